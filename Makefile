@@ -1,0 +1,49 @@
+# One command per habit. `make run` and `make test` need nothing but a Python >= 3.11: they set up the rest.
+.DEFAULT_GOAL := help
+.PHONY: help run test quick check bench setup setup-run lock clean
+SHELL := /bin/sh
+# The first Python that is new enough. A name on the PATH may be a version manager's stand-in, so each is asked.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
+VENV := .venv/bin
+ARGS ?=
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+run: setup-run ## broker, rules app and a generator of shop events, with a live view (ARGS="--events 100000 --json")
+	@$(VENV)/headgate up $(ARGS)
+
+test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pytest)
+	@checked=0; $(MAKE) --no-print-directory check || checked=$$?; \
+	tested=0; $(VENV)/python -m pytest $(ARGS) || tested=$$?; \
+	[ $$checked -eq 0 ] || echo "make: the checks before the tests failed; see above, or run make check" >&2; \
+	exit $$((checked ? checked : tested))
+
+quick: setup ## the tests that take no minute and no Spark
+	@$(VENV)/python -m pytest -m "not slow and not spark" $(ARGS)
+
+check: setup ## ruff, mypy, import-linter
+	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy && $(VENV)/lint-imports
+
+bench: setup ## the figures, as JSON objects (ARGS="per-event" and the like choose a workload)
+	@$(VENV)/python -m bench $(ARGS)
+
+setup: ## only the environment
+	@$(NEED_PYTHON); $(PYTHON) tools/bootstrap.py dev
+
+setup-run:
+	@$(NEED_PYTHON); $(PYTHON) tools/bootstrap.py runtime
+
+UV_COMPILE := $(VENV)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+lock: setup ## the newest versions that requirements/*.in allow, and the jars' digests
+	cd requirements && ../$(UV_COMPILE) --upgrade dev.in -o dev.lock
+	cd requirements && ../$(UV_COMPILE) -c dev.lock runtime.in -o runtime.lock
+	cd requirements && ../$(UV_COMPILE) -c dev.lock bootstrap.in -o bootstrap.lock
+	$(UV_COMPILE) --no-annotate cli/headgate/local/locks/java.in -o cli/headgate/local/locks/java.lock
+	$(VENV)/python tools/lock_jars.py
+
+clean: ## remove the environment and what tools left; the cache and the broker's data stay
+	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,69 @@
+"""``headgate broker``: the Kafka of this machine, for development."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from headgate.local.broker import DEFAULT_PORT, BrokerSettings, EmbeddedBroker, default_folder
+from headgate.output import Json, Output, emit, output_option
+
+_FOLDER = click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Where it keeps its data (default: broker/ in the cache).",
+)
+
+
+@click.group(name="broker")
+def command() -> None:
+    """Start, stop and look at the local Kafka broker."""
+
+
+@command.command()
+@_FOLDER
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option("--heap-mb", type=click.IntRange(128), default=512, show_default=True, help="Java heap.")
+@output_option
+def start(folder: Path | None, port: int, heap_mb: int, output: Output) -> None:
+    """Start it, unless it runs, and print its address."""
+    broker = EmbeddedBroker(BrokerSettings(folder or default_folder(), port, heap_mb))
+    bootstrap = broker.start()
+    emit(output, {"bootstrap": bootstrap, "folder": str(broker.files.folder)}, bootstrap)
+
+
+@command.command()
+@_FOLDER
+@click.option("--delete", is_flag=True, help="Delete its data too: all topics and all records.")
+@output_option
+def stop(folder: Path | None, output: Output, *, delete: bool) -> None:
+    """Stop it; a broker that is down stays down."""
+    broker = EmbeddedBroker(BrokerSettings(folder or default_folder()))
+    was_running = broker.running is not None
+    broker.stop()
+    # Only a folder that holds a broker is deleted, whatever was typed after --folder.
+    deleted = delete and broker.files.formatted.exists()
+    if deleted:
+        shutil.rmtree(broker.files.folder)
+    text = ("stopped" if was_running else "was not running") + (", data deleted" if deleted else "")
+    emit(output, {"was_running": was_running, "deleted": deleted}, text)
+
+
+@command.command()
+@_FOLDER
+@output_option
+def status(folder: Path | None, output: Output) -> int:
+    """Say whether it runs; exit code 1 when it does not."""
+    broker = EmbeddedBroker(BrokerSettings(folder or default_folder()))
+    found = broker.running
+    where = str(broker.files.folder)
+    if found is None:
+        emit(output, {"running": False, "folder": where}, "not running; start it with `headgate broker start`")
+        return 1
+    bootstrap = f"127.0.0.1:{found.port}"
+    data: Json = {"running": True, "bootstrap": bootstrap, "pid": found.pid, "folder": where}
+    emit(output, data, f"running on {bootstrap}, process {found.pid}, data in {where}")
+    return 0

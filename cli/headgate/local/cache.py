@@ -1,0 +1,57 @@
+"""The user's cache: things that are fetched or built once and then shared by every checkout and every process.
+
+Promises that what stands under its final name is complete: it is built beside it, by one process at a time, and
+renamed. Deleting the cache is always allowed while nothing runs; it is built again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headgate.errors import SetupError
+from headgate.talk import Say, silent
+
+
+def root() -> Path:
+    """``HEADGATE_CACHE``, or ``~/.cache/headgate``. Absolute, for settings files hold paths under it."""
+    return Path(os.environ.get("HEADGATE_CACHE") or "~/.cache/headgate").expanduser().absolute()
+
+
+@contextmanager
+def exclusive(name: str, say: Say = silent) -> Iterator[None]:
+    """Hold the lock ``name`` of this cache. It is released with the process, however that ends."""
+    folder = root() / "locks"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = (folder / name).open("w")
+    except OSError as error:
+        raise SetupError(
+            f"cache {root()}: {error.strerror}; set HEADGATE_CACHE to a folder you may write to"
+        ) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another process that prepares {name}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def publish(target: Path, build: Callable[[Path], None], say: Say = silent) -> Path:
+    """Return ``target``, built by ``build(folder)`` unless it is there. A failed or killed build leaves no target."""
+    if target.is_dir():
+        return target
+    with exclusive(target.name, say):
+        if target.is_dir():  # built while we waited
+            return target
+        part = target.with_name(f"{target.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        build(part)
+        part.rename(target)
+    return target

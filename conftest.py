@@ -1,0 +1,92 @@
+"""What every test of the tree may use: one Kafka broker for the whole run, unique topics, a Java, Spark's jars.
+
+Nothing is started before a test asks for it. Set-up that the machine lacks (a Java, jars) is fetched into the user's
+cache, as for `make run`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from headgate.local import jars
+from headgate.local import java as java_runtime
+from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
+from headgate.local.java import Java
+from headgate.talk import to_stderr
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+
+_SLOW_IS_FINE = (HealthCheck.too_slow,)  # machines are shared
+settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_IS_FINE)
+settings.register_profile("ci", deadline=None, suppress_health_check=_SLOW_IS_FINE, derandomize=True, database=None)
+settings.register_profile("nightly", deadline=None, suppress_health_check=_SLOW_IS_FINE, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+#: Makes a topic of its own: ``new_topic("orders", 4)``; further arguments as of ``TopicSpec``.
+NewTopic = Callable[..., str]
+
+#: Makes a broker that a test may stop, kill or pause; its arguments are those of ``BrokerSettings``.
+NewBroker = Callable[..., EmbeddedBroker]
+
+
+@pytest.fixture(scope="session")
+def java() -> Java:
+    """A Java for Spark, set up for this process and its children."""
+    found = java_runtime.ensure(to_stderr)
+    java_runtime.activate(found)
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark_jars(java: Java) -> Path:
+    """The folder with Spark's Kafka connector, for ``SparkSettings(jars=...)``."""
+    return jars.ensure(jars.JarSet.SPARK, java, to_stderr)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[EmbeddedBroker]:
+    """The broker that all tests share. Use topics of your own; never stop it: take ``new_broker`` for that."""
+    one = EmbeddedBroker(BrokerSettings(tmp_path_factory.mktemp("kafka"), lifetime=Lifetime.WITH_PARENT), java)
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(broker: EmbeddedBroker) -> KafkaSettings:
+    """How to reach the shared broker."""
+    return KafkaSettings(broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def new_topic(kafka: KafkaSettings) -> NewTopic:
+    """Creates a topic on the shared broker under a name that nobody else has, and returns the name."""
+    numbers = itertools.count(1)
+
+    def create(stem: str = "topic", partitions: int = 1, *, compacted: bool = False) -> str:
+        name = f"{stem}-{next(numbers)}"
+        ensure_topics(kafka, [TopicSpec(name, partitions, compacted)])
+        return name
+
+    return create
+
+
+@pytest.fixture
+def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
+    """Creates brokers (not started yet) for tests that harm them; they are ended with the test."""
+    made: list[EmbeddedBroker] = []
+
+    def create(folder: Path | None = None, port: int = 0) -> EmbeddedBroker:
+        wanted = BrokerSettings(folder or tmp_path / f"broker-{len(made)}", port, lifetime=Lifetime.WITH_PARENT)
+        made.append(EmbeddedBroker(wanted, java))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.kill()

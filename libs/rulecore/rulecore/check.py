@@ -1,0 +1,153 @@
+"""What `headgate rules check` says, without a cluster: problems with their places, and what each rule will cost.
+
+Promises: everything that the rule set would refuse is found here first, with the same words. Refuses to run rules:
+``rulecore.ruletests`` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.errors import ExpressionError, RuleError
+from rulecore.load import Loaded
+from rulecore.model import Emit, Rule, canonical_json
+from rulecore.plan import Access
+from rulecore.ruletests import ALERT_FIELDS
+from rulecore.yamldoc import Document, PathKey, Place, Problem, dotted
+from streamcore.schema import StreamSchema
+
+_BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
+_BYTES_PER_DISTINCT: Final = 24  # one distinct value of one key in one pane
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a rule will cost. ``note`` is for people; ``cheap`` says whether somebody should read it.
+
+    ``access`` is None for windowed rules; ``panes`` and ``bytes_per_key`` are 0 for rules per event.
+    """
+
+    rule: str
+    access: Access | None
+    panes: int
+    bytes_per_key: int
+    cheap: bool
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Problems in order of file and place; rules without problems, compiled; their costs in the same order."""
+
+    problems: tuple[Problem, ...]
+    rules: tuple[CompiledRule, ...]
+    costs: tuple[Cost, ...]
+
+
+def check(
+    documents: Sequence[Loaded], streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None
+) -> Report:
+    """Check documents against each other and against the streams."""
+    limits = limits or RuleLimits()
+    problems = [problem for loaded in documents for problem in loaded.problems]
+    problems += _repeated(documents)
+    rules = []
+    for loaded in documents:
+        if loaded.rule is not None:
+            compiled, faults = _compile(loaded.rule, loaded.document, streams, limits)
+            problems += faults
+            rules += [compiled] if compiled is not None and not faults else []
+    if len(documents) > limits.rules:
+        file = documents[-1].document.file
+        problems.append(Problem(file, Place(1, 1), "", f"{len(documents)} rules, at most {limits.rules}"))
+    return Report(tuple(sorted(problems)), tuple(rules), tuple(cost(rule) for rule in rules))
+
+
+def _repeated(documents: Iterable[Loaded]) -> Iterable[Problem]:
+    first: dict[str, Document] = {}
+    for loaded in documents:
+        if loaded.rule is None:
+            continue
+        document = loaded.document
+        before = first.setdefault(loaded.rule.id, document)
+        if before is not document:
+            message = f"the id {loaded.rule.id!r} is taken by {before.file}:{before.place(()).line}"
+            yield Problem(document.file, document.place(("id",)), "id", message, loaded.rule.id)
+
+
+def _compile(
+    rule: Rule, document: Document, streams: Mapping[str, StreamSchema], limits: RuleLimits
+) -> tuple[CompiledRule | None, list[Problem]]:
+    if (size := len(canonical_json(rule))) > limits.record_bytes:
+        message = f"the rule has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
+        return None, [Problem(document.file, document.place(()), "", message, rule.id)]
+    try:
+        compiled = compile_rule(rule, streams, limits)
+    except ExpressionError as error:
+        path = tuple(error.field.split("."))
+        place = _inside(document, path, error)
+        hinted = f"{error.message}; {error.hint}" if error.hint else error.message
+        return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
+    except RuleError as error:
+        field, _, message = str(error).partition(": ")
+        return None, [Problem(document.file, document.place((field,)), field, message, rule.id)]
+    return compiled, _tests(rule, document, streams[rule.on])
+
+
+def _inside(document: Document, path: Sequence[str | int], error: ExpressionError) -> Place:
+    """The place in the file of a place in an expression: exact on one line, else the line or the entry."""
+    start = document.place(path)
+    if document.known(path) in document.blocks:
+        return Place(start.line + error.line, 1)
+    return Place(start.line, start.column + error.column - 1) if error.line == 1 else start
+
+
+def _tests(rule: Rule, document: Document, schema: StreamSchema) -> list[Problem]:
+    """Fields in tests that no event and no alert has: such a test would pass or fail for the wrong reason."""
+    paths: list[tuple[PathKey, Collection[str]]] = []
+    alert = ALERT_FIELDS.union(rule.group_by)
+    for number, test in enumerate(rule.tests):
+        paths += [(("tests", number, "events", i, n), schema.names) for i, row in enumerate(test.events) for n in row]
+        paths += [(("tests", number, "expect", i, n), alert) for i, row in enumerate(test.expect) for n in row]
+    return [
+        Problem(
+            document.file,
+            document.place(path),
+            dotted(path[:-1]),
+            f"there is no {path[-1]}; there are {', '.join(sorted(known))}",
+            rule.id,
+        )
+        for path, known in paths
+        if str(path[-1]) not in known
+    ]
+
+
+_ACCESS_NOTES: Final[Mapping[Access, str]] = {
+    Access.EQUALITY_AND_BOUND: "looked up by value and bound: cost follows its matches",
+    Access.EQUALITY: "looked up by value: cost follows the events that have the value",
+    Access.BOUND: "looked up by one bound: cost follows the events beyond it",
+    Access.SCAN: "one condition is evaluated on every event; an equality or a bound would be cheaper",
+    Access.ALL: "the whole condition is checked on every event; an equality or a bound outside `or` would be cheaper",
+}
+
+
+def cost(rule: CompiledRule) -> Cost:
+    """The estimate for one rule."""
+    if rule.window is None:
+        access = rule.plan.access if rule.plan is not None else Access.ALL
+        return Cost(rule.rule.id, access, 0, 0, access not in (Access.SCAN, Access.ALL), _ACCESS_NOTES[access])
+    panes = rule.window.panes
+    distinct = sum(a.function == "count_distinct" for a in rule.aggregates)
+    size = panes * (_BYTES_PER_PANE * len(rule.aggregates) + _BYTES_PER_DISTINCT * distinct)
+    note = f"{panes} panes a window, {len(rule.aggregates)} aggregates, about {size} bytes a busy key"
+    if distinct:
+        note += ", more with every distinct value"
+    if rule.rule.emit is Emit.FINAL:
+        note += "; every key of a window is looked at when it ends"
+    return Cost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note)
+
+
+_MANY_PANES: Final = 400

@@ -1,0 +1,237 @@
+"""The rules kernel: events and rule changes in, alerts, answers to changes and late events out.
+
+A cut's control records are applied first, so every event of a cut meets the same rule set, and the set's epoch is on
+every alert. A rule that fails while it is evaluated goes into quarantine and the cut goes on without it. This module
+knows neither Spark nor Kafka: it is the same in production, in a test and in a back-test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+import polars as pl
+
+from rulecore import lang
+from rulecore.alerts import Origin, event_alert, window_alert
+from rulecore.compiled import CompiledRule, RuleLimits
+from rulecore.ruleset import RuleSet, Status, StatusKind
+from rulecore.windowed import Failure, Firing, GroupId, WindowGroup
+from streamcore.kernel import Control, Cut, Kernel, Routed
+from streamcore.lanes import LATE, STATUS, Record
+from streamcore.packing import PARTITIONS_PER_TOPIC
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.state import KeyValueTable, StateTable
+
+_RULES = "rules"
+_GROUPS = "groups"
+_SET = "\0set"  # no rule id begins so: the set's own values
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStream:
+    """A stream that rules may be written on, and the topic that its events come from."""
+
+    schema: StreamSchema
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFactory:
+    """Makes the kernel of a shard; travels to the workers."""
+
+    streams: tuple[RuleStream, ...]
+    limits: RuleLimits = field(default_factory=RuleLimits)
+    max_distinct: int = 10_000
+
+    def __call__(self) -> Kernel:
+        return RulesKernel(self)
+
+
+class RulesKernel:
+    """One shard's rules, panes and memory."""
+
+    def __init__(self, factory: RulesFactory) -> None:
+        self.factory = factory
+        self.schemas = {s.schema.name: s.schema for s in factory.streams}
+        self.topics = {s.schema.name: s.topic for s in factory.streams}
+        self.rules = RuleSet.empty(self.schemas, factory.limits)
+        self.stored = KeyValueTable()
+        self.memory = KeyValueTable()
+        self.groups: dict[GroupId, WindowGroup] = {}
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def tables(self) -> Mapping[str, StateTable]:
+        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory}
+        for group in self.groups.values():
+            tables |= group.tables()
+        return tables
+
+    def table(self, name: str) -> StateTable:
+        if name in (_RULES, _GROUPS):
+            return self.stored if name == _RULES else self.memory
+        what, group, *column = name.split(":")
+        found = self._group(GroupId.parse(group))
+        return found.panes if what == "panes" else found.distinct_table(column[0], pl.Null())
+
+    def loaded(self) -> None:
+        values = dict(self.stored)
+        if (blob := values.pop(_SET, None)) is not None:
+            own = orjson.loads(blob)
+            records = tuple(values.items())
+            limits = self.factory.limits
+            self.rules = RuleSet.restore(self.schemas, limits, records, own["epoch"], own["quarantined"])
+        self._regroup(0, 0)
+
+    def _store_rules(self) -> None:
+        kept = dict(self.rules.records())
+        for rule_id, _ in [*self.stored]:
+            if rule_id not in kept:
+                self.stored.put(rule_id, None)
+        for rule_id, value in kept.items():
+            self.stored.put(rule_id, value)
+        own = {"epoch": self.rules.epoch, "quarantined": dict(self.rules.quarantined)}
+        self.stored.put(_SET, orjson.dumps(own, option=orjson.OPT_SORT_KEYS))
+
+    def _group(self, group: GroupId) -> WindowGroup:
+        if group not in self.groups:
+            self.groups[group] = WindowGroup(group, self.schemas[group.stream], self.factory.max_distinct)
+        return self.groups[group]
+
+    def _regroup(self, now_ms: int, watermark_ms: int) -> None:
+        """Every windowed rule to its group. A paused one keeps its aggregates; one in quarantine does not."""
+        wanted: dict[GroupId, list[CompiledRule]] = {}
+        for rule_id in sorted(self.rules.rules):
+            rule = self.rules.rules[rule_id]
+            if rule.window is not None and rule_id not in self.rules.quarantined:
+                wanted.setdefault(GroupId.of(rule), []).append(rule)
+        for group in [g for g in self.groups if g not in wanted]:
+            del self.groups[group]
+            self.memory.put(str(group), None)
+        for group, rules in wanted.items():
+            self._group(group).set_rules(rules, self.memory, now_ms, watermark_ms)
+
+    # --- a cut --------------------------------------------------------------------------------------------------
+
+    def step(self, cut: Cut) -> list[Record]:
+        """Rule changes, then events in the order of their streams, then the windows that the watermark closes."""
+        records = self._change(cut)
+        for name in self.schemas:
+            records += self._per_event(cut, name)
+            records += self._late(cut, name)
+        for group in sorted(self.groups, key=str):
+            if group in self.groups:  # a rule that fails may take its group with it
+                records += self._window(cut, self.groups[group])
+        return records
+
+    def _change(self, cut: Cut) -> list[Record]:
+        if not cut.control:
+            return []
+        before = self.rules.epoch
+        self.rules, answers = self.rules.apply(cut.control)
+        if self.rules.epoch != before:
+            self._store_rules()
+            self._regroup(cut.latest_event_ms, cut.watermark_ms)
+        return [_status(answer) for answer in answers] if cut.shard == 0 else []
+
+    def _per_event(self, cut: Cut, name: str) -> list[Record]:
+        """Rules per event see every event once, the late ones too."""
+        frame = cut.events.get(Routed(name, 0))
+        if frame is None:
+            return []
+        matcher = self.rules.matcher(name)
+        matches = matcher.match(frame)
+        records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
+        if not len(matches.row):
+            return records
+        rows = frame[matches.row].to_dicts()
+        schema, epoch = self.schemas[name], self.rules.epoch
+        for row, number in zip(rows, matches.rule.tolist(), strict=True):
+            records.append(event_alert(matcher.rules[number], schema, row, self._origin(name, row), epoch))
+        return records
+
+    def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
+        partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
+        assert isinstance(partition, int) and isinstance(offset, int) and isinstance(event_ms, int)
+        return Origin(self.topics[name], partition % PARTITIONS_PER_TOPIC, offset, event_ms)
+
+    def _late(self, cut: Cut, name: str) -> Iterable[Record]:
+        frame = cut.events.get(Routed(name, 0))
+        if frame is None:
+            return
+        for row in frame.filter(pl.col(EVENT_MS) < cut.watermark_ms).iter_rows(named=True):
+            yield _late_record(self.schemas[name], row, self._origin(name, row), cut.watermark_ms)
+
+    def _window(self, cut: Cut, group: WindowGroup) -> list[Record]:
+        name = group.group.stream
+        route = self.schemas[name].route_for(group.group.group_by)
+        assert route is not None, "the rule set accepts only groups that are routed"
+        frame = cut.events.get(Routed(name, route))
+        records: list[Record] = []
+        if frame is not None:
+            on_time = frame.filter(pl.col(EVENT_MS) >= cut.watermark_ms)
+            firings, failed = self._settled(group, lambda: group.add(on_time))
+            rows = on_time[[f.row for f in firings if f.row is not None]].to_dicts() if firings else []
+            records += failed
+            records += [self._alert(f, self._origin(name, row)) for f, row in zip(firings, rows, strict=True)]
+        firings, failed = self._settled(group, lambda: group.close(cut.watermark_ms, cut.next_watermark_ms))
+        return records + failed + [self._alert(f, None) for f in firings]
+
+    def _alert(self, firing: Firing, origin: Origin | None) -> Record:
+        return window_alert(firing, self.schemas[firing.rule.rule.on], origin, self.rules.epoch)
+
+    def _settled(
+        self, group: WindowGroup, action: Callable[[], tuple[list[Firing], list[Failure]]]
+    ) -> tuple[list[Firing], list[Record]]:
+        """Run until no rule fails: each failure puts a rule into quarantine, so this ends."""
+        records: list[Record] = []
+        while True:
+            firings, failures = action()
+            if not failures:
+                return firings, records
+            records += [self._quarantine(f.rule, f.reason) for f in failures]
+            if group not in self.groups.values():
+                return [], records
+
+    def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
+        self.rules = self.rules.quarantine(rule.rule.id, reason)
+        self._store_rules()
+        self._regroup(0, 0)
+        status = Status(rule.rule.id, rule.rule.version, StatusKind.QUARANTINED, reason, self.rules.epoch, 0, -1)
+        return _status(status)
+
+
+def _status(status: Status) -> Record:
+    body = {
+        "rule": status.rule,
+        "version": status.version,
+        "status": status.status.value,
+        "reason": status.reason,
+        "rules_epoch": status.rules_epoch,
+        "control": {"partition": status.partition, "offset": status.offset},
+    }
+    return Record(STATUS, status.rule.encode(), orjson.dumps(body))
+
+
+def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:
+    event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}  # type: ignore[arg-type]
+    body = {
+        "stream": schema.name,
+        "source": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
+        "event_time_ms": origin.event_ms,
+        "lateness_ms": watermark_ms - origin.event_ms,
+        "watermark_ms": watermark_ms,
+        "reason": "event time before the watermark: its windows may have been closed",
+        "event": event,
+    }
+    return Record(LATE, None, orjson.dumps(body, default=str))
+
+
+def control_of(rule_id: str, value: bytes | None, offset: int) -> Control:
+    """A control record for in-process runs."""
+    return Control(0, offset, rule_id.encode(), value)
+
+
+__all__: Sequence[str] = ("RuleStream", "RulesFactory", "RulesKernel", "control_of")

@@ -1,0 +1,423 @@
+"""From syntax to the typed tree: the second half of parsing. Names are looked up, types are checked, limits are kept.
+
+Every refusal says the place, what is wrong, and what would be accepted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+
+from rulecore.errors import ExpressionError, TypeMismatch
+from rulecore.lang import functions, types
+from rulecore.lang.limits import Limits
+from rulecore.lang.scan import Kind, Piece
+from rulecore.lang.scope import Scope
+from rulecore.lang.sql import COMPARISONS, OPERAND, PREDICATES, Syntax
+from rulecore.lang.tree import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Column,
+    Compare,
+    Expr,
+    In,
+    Interval,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Not,
+    Or,
+    When,
+    facts,
+)
+from streamcore.schema import BOOLEAN, DOUBLE, LONG, TIMESTAMP, Type
+from streamcore.schema import Kind as TypeKind
+
+_SHOWN_NAMES = 12
+
+
+class Checker:
+    """One expression on its way from syntax to tree."""
+
+    def __init__(self, text: str, field: str, pieces: list[Piece], scope: Scope, limits: Limits) -> None:
+        self.text, self.field, self.pieces = text, field, pieces
+        self.scope, self.limits = scope, limits
+        self.nodes = 0
+        self.inside = ""  # the aggregate whose argument is being read
+
+    def root(self, syntax: Syntax, expect: Type | None) -> Expr:
+        """The whole expression, of type ``expect``."""
+        expr = self.expr(syntax)
+        if expect is not None and expr.type != expect:
+            what = "a condition" if expect == BOOLEAN else str(expect)
+            hint = f"accepted here: {types.ACCEPTED[expect.kind]}"
+            if expect == BOOLEAN and types.is_numeric(expr.type):
+                hint = "accepted here: a comparison, such as ... > 100"
+            raise self.error(syntax, f"{what} is needed, this is {expr.type}", hint)
+        return expr
+
+    def error(self, syntax: Syntax, message: str, hint: str = "") -> ExpressionError:
+        """An error that underlines ``syntax``."""
+        last = len(self.pieces) - 1
+        start, end = self.pieces[min(max(0, syntax.first), last)].start, self.pieces[min(syntax.last, last)].end
+        return ExpressionError(message, field=self.field, text=self.text, start=start, length=end - start, hint=hint)
+
+    def expr(self, syntax: Syntax) -> Expr:
+        """The typed node of ``syntax``."""
+        self.nodes += 1
+        if self.nodes > self.limits.nodes:
+            raise self.error(syntax, f"more than {self.limits.nodes} nodes", "split the rule")
+        return self._by_kind(syntax.kind)(syntax)
+
+    def _by_kind(self, kind: str) -> Callable[[Syntax], Expr]:
+        if kind in COMPARISONS:
+            return self._compare
+        named: dict[str, Callable[[Syntax], Expr]] = {
+            OPERAND: self._operand,
+            "function": self._function,
+            "and": self._terms,
+            "or": self._terms,
+            "not": self._not,
+            "negate": self._negate,
+            "is": self._is_null,
+            "in": self._in,
+            "between": self._between,
+            "like": self._like,
+            "rlike": self._rlike,
+            "case": self._case,
+            "||": self._concat,
+        }
+        return named.get(kind, self._arithmetic)
+
+    def _typed(self, syntax: Syntax, parts: tuple[Syntax, ...], make: Callable[[], Expr]) -> Expr:
+        """``make`` the node; a type mismatch underlines the part to blame."""
+        try:
+            return make()
+        except TypeMismatch as error:
+            index = error.operand
+            blamed = syntax if index is None or index >= len(parts) else parts[index]
+            raise self.error(blamed, error.message, error.hint) from None
+
+    # operands
+
+    def _operand(self, syntax: Syntax) -> Expr:
+        piece = self._piece(syntax)
+        assert piece is not None
+        match piece.kind:
+            case Kind.NAME:
+                return self._column(syntax, piece.text)
+            case Kind.INTERVAL:
+                return Interval(ms=_whole(piece))
+            case Kind.TIMESTAMP:
+                return Literal.of(_whole(piece), TIMESTAMP)
+            case Kind.NULL:
+                raise self.error(
+                    syntax,
+                    "null is accepted only as a result of case or if",
+                    "to test for null, write: is null, is not null or <=>",
+                )
+            case Kind.STAR:
+                raise self.error(syntax, "* is accepted only in count(*)")
+        if piece.escape is not None:
+            raise self.error(syntax, "escape is accepted only after like")
+        return self._constant(syntax, piece, negative=False)
+
+    def _piece(self, syntax: Syntax) -> Piece | None:
+        """The piece of an operand, whatever brackets stand around it."""
+        if syntax.kind != OPERAND:
+            return None
+        return next(p for p in self.pieces[syntax.first : syntax.last + 1] if p.kind is not Kind.OPERATOR)
+
+    def _constant(self, syntax: Syntax, piece: Piece, *, negative: bool) -> Expr:
+        value = piece.value
+        if negative and isinstance(value, int | float | Decimal):
+            value = -value
+        if isinstance(value, int) and not types.MIN_LONG <= value <= types.MAX_LONG:
+            raise self.error(syntax, "the number does not fit 64 bits", "a double has an exponent: 1e20")
+        return self._typed(syntax, (), lambda: Literal.of(value))
+
+    def _column(self, syntax: Syntax, name: str) -> Expr:
+        arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
+        names = arguments if self.inside else self.scope.columns
+        if name in names:
+            return Column(name=name, type=names[name])
+        if name in arguments:
+            hint = f"accepted here: {_list(names)}, or an aggregate, such as max({name})"
+            raise self.error(syntax, f"{name} is not in group_by", hint)
+        raise self.error(syntax, f"unknown column {name}", _suggest(name, list(names)))
+
+    # conditions
+
+    def _terms(self, syntax: Syntax) -> Expr:
+        terms: list[Expr] = []
+        node: type[And] | type[Or] = And if syntax.kind == "and" else Or
+        for part in syntax.parts:
+            term = self._condition(part, syntax.kind)
+            terms += term.terms if isinstance(term, node) else (term,)
+        return node(terms=tuple(terms))
+
+    def _condition(self, syntax: Syntax, what: str) -> Expr:
+        expr = self.expr(syntax)
+        return self._typed(syntax, (), functools.partial(_as_condition, expr, what))
+
+    def _not(self, syntax: Syntax) -> Expr:
+        return Not(operand=self._condition(syntax.parts[0], "not"))
+
+    def _compare(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        left, right = self._compared(syntax, 0), self._compared(syntax, 1)
+        return self._typed(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
+
+    def _compared(self, syntax: Syntax, index: int) -> Expr:
+        part = syntax.parts[index]
+        piece = self._piece(part)
+        if piece is not None and piece.kind is Kind.NULL:
+            hint = "write: is null" if syntax.kind in ("=", "<=>") else "write: is not null"
+            raise self.error(part, "a comparison with null is never true", hint)
+        return self.expr(part)
+
+    def _refuse_chains(self, syntax: Syntax) -> None:
+        """``a = b = c`` and ``a = b is null``: dialects disagree on what they mean."""
+        for part in syntax.parts:
+            if part.kind in PREDICATES | {"not"} and not part.bracketed:
+                raise self.error(part, "a condition inside a condition needs brackets", "write: (a = b) = c")
+
+    def _is_null(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        node = IsNull(operand=self.expr(syntax.parts[0]))
+        return Not(operand=node) if syntax.negated else node
+
+    def _in(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        operand = self.expr(syntax.parts[0])
+        values = syntax.parts[1:]
+        if len(values) > self.limits.list_length:
+            raise self.error(values[-1], f"more than {self.limits.list_length} values in a list")
+        found = tuple(self._member(operand.type, value) for value in values)
+        node = In(operand=operand, values=found)
+        return Not(operand=node) if syntax.negated else node
+
+    def _member(self, kind: Type, syntax: Syntax) -> Literal:
+        piece = self._piece(syntax)
+        if piece is not None and piece.kind is Kind.NULL:
+            raise self.error(syntax, "a list with null never answers false", "add: or ... is null")
+        nodes, self.nodes = self.nodes, 0  # a list has its own limit
+        value = self.expr(syntax)
+        self.nodes = nodes
+        if not isinstance(value, Literal):
+            raise self.error(syntax, "in takes constants", f"accepted here: {types.ACCEPTED[kind.kind]}")
+        converted = convert(value, kind)
+        if converted is None:
+            accepted = f"accepted here: {types.ACCEPTED[kind.kind]}"
+            raise self.error(syntax, f"a list for {kind} does not take this {value.type}", accepted)
+        return converted
+
+    def _between(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        operand, low, high = (self._compared(syntax, index) for index in range(3))
+        for index, bound in ((1, low), (2, high)):
+            parts = (syntax.parts[0], syntax.parts[index])
+            self._typed(syntax, parts, functools.partial(Compare.of, "<=", operand, bound))
+        node = Between(operand=operand, low=low, high=high)
+        return Not(operand=node) if syntax.negated else node
+
+    def _like(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        operand = self.expr(syntax.parts[0])
+        pattern = self._pattern(syntax.parts[1], "like", self.limits.like_bytes)
+        escape = pattern.escape if pattern.escape is not None else "\\"
+
+        def make() -> Expr:
+            types.text(facts(operand), "like", 0)
+            try:
+                functions.like_tokens(str(pattern.value), escape)
+            except TypeMismatch as error:
+                raise TypeMismatch(error.message, error.hint, 1) from None
+            return Like(operand=operand, pattern=str(pattern.value), escape=escape)
+
+        node = self._typed(syntax, syntax.parts, make)
+        return Not(operand=node) if syntax.negated else node
+
+    def _pattern(self, syntax: Syntax, what: str, limit: int) -> Piece:
+        piece = self._piece(syntax)
+        if piece is None or piece.kind is not Kind.CONSTANT or not isinstance(piece.value, str):
+            raise self.error(syntax, f"{what} takes a constant pattern", "accepted here: text in quotes")
+        if len(piece.value.encode()) > limit:
+            raise self.error(syntax, f"the pattern has more than {limit} bytes")
+        return piece
+
+    def _rlike(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        node = self._call(syntax, "regexp_like")
+        return Not(operand=node) if syntax.negated else node
+
+    # values
+
+    def _negate(self, syntax: Syntax) -> Expr:
+        piece = self._piece(syntax.parts[0])
+        if piece is not None and piece.kind is Kind.CONSTANT and types.is_number(piece.value):
+            return self._constant(syntax, piece, negative=True)
+        operand = self.expr(syntax.parts[0])
+        if isinstance(operand, Literal) and types.is_number(operand.value) and operand.value != types.MIN_LONG:
+            return Literal.of(-operand.value)  # type: ignore[operator]
+        return self._typed(syntax, syntax.parts, lambda: Negate.of(operand))
+
+    def _arithmetic(self, syntax: Syntax) -> Expr:
+        left, right = (self.expr(part) for part in syntax.parts)
+        return self._typed(
+            syntax,
+            syntax.parts,
+            lambda: Arithmetic.of(syntax.kind, left, right),  # type: ignore[arg-type]
+        )
+
+    def _concat(self, syntax: Syntax) -> Expr:
+        """``a || b || c`` is one call."""
+        parts: list[Expr] = []
+        for part in syntax.parts:
+            expr = self.expr(part)
+            chained = part.kind == "||" and not part.bracketed and isinstance(expr, Call)
+            parts += expr.arguments if chained and isinstance(expr, Call) else (expr,)
+        return self._grown(syntax, self._typed(syntax, (), lambda: Call.of("concat", tuple(parts))))
+
+    def _case(self, syntax: Syntax) -> Expr:
+        pairs = [syntax.parts[i : i + 2] for i in range(0, len(syntax.parts), 2)]
+        default = pairs.pop()[0] if len(pairs[-1]) == 1 else None
+        conditions = [self._condition(condition, "when") for condition, _ in pairs]
+        results = [result for _, result in pairs] + ([] if default is None else [default])
+        return self._branches(syntax, conditions, results)
+
+    def _if(self, syntax: Syntax) -> Expr:
+        if len(syntax.parts) != 3:
+            raise self.error(syntax, f"if does not take {len(syntax.parts)} arguments", "accepted here: if(a, b, c)")
+        return self._branches(syntax, [self._condition(syntax.parts[0], "if")], list(syntax.parts[1:]))
+
+    def _branches(self, syntax: Syntax, conditions: list[Expr], parts: list[Syntax]) -> Expr:
+        """``case`` over results, one more than conditions when there is a default; NULLs take the others' type."""
+        results = {index: self.expr(part) for index, part in enumerate(parts) if not self._is_null_constant(part)}
+        if not results:
+            raise self.error(syntax, "all results are null", "one result that is not null")
+        shown = tuple(parts[index] for index in results)
+        known = [facts(expr) for expr in results.values()]
+
+        def make() -> Expr:
+            nothing = Literal(value=None, type=types.unify(known, "case"))
+            found = [results.get(index, nothing) for index in range(len(parts))]
+            whens = tuple(When(condition=c, result=r) for c, r in zip(conditions, found, strict=False))
+            return Case.of(whens, found[len(conditions)] if len(found) > len(conditions) else None)
+
+        return self._typed(syntax, shown, make)
+
+    def _is_null_constant(self, syntax: Syntax) -> bool:
+        piece = self._piece(syntax)
+        return piece is not None and piece.kind is Kind.NULL
+
+    # functions
+
+    def _function(self, syntax: Syntax) -> Expr:
+        piece = self._name(syntax)
+        name = functions.ALIASES.get(piece.text, piece.text)
+        if name == "if":
+            return self._if(syntax)
+        if name in functions.AGGREGATES:
+            return self._aggregate(syntax, "count_distinct" if piece.distinct else name)
+        if name not in functions.FUNCTIONS:
+            at = self.pieces.index(piece)
+            raise self.error(
+                Syntax("function", (), at, at), f"unknown function {name}", _suggest(name, functions.names())
+            )
+        return self._call(syntax, name)
+
+    def _name(self, syntax: Syntax) -> Piece:
+        return next(p for p in self.pieces[syntax.first :] if p.kind is Kind.FUNCTION)
+
+    def _call(self, syntax: Syntax, name: str) -> Expr:
+        if len(syntax.parts) > self.limits.arguments:
+            raise self.error(syntax, f"{name}: more than {self.limits.arguments} arguments")
+        if name == "regexp_like" and len(syntax.parts) == 2:
+            self._pattern(syntax.parts[1], name, self.limits.regex_bytes)
+        arguments = tuple(self.expr(part) for part in syntax.parts)
+        return self._grown(syntax, self._typed(syntax, syntax.parts, lambda: Call.of(name, arguments)))
+
+    def _aggregate(self, syntax: Syntax, name: str) -> Expr:
+        if not self.scope.aggregates:
+            raise self.error(syntax, f"{name} is an aggregate", "aggregates are accepted only in having")
+        if self.inside:
+            raise self.error(syntax, f"{name} inside {self.inside}", "aggregates do not nest")
+        if len(syntax.parts) != 1:
+            hint = f"accepted here: {'count(*) or ' if name == 'count' else ''}{name}(x)"
+            raise self.error(syntax, f"{name} does not take {len(syntax.parts)} arguments", hint)
+        piece = self._piece(syntax.parts[0])
+        if piece is not None and piece.kind is Kind.STAR and name == "count":
+            return Aggregate.of("count", None)
+        self.inside = name
+        argument = self.expr(syntax.parts[0])
+        self.inside = ""
+        return self._typed(syntax, syntax.parts, lambda: Aggregate.of(name, argument))  # type: ignore[arg-type]
+
+    def _grown(self, syntax: Syntax, expr: Expr) -> Expr:
+        if growth(expr) > self.limits.text_growth:
+            raise self.error(syntax, f"the text may grow more than {self.limits.text_growth} times")
+        return expr
+
+
+def convert(literal: Literal, kind: Type) -> Literal | None:
+    """The constant as a constant of ``kind``'s kind and scale; None where no value of ``kind`` can equal it."""
+    value = literal.value
+    if literal.type.kind is kind.kind and kind.kind is not TypeKind.DECIMAL:
+        return literal
+    if not isinstance(value, int | float | Decimal) or not types.is_numeric(kind) or isinstance(value, bool):
+        return None
+    if literal.type == TIMESTAMP:
+        return None
+    if kind == DOUBLE:
+        return Literal.of(types.as_double(value))
+    if isinstance(value, float):
+        return None
+    exact = Decimal(value)
+    if kind == LONG:
+        whole = exact == exact.to_integral_value() and types.MIN_LONG <= exact <= types.MAX_LONG
+        return Literal.of(int(exact)) if whole else None
+    rescaled = types.rescale(exact, kind.scale)
+    return None if rescaled is None else Literal.of(rescaled)
+
+
+def growth(expr: Expr) -> int:
+    """How many times longer than the longest text that goes in the result may be."""
+    if not isinstance(expr, Call | Case):
+        return 1
+    inner = [growth(child) for child in expr.children]
+    if isinstance(expr, Call) and expr.function == "concat":
+        return sum(inner)
+    if isinstance(expr, Call) and expr.function == "replace":
+        old, new = expr.arguments[1:]
+        sizes = [len(str(a.value).encode()) for a in (old, new) if isinstance(a, Literal)]
+        return inner[0] * max(1, -(-sizes[1] // sizes[0]))
+    return max(inner)
+
+
+def _as_condition(expr: Expr, what: str) -> Expr:
+    types.condition(facts(expr), what)
+    return expr
+
+
+def _whole(piece: Piece) -> int:
+    assert isinstance(piece.value, int)
+    return piece.value
+
+
+def _list(names: Mapping[str, Type] | list[str]) -> str:
+    shown = list(names)[:_SHOWN_NAMES]
+    return ", ".join(shown) + (", ..." if len(names) > _SHOWN_NAMES else "") if shown else "no column"
+
+
+def _suggest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name[:64], names, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{meant}accepted here: {_list(names)}"

@@ -1,0 +1,165 @@
+"""To Polars: one expression over whole columns, in their physical form (see ``streamcore.schema``).
+
+The result is physical too. It contains no Python function, never raises on data, and its size is linear in the
+tree's. An expression without any column is a literal, of height 1 when it is selected alone. Columns must keep the
+promise of their type: a decimal with more digits than declared gives wrong results.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import singledispatch
+
+import polars as pl
+
+from rulecore.lang.calls import called
+from rulecore.lang.formulas import DTYPES, Operand, arithmetic, balanced, compared, let, negated
+from rulecore.lang.patterns import ANY_CHARACTER, ANY_TEXT, like_tokens
+from rulecore.lang.physical import to_physical
+from rulecore.lang.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Column,
+    Compare,
+    Expr,
+    In,
+    Interval,
+    IsNull,
+    Like,
+    Literal,
+    Negate,
+    Node,
+    Not,
+    Or,
+)
+from rulecore.lang.walk import columns
+
+
+def to_polars(expr: Expr) -> pl.Expr:
+    """The expression over the physical columns. ``ValueError`` for an aggregate: ``replace_aggregates`` first."""
+    return _compile(expr)
+
+
+def _compile(expr: Expr) -> pl.Expr:
+    """What has no column is worked out here, for only a literal broadcasts everywhere in Polars."""
+    compiled = _formula(expr)
+    if isinstance(expr, Column | Literal | Interval) or columns(expr):
+        return compiled
+    return pl.lit(pl.select(compiled).item(), dtype=DTYPES[expr.type.kind])
+
+
+@singledispatch
+def _formula(expr: Node) -> pl.Expr:
+    raise ValueError(f"{type(expr).__name__} has no form over columns; replace_aggregates first")
+
+
+def _operand(expr: Expr) -> Operand:
+    physical = to_physical(expr.value, expr.type) if isinstance(expr, Literal) else None
+    constant = physical if isinstance(physical, int) else None
+    return Operand(_compile(expr), expr.type, isinstance(expr, Column | Literal | Interval), constant)
+
+
+@_formula.register
+def _(expr: Column) -> pl.Expr:
+    return pl.col(expr.name)
+
+
+@_formula.register
+def _(expr: Literal) -> pl.Expr:
+    return pl.lit(to_physical(expr.value, expr.type), dtype=DTYPES[expr.type.kind])
+
+
+@_formula.register
+def _(expr: Interval) -> pl.Expr:
+    return pl.lit(expr.ms, dtype=pl.Int64)
+
+
+@_formula.register
+def _(expr: And) -> pl.Expr:
+    return balanced([_compile(term) for term in expr.terms], operator.and_)
+
+
+@_formula.register
+def _(expr: Or) -> pl.Expr:
+    return balanced([_compile(term) for term in expr.terms], operator.or_)
+
+
+@_formula.register
+def _(expr: Not) -> pl.Expr:
+    return ~_compile(expr.operand)
+
+
+@_formula.register
+def _(expr: IsNull) -> pl.Expr:
+    return _compile(expr.operand).is_null()
+
+
+@_formula.register
+def _(expr: Compare) -> pl.Expr:
+    return compared(expr.op, _operand(expr.left), _operand(expr.right))
+
+
+@_formula.register
+def _(expr: Between) -> pl.Expr:
+    types = [part.type for part in expr.children]
+
+    def formula(*values: pl.Expr) -> pl.Expr:
+        operand, low, high = (Operand(v, t) for v, t in zip(values, types, strict=True))
+        return compared("<=", low, operand) & compared("<=", operand, high)
+
+    return let([_operand(part) for part in expr.children], formula)
+
+
+@_formula.register
+def _(expr: In) -> pl.Expr:
+    values = [to_physical(v.value, v.type) for v in expr.values]
+    return _compile(expr.operand).is_in(pl.Series(values, dtype=DTYPES[expr.operand.type.kind]).implode())
+
+
+@_formula.register
+def _(expr: Like) -> pl.Expr:
+    """A comparison, a prefix, a suffix or a part where the pattern is no more than that; else a regular expression."""
+    text = _compile(expr.operand)
+    tokens = like_tokens(expr.pattern, expr.escape)
+    inner = "".join(t for t in tokens if isinstance(t, str))
+    shape = "".join("%" if t is ANY_TEXT else "_" if t is ANY_CHARACTER else "x" for t in tokens)
+    match shape.replace("x", ""), shape[:1], shape[-1:]:
+        case "", _, _:
+            return text == pl.lit(inner)
+        case "%", _, "%":
+            return text.str.starts_with(inner)
+        case "%", "%", _:
+            return text.str.ends_with(inner)
+        case "%%", "%", "%":
+            return text.str.contains(inner, literal=True)
+    parts = {ANY_TEXT: ".*", ANY_CHARACTER: "."}
+    body = "".join(pl.escape_regex(t) if isinstance(t, str) else parts[t] for t in tokens)
+    return text.str.contains(rf"\A(?s:{body})\z")
+
+
+@_formula.register
+def _(expr: Case) -> pl.Expr:
+    result = pl.lit(None, dtype=DTYPES[expr.type.kind])
+    if expr.otherwise is not None:
+        result = _operand(expr.otherwise).converted(expr.type)
+    for when in reversed(expr.whens):
+        result = pl.when(_compile(when.condition)).then(_operand(when.result).converted(expr.type)).otherwise(result)
+    return result
+
+
+@_formula.register
+def _(expr: Negate) -> pl.Expr:
+    return negated(_operand(expr.operand))
+
+
+@_formula.register
+def _(expr: Arithmetic) -> pl.Expr:
+    return arithmetic(expr.op, _operand(expr.left), _operand(expr.right), expr.type)
+
+
+@_formula.register
+def _(expr: Call) -> pl.Expr:
+    return called(expr, [_operand(argument) for argument in expr.arguments])

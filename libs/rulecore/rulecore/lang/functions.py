@@ -1,0 +1,226 @@
+"""The functions that exist, and nothing else does: names, arguments and result types.
+
+A call of any other name is refused while the text is read, so a new function is one entry here and one in each of
+the two evaluators (``compile``, ``naive``). Aggregates are of the language, not of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rulecore.errors import TypeMismatch
+from rulecore.lang import types
+from rulecore.lang.patterns import check_regex, like_tokens
+from rulecore.lang.types import Operand
+from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
+
+__all__ = ["AGGREGATES", "ALIASES", "FUNCTIONS", "TRUNC_UNITS", "Function", "call_type", "like_tokens", "names"]
+
+Operands = tuple[Operand, ...]
+
+AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
+TRUNC_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+MAX_ROUND_DOUBLE = 15
+MANY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """``usage`` is shown in errors; ``result`` checks the operands and gives the type."""
+
+    usage: str
+    least: int
+    most: int
+    result: Callable[[str, Operands], Type]
+
+
+def call_type(name: str, operands: Operands) -> Type:
+    """Type of a call; ``TypeMismatch`` says which argument is wrong."""
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise TypeMismatch(f"unknown function {name}")
+    if not function.least <= len(operands) <= function.most:
+        raise TypeMismatch(f"{name} does not take {len(operands)} arguments", f"accepted here: {function.usage}")
+    return function.result(name, operands)
+
+
+def names() -> list[str]:
+    """Every name that may stand before a bracket."""
+    return sorted({*FUNCTIONS, *ALIASES, *AGGREGATES, "if"})
+
+
+def _texts(name: str, operands: Operands) -> None:
+    for index, operand in enumerate(operands):
+        types.text(operand, name, index)
+
+
+def _number(name: str, operand: Operand, index: int = 0) -> None:
+    if not types.is_numeric(operand.type):
+        raise TypeMismatch(f"{name} takes a number, not {operand.type}", _usage(name), index)
+
+
+def _constant(name: str, operands: Operands, index: int, kind: Kind) -> object:
+    operand = operands[index]
+    if not operand.constant or operand.type.kind is not kind or operand.value is None:
+        raise TypeMismatch(f"{name}: argument {index + 1} must be a constant {kind.value}", _usage(name), index)
+    return operand.value
+
+
+def _usage(name: str) -> str:
+    return f"accepted here: {FUNCTIONS[name].usage}"
+
+
+def _text_to_text(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return STRING
+
+
+def _text_to_boolean(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return BOOLEAN
+
+
+def _text_to_long(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return LONG
+
+
+def _substr(name: str, operands: Operands) -> Type:
+    types.text(operands[0], name, 0)
+    for index in range(1, len(operands)):
+        value = _constant(name, operands, index, Kind.LONG)
+        if not isinstance(value, int) or abs(value) > MANY:
+            raise TypeMismatch(f"{name}: {value} is too far", _usage(name), index)
+    return STRING
+
+
+def _replace(name: str, operands: Operands) -> Type:
+    types.text(operands[0], name, 0)
+    if _constant(name, operands, 1, Kind.STRING) == "":
+        raise TypeMismatch(f"{name}: the text to look for is empty", _usage(name), 1)
+    _constant(name, operands, 2, Kind.STRING)
+    return STRING
+
+
+def _regexp(name: str, operands: Operands) -> Type:
+    types.text(operands[0], name, 0)
+    pattern = _constant(name, operands, 1, Kind.STRING)
+    try:
+        check_regex(str(pattern))
+    except TypeMismatch as error:
+        raise TypeMismatch(error.message, error.hint, 1) from None
+    return BOOLEAN
+
+
+def _same_number(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    return operands[0].type
+
+
+def _whole(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    return LONG
+
+
+def _round(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    kind = operands[0].type
+    places = _constant(name, operands, 1, Kind.LONG) if len(operands) > 1 else 0
+    most = MAX_ROUND_DOUBLE if kind == DOUBLE else MAX_DECIMAL_DIGITS
+    if not isinstance(places, int) or not 0 <= places <= most:
+        raise TypeMismatch(f"{name}: between 0 and {most} places, not {places}", _usage(name), 1)
+    if kind.kind is not Kind.DECIMAL or places >= kind.scale:
+        return kind
+    return types.decimal(kind.precision - kind.scale + places + 1, places)
+
+
+def _doubles(name: str, operands: Operands) -> Type:
+    for index, operand in enumerate(operands):
+        _number(name, operand, index)
+    return DOUBLE
+
+
+def _extreme(name: str, operands: Operands) -> Type:
+    kind = types.unify(operands, name)
+    if kind == BOOLEAN:
+        raise TypeMismatch(f"{name} does not take boolean", _usage(name), 0)
+    return kind
+
+
+def _coalesce(name: str, operands: Operands) -> Type:
+    return types.unify(operands, name)
+
+
+def _nullif(_name: str, operands: Operands) -> Type:
+    types.comparable(operands[0], operands[1])
+    return operands[0].type
+
+
+def _of_time(name: str, operands: Operands) -> Type:
+    _time(name, operands[0], 0)
+    return LONG
+
+
+def _time(name: str, operand: Operand, index: int) -> None:
+    if operand.type != TIMESTAMP:
+        raise TypeMismatch(f"{name} takes a timestamp, not {operand.type}", _usage(name), index)
+
+
+def _date_trunc(name: str, operands: Operands) -> Type:
+    unit = _constant(name, operands, 0, Kind.STRING)
+    if str(unit).lower() not in TRUNC_UNITS:
+        raise TypeMismatch(f"{name}: unknown unit {unit!r}", f"accepted here: {', '.join(TRUNC_UNITS)}", 0)
+    _time(name, operands[1], 1)
+    return TIMESTAMP
+
+
+
+
+#: By canonical name.
+FUNCTIONS: Mapping[str, Function] = {
+    "lower": Function("lower(text)", 1, 1, _text_to_text),
+    "upper": Function("upper(text)", 1, 1, _text_to_text),
+    "trim": Function("trim(text)", 1, 1, _text_to_text),
+    "length": Function("length(text)", 1, 1, _text_to_long),
+    "substr": Function("substr(text, start) or substr(text, start, length), start from 1", 2, 3, _substr),
+    "concat": Function("concat(text, text, ...)", 2, MANY, _text_to_text),
+    "starts_with": Function("starts_with(text, start)", 2, 2, _text_to_boolean),
+    "ends_with": Function("ends_with(text, end)", 2, 2, _text_to_boolean),
+    "contains": Function("contains(text, part)", 2, 2, _text_to_boolean),
+    "replace": Function("replace(text, 'old', 'new')", 3, 3, _replace),
+    "regexp_like": Function("regexp_like(text, 'pattern')", 2, 2, _regexp),
+    "abs": Function("abs(number)", 1, 1, _same_number),
+    "round": Function("round(number) or round(number, places)", 1, 2, _round),
+    "floor": Function("floor(number)", 1, 1, _whole),
+    "ceil": Function("ceil(number)", 1, 1, _whole),
+    "sqrt": Function("sqrt(number)", 1, 1, _doubles),
+    "ln": Function("ln(number)", 1, 1, _doubles),
+    "exp": Function("exp(number)", 1, 1, _doubles),
+    "power": Function("power(number, number)", 2, 2, _doubles),
+    "greatest": Function("greatest(a, b, ...)", 2, MANY, _extreme),
+    "least": Function("least(a, b, ...)", 2, MANY, _extreme),
+    "coalesce": Function("coalesce(a, b, ...)", 2, MANY, _coalesce),
+    "nullif": Function("nullif(a, b)", 2, 2, _nullif),
+    "hour": Function("hour(timestamp)", 1, 1, _of_time),
+    "minute": Function("minute(timestamp)", 1, 1, _of_time),
+    "dayofweek": Function("dayofweek(timestamp), 1 is Sunday", 1, 1, _of_time),
+    "date_trunc": Function("date_trunc('hour', timestamp)", 2, 2, _date_trunc),
+}
+
+#: Other spellings that Spark takes too.
+ALIASES: Mapping[str, str] = {
+    "ceiling": "ceil",
+    "char_length": "length",
+    "endswith": "ends_with",
+    "ifnull": "coalesce",
+    "lcase": "lower",
+    "nvl": "coalesce",
+    "pow": "power",
+    "regexp": "regexp_like",
+    "rlike": "regexp_like",
+    "startswith": "starts_with",
+    "stddev_samp": "stddev",
+    "substring": "substr",
+    "ucase": "upper",
+}

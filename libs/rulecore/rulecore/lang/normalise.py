@@ -1,0 +1,230 @@
+"""One form for expressions that mean the same, so that they share state, predicates and a fingerprint.
+
+``normalise`` is a tuple of small rewritings, bottom up. Each keeps the value for every row, NULL included; what would
+only nearly do that (reordering sums, comparing a double with less precision) is left out. Not every pair of equal
+expressions gets one form, and none that differ do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from decimal import ROUND_FLOOR, Decimal
+
+from rulecore.lang import types
+from rulecore.lang.check import convert
+from rulecore.lang.literals import timestamp_text
+from rulecore.lang.naive import evaluate
+from rulecore.lang.patterns import ANY_TEXT, like_tokens
+from rulecore.lang.tree import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Column,
+    Compare,
+    ComparisonOp,
+    Expr,
+    In,
+    Interval,
+    Like,
+    Literal,
+    Not,
+    Or,
+    adapter,
+)
+from rulecore.lang.walk import rebuild
+from streamcore.schema import TIMESTAMP
+
+_OPPOSITE: dict[ComparisonOp, ComparisonOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED: dict[ComparisonOp, ComparisonOp] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_TRUE, _FALSE = Literal.of(True), Literal.of(False)
+
+
+def normalise(expr: Expr) -> Expr:
+    """The normal form; ``normalise`` of it is itself, and it evaluates to the same for every row."""
+    expr = rebuild(expr, normalise)
+    for _ in range(_ROUNDS):
+        before = expr
+        for rewrite in _REWRITES:
+            expr = rewrite(expr)
+        if expr == before:
+            break
+    return expr
+
+
+def fingerprint(expr: Expr | None) -> str:
+    """32 hexadecimal digits (BLAKE2b) over the normal form's JSON; of ``null`` for None."""
+    text = "null" if expr is None else canonical(normalise(expr))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def canonical(expr: Expr) -> str:
+    """JSON with sorted names and no spaces: equal trees, equal text."""
+    return json.dumps(adapter.dump_python(expr, mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+_ROUNDS = 8  # rewritings that enable each other; a limit on principle
+
+
+def _fold(expr: Expr) -> Expr:
+    """A node over constants only is a constant, if its value has a text: not NULL, and finite."""
+    children = expr.children
+    if not children or isinstance(expr, Aggregate) or not all(isinstance(c, Literal | Interval) for c in children):
+        return expr
+    value = evaluate(expr, {})
+    if value is None or (isinstance(value, float) and not abs(value) < float("inf")):
+        return expr
+    if expr.type == TIMESTAMP and isinstance(value, int) and timestamp_text(value) is None:
+        return expr
+    return Literal.of(value, expr.type)
+
+
+def _interval(expr: Expr) -> Expr:
+    """Where an interval is compared it is a long like any other; beside a timestamp it stays an interval."""
+    if isinstance(expr, Compare) and isinstance(expr.left, Interval):
+        return Compare.of(expr.op, Literal.of(expr.left.ms), expr.right)
+    if isinstance(expr, Compare) and isinstance(expr.right, Interval):
+        return Compare.of(expr.op, expr.left, Literal.of(expr.right.ms))
+    return expr
+
+
+def _not(expr: Expr) -> Expr:
+    """Push ``not`` down to what has no opposite. Comparisons are total (NaN has its place), so theirs is exact."""
+    if not isinstance(expr, Not):
+        return expr
+    operand = expr.operand
+    match operand:
+        case Not():
+            return operand.operand
+        case And():
+            return normalise(Or(terms=tuple(normalise(Not(operand=t)) for t in operand.terms)))
+        case Or():
+            return normalise(And(terms=tuple(normalise(Not(operand=t)) for t in operand.terms)))
+        case Compare() if operand.op != "<=>":
+            return normalise(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
+    return expr
+
+
+def _terms(expr: Expr) -> Expr:
+    """Flat, without doubles and without terms that decide nothing, sorted; one term is itself."""
+    if not isinstance(expr, And | Or):
+        return expr
+    deciding, idle = (_FALSE, _TRUE) if isinstance(expr, And) else (_TRUE, _FALSE)
+    flat = [inner for term in expr.terms for inner in (term.children if isinstance(term, type(expr)) else (term,))]
+    kept = sorted({canonical(term): term for term in flat if term != idle}.items())
+    if deciding in flat:
+        return deciding
+    if len(kept) < 2:
+        return kept[0][1] if kept else idle
+    return type(expr)(terms=tuple(term for _, term in kept))
+
+
+def _orient(expr: Expr) -> Expr:
+    """The constant to the right; otherwise the smaller canonical text to the left."""
+    if not isinstance(expr, Compare):
+        return expr
+    constants = isinstance(expr.left, Literal), isinstance(expr.right, Literal)
+    swap = constants == (True, False) or (constants == (False, False) and canonical(expr.left) > canonical(expr.right))
+    return Compare.of(_MIRRORED.get(expr.op, expr.op), expr.right, expr.left) if swap else expr
+
+
+def _commute(expr: Expr) -> Expr:
+    """``a + b`` and ``b + a`` are one. Two operands only: regrouping would change overflow and rounding."""
+    if not isinstance(expr, Arithmetic) or expr.op not in ("+", "*"):
+        return expr
+    left, right = expr.left, expr.right
+    interval_first = isinstance(left, Interval) and right.type == TIMESTAMP
+    if left.type != TIMESTAMP and (interval_first or canonical(left) > canonical(right)):
+        return Arithmetic.of(expr.op, right, left)
+    return expr
+
+
+def _constant(expr: Expr) -> Expr:
+    """A constant beside a number takes that number's type and scale, so that predicates can be looked up by it."""
+    if not isinstance(expr, Compare) or not isinstance(expr.right, Literal) or isinstance(expr.left, Literal):
+        return expr
+    if not types.is_numeric(expr.left.type):
+        return expr
+    exact = convert(expr.right, expr.left.type)
+    if exact is not None:
+        return expr if exact == expr.right else Compare.of(expr.op, expr.left, exact)
+    return _rounded(expr, expr.right)
+
+
+def _rounded(expr: Compare, bound: Literal) -> Expr:
+    """``amount > 10.555`` over two decimals is ``amount > 10.55``, and so are the other inequalities."""
+    value, scale = bound.value, expr.left.type.scale
+    if not isinstance(value, Decimal) or expr.op in ("=", "<>", "<=>"):
+        return expr
+    floor = value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR)
+    constant = convert(Literal.of(floor), expr.left.type)
+    if constant is None or floor == value:
+        return expr
+    return Compare.of(">" if expr.op in (">", ">=") else "<=", expr.left, constant)
+
+
+def _between(expr: Expr) -> Expr:
+    """Two comparisons, if the operand costs nothing to name twice; ``not between`` becomes their opposites."""
+    if not isinstance(expr, Between) or not isinstance(expr.operand, Column | Aggregate):
+        return expr
+    low, high = Compare.of(">=", expr.operand, expr.low), Compare.of("<=", expr.operand, expr.high)
+    return normalise(And(terms=(low, high)))
+
+
+def _in(expr: Expr) -> Expr:
+    """Sorted, each value once; a list of one is an equality."""
+    if not isinstance(expr, In):
+        return expr
+    values = [value for _, value in sorted({canonical(v): v for v in expr.values}.items())]
+    if len(values) == 1:
+        return Compare.of("=", expr.operand, values[0])
+    return In(operand=expr.operand, values=tuple(values))
+
+
+def _like(expr: Expr) -> Expr:
+    """A pattern without wildcards is an equality, one with a single ``%`` at an end a prefix or suffix."""
+    if not isinstance(expr, Like):
+        return expr
+    tokens = like_tokens(expr.pattern, expr.escape)
+    special = [index for index, token in enumerate(tokens) if not isinstance(token, str)]
+    text = Literal.of("".join(token for token in tokens if isinstance(token, str)))
+    if not special:
+        return Compare.of("=", expr.operand, text)
+    if len(special) == 1 and tokens[special[0]] is ANY_TEXT and special[0] in (0, len(tokens) - 1):
+        return Call.of("ends_with" if special[0] == 0 and len(tokens) > 1 else "starts_with", (expr.operand, text))
+    return Like(operand=expr.operand, pattern=_pattern(tokens), escape="\\")
+
+
+def _pattern(tokens: list[str | object]) -> str:
+    special = {"%": "\\%", "_": "\\_", "\\": "\\\\"}
+    return "".join(special.get(t, t) if isinstance(t, str) else "%" if t is ANY_TEXT else "_" for t in tokens)
+
+
+def _case(expr: Expr) -> Expr:
+    """Branches that can never be taken are left out, if that leaves the type as it is."""
+    if not isinstance(expr, Case):
+        return expr
+    whens = tuple(when for when in expr.whens if when.condition != _FALSE)
+    if not whens or len(whens) == len(expr.whens):
+        return expr
+    shorter = Case.of(whens, expr.otherwise)
+    return shorter if shorter.type == expr.type else expr
+
+
+_REWRITES: tuple[Callable[[Expr], Expr], ...] = (
+    _fold,
+    _interval,
+    _between,
+    _like,
+    _in,
+    _not,
+    _terms,
+    _orient,
+    _constant,
+    _commute,
+    _case,
+)

@@ -1,0 +1,426 @@
+"""The typed tree: what an expression *is*, for everybody but the parser.
+
+Nodes are frozen pydantic models, so they compare, hash and have a JSON form one to one (``adapter``). Each node
+checks its own type against the typing rules when it is made, from text or from JSON: there is no ill-typed tree.
+Make inner nodes with their ``of``, which works out the type. The tree knows nothing of text, positions or Polars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Annotated, Any, Self
+from typing import Literal as Constant
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
+
+from rulecore.lang import functions, types
+from rulecore.lang.types import Operand, Value
+from streamcore.schema import BOOLEAN, LONG, Kind, Type
+
+
+def _type(value: object) -> Type:
+    """A type from its text form. ``ConfigError`` is no ``ValueError``, and pydantic reports only those."""
+    if isinstance(value, Type):
+        return value
+    try:
+        return Type.parse(str(value))
+    except Exception as error:
+        raise ValueError(str(error)) from error
+
+
+TypeText = Annotated[Type, PlainValidator(_type), PlainSerializer(str, return_type=str)]
+ArithmeticOp = Constant["+", "-", "*", "/", "%"]
+ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
+AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "count_distinct"]
+
+
+class Node(BaseModel):
+    """What all nodes share. ``children`` are in the order of the text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        """Direct sub-expressions."""
+        return ()
+
+
+class Column(Node):
+    """A column of the event, a column of ``group_by``, or an aggregate under its name."""
+
+    node: Constant["column"] = "column"
+    name: str
+    type: TypeText
+
+
+class Literal(Node):
+    """A constant, as a logical value. NULL only as a result inside ``case``, where its type is known.
+
+    In JSON a decimal is text, so that nothing reads it as a float.
+    """
+
+    node: Constant["literal"] = "literal"
+    value: Annotated[Value, PlainSerializer(lambda v: format(v, "f") if isinstance(v, Decimal) else v)]
+    type: TypeText
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, data: Any) -> Any:
+        """The type says how the JSON value is meant."""
+        if not isinstance(data, Mapping):
+            return data
+        value, kind = data.get("value"), _type(data.get("type")).kind
+        if kind is Kind.DECIMAL and isinstance(value, str):
+            return {**data, "value": Decimal(value)}
+        if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
+            return {**data, "value": float(value)}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.value is not None and types.literal(self.value, self.type) != self.type:
+            raise ValueError(f"{self.value!r} is no {self.type}")
+        if isinstance(self.value, int) and not types.MIN_LONG <= self.value <= types.MAX_LONG:
+            raise ValueError(f"{self.value} does not fit 64 bits")
+        if isinstance(self.value, float) and not abs(self.value) < float("inf"):
+            raise ValueError("a constant is a finite number")
+        return self
+
+    @classmethod
+    def of(cls, value: Value, default: Type = LONG) -> Literal:
+        """The constant, typed as the language types it; ``default`` for NULL and for timestamps."""
+        return cls(value=value, type=types.literal(value, default))
+
+
+class Interval(Node):
+    """A length of time in milliseconds: a long, and the only one that may be added to a timestamp."""
+
+    node: Constant["interval"] = "interval"
+    ms: Annotated[int, Field(ge=0, le=types.MAX_LONG, strict=True)]
+
+    @property
+    def type(self) -> Type:
+        """Always long."""
+        return LONG
+
+
+class _Typed(Node):
+    """A node whose type follows from its children."""
+
+    type: TypeText
+
+    def _typed(self) -> Type:
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (expected := self._typed()) != self.type:
+            raise ValueError(f"type {self.type}, expected {expected}")
+        return self
+
+
+class Negate(_Typed):
+    """``-x``; NULL for the smallest long."""
+
+    node: Constant["negate"] = "negate"
+    operand: Expr
+
+    @classmethod
+    def of(cls, operand: Expr) -> Negate:
+        """Typed."""
+        return cls(operand=operand, type=types.negate(facts(operand)))
+
+    def _typed(self) -> Type:
+        return types.negate(facts(self.operand))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class Arithmetic(_Typed):
+    """``left op right``; overflow and division by zero are NULL, ``/`` is double."""
+
+    node: Constant["arithmetic"] = "arithmetic"
+    op: ArithmeticOp
+    left: Expr
+    right: Expr
+
+    @classmethod
+    def of(cls, op: ArithmeticOp, left: Expr, right: Expr) -> Arithmetic:
+        """Typed."""
+        return cls(op=op, left=left, right=right, type=types.arithmetic(op, facts(left), facts(right)))
+
+    def _typed(self) -> Type:
+        return types.arithmetic(self.op, facts(self.left), facts(self.right))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+
+class _Condition(Node):
+    """A node that is boolean."""
+
+    def _check(self) -> None:
+        """Raise ``TypeMismatch`` unless the operands fit."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self._check()
+        return self
+
+    @property
+    def type(self) -> Type:
+        """Always boolean."""
+        return BOOLEAN
+
+
+class Compare(_Condition):
+    """``left op right``; ``<=>`` is the equality that takes NULL for a value."""
+
+    node: Constant["compare"] = "compare"
+    op: ComparisonOp
+    left: Expr
+    right: Expr
+
+    @classmethod
+    def of(cls, op: ComparisonOp, left: Expr, right: Expr) -> Compare:
+        """Checked before pydantic, so that the error is a ``TypeMismatch``."""
+        types.comparison(op, facts(left), facts(right))
+        return cls(op=op, left=left, right=right)
+
+    def _check(self) -> None:
+        types.comparison(self.op, facts(self.left), facts(self.right))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.left, self.right)
+
+
+class _Terms(_Condition):
+    """Two or more conditions, none of them of the same node again."""
+
+    terms: Annotated[tuple[Expr, ...], Field(min_length=2)]
+
+    def _check(self) -> None:
+        for term in self.terms:
+            types.condition(facts(term), type(self).__name__.lower())
+            if isinstance(term, type(self)):
+                raise ValueError(f"{type(self).__name__} directly inside {type(self).__name__}")
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.terms
+
+
+class And(_Terms):
+    """True when all terms are, false when one is, else NULL."""
+
+    node: Constant["and"] = "and"
+
+
+class Or(_Terms):
+    """True when one term is, false when all are, else NULL."""
+
+    node: Constant["or"] = "or"
+
+
+class Not(_Condition):
+    """True for false, false for true, NULL for NULL."""
+
+    node: Constant["not"] = "not"
+    operand: Expr
+
+    def _check(self) -> None:
+        types.condition(facts(self.operand), "not", 0)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class IsNull(_Condition):
+    """Never NULL itself."""
+
+    node: Constant["is_null"] = "is_null"
+    operand: Expr
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class In(_Condition):
+    """``operand in (constants)``. The constants have the operand's kind (and scale), and are never NULL."""
+
+    node: Constant["in"] = "in"
+    operand: Expr
+    values: Annotated[tuple[Literal, ...], Field(min_length=1)]
+
+    def _check(self) -> None:
+        for value in self.values:
+            same_scale = value.type.scale == self.operand.type.scale
+            if value.value is None or value.type.kind is not self.operand.type.kind or not same_scale:
+                raise ValueError(f"in: {value.type} in a list for {self.operand.type}")
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class Between(_Condition):
+    """``low <= operand and operand <= high``."""
+
+    node: Constant["between"] = "between"
+    operand: Expr
+    low: Expr
+    high: Expr
+
+    def _check(self) -> None:
+        for bound in (self.low, self.high):
+            types.comparison("<=", facts(self.operand), facts(bound))
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand, self.low, self.high)
+
+
+class Like(_Condition):
+    """``%`` is any text, ``_`` any one character, ``escape`` takes their meaning away."""
+
+    node: Constant["like"] = "like"
+    operand: Expr
+    pattern: str
+    escape: Annotated[str, Field(min_length=1, max_length=1)] = "\\"
+
+    def _check(self) -> None:
+        types.text(facts(self.operand), "like", 0)
+        functions.like_tokens(self.pattern, self.escape)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class When(BaseModel):
+    """One branch of ``case``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    condition: Expr
+    result: Expr
+
+
+class Case(_Typed):
+    """The result of the first branch whose condition is true; ``otherwise``, or NULL, when none is."""
+
+    node: Constant["case"] = "case"
+    whens: Annotated[tuple[When, ...], Field(min_length=1)]
+    otherwise: Expr | None = None
+
+    @classmethod
+    def of(cls, whens: tuple[When, ...], otherwise: Expr | None) -> Case:
+        """Typed."""
+        return cls(whens=whens, otherwise=otherwise, type=_case_type(whens, otherwise))
+
+    def _typed(self) -> Type:
+        return _case_type(self.whens, self.otherwise)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        pairs = [part for when in self.whens for part in (when.condition, when.result)]
+        return (*pairs, self.otherwise) if self.otherwise is not None else tuple(pairs)
+
+
+class Call(_Typed):
+    """A function of the list in ``functions``; there are no others."""
+
+    node: Constant["call"] = "call"
+    function: str
+    arguments: tuple[Expr, ...]
+
+    @classmethod
+    def of(cls, function: str, arguments: tuple[Expr, ...]) -> Call:
+        """Typed."""
+        return cls(function=function, arguments=arguments, type=_call_type(function, arguments))
+
+    def _typed(self) -> Type:
+        return _call_type(self.function, self.arguments)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.arguments
+
+
+class Aggregate(_Typed):
+    """A value over the rows of a group and window; ``count`` without an argument is ``count(*)``."""
+
+    node: Constant["aggregate"] = "aggregate"
+    function: AggregateFunction
+    argument: Expr | None = None
+
+    @classmethod
+    def of(cls, function: AggregateFunction, argument: Expr | None) -> Aggregate:
+        """Typed."""
+        return cls(function=function, argument=argument, type=_aggregate_type(function, argument))
+
+    def _typed(self) -> Type:
+        if self.argument is None and self.function != "count":
+            raise ValueError(f"{self.function} needs an argument")
+        return _aggregate_type(self.function, self.argument)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return () if self.argument is None else (self.argument,)
+
+
+Expr = Annotated[
+    Column
+    | Literal
+    | Interval
+    | Negate
+    | Arithmetic
+    | Compare
+    | And
+    | Or
+    | Not
+    | IsNull
+    | In
+    | Between
+    | Like
+    | Case
+    | Call
+    | Aggregate,
+    Field(discriminator="node"),
+]
+
+
+def facts(expr: Expr) -> Operand:
+    """What the typing rules have to know of a node."""
+    if isinstance(expr, Literal):
+        return Operand(expr.type, constant=True, value=expr.value)
+    return Operand(expr.type, interval=isinstance(expr, Interval))
+
+
+def _case_type(whens: tuple[When, ...], otherwise: Expr | None) -> Type:
+    for index, when in enumerate(whens):
+        types.condition(facts(when.condition), "when", 2 * index)
+    results = [when.result for when in whens] + ([] if otherwise is None else [otherwise])
+    known = [facts(r) for r in results if not (isinstance(r, Literal) and r.value is None)]
+    return types.unify(known or [facts(results[0])], "case")
+
+
+def _call_type(function: str, arguments: tuple[Expr, ...]) -> Type:
+    return functions.call_type(function, tuple(facts(a) for a in arguments))
+
+
+def _aggregate_type(function: str, argument: Expr | None) -> Type:
+    return types.aggregate(function, None if argument is None else facts(argument))
+
+
+for _node in (Negate, Arithmetic, Compare, And, Or, Not, IsNull, In, Between, Like, When, Case, Call, Aggregate):
+    _node.model_rebuild()
+
+#: Reads and writes any expression: ``adapter.validate_json(text)``, ``adapter.dump_json(expr)``.
+adapter: TypeAdapter[Expr] = TypeAdapter(Expr)

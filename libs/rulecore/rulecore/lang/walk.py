@@ -1,0 +1,87 @@
+"""Questions about a tree, and the one rewriting that callers need: aggregates to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rulecore.lang.tree import (
+    Aggregate,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Negate,
+    Not,
+    Or,
+    When,
+)
+
+Rewrite = Callable[[Expr], Expr]
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every node, parents first, in the order of the text."""
+    yield expr
+    for child in expr.children:
+        yield from walk(child)
+
+
+def columns(expr: Expr) -> frozenset[str]:
+    """Names of all columns, those inside aggregates too."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
+
+
+def aggregates(expr: Expr) -> tuple[Aggregate, ...]:
+    """The distinct aggregates, in the order of the text."""
+    return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Aggregate)))
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """The terms of a top-level ``and``; the expression itself otherwise."""
+    return expr.terms if isinstance(expr, And) else (expr,)
+
+
+def replace_aggregates(expr: Expr, names: Mapping[Aggregate, str]) -> Expr:
+    """The expression over columns of these names, each with its aggregate's type. ``KeyError`` for one not named."""
+    if isinstance(expr, Aggregate):
+        return Column(name=names[expr], type=expr.type)
+    return rebuild(expr, lambda child: replace_aggregates(child, names))
+
+
+def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0911, PLR0912 - one line per node
+    """The node with ``change`` applied to each direct child, and typed anew."""
+    match expr:
+        case Negate():
+            return Negate.of(change(expr.operand))
+        case Arithmetic():
+            return Arithmetic.of(expr.op, change(expr.left), change(expr.right))
+        case Compare():
+            return Compare.of(expr.op, change(expr.left), change(expr.right))
+        case And() | Or():
+            return type(expr)(terms=tuple(change(term) for term in expr.terms))
+        case Not():
+            return Not(operand=change(expr.operand))
+        case IsNull():
+            return IsNull(operand=change(expr.operand))
+        case In():
+            return In(operand=change(expr.operand), values=expr.values)
+        case Between():
+            return Between(operand=change(expr.operand), low=change(expr.low), high=change(expr.high))
+        case Like():
+            return Like(operand=change(expr.operand), pattern=expr.pattern, escape=expr.escape)
+        case Case():
+            whens = tuple(When(condition=change(w.condition), result=change(w.result)) for w in expr.whens)
+            return Case.of(whens, None if expr.otherwise is None else change(expr.otherwise))
+        case Call():
+            return Call.of(expr.function, tuple(change(a) for a in expr.arguments))
+        case Aggregate():
+            return Aggregate.of(expr.function, None if expr.argument is None else change(expr.argument))
+        case _:
+            return expr

@@ -1,0 +1,123 @@
+"""Rule documents: YAML that people write, JSON that the control topic carries, and where in the file a fault is.
+
+Promises: a document either becomes a ``Rule`` or at least one ``Problem`` with file, line and column; no text and no
+bytes make these functions raise anything but ``DocumentError``. Refuses to know streams and expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from rulecore.errors import DocumentError
+from rulecore.model import Rule
+from rulecore.yamldoc import Document, Json, LoadLimits, PathKey, Place, Problem, dotted, one_line, read_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A document and its rule; ``rule`` is None exactly when there are problems."""
+
+    document: Document
+    rule: Rule | None
+    problems: tuple[Problem, ...] = ()
+
+
+def load_text(text: str, file: str = "<text>", limits: LoadLimits | None = None) -> tuple[list[Loaded], list[Problem]]:
+    """Rules of a text, and the problems that belong to no document."""
+    documents, problems = read_yaml(text, file, limits)
+    return [_load(d) for d in documents if d.value is not None], problems
+
+
+def load_path(path: Path, limits: LoadLimits | None = None) -> tuple[list[Loaded], list[Problem]]:
+    """Rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths."""
+    limits = limits or LoadLimits()
+    loaded: list[Loaded] = []
+    problems: list[Problem] = []
+    files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+    if len(files) > limits.files:
+        return [], [Problem(str(path), Place(1, 1), "", f"more than {limits.files} files")]
+    for file in files:
+        try:
+            with file.open("rb") as stream:
+                text = stream.read(limits.file_bytes + 1).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem(str(file), Place(1, 1), "", f"cannot be read: {one_line(error)}"))
+            continue
+        some, faults = load_text(text, str(file), limits)
+        loaded += some
+        problems += faults
+    return loaded, problems
+
+
+def _load(document: Document) -> Loaded:
+    if not isinstance(document.value, dict):
+        return Loaded(document, None, (Problem(document.file, document.place(()), "", "a rule is a mapping"),))
+    name = document.value.get("id")
+    rule_id = name if isinstance(name, str) else None
+    try:
+        return Loaded(document, Rule.model_validate(document.value))
+    except (ValidationError, RecursionError) as error:
+        faults = _faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
+        problems = [
+            Problem(document.file, document.place(path), dotted(document.known(path)), _named(path, document, message))
+            for path, message in faults
+        ]
+        unique = dict.fromkeys(Problem(p.file, p.place, p.path, p.message, rule_id) for p in problems)
+        return Loaded(document, None, tuple(unique))
+
+
+def _named(path: PathKey, document: Document, message: str) -> str:
+    """The message, with the last part of the path in front when the document has no entry of that name."""
+    missing = bool(path) and path[-1] not in document.known(path)[-1:] and message == "is missing"
+    return f"{path[-1]} {message}" if missing else message
+
+
+def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
+    return [(tuple(e["loc"]), _said(e["type"], e["msg"])) for e in error.errors(include_url=False, include_input=False)]
+
+
+def _said(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "no such entry in a rule"
+    return message.removeprefix("Value error, ").removeprefix("Input ")
+
+
+def decode_record(value: bytes, max_bytes: int) -> Rule:
+    """The rule of a control record; ``DocumentError`` says in one line why there is none."""
+    if len(value) > max_bytes:
+        raise DocumentError(f"the record has {len(value)} bytes, at most {max_bytes} are read")
+    try:
+        parsed = orjson.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {one_line(error)}") from error
+    if not isinstance(parsed, dict):
+        raise DocumentError("a rule is a JSON object")
+    try:
+        return Rule.model_validate(parsed)
+    except ValidationError as error:
+        said = [f"{dotted(path)}: {message}" if path else message for path, message in _faults(error)]
+        more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
+        raise DocumentError("; ".join(said[:_SAID])[:_SAID_CHARACTERS] + more) from error
+    except RecursionError as error:
+        raise DocumentError("nested too deep") from error
+
+
+_SAID = 5
+_SAID_CHARACTERS = 1_000
+
+
+def json_schema() -> Mapping[str, Json]:
+    """The JSON Schema of a rule's document, for editors (``# yaml-language-server: $schema=...``)."""
+    schema: Mapping[str, Json] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Rule.model_json_schema(mode="validation"),
+        "title": "Headgate rule",
+    }
+    return schema

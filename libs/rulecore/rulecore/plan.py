@@ -1,0 +1,183 @@
+"""How one `where` will be looked up: what of it can be found through an index, and what is left to check.
+
+A plan is one or more entries; an event matches the rule when it matches an entry. Each entry has an access (the
+values that the event must have, one bound, or a leaf to scan by) and a residual tree for the events that the access
+lets through. The *shape* of a residual is the tree without its constants: entries of one shape are checked together.
+Promises: entries together are equivalent to the condition. Refuses to know events and other rules.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rulecore import lang
+from rulecore.lang import Expr
+from rulecore.lang.types import Value
+from rulecore.leaves import Branch, Leaf, LeafKind, Lowering, Node, branch, flat
+from streamcore.schema import Kind
+
+MAX_KEYS: Final = 32  # combinations of values that one entry is filed under
+MAX_LIST_KEYS: Final = 1_000  # the same for a single list
+MAX_ENTRIES: Final = 16  # of one rule, by distributing `and` over `or`
+
+#: A residual without constants: a leaf's kind and term (no term for an opaque one), or True/False and its parts.
+Shape = tuple[object, ...]
+
+
+class Access(enum.StrEnum):
+    """How an entry is found, from the most to the least selective."""
+
+    EQUALITY_AND_BOUND = "equality and bound"
+    EQUALITY = "equality"
+    BOUND = "bound"
+    SCAN = "scan"
+    ALL = "all events"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``keys`` are the combinations of values of ``key_terms`` (one empty combination when there are none).
+
+    ``scan`` is set only when there are neither key terms nor a bound. ``leaves`` are those of the residual in the
+    order of its ``shape``; a shape of None has nothing left to check.
+    """
+
+    key_terms: tuple[str, ...]
+    keys: tuple[tuple[Value, ...], ...]
+    bound: Leaf | None
+    scan: Leaf | None
+    shape: Shape | None
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def access(self) -> Access:
+        """The path by which events find this entry."""
+        if self.key_terms:
+            return Access.EQUALITY_AND_BOUND if self.bound else Access.EQUALITY
+        if self.bound:
+            return Access.BOUND
+        return Access.SCAN if self.scan else Access.ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``terms``: the expression behind every term name of the entries."""
+
+    entries: tuple[Entry, ...]
+    terms: Mapping[str, Expr]
+
+    @property
+    def access(self) -> Access:
+        """The least selective path of the entries: it dominates the cost."""
+        return max((e.access for e in self.entries), key=list(Access).index)
+
+
+def plan(where: Expr) -> Plan:
+    """The plan of a condition."""
+    lowering = Lowering()
+    nodes = flat(lowering.node(where, negated=False), every=True)
+    entries = tuple(_entry(conjunction, lowering.terms) for conjunction in _distribute(nodes))
+    used = {n for e in entries for n in (*e.key_terms, *(x.term for x in (e.bound, e.scan, *e.leaves) if x))}
+    return Plan(entries, {name: lowering.terms[name] for name in sorted(used)})
+
+
+def _distribute(nodes: Sequence[Node]) -> list[tuple[Node, ...]]:
+    """A conjunction without a value to look up becomes a disjunction of conjunctions, while that stays small."""
+    if any(isinstance(n, Leaf) and n.kind in _KEYS for n in nodes):
+        return [tuple(nodes)]
+    choice = next((n for n in nodes if isinstance(n, Branch) and len(n.nodes) <= MAX_ENTRIES), None)
+    if choice is None:
+        return [tuple(nodes)]
+    rest = tuple(n for n in nodes if n is not choice)
+    parts = [_distribute(flat(branch(True, (*rest, n)), True)) for n in choice.nodes]
+    entries = [entry for part in parts for entry in part]
+    indexed = all(any(isinstance(n, Leaf) and n.kind in _INDEXED for n in e) for e in entries)
+    return entries if indexed and len(entries) <= MAX_ENTRIES else [tuple(nodes)]
+
+
+_KEYS: Final = frozenset({LeafKind.EQUAL, LeafKind.MEMBER})
+_BOUNDS: Final = frozenset({LeafKind.LOWER, LeafKind.UPPER})
+_INDEXED: Final = _KEYS | _BOUNDS
+
+
+def _entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> Entry:
+    leaves = [n for n in nodes if isinstance(n, Leaf)]
+    keys = _choose_keys(leaves, terms)
+    bound = _choose_bound(leaves, terms)
+    scan = None
+    if not keys and bound is None:
+        scan = min(leaves, key=_scan_cost, default=None)
+    taken = {id(leaf) for leaf in (*keys, bound, scan) if leaf is not None}
+    shape, residual = _shape_of([n for n in nodes if id(n) not in taken])
+    return Entry(
+        key_terms=tuple(leaf.term for leaf in keys),
+        keys=tuple(itertools.product(*(leaf.constants for leaf in keys))),
+        bound=bound,
+        scan=scan,
+        shape=shape,
+        leaves=residual,
+    )
+
+
+def _choose_keys(leaves: Sequence[Leaf], terms: Mapping[str, Expr]) -> list[Leaf]:
+    """All equalities and the short lists that still fit ``MAX_KEYS`` together; else the shortest list alone."""
+    candidates = sorted((x for x in leaves if x.kind in _KEYS), key=lambda x: (len(x.constants), x.term))
+    plain = [x for x in candidates if isinstance(terms[x.term], lang.Column)]
+    chosen: list[Leaf] = []
+    combinations = 1
+    for leaf in plain or candidates:
+        fits = combinations * len(leaf.constants) <= (MAX_KEYS if chosen else MAX_LIST_KEYS)
+        if fits and all(leaf.term != other.term for other in chosen):
+            chosen.append(leaf)
+            combinations *= len(leaf.constants)
+    return sorted(chosen, key=lambda x: x.term)
+
+
+def _choose_bound(leaves: Sequence[Leaf], terms: Mapping[str, Expr]) -> Leaf | None:
+    """A bound on money or measures before one on counts or times, a lower before an upper one: a guess, no more."""
+
+    def rank(leaf: Leaf) -> tuple[bool, bool, bool, str]:
+        term = terms[leaf.term]
+        measure = term.type.kind in (Kind.DECIMAL, Kind.DOUBLE)
+        return not isinstance(term, lang.Column), not measure, leaf.kind is not LeafKind.LOWER, leaf.term
+
+    return min((x for x in leaves if x.kind in _BOUNDS), key=rank, default=None)
+
+
+_SCAN_ORDER: Final = (
+    LeafKind.MEMBER,
+    LeafKind.NULL,
+    LeafKind.OPAQUE,
+    LeafKind.VALUE,
+    LeafKind.DIFFERENT,
+    LeafKind.NO_MEMBER,
+)
+
+
+def _scan_cost(leaf: Leaf) -> tuple[int, str]:
+    return _SCAN_ORDER.index(leaf.kind), leaf.term
+
+
+def _shape_of(nodes: Sequence[Node]) -> tuple[Shape | None, tuple[Leaf, ...]]:
+    """Shape and leaves of a conjunction, its parts in an order that depends on their shapes only."""
+    if not nodes:
+        return None, ()
+    return _shape(nodes[0] if len(nodes) == 1 else Branch(True, tuple(nodes)))
+
+
+def _shape(node: Node) -> tuple[Shape, tuple[Leaf, ...]]:
+    if isinstance(node, Leaf):
+        return (node.kind, "" if node.kind is LeafKind.OPAQUE else node.term), (node,)
+    parts = sorted((_shape(n) for n in node.nodes), key=lambda part: _cheap_first(part[0]))
+    return (node.every, *(shape for shape, _ in parts)), tuple(leaf for _, leaves in parts for leaf in leaves)
+
+
+def _cheap_first(shape: Shape) -> tuple[bool, str]:
+    text = repr(shape)
+    return LeafKind.OPAQUE.value in text, text
+
+

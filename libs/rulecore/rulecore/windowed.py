@@ -1,0 +1,394 @@
+"""Windowed rules of one stream that group alike over panes of one length: evaluated together, over shared aggregates.
+
+Aggregates are kept once, whatever the number of rules that ask for them, under their fingerprints. A new version of a
+rule with another threshold finds its state there. A rule fires once per key and window; that it has fired is a bit
+beside the pane that ends the window, so it is stored, expires and is restored with the pane.
+
+An early rule is evaluated after each of its events, in order of arrival, on every window that contains the event and
+ends at a pane that holds data by then. A final rule is evaluated once, when the watermark passes the window's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import polars as pl
+
+from rulecore import lang
+from rulecore.compiled import AggregateSpec, CompiledRule
+from rulecore.lang import Expr
+from rulecore.model import Emit, Mode
+from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.state import KeyValueTable, StateTable
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windows import Aggregation, DistinctTable, Layout, PaneRows, PaneTable, Windows
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_DTYPES: Mapping[Kind, pl.DataType] = {
+    Kind.BOOLEAN: pl.Boolean(),
+    Kind.LONG: pl.Int64(),
+    Kind.DOUBLE: pl.Float64(),
+    Kind.DECIMAL: pl.Int64(),
+    Kind.STRING: pl.String(),
+    Kind.TIMESTAMP: pl.Int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupId:
+    """What windowed rules must have in common to share panes."""
+
+    stream: str
+    group_by: tuple[str, ...]
+    pane_ms: int
+
+    @classmethod
+    def of(cls, rule: CompiledRule) -> GroupId:
+        """The group of a windowed rule."""
+        assert rule.window is not None
+        return cls(rule.rule.on, rule.group_by, rule.window.slide_ms)
+
+    def __str__(self) -> str:
+        return f"{self.stream}/{','.join(self.group_by)}/{self.pane_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> GroupId:
+        """The inverse of ``str``."""
+        stream, columns, pane_ms = text.split("/")
+        return cls(stream, tuple(columns.split(",")) if columns else (), int(pane_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule fired for a key and window. ``row``: index of the event in the frame, None for a final firing.
+
+    ``key`` and ``values`` are physical; ``values`` by the column name of the aggregate.
+    """
+
+    rule: CompiledRule
+    key: Mapping[str, object]
+    start_ms: int
+    end_ms: int
+    row: int | None
+    values: Mapping[str, object]
+    warming: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rule whose evaluation raised. Nothing of it was applied."""
+
+    rule: CompiledRule
+    reason: str
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a group remembers besides its panes: bits of rule versions, and since when aggregates are complete."""
+
+    bits: dict[str, int] = field(default_factory=dict)
+    since_ms: dict[str, int] = field(default_factory=dict)
+    panes: int = 0
+
+    def to_json(self) -> bytes:
+        document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def from_json(cls, blob: bytes | None) -> _Memory:
+        return cls() if blob is None else cls(**orjson.loads(blob))
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A rule in the group, with what its evaluation needs."""
+
+    rule: CompiledRule
+    panes: int
+    bit: int
+    rows: str  # column that counts the events which satisfy `where`
+    having: pl.Expr
+    needs: frozenset[str]
+
+
+class WindowGroup:
+    """The panes of one group and the rules over them."""
+
+    def __init__(self, group: GroupId, schema: StreamSchema, max_distinct: int) -> None:
+        self.group = group
+        self.max_distinct = max_distinct
+        fields = [schema.get(name) for name in group.group_by]
+        self.panes = PaneTable({f.name: _DTYPES[f.type.kind] for f in fields if f is not None}, group.pane_ms)
+        self.distinct: dict[str, DistinctTable] = {}
+        self.members: tuple[_Member, ...] = ()
+        self.aggregations: dict[str, Aggregation] = {}
+        self._filters: dict[str, Expr | None] = {}
+        self._arguments: dict[str, Expr | None] = {}
+        self.kept = _Memory()
+
+    # --- rules --------------------------------------------------------------------------------------------------
+
+    def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
+        """Evaluate these rules from now on. ``now_ms``: the latest event time seen before, for what starts empty."""
+        kept = _Memory.from_json(memory.get(str(self.group)))
+        specs = {s.column: s for rule in rules for s in rule.aggregates}
+        self._set_aggregates(specs, {_rows_column(r): r.where for r in rules})
+        panes = max(_panes(rule) for rule in rules)
+        self._set_since(kept, panes, now_ms, watermark_ms)
+        self._set_bits(kept, rules)
+        kept.panes = panes
+        memory.put(str(self.group), kept.to_json())
+        self.kept = kept
+        words = (max(kept.bits.values(), default=0) >> 6) + 1
+        self.panes.keep_columns([*self.aggregations.values()], words)
+        self.members = tuple(_member(r, kept.bits[_version(r)]) for r in rules if r.rule.mode is not Mode.PAUSED)
+
+    def _set_aggregates(self, specs: Mapping[str, AggregateSpec], rows: Mapping[str, Expr | None]) -> None:
+        numeric = {c: s for c, s in specs.items() if s.function != "count_distinct"}
+        self.aggregations = {c: Aggregation(c, s.function, _type(s)) for c, s in sorted(numeric.items())}
+        self.aggregations |= {c: Aggregation(c, "count", None) for c in sorted(rows)}
+        self._filters = {c: s.where for c, s in specs.items()} | dict(rows)
+        self._arguments = {c: s.argument for c, s in specs.items()} | dict.fromkeys(rows)
+        for column in specs.keys() - numeric.keys():
+            self.distinct_table(column, _DTYPES[_argument_kind(specs[column])])
+        self.distinct = {c: t for c, t in self.distinct.items() if c in specs}
+
+    def distinct_table(self, column: str, dtype: pl.DataType) -> DistinctTable:
+        """The table of a distinct count, made if need be."""
+        table = self.distinct.setdefault(column, DistinctTable(self.panes.keys, dtype, self.max_distinct))
+        table.dtype = dtype
+        return table
+
+    def _set_since(self, kept: _Memory, panes: int, now_ms: int, watermark_ms: int) -> None:
+        """A new aggregate is complete from now on; a longer window finds only what the shorter one kept."""
+        first = self._first_pane(watermark_ms, kept.panes) * self.group.pane_ms if kept.panes else NO_WATERMARK
+        grown = panes > kept.panes and bool(kept.panes) and watermark_ms > NO_WATERMARK
+        names = [*self._filters]
+        since = {n: kept.since_ms.get(n, now_ms) for n in names}
+        kept.since_ms = {n: max(s, first) for n, s in since.items()} if grown else since
+
+    def _set_bits(self, kept: _Memory, rules: Sequence[CompiledRule]) -> None:
+        wanted = [_version(r) for r in rules]
+        for version in [v for v in kept.bits if v not in wanted]:
+            self.panes.clear_fired(kept.bits.pop(version))
+        used = set(kept.bits.values())
+        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
+        for version in sorted(wanted):
+            if version not in kept.bits:
+                kept.bits[version] = next(free)
+
+    # --- a cut --------------------------------------------------------------------------------------------------
+
+    def add(self, frame: pl.DataFrame) -> tuple[list[Firing], list[Failure]]:
+        """Take the events in (on time, in order of arrival) and evaluate the early rules after each of them."""
+        columns, failures = self._contributions(frame)
+        counted = [c for c in columns.columns if c.endswith(".n")]
+        some = columns.select(pl.any_horizontal(pl.col(counted) > 0)).to_series().to_numpy()
+        index = np.flatnonzero(some)
+        if failures or not index.size:
+            return [], failures
+        taken, columns = (frame, columns) if len(index) == frame.height else (frame[index], columns[index])
+        slots = self.panes.keys.assign(taken)
+        values = {n: columns[n].to_numpy() for n in columns.columns if not n.startswith("distinct:")}
+        rows = PaneRows(slots, self.panes.pane_of(taken[EVENT_MS].to_numpy()), values)
+        distinct = {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}
+        firings, failures = self._early(rows, distinct, index)
+        if failures:
+            return [], failures
+        self.panes.add(rows)
+        for name, listed in distinct.items():
+            self.distinct[name].add(rows.codes, listed)
+        return firings, []
+
+    def close(self, watermark_ms: int, next_watermark_ms: int) -> tuple[list[Firing], list[Failure]]:
+        """Evaluate the final rules on the windows that end between two watermarks, then forget what has expired."""
+        after, last = watermark_ms // self.group.pane_ms - 1, next_watermark_ms // self.group.pane_ms - 1
+        if last <= after:
+            return [], []
+        firings: list[Firing] = []
+        failures: list[Failure] = []
+        final = [m for m in self.members if m.rule.rule.emit is Emit.FINAL]
+        for panes in sorted({m.panes for m in final}):
+            windows = self.panes.closing(after, last, panes)
+            counts = {c: t.totals(windows.codes, panes) for c, t in self.distinct.items()}
+            members = [m for m in final if m.panes == panes]
+            hits, failed = self._evaluate(members, windows, counts, None)
+            failures += failed
+            for member, rows in hits:
+                some = rows[windows.totals[f"{member.rows}.n"][rows] > 0]
+                firings += self._firings(member, windows, counts, some, None)
+        self._expire(next_watermark_ms)
+        return firings, failures
+
+    def _expire(self, watermark_ms: int) -> None:
+        first = self._first_pane(watermark_ms, max((m.panes for m in self.members), default=self.kept.panes))
+        for table in self.distinct.values():
+            table.expire(first)
+        self.panes.expire(first)
+
+    def _first_pane(self, watermark_ms: int, panes: int) -> int:
+        """The first pane that is part of a window which the watermark has not passed."""
+        return max(0, watermark_ms // self.group.pane_ms - panes + 1)
+
+    def _contributions(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[Failure]]:
+        """A column a partial, and a column of values a distinct count; on an error, whose fault it is."""
+        expressions = {name: self._expressions(name) for name in self._filters}
+        try:
+            return frame.select([e for es in expressions.values() for e in es]), []
+        except Exception:  # noqa: BLE001 - find the aggregate that raises, and blame its rules only
+            broken = {name: error for name, es in expressions.items() if (error := _raises(frame, es))}
+        blamed = [
+            Failure(m.rule, reason)
+            for m in self.members
+            for name, reason in broken.items()
+            if name == m.rows or name in m.needs
+        ]
+        return frame.clear().select([e for n, es in expressions.items() if n not in broken for e in es]), blamed
+
+    def _expressions(self, name: str) -> list[pl.Expr]:
+        where, argument = self._filters[name], self._arguments[name]
+        counts = pl.lit(value=True) if where is None else lang.to_polars(where).fill_null(value=False)
+        counts = counts & pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
+        value = None if argument is None else lang.to_polars(argument)
+        if name in self.aggregations:
+            return self.aggregations[name].contributions(counts, value)
+        assert value is not None, "a distinct count has an argument"
+        return [pl.when(counts).then(value).alias(f"distinct:{name}")]
+
+    def _early(
+        self, rows: PaneRows, distinct: Mapping[str, list[object]], index: Ints
+    ) -> tuple[list[Firing], list[Failure]]:
+        firings: list[Firing] = []
+        early = [m for m in self.members if m.rule.rule.emit is Emit.EARLY]
+        plans = []
+        for panes in sorted({m.panes for m in early}):
+            layout = self.panes.layout(rows, panes)
+            windows = self.panes.trail(rows, layout, panes)
+            counts = self._distinct_counts(layout, panes, distinct)
+            members = [m for m in early if m.panes == panes]
+            hits, failures = self._evaluate(members, windows, counts, rows)
+            if failures:
+                return [], failures
+            plans.append((windows, counts, hits))
+        for windows, counts, hits in plans:
+            for member, hit in hits:
+                first = self._first_unfired(member, windows, hit)
+                firings += self._firings(member, windows, counts, first, index)
+        return firings, []
+
+    def _distinct_counts(
+        self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]
+    ) -> dict[str, Ints]:
+        return {n: t.trail(layout, panes, distinct[n])[layout.there] for n, t in self.distinct.items()}
+
+    def _first_unfired(self, member: _Member, windows: Windows, hits: Ints) -> Ints:
+        """The first hit in each window that has not fired yet; marks it fired."""
+        codes = windows.codes[hits]
+        fresh = ~self.panes.fired(codes, member.bit)
+        codes, first = np.unique(codes[fresh], return_index=True)
+        self.panes.set_fired(codes, member.bit)
+        return hits[fresh][first]
+
+    def _evaluate(
+        self, members: Sequence[_Member], windows: Windows, counts: Mapping[str, Ints], rows: PaneRows | None
+    ) -> tuple[list[tuple[_Member, Ints]], list[Failure]]:
+        """For each rule the windows where `having` is true, of those rows that are the rule's own events."""
+        if not len(windows.slots):
+            return [], []
+        needed = frozenset[str]().union(*(m.needs for m in members))
+        results = [self.aggregations[n].result(windows.totals) for n in sorted(needed & self.aggregations.keys())]
+        results += [pl.Series(n, counts[n]) for n in sorted(needed & counts.keys())]
+        frame = pl.DataFrame(results)
+        if needed & set(self.group.group_by):
+            frame = frame.hstack(self.panes.keys.frame(windows.slots))
+        hits: list[tuple[_Member, Ints]] = []
+        failures: list[Failure] = []
+        masks = _masks(frame, members)
+        for member, mask in zip(members, masks, strict=True):
+            if isinstance(mask, str):
+                failures.append(Failure(member.rule, mask))
+                continue
+            if rows is not None and mask.any():
+                mask = mask & (rows.values[f"{member.rows}.n"][windows.row] > 0)
+            if mask.any():
+                hits.append((member, np.flatnonzero(mask)))
+        return hits, failures
+
+    def _firings(
+        self, member: _Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None
+    ) -> Iterable[Firing]:
+        if not at.size:
+            return
+        part = {n: v[at] for n, v in windows.totals.items()}
+        own = [s.column for s in member.rule.aggregates]
+        values = {
+            c: (self.aggregations[c].result(part).to_list() if c in self.aggregations else counts[c][at].tolist())
+            for c in own
+        }
+        keys = self.panes.keys.frame(windows.slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
+        since = max(self.kept.since_ms[n] for n in [*own, member.rows])
+        for i, (end_pane, row) in enumerate(zip(windows.end_panes[at].tolist(), windows.row[at].tolist(), strict=True)):
+            end_ms = (end_pane + 1) * self.group.pane_ms
+            start_ms = end_ms - member.panes * self.group.pane_ms
+            source = None if index is None else int(index[row])
+            figures = {c: v[i] for c, v in values.items()}
+            yield Firing(member.rule, keys[i], start_ms, end_ms, source, figures, start_ms < since)
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def tables(self) -> dict[str, StateTable]:
+        """The group's tables by name."""
+        tables: dict[str, StateTable] = {f"panes:{self.group}": self.panes}
+        return tables | {f"distinct:{self.group}:{name}": table for name, table in self.distinct.items()}
+
+
+def _masks(frame: pl.DataFrame, members: Sequence[_Member]) -> list[Mask | str]:
+    """Where each rule's `having` is true, or why it could not be evaluated."""
+    try:
+        result = frame.select([m.having.alias(str(i)) for i, m in enumerate(members)])
+        return [result[str(i)].to_numpy() for i in range(len(members))]
+    except Exception:  # noqa: BLE001 - one of them raises: evaluate each by itself
+        return [_raises(frame, [m.having]) or frame.select(m.having.alias("0"))["0"].to_numpy() for m in members]
+
+
+def _raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
+    try:
+        frame.select(list(expressions))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said and stays with this rule
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _member(rule: CompiledRule, bit: int) -> _Member:
+    assert rule.having_on_columns is not None
+    having = lang.to_polars(rule.having_on_columns).fill_null(value=False)
+    needs = lang.columns(rule.having_on_columns)
+    return _Member(rule, _panes(rule), bit, _rows_column(rule), having, needs)
+
+
+def _panes(rule: CompiledRule) -> int:
+    assert rule.window is not None
+    return rule.window.panes
+
+
+def _version(rule: CompiledRule) -> str:
+    return f"{rule.rule.id}@{rule.rule.version}"
+
+
+def _rows_column(rule: CompiledRule) -> str:
+    return f"rows_{lang.fingerprint(rule.where)}"
+
+
+def _type(spec: AggregateSpec) -> Type | None:
+    return None if spec.argument is None else spec.argument.type
+
+
+def _argument_kind(spec: AggregateSpec) -> Kind:
+    assert spec.argument is not None
+    return spec.argument.type.kind

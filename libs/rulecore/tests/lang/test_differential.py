@@ -1,0 +1,48 @@
+"""Every way of running an expression gives what the naive evaluator gives."""
+
+from __future__ import annotations
+
+import math
+
+from rulecore.lang.testing import ROWS, expressions, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rulecore.lang import Expr, adapter, evaluate, normalise, render
+from rulecore.lang.types import Value
+from streamcore.schema import Kind
+
+ANY = st.sampled_from(list(Kind)).flatmap(lambda kind: expressions(kind))
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
+Rows = list[dict[str, Value]]
+
+
+def same(left: Value, right: Value) -> bool:
+    """Equal and of one type; NaN equals itself."""
+    if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
+        return math.isnan(right)
+    return type(left) is type(right) and left == right
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(ANY, st.lists(ROWS, min_size=8, max_size=8))
+def test_polars_gives_what_the_naive_evaluator_gives(expr: Expr, rows: Rows) -> None:
+    expected = [evaluate(expr, row) for row in rows]
+    found = run(expr, rows)
+    assert all(map(same, found, expected)), f"{render(expr)}: {found} is not {expected}"
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+@given(ANY, st.lists(ROWS, min_size=4, max_size=4))
+def test_the_normal_form_has_the_same_value_for_every_row(expr: Expr, rows: Rows) -> None:
+    normal = normalise(expr)
+    expected = [evaluate(expr, row) for row in rows]
+    found = [evaluate(normal, row) for row in rows]
+    assert all(map(same, found, expected)), f"{render(expr)} -> {render(normal)}: {found} is not {expected}"
+    assert normalise(normal) == normal
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+@given(ANY)
+def test_a_tree_has_one_json_form(expr: Expr) -> None:
+    assert adapter.validate_json(adapter.dump_json(expr)) == expr
+    assert adapter.validate_python(adapter.dump_python(expr)) == expr

@@ -1,0 +1,176 @@
+"""Stage 1: raw records of a cut to parcels for the shards. No state, no order between tasks, no clock of its own.
+
+A task sees some of the cut's records, from any of its sources. It decodes them against the schema of their stream,
+gives every valid event to the shard that owns it under each of the stream's keys, copies control records and the
+progress of the source partitions to every shard, and sends what cannot be decoded to the dead letters with the
+reason. Every input record ends in exactly one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamcore.app import App, Source
+from streamcore.decode import DecodeLimits, JsonDecoder, RawBatch
+from streamcore.hashing import hash_columns, shard_of
+from streamcore.kernel import Control
+from streamcore.lanes import DEAD_LETTERS, Record, to_ipc
+from streamcore.packing import (
+    PARTITIONS_PER_TOPIC,
+    Parcel,
+    ParcelKind,
+    events_kind,
+    pack_control,
+    pack_events,
+    pack_progress,
+)
+from streamcore.schema import EVENT_MS, PARTITION
+from streamcore.watermark import Progress
+
+#: ``source`` of records that are not events; events carry the index of their topic in ``App.topics``.
+HEARTBEAT = -1
+CONTROL = -2
+
+#: Columns of a raw batch, in this order.
+RAW = pa.schema(
+    [
+        pa.field("source", pa.int32()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("ingest_ms", pa.int64()),
+        pa.field("clock_ms", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+
+
+class Ingest:
+    """Stage 1 of an app, for one task: ``add`` every batch, then take the ``parcels``."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.decoders = [_decoder(app, source) for source in app.sources]
+        self._reset()
+
+    def _reset(self) -> None:
+        self.clock_ms = 0
+        self.seen = False
+        self.control: list[Control] = []
+        self.dead: list[tuple[int, Record]] = []
+        self.progress: dict[int, Progress] = {}
+        self.events: list[list[pl.DataFrame]] = [[] for _ in self.app.sources]
+        self.held = 0
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+        """All batches of a task to parcels; holds at most ``Limits.flush_rows`` events and one batch."""
+        self._reset()
+        for batch in batches:
+            if batch.num_rows:
+                self._add(batch)
+            if self.held >= self.app.limits.flush_rows:
+                yield from self._flush_events()
+        yield from self._flush_events()
+        yield from self._rest()
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        self.seen = True
+        self.clock_ms = max(self.clock_ms, batch.column("clock_ms")[0].as_py())
+        sources = batch.column("source")
+        present = pc.unique(sources).to_pylist()
+        for source in sorted(present):
+            part = batch if len(present) == 1 else batch.filter(pc.equal(sources, source))
+            if source == CONTROL:
+                self._add_control(part)
+            elif source != HEARTBEAT:
+                self._add_events(source, part)
+
+    def _add_control(self, batch: pa.RecordBatch) -> None:
+        columns = [batch.column(n).to_pylist() for n in ("partition", "offset", "key", "value")]
+        self.control += [Control(*row) for row in zip(*columns, strict=True)]
+
+    def _add_events(self, source: int, batch: pa.RecordBatch) -> None:
+        numbers = pc.add(batch.column("partition"), pa.scalar(source * PARTITIONS_PER_TOPIC, pa.int32()))
+        raw = RawBatch(
+            values=batch.column("value"),
+            partition=numbers,
+            offset=batch.column("offset"),
+            ingest_ms=batch.column("ingest_ms"),
+            clock_ms=self.clock_ms,
+        )
+        decoded = self.decoders[source].decode(raw)
+        if decoded.events.num_rows:
+            frame = pl.DataFrame(decoded.events)
+            self.events[source].append(frame)
+            self.held += frame.height
+            self._note_progress(frame)
+        if decoded.dead.num_rows:
+            self._add_dead(source, batch, decoded.dead)
+
+    def _note_progress(self, frame: pl.DataFrame) -> None:
+        latest = frame.group_by(PARTITION).agg(pl.col(EVENT_MS).max(), n=pl.len())
+        for partition, event_ms, count in latest.iter_rows():
+            before = self.progress.get(partition)
+            self.progress[partition] = (
+                Progress(partition, event_ms, count)
+                if before is None
+                else Progress(partition, max(event_ms, before.max_event_ms), count + before.events)
+            )
+
+    def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
+        rows = batch.take(dead.column("row").combine_chunks())
+        columns = [rows.column(n).to_pylist() for n in ("partition", "offset", "key", "value")]
+        codes, reasons = dead.column("code").to_pylist(), dead.column("reason").to_pylist()
+        topic = self.app.topics[source]
+        for partition, offset, key, value, code, reason in zip(*columns, codes, reasons, strict=True):
+            headers = (
+                ("source_topic", topic.encode()),
+                ("source_partition", b"%d" % partition),
+                ("source_offset", b"%d" % offset),
+                ("reason_code", code.encode()),
+                ("reason", reason.encode()),
+            )
+            self.dead.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
+
+    def _flush_events(self) -> Iterator[Parcel]:
+        for source, frames in enumerate(self.events):
+            if frames:
+                frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+                for route, key in enumerate(self.app.schemas[source].keys):
+                    yield from self._by_shard(frame, events_kind(source, route), key)
+        self.events = [[] for _ in self.app.sources]
+        self.held = 0
+
+    def _by_shard(self, frame: pl.DataFrame, kind: int, key: tuple[str, ...]) -> Iterator[Parcel]:
+        shards = shard_of(hash_columns([frame[name] for name in key], frame.height), self.app.shards)
+        order = np.argsort(shards.astype(np.int16), kind="stable")
+        ordered = frame[order]
+        ends = np.cumsum(np.bincount(shards, minlength=self.app.shards))
+        start = 0
+        for shard, end in enumerate(ends.tolist()):
+            if end > start:
+                yield Parcel(shard, kind, self.clock_ms, pack_events(ordered[start:end]))
+            start = end
+
+    def _rest(self) -> Iterator[Parcel]:
+        """Progress goes to every shard even when empty: it is what makes a shard take part in the cut."""
+        if not self.seen:
+            return
+        copies = [(ParcelKind.PROGRESS, pack_progress([*self.progress.values()]))]
+        if self.control:
+            copies.append((ParcelKind.CONTROL, pack_control(self.control)))
+        for shard in range(self.app.shards):
+            for kind, blob in copies:
+                yield Parcel(shard, kind, self.clock_ms, blob)
+        for shard in sorted({s for s, _ in self.dead}):
+            yield Parcel(shard, ParcelKind.DEAD, self.clock_ms, to_ipc([r for s, r in self.dead if s == shard]))
+
+
+def _decoder(app: App, source: Source) -> JsonDecoder:
+    limits = DecodeLimits(max_record_bytes=app.limits.record_bytes, max_future_ms=app.limits.future_ms)
+    return JsonDecoder(source.schema, limits=limits, extra_fields="reject" if source.reject_extra_fields else "ignore")

@@ -1,0 +1,200 @@
+"""Builds the clients and names their errors: above this module nobody sees a client library's exception.
+
+Promises that every failure becomes one of ``streamcore.errors`` with the brokers, the action and what to do. Options
+that decide correctness (acknowledgements, idempotence, isolation, no topic creation by accident) are fixed here.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import confluent_kafka as ck
+import kafka
+from kafka import errors as kp
+
+from streamcore.errors import ConfigError, Fenced, Permanent, Retryable, StreamError
+from streamcore.kafka.settings import KafkaSettings, Option
+
+
+class Isolation(enum.StrEnum):
+    """What a reader is shown of transactions."""
+
+    COMMITTED = "read_committed"
+    UNCOMMITTED = "read_uncommitted"
+
+
+#: librdkafka's own words; they are printed to stderr unless a logger takes them.
+_LOG = logging.getLogger(__name__)
+_E = ck.KafkaError
+_FENCED = {_E._FENCED, _E.PRODUCER_FENCED, _E.INVALID_PRODUCER_EPOCH}
+_LOGIN = {_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL, _E.UNSUPPORTED_SASL_MECHANISM}
+_RIGHTS = {
+    _E.TOPIC_AUTHORIZATION_FAILED,
+    _E.GROUP_AUTHORIZATION_FAILED,
+    _E.CLUSTER_AUTHORIZATION_FAILED,
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+_TOPIC = {_E.UNKNOWN_TOPIC_OR_PART, _E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.TOPIC_EXCEPTION}
+_SIZE = {_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE, _E.INVALID_MSG_SIZE}
+_NEVER = {_E._NOT_IMPLEMENTED, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_VERSION, _E.POLICY_VIOLATION}
+
+#: Error codes -> (class, what to do). A code that is not here is Retryable: its outcome is unknown, and the caller's
+#: own limit ends the attempts.
+_KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
+    (_FENCED, Fenced, "another process writes under the same identity; this one must stop"),
+    (_LOGIN, ConfigError, "check security protocol, mechanism, user name, password and TLS files"),
+    (_RIGHTS, ConfigError, "grant this user the right, or use another user"),
+    (_TOPIC, ConfigError, "create the topic, or correct its name"),
+    (_SIZE, Permanent, "lower the record limit, or raise max.message.bytes of the topic"),
+    ({_E.INVALID_TRANSACTION_TIMEOUT}, ConfigError, "raise transaction.max.timeout.ms of the broker, or lower ours"),
+    ({_E._INVALID_ARG}, ConfigError, "correct the setting"),
+    (_NEVER, Permanent, "the broker or client does not support the request"),
+)
+_KNOWN_PYTHON: tuple[tuple[tuple[type[Exception], ...], type[StreamError], str], ...] = (
+    ((kp.ProducerFencedError,), Fenced, _KNOWN[0][2]),
+    ((kp.SaslAuthenticationFailedError, kp.UnsupportedSaslMechanismError), ConfigError, _KNOWN[1][2]),
+    ((kp.AuthorizationError,), ConfigError, _KNOWN[2][2]),
+    ((kp.UnknownTopicOrPartitionError, kp.InvalidTopicError), ConfigError, _KNOWN[3][2]),
+    ((kp.MessageSizeTooLargeError, kp.RecordListTooLargeError), Permanent, _KNOWN[4][2]),
+    ((kp.KafkaConfigurationError, kp.InvalidReplicationFactorError), ConfigError, _KNOWN[6][2]),
+    ((kp.PolicyViolationError, kp.UnsupportedVersionError, kp.IllegalArgumentError), Permanent, _KNOWN[7][2]),
+)
+
+
+class ClientLog:
+    """Keeps the last error that a confluent client reported beside its calls.
+
+    A wrong password shows as a plain time-out of the call; the reason only comes through this call-back.
+    """
+
+    def __init__(self) -> None:
+        self.last: ck.KafkaError | None = None
+
+    def __call__(self, error: ck.KafkaError) -> None:
+        self.last = error
+
+
+def confluent_error(
+    error: ck.KafkaError, action: str, settings: KafkaSettings, log: ClientLog | None = None
+) -> StreamError:
+    """The error of ours for one of confluent-kafka's; ``action`` says what was tried (``commit of batch 7``)."""
+    codes = {error.code()} | ({log.last.code()} & _LOGIN if log and log.last is not None else set())
+    detail = f"{error.name()}: {error.str()}"
+    if log and log.last is not None and log.last.code() != error.code():
+        detail += f" (before it: {log.last.str()})"
+    for known, cls, advice in _KNOWN:
+        if codes & known:
+            return cls(f"kafka {settings.bootstrap}: {action}: {detail}; {advice}")
+    return Retryable(f"kafka {settings.bootstrap}: {action}: {detail}; is the broker up and reachable?")
+
+
+def python_error(error: Exception, action: str, settings: KafkaSettings) -> StreamError:
+    """The error of ours for one of kafka-python's."""
+    for classes, cls, advice in _KNOWN_PYTHON:
+        if isinstance(error, classes):
+            return cls(f"kafka {settings.bootstrap}: {action}: {error}; {advice}")
+    return Retryable(f"kafka {settings.bootstrap}: {action}: {error}; is the broker up and reachable?")
+
+
+@contextmanager
+def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = None) -> Iterator[None]:
+    """Turn whatever a client raises inside into an error of ours."""
+    try:
+        yield
+    except ck.KafkaException as error:
+        raise confluent_error(error.args[0], action, settings, log) from error
+    except kp.KafkaError as error:
+        raise python_error(error, action, settings) from error
+
+
+def _producing(settings: KafkaSettings) -> dict[str, Option]:
+    """The partitioner is Java's, so that a key lands on the partition where any other producer puts it."""
+    return {
+        "reconnect.backoff.max.ms": 1_000,
+        **settings.librdkafka(),
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",
+        "compression.type": "lz4",
+        "allow.auto.create.topics": False,
+    }
+
+
+def producer(settings: KafkaSettings, *, linger_ms: int = 20, queue_records: int = 500_000) -> ck.Producer:
+    """An idempotent producer for volume, without transactions: generators and replays."""
+    with naming_errors(settings, "producer"):
+        options = {"linger.ms": linger_ms, "queue.buffering.max.messages": queue_records}
+        return ck.Producer(_producing(settings) | options, logger=_LOG)
+
+
+def transactional_producer(
+    settings: KafkaSettings,
+    transactional_id: str,
+    options: dict[str, Option],
+    log: ClientLog,
+    on_failed: Callable[[ck.KafkaError, ck.Message], None],
+) -> ck.Producer:
+    """A producer that has yet to call ``init_transactions``; ``on_failed`` hears of undelivered records only."""
+    callbacks = {"error_cb": log, "on_delivery": on_failed, "delivery.report.only.error": True}
+    with naming_errors(settings, f"producer {transactional_id}"):
+        identity: dict[str, Option] = {"transactional.id": transactional_id}
+        return ck.Producer(_producing(settings) | options | identity | callbacks, logger=_LOG)
+
+
+def consumer(
+    settings: KafkaSettings,
+    isolation: Isolation,
+    *,
+    report_ends: bool = True,
+    end_wait_ms: int = 100,
+    log: ClientLog | None = None,
+) -> ck.Consumer:
+    """A confluent consumer for ``assign``: commits nothing, belongs to no real group.
+
+    ``report_ends``: an event when a partition's end is reached, at the latest ``end_wait_ms`` after it was.
+    """
+    options = settings.librdkafka() | {
+        "group.id": f"{settings.client_id}-unused",
+        "isolation.level": isolation.value,
+        "enable.auto.commit": False,
+        "enable.partition.eof": report_ends,
+        "fetch.wait.max.ms": end_wait_ms,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+    }
+    with naming_errors(settings, "consumer"):
+        return ck.Consumer(options | ({"error_cb": log} if log else {}), logger=_LOG)
+
+
+def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:
+    """kafka-python's administration client."""
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaAdminClient(**settings.kafka_python())
+
+
+def control_producer(settings: KafkaSettings) -> kafka.KafkaProducer:
+    """kafka-python's producer, acknowledged by all replicas: a few records that somebody waits for."""
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaProducer(
+            **settings.kafka_python(),
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            max_block_ms=settings.request_timeout_ms,
+        )
+
+
+def independent_consumer(settings: KafkaSettings, isolation: Isolation) -> kafka.KafkaConsumer:
+    """kafka-python's consumer for ``assign``: shares no code with the client that wrote."""
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaConsumer(
+            **settings.kafka_python(),
+            isolation_level=isolation.value,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            max_partition_fetch_bytes=8 * 1024 * 1024,
+            max_poll_records=10_000,
+        )

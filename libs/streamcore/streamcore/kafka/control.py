@@ -1,0 +1,96 @@
+"""The control topic: rules and settings as data, one compacted partition, the latest value of a key counts.
+
+Promises the position of what was published, so that a status record can be matched to it. Knows nothing of what the
+values mean.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from types import TracebackType
+
+import kafka
+
+from streamcore.kafka import clients
+from streamcore.kafka.readers import Follower, Record, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a control record lies."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlView:
+    """The topic as a table. ``next_offset``: everything before it is in ``values``; follow from there."""
+
+    values: dict[str, bytes]
+    positions: dict[str, Position]
+    next_offset: int
+
+
+def control_topic(name: str) -> TopicSpec:
+    """How the control topic must be: one partition, because the order of changes is part of their meaning."""
+    return TopicSpec(name, partitions=1, compacted=True)
+
+
+class ControlLog:
+    """Publishes to the control topic and reads it back. Opens a connection when first needed; close it."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._producer: kafka.KafkaProducer | None = None
+
+    def publish(self, key: str, value: bytes | None) -> Position:
+        """Write one change (None deletes) and wait until all replicas have it."""
+        with clients.naming_errors(self._settings, f"publish {key} to topic {self._topic}"):
+            if self._producer is None:
+                self._producer = clients.control_producer(self._settings)
+            sent = self._producer.send(self._topic, value=value, key=key.encode(), partition=0)
+            written = sent.get(timeout=self._settings.request_timeout_ms / 1000)
+        return Position(int(written.partition), int(written.offset))
+
+    def read_all(self) -> ControlView:
+        """The latest value of every key that is not deleted."""
+        values: dict[str, bytes] = {}
+        positions: dict[str, Position] = {}
+        next_offset = 0
+        for record in read_topic(self._settings, self._topic):
+            key = key_of(record)
+            values.pop(key, None)
+            positions.pop(key, None)
+            if record.value is not None:
+                values[key] = record.value
+                positions[key] = Position(record.partition, record.offset)
+            next_offset = record.offset + 1
+        return ControlView(values, positions, next_offset)
+
+    def follow(self, next_offset: int = 0) -> Follower:
+        """Changes from ``next_offset`` on, in order; deletions have the value None."""
+        return Follower(self._settings, [self._topic], since={(self._topic, 0): next_offset})
+
+    def close(self) -> None:
+        """End the connection; what was published is safe already."""
+        if self._producer is not None:
+            with closing(self._producer):
+                self._producer = None
+
+    def __enter__(self) -> ControlLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def key_of(record: Record) -> str:
+    """A control record's key as text; bytes that are not UTF-8 are kept apart by replacement marks."""
+    return (record.key or b"").decode(errors="replace")

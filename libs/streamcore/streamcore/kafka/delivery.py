@@ -1,0 +1,131 @@
+"""The values of the exactly-once writer: what goes in, what comes out, its limits, and what the app brings along.
+
+No client is used here; ``exactly_once`` is the protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamcore.errors import ConfigError, Permanent
+from streamcore.kafka.settings import Option
+
+#: What a record costs beside its key, value and headers: batch and record framing, our headers, room to spare.
+RECORD_OVERHEAD_BYTES = 512
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """One record to write. A null key goes to any partition; the writer appends the headers app, epoch, batch."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class Outcome(enum.StrEnum):
+    """What ``commit`` did."""
+
+    COMMITTED = "committed"
+    SKIPPED = "skipped"  # the marker shows that the batch was written before
+    EMPTY = "empty"  # no records: nothing to write
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """``records`` and ``bytes`` count what went into the transaction, marker not counted; ``oversized`` of the records
+    given were replaced or dropped by the hook; ``attempts`` is above 1 after an unknown outcome."""
+
+    batch: int
+    outcome: Outcome
+    records: int
+    bytes: int
+    seconds: float
+    oversized: int = 0
+    attempts: int = 1
+
+
+class Step(enum.StrEnum):
+    """Points of the protocol at which a test may crash the process (see the module's text)."""
+
+    FENCED = "fenced"
+    MARKER_READ = "marker_read"
+    BEGUN = "begun"
+    PRODUCED = "produced"
+    BEFORE_COMMIT = "before_commit"
+    COMMITTED = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Limits. ``transaction_timeout_ms``: after it the broker aborts; ``commit_timeout_ms``: one call to the broker;
+    ``recovery_ms``: all attempts after a failure together, with pauses from ``backoff_ms`` to ``backoff_max_ms``."""
+
+    transaction_timeout_ms: int = 60_000
+    commit_timeout_ms: int = 30_000
+    recovery_ms: int = 120_000
+    backoff_ms: int = 100
+    backoff_max_ms: int = 3_000
+    max_record_bytes: int = 1_000_000
+    queue_records: int = 500_000
+    queue_bytes: int = 256 * 1024 * 1024
+    linger_ms: int = 5
+
+    def __post_init__(self) -> None:
+        if min(self.transaction_timeout_ms, self.commit_timeout_ms, self.backoff_ms, self.queue_records) <= 0:
+            raise ConfigError("kafka delivery: time-outs, pauses and queue sizes must be above zero")
+        if self.max_record_bytes < 1_000 or self.queue_bytes < 2 * self.max_record_bytes:
+            raise ConfigError("kafka delivery: max_record_bytes is at least 1000, queue_bytes at least twice that")
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """librdkafka's names for them. Flushing at the commit overrides ``linger.ms``, so it costs no latency; it
+        saves requests when a batch is large (broker CPU measured: a ninth)."""
+        return {
+            "transaction.timeout.ms": self.transaction_timeout_ms,
+            "message.max.bytes": self.max_record_bytes + RECORD_OVERHEAD_BYTES,
+            "queue.buffering.max.messages": self.queue_records,
+            "queue.buffering.max.kbytes": max(1, self.queue_bytes // 1024),
+            "linger.ms": self.linger_ms,
+        }
+
+
+def refuse_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+    """The default of ``Hooks.replace_oversized``: stop, because dropping silently is no default."""
+    raise Permanent(
+        f"topic {record.topic}: a record of {record_bytes(record)} bytes, limit {limit_bytes}; "
+        "raise max_record_bytes and the topic's max.message.bytes, or replace such records"
+    )
+
+
+def _ignore(_: Step) -> None:
+    return None
+
+
+def _always_owner() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What the app brings along.
+
+    ``still_owner`` raises ``Fenced`` when another process owns the app (the lease's ``check``); asked before every
+    fencing after the first. ``replace_oversized(record, limit_bytes)`` returns a smaller record, or None to drop it;
+    it must be a pure function. ``reached`` is called at each step.
+    """
+
+    still_owner: Callable[[], None] = _always_owner
+    replace_oversized: Callable[[OutRecord, int], OutRecord | None] = refuse_oversized
+    reached: Callable[[Step], None] = _ignore
+
+
+def record_bytes(record: OutRecord) -> int:
+    """Size of a record as the limit counts it, without the headers that the writer adds."""
+    headers = sum(len(name) + len(value) for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers

@@ -1,0 +1,209 @@
+"""Writes the output of a batch to Kafka exactly once, whatever dies in between.
+
+One transaction carries every record of a batch and the marker that says so. The protocol, for a writer w:
+
+1. ``init_transactions`` for ``<app>.<epoch>.<w>``. Fences any earlier process of w and ends what it left open:
+   committed if it had got as far as asking for the commit, aborted otherwise.
+2. Read w's marker: the last batch it committed in this epoch. Only now, after fencing: a marker read before it may
+   be overtaken by the process that is being fenced. In an epoch without a marker, the same writer of every earlier
+   epoch is fenced too, so that nobody of the past writes beside us.
+3. A batch that is not above the marker has been written: skip it. Otherwise begin, produce every record, produce the
+   marker, commit.
+
+What a crash just after each step leaves (``Step``; the tests crash there):
+
+- ``FENCED``, ``MARKER_READ``: nothing. The next process does the same again.
+- ``BEGUN``, ``PRODUCED``, ``BEFORE_COMMIT``: an open transaction that no committed reader sees. Step 1 of the next
+  process aborts it; its marker is aborted with it, so step 3 writes the batch again.
+- ``COMMITTED``: the batch and its marker, while Spark does not know yet. Spark replays the batch, step 2 finds the
+  marker, step 3 skips.
+
+**Unknown outcome.** A commit that timed out may or may not have happened. Nothing is guessed: the producer ends, and a
+new one starts at step 1, which settles the question before step 2 asks it. Any failure that is neither ``Fenced`` nor
+known to be final is treated so, within ``Delivery.recovery_ms``.
+
+**A batch without records** opens no transaction and writes no marker: the marker then stays behind, which harms
+nothing. A replay of that batch has no records either (output is a pure function of the batch), so there is nothing to
+skip; and the marker is still at or above every batch that *has* written something.
+
+**Too large records.** A record above ``Delivery.max_record_bytes`` is offered to ``Hooks.replace_oversized`` *before*
+the transaction begins, and what that returns goes out in its place in the same transaction. (To report it and let the
+caller write a substitute later would lose the substitute in a crash between the two.)
+
+**Transactions that outlive their time-out.** The broker then aborts them and refuses our commit in the words that it
+uses for a fenced process. If the time-out has passed since the transaction began, we take it for that, ask
+``Hooks.still_owner`` and start at step 1; the marker keeps that safe even if we are wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from streamcore.errors import ConfigError, Fenced, Retryable
+from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Receipt, Step, record_bytes, refuse_oversized
+from streamcore.kafka.markers import Marker, WriterId, read_marker
+from streamcore.kafka.session import Session
+from streamcore.kafka.settings import KafkaSettings
+
+#: Earlier epochs that are fenced at the first start of a new one.
+MAX_PAST_EPOCHS = 16
+
+
+class ExactlyOnceWriter:
+    """One writer of an app. ``open`` first, then ``commit`` batch by batch; one thread at a time.
+
+    After an error other than those that ``commit`` overcomes by itself, the writer is closed for good: build a new
+    one, in a new process if it was ``Fenced``.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        writer: WriterId,
+        markers_topic: str,
+        *,
+        delivery: Delivery | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._markers_topic = markers_topic
+        self._delivery = delivery or Delivery()
+        self._hooks = hooks or Hooks()
+        self._session: Session | None = None
+        self._done: Marker | None = None
+        self._marker_partition = 0
+        self._common = [("app", writer.app.encode()), ("epoch", str(writer.epoch).encode())]
+
+    def open(self) -> int | None:
+        """Steps 1 and 2. Returns the last batch this writer has committed in this epoch, or None.
+
+        Raises ``Fenced``, ``ConfigError`` (topic, rights, login, transaction time-out), ``Permanent``, and
+        ``Retryable`` when no broker answered within ``recovery_ms``.
+        """
+        self._persist(self._steps_1_and_2, "open")
+        return None if self._done is None else self._done.batch
+
+    def commit(self, batch: int, records: Iterable[OutRecord]) -> Receipt:
+        """Step 3, and 1 to 3 again while the outcome is unknown. When it returns, the batch is in Kafka, once.
+
+        Raises what ``open`` raises; then nothing of the batch is visible, unless the error is ``Retryable``: then a
+        later ``open`` and ``commit`` of the same batch settle it.
+        """
+        started = time.perf_counter()
+        if self._session is None:
+            raise ConfigError(f"writer {self._writer.transactional_id} is not open; call open() before commit()")
+        if self._is_done(batch):
+            return Receipt(batch, Outcome.SKIPPED, 0, 0, time.perf_counter() - started)
+        rows, oversized = self._fitting(records)
+        if not rows:
+            return Receipt(batch, Outcome.EMPTY, 0, 0, time.perf_counter() - started, oversized)
+        attempts = self._persist(lambda: self._write(batch, rows), f"commit of batch {batch}")
+        size = sum(record_bytes(r) for r in rows)
+        seconds = time.perf_counter() - started
+        return Receipt(batch, Outcome.COMMITTED, len(rows), size, seconds, oversized, attempts)
+
+    def close(self) -> None:
+        """End the producer. An open transaction is aborted; what was committed stays."""
+        self._end_session(abort=True)
+
+    def __enter__(self) -> ExactlyOnceWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _is_done(self, batch: int) -> bool:
+        return self._done is not None and batch <= self._done.batch
+
+    def _fitting(self, records: Iterable[OutRecord]) -> tuple[Sequence[OutRecord], int]:
+        """The records with those above the limit replaced, and how many those were."""
+        rows, oversized, limit = [], 0, self._delivery.max_record_bytes
+        for record in records:
+            if record_bytes(record) <= limit:
+                rows.append(record)
+                continue
+            oversized += 1
+            substitute = self._hooks.replace_oversized(record, limit)
+            if substitute is not None and record_bytes(substitute) > limit:
+                refuse_oversized(substitute, limit)
+            rows += [substitute] if substitute is not None else []
+        return rows, oversized
+
+    def _persist(self, action: Callable[[], None], name: str) -> int:
+        """Run until it goes through, starting at step 1 after each ``Retryable``; returns the number of attempts."""
+        attempts, pause_ms, deadline = 1, self._delivery.backoff_ms, 0.0
+        while True:
+            try:
+                action()
+                return attempts
+            except Retryable as error:
+                self._end_session()
+                deadline = deadline or time.monotonic() + self._delivery.recovery_ms / 1000
+                if time.monotonic() + pause_ms / 1000 > deadline:
+                    raise Retryable(f"{name} did not go through in {attempts} attempts: {error}") from error
+            except BaseException:
+                self._end_session(abort=True)
+                raise
+            time.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, self._delivery.backoff_max_ms)
+            attempts += 1
+            self._hooks.still_owner()
+
+    def _steps_1_and_2(self) -> None:
+        # 1. Fence whoever wrote as this writer before, and have its transaction ended.
+        self._session = Session.fence(self._settings, self._writer, self._delivery)
+        self._marker_partition = self._session.marker_partition(self._markers_topic, self._writer)
+        self._hooks.reached(Step.FENCED)
+        # 2. What is committed now stays so: nobody but us can add to it.
+        self._done = self.read_marker()
+        if self._done is None:
+            self._fence_past_epochs()
+        self._hooks.reached(Step.MARKER_READ)
+
+    def _write(self, batch: int, rows: Sequence[OutRecord]) -> None:
+        """Step 3. The session is missing when an earlier attempt failed; that one may yet have been committed."""
+        if self._session is None:
+            self._steps_1_and_2()
+            if self._is_done(batch):
+                return
+        assert self._session is not None
+        begun = time.monotonic()
+        try:
+            self._transaction(self._session, batch, rows)
+        except Fenced as error:
+            if time.monotonic() - begun < self._delivery.transaction_timeout_ms / 1000:
+                raise
+            raise Retryable(f"batch {batch}: transaction outlived its time-out: {error}") from error
+        self._done = Marker(self._writer, batch)
+        self._hooks.reached(Step.COMMITTED)
+
+    def _transaction(self, session: Session, batch: int, rows: Sequence[OutRecord]) -> None:
+        # 3. Everything of the batch, its marker, and one commit for all of it.
+        marker = Marker(self._writer, batch)
+        with session.naming_errors(f"batch {batch}"):
+            session.producer.begin_transaction()
+            self._hooks.reached(Step.BEGUN)
+            session.produce(rows, [*self._common, ("batch", marker.value)])
+            self._hooks.reached(Step.PRODUCED)
+            session.produce_marker(self._markers_topic, self._marker_partition, marker)
+            self._hooks.reached(Step.BEFORE_COMMIT)
+            session.producer.commit_transaction(self._delivery.commit_timeout_ms / 1000)
+
+    def read_marker(self) -> Marker | None:
+        """Step 2's question. Its answer holds only while nobody else can write, that is, after step 1."""
+        limit_ms = self._delivery.transaction_timeout_ms + self._settings.request_timeout_ms
+        return read_marker(self._settings, self._markers_topic, self._writer, limit_ms)
+
+    def _fence_past_epochs(self) -> None:
+        newest = self._writer.epoch - 1
+        for epoch in range(newest, max(0, newest - MAX_PAST_EPOCHS), -1):
+            past = WriterId(self._writer.app, epoch, self._writer.writer)
+            Session.fence(self._settings, past, self._delivery).end()
+
+    def _end_session(self, *, abort: bool = False) -> None:
+        """Let the producer go. Without ``abort`` its transaction waits for the next step 1 to settle it."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.end(abort=abort)

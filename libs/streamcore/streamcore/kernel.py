@@ -1,0 +1,81 @@
+"""The contract of a kernel: the code of an app between its input and its output, on one shard of the key space.
+
+A kernel is a plain object over Polars frames. It sees a cut (events, control records, the clock, the watermark before
+and after) and its own tables, and gives records back. It knows no Spark, no Kafka, no wall clock, no random number
+and no environment; the same object runs under Spark, in-process and in a back-test. That makes every output a pure
+function of the cut and of the state before it, which is what replay after a crash rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from streamcore.lanes import Record
+from streamcore.state.table import StateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One record of the control topic. ``value`` None deletes what ``key`` names."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Names the events of one stream under one of its keys (``StreamSchema.keys[route]``)."""
+
+    stream: str
+    route: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A shard's share of one cut.
+
+    ``events`` hold, for each stream and key, the frame of ``StreamSchema.arrow`` with the rows that this shard owns
+    under that key, in order of partition and offset. ``control`` is the same on every shard, in order of offset.
+    ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end.
+    ``latest_event_ms`` is the latest event time seen before the cut. ``shard`` 0 speaks for all where something must be said once.
+    """
+
+    shard: int
+    events: Mapping[Routed, pl.DataFrame]
+    control: Sequence[Control]
+    clock_ms: int
+    watermark_ms: int
+    next_watermark_ms: int
+    latest_event_ms: int
+
+
+class Kernel(Protocol):
+    """One shard's code with its tables in memory."""
+
+    def step(self, cut: Cut) -> list[Record]:
+        """Process a cut. May raise only for a broken program; bad data becomes a record on a lane."""
+        ...
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """The tables that hold all of this kernel's state, by name."""
+        ...
+
+    def table(self, name: str) -> StateTable:
+        """The table of that name, made if need be: how stored rows find their way back."""
+        ...
+
+    def loaded(self) -> None:
+        """Called once, after the stored rows have been loaded and before the first step."""
+        ...
+
+
+class KernelFactory(Protocol):
+    """Makes a kernel for a shard. It travels to the workers, so it must be picklable: settings and schemas only."""
+
+    def __call__(self) -> Kernel: ...

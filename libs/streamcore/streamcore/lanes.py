@@ -1,0 +1,63 @@
+"""What a cut gives out: records on named lanes, before anyone knows which system a lane ends in.
+
+A lane is a side output with a name (``alerts``, ``late``, ``deadletters``, ``status``). A record is a key, a value and
+headers, all bytes already, so that everything downstream of a kernel only carries them. ``Records`` collects a step's
+output; its table crosses from the shards to the sink as one Arrow blob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+ALERTS = "alerts"
+SHADOW = "shadow"
+STATUS = "status"
+LATE = "late"
+DEAD_LETTERS = "deadletters"
+
+_HEADERS = pa.map_(pa.string(), pa.large_binary())
+SCHEMA = pa.schema(
+    [
+        pa.field("lane", pa.string()),
+        pa.field("key", pa.large_binary()),
+        pa.field("value", pa.large_binary()),
+        pa.field("headers", _HEADERS),
+    ]
+)
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One output record. ``headers`` are pairs of a name and bytes, in order."""
+
+    lane: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def to_ipc(records: Sequence[Record]) -> bytes:
+    """The records, in order, as one Arrow IPC stream of ``SCHEMA``."""
+    columns = [
+        pa.array([r.lane for r in records], pa.string()),
+        pa.array([r.key for r in records], pa.large_binary()),
+        pa.array([r.value for r in records], pa.large_binary()),
+        pa.array([list(r.headers) for r in records], _HEADERS),
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    return bytes(sink.getvalue())
+
+
+def from_ipc(blob: bytes) -> Iterator[Record]:
+    """The records that ``to_ipc`` wrote, in order."""
+    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
+    for lane, key, value, headers in zip(*columns, strict=True):
+        yield Record(lane, key, value, tuple(headers))

@@ -1,0 +1,211 @@
+"""What a stream's events look like: names, types, keys and the event time.
+
+A schema is a value. It is declared once per stream (YAML or code), travels to the workers with the plan, and
+is the only thing that decoding, rules and tests need to agree on. It knows neither Spark nor Kafka.
+
+Every logical type has one physical column type, chosen so that kernels see nothing but plain Arrow arrays:
+
+=============  ==================  ===========================================================
+logical        Arrow / Polars      meaning
+=============  ==================  ===========================================================
+``boolean``    bool / Boolean
+``long``       int64 / Int64       a whole number of 64 bits
+``double``     double / Float64    NaN and infinities never come out of JSON
+``decimal``    int64 / Int64       exact: the number times 10**scale, at most 18 digits
+``string``     large_string/String Unicode text
+``timestamp``  int64 / Int64       epoch milliseconds, UTC
+=============  ==================  ===========================================================
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamcore.errors import ConfigError
+
+MAX_DECIMAL_DIGITS = 18
+MAX_FIELDS = 1_000
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)\Z")
+
+#: Columns that the engine adds to every decoded event; a stream may not declare them.
+PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
+OFFSET = "__offset"  # int64: Kafka offset in that partition
+EVENT_MS = "__event_ms"  # int64: event time, epoch milliseconds
+INGEST_MS = "__ingest_ms"  # int64: the record's timestamp at the broker, epoch milliseconds
+ENGINE_COLUMNS = (PARTITION, OFFSET, EVENT_MS, INGEST_MS)
+
+
+class Kind(enum.StrEnum):
+    """The logical type of a field, without a decimal's parameters."""
+
+    BOOLEAN = "boolean"
+    LONG = "long"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    STRING = "string"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A logical type. ``precision`` and ``scale`` are digits, and zero unless ``kind`` is ``DECIMAL``."""
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        if self.kind is Kind.DECIMAL:
+            return f"decimal({self.precision},{self.scale})"
+        return self.kind.value
+
+    @classmethod
+    def parse(cls, text: str) -> Type:
+        """Read ``long``, ``string``, ``decimal(12,2)`` and so on; ``ConfigError`` for anything else."""
+        if match := _DECIMAL.match(text.strip()):
+            precision, scale = int(match[1]), int(match[2])
+            if not 1 <= precision <= MAX_DECIMAL_DIGITS or scale > precision:
+                raise ConfigError(
+                    f"decimal({precision},{scale}): at most {MAX_DECIMAL_DIGITS} digits, scale at most the digits"
+                )
+            return cls(Kind.DECIMAL, precision, scale)
+        try:
+            kind = Kind(text.strip())
+        except ValueError:
+            kind = Kind.DECIMAL
+        if kind is Kind.DECIMAL:
+            names = ", ".join(k.value for k in Kind if k is not Kind.DECIMAL)
+            raise ConfigError(f"unknown type {text!r}; one of {names}, decimal(precision,scale)")
+        return cls(kind)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The physical Arrow type (see the table at the top of this module)."""
+        return _ARROW[self.kind]
+
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.LONG: pa.int64(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.DECIMAL: pa.int64(),
+    Kind.STRING: pa.large_string(),
+    Kind.TIMESTAMP: pa.int64(),
+}
+
+BOOLEAN = Type(Kind.BOOLEAN)
+LONG = Type(Kind.LONG)
+DOUBLE = Type(Kind.DOUBLE)
+STRING = Type(Kind.STRING)
+TIMESTAMP = Type(Kind.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column. A missing or null value of a field that is not ``nullable`` makes the event a dead letter."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """One stream.
+
+    ``event_time`` names a non-null timestamp field. ``keys`` are the keys that events are routed by: each is a
+    tuple of field names, and a keyed operator (a rule's ``group_by``) must contain every field of one of them.
+    The empty key ``()`` routes every event to one shard. ``zone`` is the IANA zone of timestamps written
+    without an offset.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    event_time: str
+    keys: tuple[tuple[str, ...], ...]
+    event_id: str | None = None
+    zone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if not _NAME.match(self.name):
+            raise ConfigError(f"stream name {self.name!r}: small letters, digits and _, at most 63")
+        if not self.fields or len(self.fields) > MAX_FIELDS:
+            raise ConfigError(f"stream {self.name}: between 1 and {MAX_FIELDS} fields")
+        names = [f.name for f in self.fields]
+        for name in names:
+            if not _NAME.match(name) or name.startswith("__"):
+                raise ConfigError(
+                    f"stream {self.name}: field name {name!r}: small letters, digits and _, no leading __"
+                )
+        if len(set(names)) != len(names):
+            raise ConfigError(f"stream {self.name}: a field is declared twice")
+        time = self.get(self.event_time)
+        if time is None or time.type != TIMESTAMP or time.nullable:
+            raise ConfigError(f"stream {self.name}: event_time {self.event_time!r} must be a non-null timestamp field")
+        if not self.keys:
+            raise ConfigError(f"stream {self.name}: at least one key; [] routes everything to one shard")
+        for key in self.keys:
+            if missing := [k for k in key if self.get(k) is None]:
+                raise ConfigError(f"stream {self.name}: key {list(key)} names unknown fields {missing}")
+        if self.event_id is not None and self.get(self.event_id) is None:
+            raise ConfigError(f"stream {self.name}: event_id {self.event_id!r} is no field")
+
+    def get(self, name: str) -> Field | None:
+        """The field of that name, or None."""
+        return next((f for f in self.fields if f.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Field names in declaration order."""
+        return tuple(f.name for f in self.fields)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The physical schema of a decoded event: the declared fields, then the engine's columns."""
+        declared = [pa.field(f.name, f.type.arrow) for f in self.fields]
+        engine = [
+            pa.field(PARTITION, pa.int32()),
+            pa.field(OFFSET, pa.int64()),
+            pa.field(EVENT_MS, pa.int64()),
+            pa.field(INGEST_MS, pa.int64()),
+        ]
+        return pa.schema(declared + engine)
+
+    def route_for(self, group_by: Iterable[str]) -> int | None:
+        """Index of the first declared key whose fields are all in ``group_by``; None when there is none."""
+        columns = set(group_by)
+        return next((i for i, key in enumerate(self.keys) if columns.issuperset(key)), None)
+
+    @classmethod
+    def parse(cls, document: Mapping[str, object]) -> StreamSchema:
+        """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` says what is wrong."""
+        known = {"name", "fields", "event_time", "keys", "event_id", "zone"}
+        if unknown := set(document) - known:
+            raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")
+        name, fields, keys = document.get("name"), document.get("fields"), document.get("keys")
+        if not isinstance(name, str) or not isinstance(fields, Mapping) or not isinstance(keys, list):
+            raise ConfigError("stream: needs name (text), fields (name: type) and keys (list of lists of field names)")
+        event_id, zone = document.get("event_id"), document.get("zone", "UTC")
+        return cls(
+            name=name,
+            fields=tuple(_parse_field(str(k), v) for k, v in fields.items()),
+            event_time=str(document.get("event_time", "")),
+            keys=tuple(tuple(str(c) for c in key) if isinstance(key, list) else (str(key),) for key in keys),
+            event_id=None if event_id is None else str(event_id),
+            zone=str(zone),
+        )
+
+
+def _parse_field(name: str, text: object) -> Field:
+    """``type`` or ``type not null``."""
+    if not isinstance(text, str):
+        raise ConfigError(f"field {name}: the type must be text, such as 'decimal(12,2) not null'")
+    bare = text.strip()
+    nullable = not bare.endswith(" not null")
+    return Field(name, Type.parse(bare if nullable else bare.removesuffix(" not null")), nullable)

@@ -1,0 +1,289 @@
+"""A running app: owner of the checkpoint, one query, one transaction a cut, an exact stop.
+
+``Runner.run`` blocks until the app was asked to drain or cannot go on. What a cut does, in the callback that Spark
+calls once a batch (a crash after a step leaves what the step's line says):
+
+1. Refuse the batch if a drain was asked for, or if the lease is no longer ours. Nothing of the batch has run: its
+   offsets are planned, and the next start runs it.
+2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
+   yet part of the query; a replay starts from the state before it.
+3. Write the output of all shards and the marker in one transaction (``streamcore.kafka.exactly_once``). A crash
+   after it makes Spark run the batch again; the marker makes step 3 skip it.
+4. Report, and return: Spark writes ``commits/N``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from streamcore.app import App
+from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.lease import Lease
+from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import WriterId
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.lanes import from_ipc
+from streamcore.spark.query import build_query
+from streamcore.spark.session import SparkSettings, open_session
+
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """When a cut fails for a reason that may pass, the query starts again: so often in a row, with growing pauses."""
+
+    attempts: int = 8
+    pause_ms: int = 1_000
+    pause_max_ms: int = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How an app runs. ``trigger_ms``: the least time between the starts of two cuts; 0 starts the next at once."""
+
+    kafka: KafkaSettings
+    checkpoint: Path
+    spark: SparkSettings
+    markers_topic: str
+    trigger_ms: int = 0
+    starting_offsets: str = "earliest"
+    delivery: Delivery = field(default_factory=Delivery)
+    restarts: Restarts = field(default_factory=Restarts)
+
+
+@dataclass(frozen=True, slots=True)
+class CutReport:
+    """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane.
+
+    ``events`` were decoded in this cut (dead letters not among them); ``loaded`` shards had to read their state.
+    """
+
+    batch: int
+    epoch: int
+    outcome: Outcome
+    events: int
+    lanes: Mapping[str, int]
+    clock_ms: int
+    watermark_ms: int
+    run_ms: int
+    commit_ms: int
+    state_bytes: int
+    loaded: int
+    oversized: int
+
+
+def _ignore_report(_: CutReport) -> None:
+    return None
+
+
+def _ignore_progress(_: Mapping[str, object]) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """``report`` is called in the cut, so it must be quick; ``progress`` gets Spark's own figures of a batch, later."""
+
+    report: Callable[[CutReport], None] = _ignore_report
+    progress: Callable[[Mapping[str, object]], None] = _ignore_progress
+
+
+class Runner:
+    """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes."""
+
+    def __init__(self, app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
+        self.app = app
+        self.settings = settings
+        self.listeners = listeners or Listeners()
+        self.root = CheckpointRoot(settings.checkpoint)
+        self._drain = threading.Event()
+        self._failure: BaseException | None = None
+        self._progress_of = -1
+        self._committed = 0
+
+    def drain(self) -> None:
+        """Ask for a stop at the next batch boundary."""
+        self._drain.set()
+
+    def run(self) -> None:
+        """Own the checkpoint and run until drained. Raises ``StreamError`` when the app cannot go on."""
+        self.settings.checkpoint.mkdir(parents=True, exist_ok=True)
+        with Lease(self.settings.checkpoint) as lease:
+            identity = AppIdentity(self.app.name, self.app.shards)
+            epoch = self.root.prepare(identity)
+            session = open_session(f"headgate-{self.app.name}", self.settings.spark)
+            try:
+                self._run_with_restarts(session, lease, epoch)
+            finally:
+                session.stop()
+
+    def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
+        """One query after the other until drained; cuts that were committed between two failures reset the count."""
+        failures, pause_ms, last = 0, self.settings.restarts.pause_ms, -1
+        while not self._drain.is_set():
+            try:
+                self._run_query(session, lease, epoch)
+                return
+            except Retryable as error:
+                if self._committed > last:
+                    failures, pause_ms, last = 0, self.settings.restarts.pause_ms, self._committed
+                failures += 1
+                if failures > self.settings.restarts.attempts:
+                    raise Permanent(f"app {self.app.name}: gave up after {failures} failures in a row: {error}") from error
+            self._drain.wait(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
+
+    def _run_query(self, session: SparkSession, lease: Lease, epoch: int) -> None:
+        hooks = Hooks(still_owner=lease.check, replace_oversized=_shortened)
+        writer_id = WriterId(self.app.name, epoch, "driver")
+        delivery = self.settings.delivery
+        with ExactlyOnceWriter(
+            self.settings.kafka, writer_id, self.settings.markers_topic, delivery=delivery, hooks=hooks
+        ) as writer:
+            writer.open()
+            self.root.verify()
+            self._failure = None
+            query = self._start(session, _Cuts(self, writer, lease, epoch))
+            try:
+                self._watch(query)
+            finally:
+                query.stop()
+        self._raise_failure(query)
+
+    def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
+        settings = self.settings
+        frame = build_query(
+            session, self.app, settings.kafka.spark(), settings.spark.parallelism, settings.starting_offsets
+        )
+        stream = frame.writeStream.foreachBatch(cuts.run).outputMode("update")
+        stream = stream.option("checkpointLocation", str(self.root.spark)).queryName(self.app.name)
+        return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
+
+    def _watch(self, query: StreamingQuery) -> None:
+        while query.isActive:
+            time.sleep(_POLL_S)
+            for progress in query.recentProgress:
+                if progress["batchId"] > self._progress_of:
+                    self._progress_of = progress["batchId"]
+                    self.listeners.progress(progress)
+
+    def _raise_failure(self, query: StreamingQuery) -> None:
+        """What ended the query: our own exception if there is one, else Spark's."""
+        if isinstance(self._failure, Drained):
+            return
+        if isinstance(self._failure, StreamError):
+            raise self._failure
+        error = query.exception()
+        if self._failure is not None or error is not None:
+            raise _from_spark(error, self._failure)
+
+    def note(self, report: CutReport) -> None:
+        """A cut is done."""
+        self._committed += 1
+        self.listeners.report(report)
+
+    def refuse_if_draining(self, batch: int) -> None:
+        """Raise ``Drained`` once a drain was asked for."""
+        if self._drain.is_set():
+            raise Drained(f"app {self.app.name}: stopped before batch {batch}")
+
+    def failed(self, error: BaseException) -> None:
+        """Keep what a cut raised: Spark passes on its text only."""
+        self._failure = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """The callback of one query."""
+
+    runner: Runner
+    writer: ExactlyOnceWriter
+    lease: Lease
+    epoch: int
+
+    def run(self, frame: DataFrame, batch: int) -> None:
+        """Steps 1 to 4 of the module's text."""
+        try:
+            self._run(frame, batch)
+        except BaseException as error:
+            self.runner.failed(error)
+            raise
+
+    def _run(self, frame: DataFrame, batch: int) -> None:
+        # 1. Not a row of the batch has been read yet.
+        self.runner.refuse_if_draining(batch)
+        self.lease.check()
+        # 2. The only action on the frame: a second one would run the whole plan again.
+        started = time.perf_counter()
+        rows = sorted(frame.collect(), key=lambda row: row.shard)
+        ran = time.perf_counter()
+        # 3. All lanes of all shards, in the order of the shards.
+        records = list(self._records(rows))
+        receipt = self.writer.commit(batch, records)
+        # 4. Spark writes commits/<batch> when this returns.
+        done = time.perf_counter()
+        lanes = Counter(self._lane_of_topic(r.topic) for r in records)
+        self.runner.note(
+            CutReport(
+                batch=batch,
+                epoch=self.epoch,
+                outcome=receipt.outcome,
+                events=max((r.events for r in rows), default=0),
+                lanes=dict(lanes),
+                clock_ms=max((r.clock_ms for r in rows), default=0),
+                watermark_ms=max((r.watermark_ms for r in rows), default=0),
+                run_ms=round((ran - started) * 1000),
+                commit_ms=round((done - ran) * 1000),
+                state_bytes=sum(r.state_bytes for r in rows),
+                loaded=sum(r.loaded for r in rows),
+                oversized=receipt.oversized,
+            )
+        )
+
+    def _records(self, rows: Sequence[Row]) -> Iterator[OutRecord]:
+        lanes = self.runner.app.lanes
+        for row in rows:
+            if not row.produced:
+                continue
+            for record in from_ipc(bytes(row.records)):
+                topic = lanes.get(record.lane)
+                if topic is None:
+                    raise ConfigError(f"app {self.runner.app.name}: lane {record.lane} has no topic")
+                yield OutRecord(topic, record.key, record.value, record.headers)
+
+    def _lane_of_topic(self, topic: str) -> str:
+        return next(lane for lane, name in self.runner.app.lanes.items() if name == topic)
+
+
+def _shortened(record: OutRecord, limit_bytes: int) -> OutRecord:
+    """A record that no topic takes, cut to fit: its beginning, with headers that say so and how long it was."""
+    value = record.value or b""
+    marks = (("truncated_from_bytes", str(len(value)).encode()),)
+    short = OutRecord(record.topic, (record.key or b"")[:1024] or None, None, record.headers + marks)
+    room = max(0, limit_bytes - record_bytes(short))
+    return OutRecord(short.topic, short.key, value[:room], short.headers)
+
+
+def _from_spark(error: StreamingQueryException | None, cause: BaseException | None) -> StreamError:
+    """Spark reports a lost worker, a broker that is away and a broken program alike: all are tried again, in limits."""
+    text = str(cause if cause is not None else error)
+    if isinstance(cause, StreamError):
+        return cause
+    if "streamcore.errors." in text and "CorruptState" in text:
+        return Permanent(text)
+    return Retryable(text)
+
+
+__all__ = ["CutReport", "Fenced", "Listeners", "Restarts", "RunSettings", "Runner"]

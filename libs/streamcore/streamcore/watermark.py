@@ -1,0 +1,70 @@
+"""How far event time has come: one progress a source partition, one minimum for all.
+
+A watermark of ``w`` says: no event earlier than ``w`` is expected any more. Each source partition has its own (the
+latest event time seen in it, less the allowed disorder); the watermark of the app is the smallest over the partitions
+that are not idle, and it never goes back. Everything here is a value and a pure function of what was seen and of the
+cut's clock, so every shard computes the same watermark in the same cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+#: Before the first event. Far enough from the limits of 64 bits to be subtracted from.
+NO_WATERMARK = -(2**62)
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy:
+    """``disorder_ms``: how late an event may come after a later one of its partition (0: ascending).
+
+    ``idle_ms``: a partition without events for so long, by the clock, no longer holds the others back.
+    """
+
+    disorder_ms: int = 10_000
+    idle_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one cut read of one source partition: the latest event time in it and the number of events."""
+
+    partition: int
+    max_event_ms: int
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTime:
+    """A source partition's history: its latest event time ever, and the clock when it last gave an event."""
+
+    max_event_ms: int
+    active_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkState:
+    """The app's time at a cut boundary. A partition counts from the first event that it gave."""
+
+    watermark_ms: int = NO_WATERMARK
+    partitions: Mapping[int, PartitionTime] = field(default_factory=dict)
+
+    @property
+    def latest_event_ms(self) -> int:
+        """The latest event time of any partition."""
+        return max((t.max_event_ms for t in self.partitions.values()), default=NO_WATERMARK)
+
+    def advance(self, progress: Iterable[Progress], clock_ms: int, strategy: WatermarkStrategy) -> WatermarkState:
+        """The state after a cut. Monotone: the watermark never goes back, whatever the cut holds."""
+        times = dict(self.partitions)
+        for seen in progress:
+            before = times.get(seen.partition)
+            latest = seen.max_event_ms if before is None else max(before.max_event_ms, seen.max_event_ms)
+            times[seen.partition] = PartitionTime(latest, clock_ms)
+        active = [t for t in times.values() if clock_ms - t.active_ms < strategy.idle_ms]
+        smallest = min((t.max_event_ms for t in active), default=NO_WATERMARK)
+        candidate = smallest - strategy.disorder_ms if smallest > NO_WATERMARK else NO_WATERMARK
+        advanced = replace(self, watermark_ms=max(self.watermark_ms, candidate), partitions=times)
+        assert advanced.watermark_ms >= self.watermark_ms, "a watermark may not go back"
+        return advanced

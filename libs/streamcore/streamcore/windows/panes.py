@@ -1,0 +1,279 @@
+"""Panes: event time in equal pieces, each with the partials of every aggregate, shared by all windows over them.
+
+A window of ``size`` that slides by ``slide`` is a run of ``size / slide`` panes; a tumbling one is a single pane. An
+event is added once, whatever the number of windows it belongs to (the paned windows of Li, Maier, Tufte, Papadimos,
+Tucker: "No pane, no gain", 2005).
+
+Entries are sorted by ``slot << 32 | pane``, so the panes of a key's window are neighbours: reading a window is two
+binary searches and a short run. There are two sorted runs: a large one that is only updated in place, and a small
+one that takes new entries and is merged into the large one when it has grown to a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from streamcore.hashing import bucket_of
+from streamcore.state.table import HASH
+from streamcore.windows.aggregates import Aggregation, Array, Combine, Partial
+from streamcore.windows.keys import KeyIndex, Slots
+from streamcore.windows.runs import Runs, expand
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+PANE = "__pane"
+FIRED = "__fired"
+SHIFT = 32
+PANE_MASK = (1 << SHIFT) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PaneRows:
+    """Events in order of arrival: key slot, pane number, and a contribution for every partial column."""
+
+    slots: Slots
+    panes: Ints
+    values: Mapping[str, Array]
+
+    @property
+    def codes(self) -> Ints:
+        """Slot and pane in one number."""
+        return (self.slots << SHIFT) | self.panes
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows and the combined partials of each. ``row``: the event after which they stand so, -1 for none."""
+
+    row: Ints
+    slots: Slots
+    end_panes: Ints
+    totals: Mapping[str, Array]
+
+    @property
+    def codes(self) -> Ints:
+        """Slot and last pane in one number."""
+        return (self.slots << SHIFT) | self.end_panes
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Events by the windows they fall into, in order of window and then arrival.
+
+    ``segments``: the code of each window; ``segment``: the window of each row; ``event``: the event of each row;
+    ``there``: whether the window's last pane held data by then. Rows that are not there still count in later ones.
+    """
+
+    event: Ints
+    segment: Ints
+    segments: Ints
+    there: Mask
+
+    @property
+    def codes(self) -> Ints:
+        """The window code of each row that is there."""
+        return self.segments[self.segment[self.there]]
+
+
+class PaneTable:
+    """The panes of one stream under one grouping and pane length. A ``StateTable``."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType], pane_ms: int) -> None:
+        self.keys = KeyIndex(dtypes)
+        self.pane_ms = pane_ms
+        self.runs = Runs()
+        self.partials: dict[str, Partial] = {}
+        self._dirty: list[Ints] = []
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def keep_columns(self, aggregations: Sequence[Aggregation], fired_words: int) -> None:
+        """Keep exactly these aggregates; a new one starts empty in the panes that are there."""
+        wanted = {a.column(p): p for a in aggregations for p in a.partials}
+        wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
+        self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
+        self.partials = wanted
+
+    def pane_of(self, event_ms: Ints) -> Ints:
+        """The pane number of each event time."""
+        return event_ms // self.pane_ms
+
+    # --- reading windows ----------------------------------------------------------------------------------------
+
+    def layout(self, rows: PaneRows, panes: int) -> Layout:
+        """For each event, the windows of so many panes that contain it and end at a pane that holds data by then.
+
+        For events in order that is one window each. Call before ``add``.
+        """
+        codes, first_row, inverse = np.unique(rows.codes, return_index=True, return_inverse=True)
+        known = self.runs.contains(codes)
+        self.runs.insert(codes[~known])
+        pair_code, pair_window = self.runs.members(codes, codes + panes)
+        segments, pair_segment = np.unique(pair_window, return_inverse=True)
+        event, pair = _join(inverse, pair_code, len(codes))
+        order = np.argsort(pair_segment[pair], kind="stable")
+        event, segment = event[order], pair_segment[pair][order]
+        place = np.minimum(np.searchsorted(codes, segments), max(len(codes) - 1, 0))
+        fresh = (codes[place] == segments) & ~known[place]
+        born = np.where(fresh, first_row[place], -1)
+        return Layout(event, segment, segments, born[segment] <= event)
+
+    def trail(self, rows: PaneRows, layout: Layout, panes: int) -> Windows:
+        """The windows of the layout's rows that are there, as they stand just after the event."""
+        base = self._totals(layout.segments, panes)
+        totals = {}
+        for name, values in rows.values.items():
+            running = _running(self.partials[name], values[layout.event], layout.segment, base[name])
+            totals[name] = running[layout.there]
+        windows = layout.codes
+        return Windows(layout.event[layout.there], windows >> SHIFT, windows & PANE_MASK, totals)
+
+    def closing(self, after_pane: int, last_pane: int, panes: int) -> Windows:
+        """All windows of so many panes with any data that end at a pane in ``(after_pane, last_pane]``."""
+        after_pane = max(after_pane, -1)
+        codes = self.runs.codes()
+        pane = codes & PANE_MASK
+        near = codes[(pane <= last_pane) & (pane > after_pane - panes + 1)]
+        first = np.maximum(near, ((near >> SHIFT) << SHIFT) | (after_pane + 1)) if near.size else near
+        last = np.minimum(near + panes - 1, ((near >> SHIFT) << SHIFT) | last_pane)
+        windows = np.unique(expand(first, last - first + 1))
+        none = np.full(len(windows), -1, dtype=np.int64)
+        return Windows(none, windows >> SHIFT, windows & PANE_MASK, self._totals(windows, panes))
+
+    def _totals(self, windows: Ints, panes: int) -> dict[str, Array]:
+        """Combined partials of the windows that end at these codes, as stored."""
+        start = np.maximum(windows - panes + 1, (windows >> SHIFT) << SHIFT)
+        return {
+            name: self.runs.combine(name, partial.combine, start, windows + 1)
+            for name, partial in self.partials.items()
+            if not name.startswith(FIRED)
+        }
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def add(self, rows: PaneRows) -> None:
+        """Add the events' contributions to their panes."""
+        codes, inverse = np.unique(rows.codes, return_inverse=True)
+        self.runs.insert(codes[~self.runs.contains(codes)])
+        for name, values in rows.values.items():
+            partial = self.partials[name]
+            self.runs.merge(name, partial.combine, codes, _gather(partial, values, inverse, len(codes)))
+        self._dirty.append(codes)
+
+    def fired(self, codes: Ints, bit: int) -> Mask:
+        """Whether that bit is set at each entry; an entry that is not there has no bits."""
+        word = self.runs.read(f"{FIRED}.{bit >> 6}", codes, 0)
+        return (word >> np.int64(bit & 63)) & 1 == 1
+
+    def set_fired(self, codes: Ints, bit: int) -> None:
+        """Set a bit at existing entries."""
+        name = f"{FIRED}.{bit >> 6}"
+        mask = np.uint64(1 << (bit & 63)).view(np.int64)
+        self.runs.write(name, codes, self.runs.read(name, codes, 0) | mask)
+        self._dirty.append(codes)
+
+    def clear_fired(self, bit: int) -> None:
+        """Clear a bit everywhere, before it is given to something else."""
+        codes = self.runs.codes()
+        touched = codes[self.fired(codes, bit)] if f"{FIRED}.{bit >> 6}" in self.partials else codes[:0]
+        name = f"{FIRED}.{bit >> 6}"
+        if touched.size:
+            mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
+            self.runs.write(name, touched, self.runs.read(name, touched, 0) & mask)
+            self._dirty.append(touched)
+
+    def expire(self, first_pane: int) -> None:
+        """Forget the panes before this one, and the keys that have none left."""
+        codes = self.runs.codes()
+        live = (codes & PANE_MASK) >= first_pane
+        if live.all():
+            return
+        self.runs.retain(live)
+        self.keys.keep(np.unique(self.runs.codes() >> SHIFT))
+
+    # --- StateTable ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> pl.DataFrame:
+        dirty = np.unique(np.concatenate(self._dirty)) if self._dirty else np.empty(0, np.int64)
+        self._dirty = []
+        return self._frame(dirty[self.runs.contains(dirty)])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        codes = self.runs.codes()
+        return self._frame(codes[bucket_of(self.keys.hashes[codes >> SHIFT], buckets) == bucket])
+
+    def load(self, rows: pl.DataFrame) -> None:
+        slots = self.keys.assign(rows)
+        codes = (slots << SHIFT) | rows[PANE].to_numpy()
+        order = np.argsort(codes)
+        codes = codes[order]
+        names = [c for c in rows.columns if c not in self.keys.dtypes and c not in (HASH, PANE)]
+        for name in names:
+            if name not in self.partials:
+                self.partials[name] = _stored_partial(name, rows[name])
+        self.runs.set_columns({n: (p.dtype, p.identity) for n, p in self.partials.items()})
+        self.runs.insert(codes[~self.runs.contains(codes)])
+        for name in names:
+            self.runs.write(name, codes, rows[name].to_numpy()[order])
+
+    def _frame(self, codes: Ints) -> pl.DataFrame:
+        slots = codes >> SHIFT
+        columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
+        columns += [pl.Series(n, self.runs.read(n, codes, p.identity)) for n, p in self.partials.items()]
+        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+
+
+def _stored_partial(name: str, column: pl.Series) -> Partial:
+    """A stored column of an aggregate that is not known yet; ``keep_columns`` decides what becomes of it."""
+    suffix = name.rsplit(".", 1)[1]
+    return Partial(suffix, Combine.SUM, whole=column.dtype == pl.Int64)
+
+
+def _join(inverse: Ints, pair_code: Ints, codes: int) -> tuple[Ints, Ints]:
+    """Events with the pairs of their entry: ``pair_code`` is sorted, ``inverse`` gives each event's entry."""
+    counts = np.bincount(pair_code, minlength=codes)
+    starts = np.cumsum(counts) - counts
+    event = np.repeat(np.arange(len(inverse)), counts[inverse])
+    return event, expand(starts[inverse], counts[inverse])
+
+
+def _running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
+    """Base of the segment combined with all values of the segment up to each row. ``segment`` is sorted."""
+    if not len(values):
+        return values
+    if partial.combine is Combine.SUM and partial.whole:
+        running = np.cumsum(values)
+        first = np.searchsorted(segment, np.arange(len(base)))
+        before = np.where(first > 0, running[np.maximum(first - 1, 0)], 0)
+        return running - before[segment] + base[segment]
+    expression = {
+        Combine.SUM: pl.col("v").cum_sum(),
+        Combine.MIN: pl.col("v").cum_min(),
+        Combine.MAX: pl.col("v").cum_max(),
+    }[partial.combine]
+    running = (
+        pl.DataFrame([pl.Series("v", values), pl.Series("g", segment)])
+        .select(expression.over("g"))
+        .to_series()
+        .to_numpy()
+    )
+    return _pairwise(partial.combine, running, base[segment])
+
+
+def _pairwise(combine: Combine, left: Array, right: Array) -> Array:
+    operation = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}[combine]
+    return operation(left, right)
+
+
+def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
+    """Combine the values of each group."""
+    result = np.full(groups, partial.identity, dtype=partial.dtype)
+    operation = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}[partial.combine]
+    operation.at(result, group, values)
+    return result

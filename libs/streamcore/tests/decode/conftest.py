@@ -1,0 +1,107 @@
+"""A stream with a field of every type, and the two decoders side by side."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+
+from streamcore.decode import Decoded, DecodeLimits, ExtraFields, JsonDecoder, RawBatch, Rejected, decode_one
+from streamcore.schema import StreamSchema
+
+CLOCK_MS = 1_800_000_000_000
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "everything",
+        "event_time": "ts",
+        "keys": [["s"]],
+        "zone": "Europe/London",
+        "fields": {
+            "id": "string not null",
+            "ts": "timestamp not null",
+            "s": "string",
+            "b": "boolean",
+            "n": "long",
+            "d": "double",
+            "m": "decimal(18,2)",
+            "r": "decimal(4,4)",
+            "u": "timestamp",
+        },
+    }
+)
+
+
+def raw_batch(records: Sequence[bytes | None]) -> RawBatch:
+    n = len(records)
+    return RawBatch(
+        values=pa.array(records, pa.large_binary()),
+        partition=pa.array([i % 3 for i in range(n)], pa.int32()),
+        offset=pa.array([1000 + i for i in range(n)], pa.int64()),
+        ingest_ms=pa.array([CLOCK_MS - i for i in range(n)], pa.int64()),
+        clock_ms=CLOCK_MS,
+    )
+
+
+def _comparable(value: object) -> object:
+    """Doubles by their bits, so that -0.0 is not 0.0."""
+    return struct.pack(">d", value) if isinstance(value, float) else value
+
+
+@dataclass(frozen=True)
+class Both:
+    """The fast decoder, checked against the reference on everything it is given."""
+
+    schema: StreamSchema
+    limits: DecodeLimits
+    extra_fields: ExtraFields
+    fast: JsonDecoder
+
+    def slow(self, record: bytes | None) -> tuple[object, ...] | Rejected:
+        return decode_one(
+            self.schema,
+            record,
+            clock_ms=CLOCK_MS,
+            zone=ZoneInfo(self.schema.zone),
+            limits=self.limits,
+            extra_fields=self.extra_fields,
+        )
+
+    def agree(self, records: Sequence[bytes | None]) -> Decoded:
+        """Decodes by both ways and asserts that they say the same of every record."""
+        decoded = self.fast.decode(raw_batch(records))
+        assert decoded.events.schema == self.schema.arrow
+        assert decoded.events.num_rows + decoded.dead.num_rows == len(records)
+        rows = iter(
+            zip(*(decoded.events.column(i).to_pylist() for i in range(decoded.events.num_columns)), strict=True)
+        )
+        dead = iter(decoded.dead.to_pylist())
+        for i, record in enumerate(records):
+            expected = self.slow(record)
+            if isinstance(expected, Rejected):
+                assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
+            else:
+                event_ms = expected[self.schema.names.index(self.schema.event_time)]
+                engine = (i % 3, 1000 + i, event_ms, CLOCK_MS - i)
+                assert [*map(_comparable, next(rows))] == [*map(_comparable, (*expected, *engine))], record
+        return decoded
+
+
+MakeBoth = Callable[..., Both]
+
+
+@pytest.fixture(scope="session")
+def make_both() -> MakeBoth:
+    def make(
+        schema: StreamSchema = SCHEMA,
+        *,
+        limits: DecodeLimits | None = None,
+        extra_fields: ExtraFields = ExtraFields.REJECT,
+    ) -> Both:
+        limits = limits or DecodeLimits()
+        return Both(schema, limits, extra_fields, JsonDecoder(schema, limits=limits, extra_fields=extra_fields))
+
+    return make

@@ -1,0 +1,157 @@
+"""What a decoder learns about its producers. It decides what a record costs, so it is tested apart from results."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from streamcore.decode import DecodeLimits
+from streamcore.decode.reference import JsonObject, parse_object
+from streamcore.decode.shape import Shape, first_shape, learn
+from streamcore.decode.shapes import MAX_SHAPES, KnownShapes
+from streamcore.schema import StreamSchema
+
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "t",
+        "event_time": "ts",
+        "keys": [[]],
+        "fields": {
+            "a": "string",
+            "ts": "timestamp not null",
+            "m": "decimal(12,2)",
+            "z": "long not null",
+            "d": "double",
+        },
+    }
+)
+
+
+def parsed(*records: str) -> list[JsonObject]:
+    return [parse_object(record.encode(), DecodeLimits()) for record in records]
+
+
+def vouches(shape: Shape, record: str) -> bool:
+    return bool(pl.Series([record]).str.contains(shape.pattern(SCHEMA))[0])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"ts":1,"z":1}',
+        '{"a":"x","ts":1,"m":-12.50,"z":-1,"d":1.5e-7}',
+        '{"a": null, "ts": 1, "z": 1}',
+        '{"a":"\\u00e9\\ud83d\\ude00\\n","ts":1,"z":0}',
+        '{"ts":1,"m":9999999999.99,"z":999999999999999999}',
+    ],
+)
+def test_the_first_shape_vouches_for_the_order_of_the_schema(record: str) -> None:
+    assert vouches(first_shape(SCHEMA), record)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"z":1,"ts":1}',
+        '{"ts":1}',
+        '{"ts":1,"z":1,}',
+        '{,"ts":1,"z":1}',
+        '{"ts":1,"ts":1,"z":1}',
+        '{"a":"x","a":"x","ts":1,"z":1}',
+        '{"ts":1,"z":null}',
+        '{"ts":1,"z":-0}',
+        '{"ts":1,"z":1.0}',
+        '{"ts":1,"z":1000000000000000000}',
+        '{"ts":"1","z":1}',
+        '{"ts":1,"m":1.005,"z":1}',
+        '{"ts":1,"m":99999999999.99,"z":1}',
+        '{"ts":1,"z":1,"d":-0}',
+        '{"ts":1,"z":1,"d":NaN}',
+        '{"ts":1,"z":1,"d":1e100}',
+        '{"ts":1,"z":1,"x":1}',
+        '{"ts":1,"z":1} ',
+        '{"ts":1,"z":1}\n',
+        '{"ts":1,\n"z":1}',
+        '{"a":"\\ud800","ts":1,"z":1}',
+        '{"a":"\n","ts":1,"z":1}',
+    ],
+)
+def test_a_shape_does_not_vouch_for_what_a_lenient_parser_may_misread(record: str) -> None:
+    assert not vouches(first_shape(SCHEMA), record)
+
+
+def test_an_order_is_learned_from_records_that_each_have_some_of_the_fields() -> None:
+    shape = learn(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
+    assert shape is not None
+    assert vouches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
+    assert vouches(shape, '{"z":1,"ts":1}')
+
+
+def test_a_sample_that_contradicts_the_first_one_is_left_for_another_shape() -> None:
+    shape = learn(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
+    assert shape is not None
+    assert vouches(shape, '{"z":1,"ts":1}')
+    assert not vouches(shape, '{"ts":1,"z":1}')
+
+
+def test_the_form_of_times_and_decimals_is_learned() -> None:
+    shape = learn(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
+    assert shape is not None
+    assert vouches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
+    assert not vouches(shape, '{"ts":"2027-01-31T12:00:00Z","m":"1.5","z":1}')
+    assert not vouches(shape, '{"ts":1,"m":"1.5","z":1}')
+    assert not vouches(shape, '{"ts":"2027-01-31 12:00:00+08:00","m":1.5,"z":1}')
+
+
+def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
+    name = "x.*(?i)[a-z]|$ %s"
+    shape = learn(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
+    assert shape is not None
+    assert re.escape(name) in shape.pattern(SCHEMA)
+    assert vouches(shape, json.dumps({"ts": 1, name: "any", "z": 1}))
+    assert not vouches(shape, '{"ts":1,"xyz(?i)b":5,"z":1}')
+
+
+def test_nothing_is_learned_from_nothing() -> None:
+    assert learn(SCHEMA, []) is None
+
+
+def test_no_more_shapes_than_the_limit_are_kept_and_the_most_used_come_first() -> None:
+    known = KnownShapes(SCHEMA)
+    for i in range(2 * MAX_SHAPES):
+        assert known.learn(parsed(f'{{"ts":1,"x{i}":1,"z":1}}')) is not None
+    shapes = known.by_use()
+    assert len(shapes) == MAX_SHAPES
+    shapes[-1].matches(pl.Series([f'{{"ts":1,"x{2 * MAX_SHAPES - 1}":1,"z":1}}']))
+    assert known.by_use()[0] is shapes[-1]
+
+
+def test_after_a_vain_attempt_some_batches_are_let_pass() -> None:
+    known = KnownShapes(SCHEMA)
+    tried = 0
+    for _ in range(40):
+        if known.worth_learning(unknown=100, of=100):
+            tried += 1
+            assert known.learn([]) is None
+    assert tried == 6  # batches 1, 3, 6, 11, 20 and 37
+
+
+def test_a_few_strays_are_no_reason_to_learn() -> None:
+    known = KnownShapes(SCHEMA)
+    assert not known.worth_learning(unknown=10, of=10)
+    assert not known.worth_learning(unknown=100, of=10_000)
+
+
+def test_a_schema_of_a_thousand_fields_is_decoded_too() -> None:
+    wide = StreamSchema.parse(
+        {
+            "name": "wide",
+            "event_time": "ts",
+            "keys": [[]],
+            "fields": {"ts": "timestamp not null"} | {f"f{i}": "double" for i in range(999)},
+        }
+    )
+    assert len(KnownShapes(wide).by_use()) <= 1

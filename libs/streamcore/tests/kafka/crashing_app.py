@@ -1,0 +1,68 @@
+"""A small app that dies where it is told: run by ``test_crashes`` as a process of its own.
+
+It commits batches ``0 .. BATCHES-1`` of a few records each and keeps, like Spark, a log of the batches that it knows to
+be done, written *after* the commit. Started again, it goes on after the last batch in that log, so a crash between
+the commit and the log replays a batch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from streamcore.kafka.delivery import Hooks, OutRecord, Step
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import Marker, WriterId
+from streamcore.kafka.settings import KafkaSettings
+
+BATCHES = 6
+RECORDS = 20
+CRASHED = 77
+
+
+class ForgetfulWriter(ExactlyOnceWriter):
+    """The protection switched off: it never sees a marker."""
+
+    def read_marker(self) -> Marker | None:
+        return None
+
+
+def records_of(batch: int, out: str) -> list[OutRecord]:
+    """A pure function of the batch, as the protocol demands; the process that wrote a record is told in a header."""
+    attempt = (("process", str(os.getpid()).encode()),)
+    return [OutRecord(out, b"%d" % n, b"%d:%d" % (batch, n), attempt) for n in range(RECORDS)]
+
+
+def dying_at(where: Step | None, batch: Callable[[], int], at_batch: int) -> Callable[[Step], None]:
+    def reached(step: Step) -> None:
+        at_start = step in (Step.FENCED, Step.MARKER_READ)
+        if step is where and (at_start or batch() == at_batch):
+            time.sleep(0.2)  # what was produced is at the broker by now
+            os._exit(CRASHED)
+
+    return reached
+
+
+def main(arguments: list[str]) -> None:
+    bootstrap, app, out, markers, log_path, step, protection, pause_ms = arguments
+    log = Path(log_path)
+    done = log.read_text().splitlines()
+    batch = int(done[-1]) + 1 if done else 0
+    hooks = Hooks(reached=dying_at(Step(step) if step != "none" else None, lambda: batch, 2))
+    kind = {"on": ExactlyOnceWriter, "off": ForgetfulWriter}[protection]
+    with kind(KafkaSettings(bootstrap), WriterId(app, 1), markers, hooks=hooks) as writer:
+        writer.open()
+        print("open", flush=True)
+        while batch < BATCHES:
+            writer.commit(batch, records_of(batch, out))
+            time.sleep(int(pause_ms) / 1000)
+            with log.open("a") as file:
+                file.write(f"{batch}\n")
+            batch += 1
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

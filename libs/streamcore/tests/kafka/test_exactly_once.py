@@ -1,0 +1,410 @@
+"""What the exactly-once writer promises beside surviving a crash (that is ``test_crashes``)."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
+from streamcore.kafka.clients import Isolation
+from streamcore.kafka.control import ControlLog
+from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Step, record_bytes
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import Marker, WriterId, read_marker
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
+
+if TYPE_CHECKING:
+    from tests.kafka.conftest import NewTopics, Topics, Wire
+
+    from conftest import NewBroker
+
+pytestmark = pytest.mark.kafka
+END_TXN = 26
+#: For faults on the wire: give up on a call soon, and try again often.
+IMPATIENT = Delivery(commit_timeout_ms=1_000, backoff_ms=50, backoff_max_ms=200, recovery_ms=60_000)
+
+
+def rows(topics: Topics, batch: int, count: int = 10) -> list[OutRecord]:
+    return [OutRecord(topics.out, b"k%d" % n, b"%d:%d" % (batch, n), (("n", b"%d" % n),)) for n in range(count)]
+
+
+def written(kafka: KafkaSettings, topics: Topics) -> Counter[bytes]:
+    return Counter(r.value or b"" for r in read_topic(kafka, topics.out))
+
+
+def expected(*batches: int, count: int = 10) -> Counter[bytes]:
+    return Counter(b"%d:%d" % (b, n) for b in batches for n in range(count))
+
+
+def make(kafka: KafkaSettings, topics: Topics, *, epoch: int = 1, **more: object) -> ExactlyOnceWriter:
+    return ExactlyOnceWriter(kafka, WriterId(topics.app, epoch), topics.markers, **more)  # type: ignore[arg-type]
+
+
+def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as writer:
+        assert writer.open() is None
+        receipt = writer.commit(7, rows(topics, 7))
+    record = next(r for r in read_topic(kafka, topics.out) if r.value == b"7:3")
+    assert record.headers == (("n", b"3"), ("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"7"))
+    assert (receipt.outcome, receipt.records, receipt.attempts) == (Outcome.COMMITTED, 10, 1)
+    assert receipt.bytes == sum(record_bytes(r) for r in rows(topics, 7))
+
+
+def test_a_writer_that_opens_again_knows_what_it_committed_and_skips_it(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as first:
+        first.open()
+        first.commit(0, rows(topics, 0))
+        first.commit(1, rows(topics, 1))
+    with make(kafka, topics) as second:
+        assert second.open() == 1
+        assert second.commit(1, rows(topics, 1)).outcome is Outcome.SKIPPED
+        assert second.commit(2, rows(topics, 2)).outcome is Outcome.COMMITTED
+    assert written(kafka, topics) == expected(0, 1, 2)
+
+
+def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as writer:
+        writer.open()
+        writer.commit(0, rows(topics, 0))
+        assert writer.commit(1, []).outcome is Outcome.EMPTY
+    with make(kafka, topics) as writer:
+        assert writer.open() == 0, "the marker stays behind an empty batch"
+        assert writer.commit(1, []).outcome is Outcome.EMPTY
+        writer.commit(2, rows(topics, 2))
+        assert writer.commit(1, []).outcome is Outcome.SKIPPED
+    assert written(kafka, topics) == expected(0, 2)
+    assert [r.value for r in read_topic(kafka, topics.markers)] == [b"0", b"2"]
+
+
+def test_a_zombie_is_fenced_at_once_and_for_good(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as zombie, make(kafka, topics) as successor:
+        zombie.open()
+        zombie.commit(0, rows(topics, 0))
+        assert successor.open() == 0
+        with pytest.raises(Fenced, match="another process"):
+            zombie.commit(1, rows(topics, 1))
+        with pytest.raises(ConfigError, match="not open"):
+            zombie.commit(1, rows(topics, 1))
+        assert successor.commit(1, rows(topics, 1)).attempts == 1
+    assert written(kafka, topics) == expected(0, 1)
+
+
+def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSettings, topics: Topics) -> None:
+    successor = make(kafka, topics)
+
+    def overtaken(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT:
+            successor.open()
+
+    with make(kafka, topics, hooks=Hooks(reached=overtaken)) as zombie, successor:
+        zombie.open()
+        with pytest.raises(Fenced):
+            zombie.commit(0, rows(topics, 0))
+        successor.commit(0, rows(topics, 0))
+    assert written(kafka, topics) == expected(0)
+
+
+def test_a_new_epoch_starts_from_batch_0_and_fences_the_old_one(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as old, make(kafka, topics, epoch=3) as new:
+        old.open()
+        old.commit(5, rows(topics, 5))
+        assert new.open() is None
+        assert new.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED
+        with pytest.raises(Fenced):
+            old.commit(6, rows(topics, 6))
+    assert written(kafka, topics) == expected(5, 0)
+
+
+def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: KafkaSettings, topics: Topics) -> None:
+    ours, begun, finish = make(kafka, topics), threading.Event(), threading.Event()
+
+    def hold(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT:
+            time.sleep(0.3)  # its marker is at the broker, before ours
+            begun.set()
+            finish.wait(30)
+
+    other_id = WriterId(topics.app, 1, "other")
+    other = ExactlyOnceWriter(kafka, other_id, topics.markers, hooks=Hooks(reached=hold))
+    with ours, other:
+        ours.open()
+        other.open()
+        thread = threading.Thread(target=lambda: other.commit(0, rows(topics, 0)))
+        thread.start()
+        begun.wait(30)
+        ours.commit(4, rows(topics, 4))
+        with pytest.raises(Retryable, match="another writer's transaction"):
+            read_marker(kafka, topics.markers, WriterId(topics.app, 1), limit_ms=1_500)
+        finish.set()
+        thread.join(30)
+        assert read_marker(kafka, topics.markers, WriterId(topics.app, 1), limit_ms=10_000) == Marker(
+            WriterId(topics.app, 1), 4
+        )
+
+
+def test_a_marker_far_from_the_end_is_found(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as writer:
+        writer.open()
+        writer.commit(11, rows(topics, 11))
+    with ControlLog(kafka, topics.markers) as noise:
+        for n in range(300):
+            noise.publish(f"noise-{n}", b"x")
+    with make(kafka, topics) as writer:
+        assert writer.open() == 11
+
+
+def test_a_marker_that_nobody_of_ours_wrote_is_refused(kafka: KafkaSettings, topics: Topics) -> None:
+    with ControlLog(kafka, topics.markers) as other:
+        other.publish(WriterId(topics.app, 1).key.decode(), b"minus one")
+    with make(kafka, topics) as writer, pytest.raises(CorruptState, match="not a batch id"):
+        writer.open()
+
+
+def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> None:
+    delete_topics(kafka, [topics.markers])
+    eager = (("segment.ms", "500"), ("min.cleanable.dirty.ratio", "0.01"), ("delete.retention.ms", "0"))
+    ensure_topics(kafka, [TopicSpec(topics.markers, 1, compacted=True, config=eager)])
+    with make(kafka, topics) as writer:
+        writer.open()
+        for batch in range(5):
+            writer.commit(batch, rows(topics, batch))
+            time.sleep(0.6)  # a segment each
+    deadline = time.monotonic() + 90
+    while len(left := read_topic(kafka, topics.markers)) >= 5 and time.monotonic() < deadline:
+        time.sleep(1)
+    assert len(left) < 5, "the broker did not compact"
+    with make(kafka, topics) as writer:
+        assert writer.open() == 4
+        assert writer.commit(4, rows(topics, 4)).outcome is Outcome.SKIPPED
+
+
+def test_a_commit_whose_answer_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
+    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
+        writer.open()
+        wire.lose_answers(END_TXN, 3)  # more often than the client asks again by itself in a second
+        receipt = writer.commit(0, rows(topics, 0))
+    assert receipt.outcome is Outcome.COMMITTED
+    assert wire.seen[END_TXN] > 1
+    assert written(kafka, topics) == expected(0)
+
+
+def test_a_commit_that_never_reached_the_broker_is_written_again(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    with make(replace(kafka, bootstrap=wire.bootstrap), topics, delivery=IMPATIENT) as writer:
+        writer.open()
+        wire.lose_requests(END_TXN, 3)
+        receipt = writer.commit(0, rows(topics, 0))
+    assert receipt.outcome is Outcome.COMMITTED
+    assert written(kafka, topics) == expected(0)
+
+
+def losing_the_first_answer(wire: Wire) -> Hooks:
+    """The wire breaks before each answer to the first commit, until the writer has given its producer up."""
+    commits: list[Step] = []
+
+    def reached(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT and not commits:
+            commits.append(step)
+            wire.lose_answers(END_TXN, 1_000)
+
+    return Hooks(reached=reached, still_owner=lambda: wire.lose_answers(END_TXN, 0))
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_only_the_marker_tells_that_a_commit_without_an_answer_was_made(
+    protected: bool, kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    class Forgetful(ExactlyOnceWriter):
+        def read_marker(self) -> Marker | None:
+            return None
+
+    kind = ExactlyOnceWriter if protected else Forgetful
+    through = replace(kafka, bootstrap=wire.bootstrap)
+    hooks = losing_the_first_answer(wire)
+    with kind(through, WriterId(topics.app, 1), topics.markers, delivery=IMPATIENT, hooks=hooks) as writer:
+        writer.open()
+        receipt = writer.commit(0, rows(topics, 0))
+    assert receipt.attempts == 2
+    assert written(kafka, topics) == (expected(0) if protected else expected(0, 0))
+
+
+def test_a_broker_that_is_away_for_a_while_neither_loses_nor_repeats_nor_stops(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
+    with make(through, topics, delivery=IMPATIENT) as writer:
+        writer.open()
+        for batch in range(6):
+            if batch in (2, 4):
+                wire.cut()
+                threading.Timer(5, wire.mend).start()
+            assert writer.commit(batch, rows(topics, batch)).outcome is Outcome.COMMITTED
+    assert written(kafka, topics) == expected(*range(6))
+
+
+@pytest.mark.parametrize("harm", ["killed", "frozen"])
+def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_repeats(
+    harm: str, new_broker: NewBroker, new_topics: NewTopics
+) -> None:
+    broker = new_broker()
+    kafka = KafkaSettings(broker.start(), request_timeout_ms=3_000)
+    topics = new_topics(kafka)
+    harmed: list[Step] = []
+
+    def heal() -> None:
+        time.sleep(6)
+        broker.start() if harm == "killed" else broker.resume()
+
+    healing = threading.Thread(target=heal)
+
+    def reached(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT and not harmed:
+            harmed.append(step)
+            broker.kill() if harm == "killed" else broker.pause()
+            healing.start()
+
+    with make(kafka, topics, delivery=IMPATIENT, hooks=Hooks(reached=reached)) as writer:
+        writer.open()
+        receipts = [writer.commit(batch, rows(topics, batch)) for batch in range(3)]
+        healing.join()
+    assert receipts[0].attempts > 1, "the fault was felt"
+    assert written(kafka, topics) == expected(0, 1, 2)
+
+
+def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
+    with make(through, topics, delivery=replace(IMPATIENT, recovery_ms=3_000)) as writer:
+        writer.open()
+        wire.cut()
+        with pytest.raises(Retryable, match=rf"batch 0 did not go through.*{wire.bootstrap}.*is the broker up"):
+            writer.commit(0, rows(topics, 0))
+        wire.mend()
+        assert writer.open() is None, "the same writer may be opened again"
+        assert writer.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED
+    assert written(kafka, topics) == expected(0)
+
+
+def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    def no_longer() -> None:
+        raise Fenced("the lease was lost")
+
+    through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
+    with make(through, topics, delivery=IMPATIENT, hooks=Hooks(still_owner=no_longer)) as writer:
+        writer.open()
+        wire.cut()
+        with pytest.raises(Fenced, match="the lease was lost"):
+            writer.commit(0, rows(topics, 0))
+
+
+def test_a_transaction_that_outlived_its_time_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
+    slept: list[Step] = []
+
+    def sleepy(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT and not slept:
+            slept.append(step)
+            time.sleep(13)  # the broker looks for transactions to abort every ten seconds
+
+    delivery = Delivery(transaction_timeout_ms=2_000)
+    with make(kafka, topics, delivery=delivery, hooks=Hooks(reached=sleepy)) as writer:
+        writer.open()
+        receipt = writer.commit(0, rows(topics, 0))
+    assert receipt.attempts == 2
+    assert written(kafka, topics) == expected(0)
+
+
+def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: KafkaSettings, topics: Topics) -> None:
+    def cut_short(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+        return replace(record, value=(record.value or b"")[:4]) if record.key == b"big" else None
+
+    big = OutRecord(topics.out, b"big", b"x" * 2_000)
+    dropped = OutRecord(topics.out, b"hopeless", b"y" * 2_000)
+    delivery = Delivery(max_record_bytes=1_000)
+    with make(kafka, topics, delivery=delivery, hooks=Hooks(replace_oversized=cut_short)) as writer:
+        writer.open()
+        receipt = writer.commit(0, [*rows(topics, 0, 3), big, dropped])
+    assert (receipt.records, receipt.oversized) == (4, 2)
+    assert written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
+
+
+def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics) as writer:
+        writer.open()
+        with pytest.raises(Permanent, match=rf"topic {topics.out}: a record of 1000001 bytes, limit 1000000"):
+            writer.commit(0, [OutRecord(topics.out, None, b"x" * 1_000_001)])
+        assert writer.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED, "nothing had begun"
+
+
+@pytest.mark.parametrize("at_most", [999, 1_000])
+def test_a_record_of_exactly_the_limit_goes_through(at_most: int, kafka: KafkaSettings, topics: Topics) -> None:
+    delivery = Delivery(max_record_bytes=1_000)
+    headers = tuple((f"h{n}", b"12345678") for n in range(10))  # 100 bytes
+    with make(kafka, topics, delivery=delivery) as writer:
+        writer.open()
+        receipt = writer.commit(0, [OutRecord(topics.out, b"k" * 100, b"v" * (at_most - 200), headers)])
+    assert (receipt.bytes, receipt.oversized) == (at_most, 0)
+
+
+def test_a_topic_that_takes_less_than_the_limit_is_named_in_the_error(kafka: KafkaSettings, topics: Topics) -> None:
+    delete_topics(kafka, [topics.out])
+    ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
+    assert describe(kafka, [topics.out])[topics.out].max_message_bytes == 2_000
+    noise = random.Random(1).randbytes(5_000)  # nothing to compress
+    with make(kafka, topics) as writer:
+        writer.open()
+        with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
+            writer.commit(0, [OutRecord(topics.out, b"k", noise)])
+
+
+def test_a_full_queue_is_waited_for(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics, delivery=Delivery(queue_records=50)) as writer:
+        writer.open()
+        assert writer.commit(0, rows(topics, 0, 1_000)).records == 1_000
+    assert written(kafka, topics) == expected(0, count=1_000)
+
+
+def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaSettings, topics: Topics) -> None:
+    def stop(step: Step) -> None:
+        if step is Step.BEFORE_COMMIT:
+            time.sleep(0.2)
+            raise KeyboardInterrupt
+
+    with make(kafka, topics, hooks=Hooks(reached=stop)) as writer:
+        writer.open()
+        with pytest.raises(KeyboardInterrupt):
+            writer.commit(0, rows(topics, 0))
+    assert read_topic(kafka, topics.out) == read_topic(kafka, topics.markers) == []
+    assert len(read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)) == 10
+
+
+def test_topics_that_do_not_exist_are_named(kafka: KafkaSettings, topics: Topics) -> None:
+    absent = ExactlyOnceWriter(kafka, WriterId(topics.app, 1), f"{topics.app}.absent")
+    with absent, pytest.raises(ConfigError, match=rf"{topics.app}.absent.*create the topic"):
+        absent.open()
+
+
+def test_a_transaction_time_out_above_the_brokers_is_told_with_the_cure(kafka: KafkaSettings, topics: Topics) -> None:
+    check_transaction_timeout(kafka, 60_000)
+    with pytest.raises(ConfigError, match=r"set transaction.max.timeout.ms=90000000 .* or lower"):
+        check_transaction_timeout(kafka, 90_000_000)
+    writer = make(kafka, topics, delivery=Delivery(transaction_timeout_ms=90_000_000))
+    with writer, pytest.raises(ConfigError, match="transaction"):
+        writer.open()
+
+
+@pytest.mark.parametrize(("app", "writer", "epoch"), [("a.b", "driver", 1), ("a", "x|y", 1), ("a", "w", 0)])
+def test_names_that_could_be_taken_for_another_writers_are_refused(app: str, writer: str, epoch: int) -> None:
+    with pytest.raises(ConfigError):
+        WriterId(app, epoch, writer)

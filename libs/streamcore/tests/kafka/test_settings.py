@@ -1,0 +1,182 @@
+"""One login in three dialects, and a password that is nowhere but in the client."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.errors import ConfigError, StreamError
+from streamcore.kafka import clients
+from streamcore.kafka.clients import ClientLog
+from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+
+SECRET = "hunter2-correct-horse"
+LOGIN = KafkaSettings(
+    "b1:9092, b2:9093", SecurityProtocol.SASL_PLAINTEXT, username="ann", password_env="HG_TEST_SECRET"
+)
+
+
+@pytest.fixture
+def login(monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
+    monkeypatch.setenv("HG_TEST_SECRET", SECRET)
+    return LOGIN
+
+
+@pytest.fixture
+def by_file(tmp_path: Path) -> KafkaSettings:
+    (tmp_path / "password").write_text(SECRET)
+    return replace(LOGIN, password_env=None, password_file=tmp_path / "password")
+
+
+def test_the_password_reaches_both_clients(login: KafkaSettings) -> None:
+    assert login.librdkafka()["sasl.password"] == SECRET
+    assert login.kafka_python()["sasl_plain_password"] == SECRET
+    assert login.librdkafka()["bootstrap.servers"] == "b1:9092,b2:9093"
+    assert login.kafka_python()["bootstrap_servers"] == ["b1:9092", "b2:9093"]
+
+
+def test_the_final_line_end_of_a_password_file_is_not_part_of_it(by_file: KafkaSettings) -> None:
+    assert by_file.password_file is not None
+    by_file.password_file.write_text(SECRET + "\n")
+    assert by_file.password() == SECRET
+
+
+def test_the_password_is_in_no_text_of_the_settings(login: KafkaSettings, by_file: KafkaSettings) -> None:
+    for settings in (login, by_file):
+        texts = [repr(settings), str(settings), repr(settings.librdkafka()), str(settings.kafka_python())]
+        texts += [str(settings.spark()), pickle.dumps(settings).decode("latin-1")]
+        assert not any(SECRET in text for text in texts)
+
+
+VERBOSE = """
+import logging, sys
+from streamcore.kafka import clients
+from streamcore.kafka.clients import Isolation
+from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+settings = KafkaSettings(
+    "127.0.0.1:1", SecurityProtocol.SASL_PLAINTEXT, username="ann", password_env="HG_TEST_SECRET",
+    request_timeout_ms=300,
+)
+clients.consumer(settings, Isolation.COMMITTED).close()
+clients.admin(settings)
+"""
+
+
+def test_the_password_is_in_no_log_no_error_and_no_traceback() -> None:
+    environment = {**os.environ, "HG_TEST_SECRET": SECRET}
+    run = subprocess.run([sys.executable, "-c", VERBOSE], capture_output=True, text=True, check=False, env=environment)
+    assert "bootstrap_servers" in run.stdout, "the client does log its options"
+    assert "streamcore.errors.Retryable: kafka 127.0.0.1:1: connect" in run.stderr
+    assert SECRET not in run.stdout + run.stderr
+
+
+def test_spark_is_told_where_the_password_is(login: KafkaSettings, by_file: KafkaSettings) -> None:
+    by_variable = login.spark()
+    assert 'password="${env:HG_TEST_SECRET}"' in by_variable["kafka.sasl.jaas.config"]
+    assert by_variable["kafka.config.providers"] == "env"
+    assert by_variable["kafka.max.poll.records"] == "10000"
+    folder = by_file.password_file.parent if by_file.password_file else None
+    assert f'password="${{directory:{folder}:password}}"' in by_file.spark()["kafka.sasl.jaas.config"]
+
+
+@pytest.mark.parametrize("bad", ['a"b', "a\\b", "a\n"])
+def test_a_password_that_spark_could_not_carry_is_refused_without_showing_it(bad: str, by_file: KafkaSettings) -> None:
+    assert by_file.password_file is not None
+    by_file.password_file.write_text(bad)
+    with pytest.raises(ConfigError, match="quote, a backslash or a line end") as error:
+        by_file.spark()
+    assert bad not in str(error.value)
+
+
+def test_a_missing_password_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("HG_TEST_SECRET", raising=False)
+    with pytest.raises(ConfigError, match="variable HG_TEST_SECRET is empty"):
+        LOGIN.password()
+    with pytest.raises(ConfigError, match=r"absent: No such file"):
+        replace(LOGIN, password_env=None, password_file=tmp_path / "absent").password()
+
+
+def test_tls_files_reach_every_dialect(tmp_path: Path) -> None:
+    ca, cert, key = (tmp_path / n for n in ("ca.pem", "tls.crt", "tls.key"))
+    tls = KafkaSettings("b:9093", SecurityProtocol.SSL, ca_file=ca, cert_file=cert, key_file=key)
+    assert tls.librdkafka()["ssl.key.location"] == str(key)
+    assert tls.kafka_python()["ssl_cafile"] == str(ca)
+    assert tls.spark()["kafka.ssl.truststore.location"] == str(ca)
+    assert tls.spark()["kafka.ssl.keystore.key"] == f"${{directory:{tmp_path}:tls.key}}"
+
+
+def test_only_options_of_the_list_are_taken() -> None:
+    allowed = KafkaSettings("b:9092", extra=(("metadata.max.age.ms", "5000"), ("client.rack", "r1")))
+    assert allowed.librdkafka()["metadata.max.age.ms"] == "5000"
+    assert allowed.kafka_python()["metadata_max_age_ms"] == 5_000
+    assert allowed.spark()["kafka.client.rack"] == "r1"
+    with pytest.raises(ConfigError, match=r"isolation\.level"):
+        KafkaSettings("b:9092", extra=(("isolation.level", "read_uncommitted"),))
+    with pytest.raises(ConfigError, match=r"reconnect.backoff.ms is 'soon'.*whole number"):
+        KafkaSettings("b:9092", extra=(("reconnect.backoff.ms", "soon"),))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bootstrap": "broker"},
+        {"bootstrap": ""},
+        {"bootstrap": "b:9092", "username": "ann"},
+        {"bootstrap": "b:9092", "security": SecurityProtocol.SASL_SSL},
+        {"bootstrap": "b:9092", "security": SecurityProtocol.SASL_SSL, "username": "a", "password_env": "not a name"},
+        {"bootstrap": "b:9092", "ca_file": Path("ca.pem")},
+        {"bootstrap": "b:9092", "security": SecurityProtocol.SSL, "cert_file": Path("c.pem")},
+        {"bootstrap": "b:9092", "request_timeout_ms": 0},
+    ],
+)
+def test_settings_that_cannot_work_together_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        KafkaSettings(**wrong)  # type: ignore[arg-type]
+
+
+@given(st.text(min_size=12).filter(lambda text: not text.isidentifier()))
+def test_a_password_put_in_place_of_a_variable_name_is_not_repeated(text: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        replace(LOGIN, password_env=text)
+    assert text not in str(error.value)
+
+
+def test_every_error_of_a_client_becomes_one_of_ours() -> None:
+    import confluent_kafka as ck
+    from kafka import errors as kp
+
+    settings = KafkaSettings("b:9092")
+    for code in (getattr(ck.KafkaError, n) for n in dir(ck.KafkaError) if n.isupper()):
+        error = clients.confluent_error(ck.KafkaError(code), "trying", settings)
+        assert isinstance(error, StreamError)
+        assert "kafka b:9092: trying" in str(error)
+    for cls in (c for c in vars(kp).values() if isinstance(c, type) and issubclass(c, kp.KafkaError)):
+        assert isinstance(clients.python_error(cls("why"), "trying", settings), StreamError)
+
+
+def test_a_refused_login_is_told_although_the_call_only_timed_out() -> None:
+    import confluent_kafka as ck
+
+    log = ClientLog()
+    log(ck.KafkaError(ck.KafkaError._AUTHENTICATION, "wrong password"))
+    timed_out = ck.KafkaError(ck.KafkaError._TIMED_OUT)
+    error = clients.confluent_error(timed_out, "fencing", KafkaSettings("b:9092"), log)
+    assert isinstance(error, ConfigError)
+    assert "wrong password" in str(error)
+
+
+@pytest.mark.parametrize("mechanism", list(SaslMechanism))
+def test_each_mechanism_has_its_login_module(mechanism: SaslMechanism, login: KafkaSettings) -> None:
+    module = "PlainLoginModule" if mechanism is SaslMechanism.PLAIN else "ScramLoginModule"
+    options = replace(login, mechanism=mechanism).spark()
+    assert module in options["kafka.sasl.jaas.config"]
+    assert options["kafka.sasl.mechanism"] == mechanism.value

@@ -1,0 +1,1 @@
+"""The rules app: events and rules in, alerts out."""

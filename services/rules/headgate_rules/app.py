@@ -1,0 +1,74 @@
+"""The rules app: event streams and published rules in; alerts, answers, late events and dead letters out.
+
+::
+
+    <stream topics> ─┐
+    <app>.control   ─┼─▶ decode, route by key ─▶ rules kernel per shard ─▶ <app>.alerts, .shadow, .status,
+    heartbeat       ─┘                                                     .late, .deadletters  (one transaction)
+"""
+
+from __future__ import annotations
+
+from headgate_rules.settings import RulesSettings
+from rulecore.kernel import RulesFactory, RuleStream
+from streamcore.app import App, Source
+from streamcore.kafka.control import control_topic
+from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
+from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
+from streamcore.spark.runner import Listeners, Runner, RunSettings
+from streamcore.spark.session import SparkSettings
+
+LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
+_BROKER_WAIT_MS = 60_000
+
+
+def build_app(settings: RulesSettings) -> App:
+    """The topology, as a value."""
+    schemas = [(stream, stream.schema_of()) for stream in settings.streams]
+    return App(
+        name=settings.app,
+        sources=tuple(Source(schema, stream.topic, stream.reject_extra_fields) for stream, schema in schemas),
+        control_topic=settings.control_topic,
+        lanes={lane: settings.lane_topic(lane) for lane in LANES},
+        kernel=RulesFactory(
+            streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
+            limits=settings.rule_limits,
+            max_distinct=settings.max_distinct,
+        ),
+        shards=settings.shards,
+        watermark=settings.watermark,
+        limits=settings.limits,
+    )
+
+
+def topics(settings: RulesSettings) -> list[TopicSpec]:
+    """The topics that the app writes, and the control topic. Event topics belong to their producers."""
+    lanes = [
+        TopicSpec(settings.lane_topic(lane), settings.output_partitions, retention_ms=settings.output_retention_ms)
+        for lane in LANES
+    ]
+    return [*lanes, control_topic(settings.control_topic), TopicSpec(settings.markers_topic, 1, compacted=True)]
+
+
+def build_runner(settings: RulesSettings, listeners: Listeners) -> Runner:
+    """Make sure of the broker and the topics, and put the app together."""
+    kafka = settings.kafka.settings()
+    run = RunSettings(
+        kafka=kafka,
+        checkpoint=settings.checkpoint,
+        spark=SparkSettings(
+            jars=settings.jars,
+            master=f"local[{settings.parallelism}]",
+            parallelism=settings.parallelism,
+            driver_memory=settings.driver_memory,
+            local_dir=settings.local_dir,
+            extra=settings.spark,
+        ),
+        markers_topic=settings.markers_topic,
+        trigger_ms=settings.trigger_ms,
+        starting_offsets=settings.starting_offsets,
+    )
+    wait_for_broker(kafka, _BROKER_WAIT_MS)
+    check_transaction_timeout(kafka, run.delivery.transaction_timeout_ms)
+    ensure_topics(kafka, topics(settings))
+    return Runner(build_app(settings), run, listeners)
