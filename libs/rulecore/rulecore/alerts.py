@@ -34,7 +34,9 @@ class Origin:
     event_ms: int
 
 
-def event_alert(rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, epoch: int) -> Record:
+def event_alert(
+    rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, epoch: int
+) -> Record:
     """The alert of a rule per event. ``event``: physical values by column, those of the message at least."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
     key = {name: _json(event[name], schema, name) for name in schema.keys[0]}

@@ -47,9 +47,7 @@ class Report:
     costs: tuple[Cost, ...]
 
 
-def check(
-    documents: Sequence[Loaded], streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None
-) -> Report:
+def check(documents: Sequence[Loaded], streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> Report:
     """Check documents against each other and against the streams."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
@@ -108,7 +106,8 @@ def _inside(document: Document, path: Sequence[str | int], error: ExpressionErro
 def _tests(rule: Rule, document: Document, schema: StreamSchema) -> list[Problem]:
     """Fields in tests that no event and no alert has: such a test would pass or fail for the wrong reason."""
     paths: list[tuple[PathKey, Collection[str]]] = []
-    alert = ALERT_FIELDS.union(rule.group_by)
+    # An alert of a rule per event has the first of the stream's keys.
+    alert = ALERT_FIELDS.union(rule.group_by or schema.keys[0])
     for number, test in enumerate(rule.tests):
         paths += [(("tests", number, "events", i, n), schema.names) for i, row in enumerate(test.events) for n in row]
         paths += [(("tests", number, "expect", i, n), alert) for i, row in enumerate(test.expect) for n in row]

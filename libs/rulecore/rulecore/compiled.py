@@ -18,8 +18,9 @@ from rulecore import lang, message
 from rulecore.errors import RuleSetError
 from rulecore.lang import Aggregate, Expr, Scope
 from rulecore.message import Message
-from rulecore.model import Rule, canonical_json, render_duration
+from rulecore.model import Rule, canonical_json
 from rulecore.plan import Plan, plan
+from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
 
 _DAY_MS = 86_400_000

@@ -154,7 +154,9 @@ class RulesKernel:
 
     def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
         partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
-        assert isinstance(partition, int) and isinstance(offset, int) and isinstance(event_ms, int)
+        assert isinstance(partition, int)
+        assert isinstance(offset, int)
+        assert isinstance(event_ms, int)
         return Origin(self.topics[name], partition % PARTITIONS_PER_TOPIC, offset, event_ms)
 
     def _late(self, cut: Cut, name: str) -> Iterable[Record]:

@@ -14,7 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from rulecore.errors import DocumentError
-from rulecore.model import Rule
+from rulecore.model import LATER, Rule
 from rulecore.yamldoc import Document, Json, LoadLimits, PathKey, Place, Problem, dotted, one_line, read_yaml
 
 
@@ -78,7 +78,15 @@ def _named(path: PathKey, document: Document, message: str) -> str:
 
 
 def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
-    return [(tuple(e["loc"]), _said(e["type"], e["msg"])) for e in error.errors(include_url=False, include_input=False)]
+    """Path and message of each; ``name: message`` about the whole rule belongs to the entry of that name."""
+    faults: list[tuple[PathKey, str]] = []
+    for one in error.errors(include_url=False, include_input=False):
+        path, message = tuple(one["loc"]), _said(one["type"], one["msg"])
+        if path[:1] == ("within",):
+            path = ("within", *path[2:])  # without the kind of window, which pydantic puts between
+        name, colon, rest = message.partition(": ")
+        faults.append(((name,), rest) if colon and not path and name in Rule.model_fields | LATER else (path, message))
+    return faults
 
 
 def _said(kind: str, message: str) -> str:

@@ -20,7 +20,8 @@ import polars as pl
 
 from rulecore.batch import Batch
 from rulecore.compiled import CompiledRule
-from rulecore.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table, build
+from rulecore.filing import build
+from rulecore.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
 from rulecore.lang import Expr
 from rulecore.leaves import LeafKind
 from rulecore.plan import Access, Shape

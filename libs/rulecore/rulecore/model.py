@@ -2,108 +2,36 @@
 
 Promises: a ``Rule`` that exists has every field of the right type and within its limits, fields that do not go
 together are refused with a sentence that says what to write instead, and ``canonical_json`` gives the same bytes for
-the same rule. Refuses to know streams, columns and expressions: ``rulecore.compile`` reads those.
+the same rule. Refuses to know streams, columns and expressions: ``rulecore.compiled`` reads those.
 """
 
 from __future__ import annotations
 
 import enum
-import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import orjson
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PlainSerializer,
-    Tag,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-MAX_TEXT: Final = 2_000
+from rulecore.values import MAX_TEXT, Column, Duration, Expected, Expression, Scalar, render_duration, short
+
 MAX_MESSAGE: Final = 500
-MAX_EXPRESSION: Final = 16_384
 MAX_GROUP_COLUMNS: Final = 16
 MAX_TESTS: Final = 100
 MAX_TEST_EVENTS: Final = 1_000
 
-_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-_DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
-_INT64: Final = 2**63
-
 #: What the design has and this version does not, by the place where an author would write it.
-_LATER_FIELDS: Final = {
+LATER: Final[Mapping[str, str]] = {
     "sequence": "sequence rules",
     "expect": "absence rules",
     "absence": "absence rules",
     "score": "score rules",
-    "suppress": "suppression",
+    "suppress": "`suppress` entries",
     "canary": "canary rules",
 }
 _KINDS: Final = "rules per event (`where`) and windowed rules (`group_by`, `within`, `having`)"
 _WINDOWS: Final = "{tumbling: 1h} and {sliding: 24h, every: 1h}"
-
-
-def parse_duration_ms(value: object) -> int:
-    """``500ms``, ``30s``, ``5m``, ``1h``, ``7d`` to milliseconds; ``ValueError`` for anything else."""
-    if isinstance(value, str) and (match := _DURATION.match(value)):
-        return int(match[1]) * _UNITS_MS[match[2]]
-    raise ValueError(f"{_short(value)} is no duration; write a whole number and a unit: 500ms, 30s, 5m, 1h, 7d")
-
-
-def render_duration(duration_ms: int) -> str:
-    """The shortest text that ``parse_duration_ms`` reads back to the same number of milliseconds."""
-    unit = next(u for u, ms in _UNITS_MS.items() if duration_ms % ms == 0)
-    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-Duration = Annotated[
-    int,
-    BeforeValidator(parse_duration_ms),
-    PlainSerializer(render_duration, return_type=str),
-    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$", "examples": ["30s", "5m", "1h"]}),
-]
-Column = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
-Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
-
-
-def _scalar(value: object) -> object:
-    """What JSON can hold in one field, within 64 bits; one error instead of one for each member of the union."""
-    if isinstance(value, int) and not -_INT64 <= value < _INT64:
-        raise ValueError("a whole number of more than 64 bits")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("no finite number")
-    if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise ValueError(f"text of more than {MAX_TEXT} characters")
-    if value is not None and not isinstance(value, bool | int | float | str):
-        raise ValueError(f"{_short(value)} is neither text, number, true, false nor null")
-    return value
-
-
-def _expected(value: object) -> object:
-    if not isinstance(value, dict):
-        return _scalar(value)
-    for name, inner in value.items():
-        if not isinstance(name, str):
-            raise ValueError(f"{_short(name)} is no text")
-        _scalar(inner)
-    return value
-
-
-ScalarValue = bool | int | float | str | None
-Scalar = Annotated[ScalarValue, BeforeValidator(_scalar)]
-Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_expected)]
 
 
 class Severity(enum.StrEnum):
@@ -185,7 +113,7 @@ def _supported_window(value: object) -> object:
     if isinstance(value, Mapping) and not ({"tumbling", "sliding"} & set(value)):
         raise ValueError(f"a window is one of {_WINDOWS}")
     if not isinstance(value, Mapping | Tumbling | Sliding):
-        raise ValueError(f"a window is one of {_WINDOWS}, not {_short(value)}")
+        raise ValueError(f"a window is one of {_WINDOWS}, not {short(value)}")
     return value
 
 
@@ -213,7 +141,7 @@ class Outcome(Document):
 class RuleTest(Document):
     """Events of the rule's stream, in order of arrival, and the alerts that must come of them, in order.
 
-    See ``rulecore.check`` for what may be left out of an event, and how an expected alert is compared.
+    See ``rulecore.ruletests`` for what may be left out of an event, and how an expected alert is compared.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
@@ -243,7 +171,7 @@ class Rule(Document):
     def _supported(cls, value: object) -> object:
         if not isinstance(value, Mapping):
             return value
-        for name, what in _LATER_FIELDS.items():
+        for name, what in LATER.items():
             if name in value:
                 raise ValueError(f"{name}: {what} are not supported yet; supported are {_KINDS}")
         mode = value.get("mode")

@@ -179,5 +179,3 @@ def _shape(node: Node) -> tuple[Shape, tuple[Leaf, ...]]:
 def _cheap_first(shape: Shape) -> tuple[bool, str]:
     text = repr(shape)
     return LeafKind.OPAQUE.value in text, text
-
-

@@ -21,7 +21,8 @@ from typing import Final, Protocol
 
 import orjson
 
-from rulecore.model import Rule, RuleTest, ScalarValue, parse_duration_ms
+from rulecore.model import Rule, RuleTest
+from rulecore.values import ScalarValue, parse_duration_ms
 from rulecore.yamldoc import Json
 from streamcore.schema import StreamSchema
 

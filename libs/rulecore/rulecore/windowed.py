@@ -241,7 +241,7 @@ class WindowGroup:
         expressions = {name: self._expressions(name) for name in self._filters}
         try:
             return frame.select([e for es in expressions.values() for e in es]), []
-        except Exception:  # noqa: BLE001 - find the aggregate that raises, and blame its rules only
+        except Exception:
             broken = {name: error for name, es in expressions.items() if (error := _raises(frame, es))}
         blamed = [
             Failure(m.rule, reason)
@@ -282,9 +282,7 @@ class WindowGroup:
                 firings += self._firings(member, windows, counts, first, index)
         return firings, []
 
-    def _distinct_counts(
-        self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]
-    ) -> dict[str, Ints]:
+    def _distinct_counts(self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]) -> dict[str, Ints]:
         return {n: t.trail(layout, panes, distinct[n])[layout.there] for n, t in self.distinct.items()}
 
     def _first_unfired(self, member: _Member, windows: Windows, hits: Ints) -> Ints:
@@ -315,9 +313,11 @@ class WindowGroup:
                 failures.append(Failure(member.rule, mask))
                 continue
             if rows is not None and mask.any():
-                mask = mask & (rows.values[f"{member.rows}.n"][windows.row] > 0)
-            if mask.any():
-                hits.append((member, np.flatnonzero(mask)))
+                own = mask & (rows.values[f"{member.rows}.n"][windows.row] > 0)
+            else:
+                own = mask
+            if own.any():
+                hits.append((member, np.flatnonzero(own)))
         return hits, failures
 
     def _firings(
@@ -353,14 +353,14 @@ def _masks(frame: pl.DataFrame, members: Sequence[_Member]) -> list[Mask | str]:
     try:
         result = frame.select([m.having.alias(str(i)) for i, m in enumerate(members)])
         return [result[str(i)].to_numpy() for i in range(len(members))]
-    except Exception:  # noqa: BLE001 - one of them raises: evaluate each by itself
+    except Exception:
         return [_raises(frame, [m.having]) or frame.select(m.having.alias("0"))["0"].to_numpy() for m in members]
 
 
 def _raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
     try:
         frame.select(list(expressions))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is said and stays with this rule
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
 

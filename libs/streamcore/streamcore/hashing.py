@@ -66,4 +66,5 @@ def _hash_strings(column: pl.Series) -> UInt64Array:
     words = encoded.dictionary.to_pylist()
     crcs = np.fromiter((zlib.crc32(w.encode("utf-8", "surrogatepass")) for w in words), np.uint64, len(words))
     lengths = np.fromiter(map(len, words), np.uint64, len(words))
-    return mix(crcs | (lengths << np.uint64(32)))[encoded.indices.to_numpy(zero_copy_only=False)]
+    hashed: UInt64Array = mix(crcs | (lengths << np.uint64(32)))[encoded.indices.to_numpy(zero_copy_only=False)]
+    return hashed

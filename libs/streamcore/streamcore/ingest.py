@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamcore.app import App, Source
-from streamcore.decode import DecodeLimits, JsonDecoder, RawBatch
+from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
 from streamcore.hashing import hash_columns, shard_of
 from streamcore.kernel import Control
 from streamcore.lanes import DEAD_LETTERS, Record, to_ipc
@@ -173,4 +173,5 @@ class Ingest:
 
 def _decoder(app: App, source: Source) -> JsonDecoder:
     limits = DecodeLimits(max_record_bytes=app.limits.record_bytes, max_future_ms=app.limits.future_ms)
-    return JsonDecoder(source.schema, limits=limits, extra_fields="reject" if source.reject_extra_fields else "ignore")
+    extra = ExtraFields.REJECT if source.reject_extra_fields else ExtraFields.IGNORE
+    return JsonDecoder(source.schema, limits=limits, extra_fields=extra)

@@ -56,7 +56,7 @@ def _print(document: Mapping[str, object]) -> None:
 
 
 def _say(error: StreamError, code: int) -> int:
-    print(f"headgate-rules: {type(error).__name__}: {error}", file=sys.stderr)
+    sys.stderr.write(f"headgate-rules: {type(error).__name__}: {error}\n")
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -124,7 +125,7 @@ def _nullif(_expr: Call, operands: Operands) -> pl.Expr:
     left, right = operands
 
     def formula(a: pl.Expr, b: pl.Expr) -> pl.Expr:
-        equal = compared("=", Operand(a, left.type), Operand(b, right.type))
+        equal = compared("=", replace(left, expr=a), replace(right, expr=b))
         return pl.when(~equal.fill_null(value=False)).then(a)
 
     return let(operands, formula)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from decimal import Decimal
 
 from rulecore.errors import ExpressionError, TypeMismatch
@@ -151,7 +151,7 @@ class Checker:
         if name in arguments:
             hint = f"accepted here: {_list(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
-        raise self.error(syntax, f"unknown column {name}", _suggest(name, list(names)))
+        raise self.error(syntax, f"unknown column {name}", _suggest(name, list(names), list(names)))
 
     # conditions
 
@@ -328,11 +328,14 @@ class Checker:
         if name in functions.AGGREGATES:
             return self._aggregate(syntax, "count_distinct" if piece.distinct else name)
         if name not in functions.FUNCTIONS:
-            at = self.pieces.index(piece)
-            raise self.error(
-                Syntax("function", (), at, at), f"unknown function {name}", _suggest(name, functions.names())
-            )
+            raise self._unknown_function(piece)
         return self._call(syntax, name)
+
+    def _unknown_function(self, piece: Piece) -> ExpressionError:
+        at = self.pieces.index(piece)
+        accepted = [*functions.FUNCTIONS, "if", *(functions.AGGREGATES if self.scope.aggregates else ())]
+        hint = _suggest(piece.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
+        return self.error(Syntax("function", (), at, at), f"unknown function {piece.text}", hint)
 
     def _name(self, syntax: Syntax) -> Piece:
         return next(p for p in self.pieces[syntax.first :] if p.kind is Kind.FUNCTION)
@@ -412,12 +415,13 @@ def _whole(piece: Piece) -> int:
     return piece.value
 
 
-def _list(names: Mapping[str, Type] | list[str]) -> str:
-    shown = list(names)[:_SHOWN_NAMES]
-    return ", ".join(shown) + (", ..." if len(names) > _SHOWN_NAMES else "") if shown else "no column"
+def _list(names: Collection[str], shown: int = _SHOWN_NAMES) -> str:
+    listed = ", ".join(list(names)[:shown]) + (", ..." if len(names) > shown else "")
+    return listed or "no column"
 
 
-def _suggest(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name[:64], names, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return f"{meant}accepted here: {_list(names)}"
+def _suggest(name: str, accepted: list[str], close: list[str], shown: int = _SHOWN_NAMES) -> str:
+    """The nearest of ``close``, if one is near, and what is accepted."""
+    found = difflib.get_close_matches(name[:64], close, n=1)
+    meant = f"did you mean {found[0]}? " if found else ""
+    return f"{meant}accepted here: {_list(accepted, shown)}"

@@ -8,6 +8,8 @@ promise of their type: a decimal with more digits than declared gives wrong resu
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
+from decimal import Decimal
 from functools import singledispatch
 
 import polars as pl
@@ -57,9 +59,17 @@ def _formula(expr: Node) -> pl.Expr:
 
 
 def _operand(expr: Expr) -> Operand:
-    physical = to_physical(expr.value, expr.type) if isinstance(expr, Literal) else None
-    constant = physical if isinstance(physical, int) else None
-    return Operand(_compile(expr), expr.type, isinstance(expr, Column | Literal | Interval), constant)
+    compiled = _compile(expr)
+    if isinstance(expr, Literal):
+        return Operand(compiled, expr.type, leaf=True, constant=True, value=_physical(expr))
+    constant = not columns(expr)
+    return Operand(compiled, expr.type, leaf=constant or isinstance(expr, Column), constant=constant)
+
+
+def _physical(expr: Literal) -> bool | int | float | str | None:
+    value = to_physical(expr.value, expr.type)
+    assert not isinstance(value, Decimal)
+    return value
 
 
 @_formula.register
@@ -104,13 +114,13 @@ def _(expr: Compare) -> pl.Expr:
 
 @_formula.register
 def _(expr: Between) -> pl.Expr:
-    types = [part.type for part in expr.children]
+    operands = [_operand(part) for part in expr.children]
 
     def formula(*values: pl.Expr) -> pl.Expr:
-        operand, low, high = (Operand(v, t) for v, t in zip(values, types, strict=True))
+        operand, low, high = (replace(o, expr=v) for o, v in zip(operands, values, strict=True))
         return compared("<=", low, operand) & compared("<=", operand, high)
 
-    return let([_operand(part) for part in expr.children], formula)
+    return let(operands, formula)
 
 
 @_formula.register

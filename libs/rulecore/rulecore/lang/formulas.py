@@ -30,20 +30,21 @@ _LARGEST = 10**MAX_DECIMAL_DIGITS - 1
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A computed operand. ``leaf``: naming it twice costs nothing. ``constant``: its physical value, if it has one."""
+    """A computed operand. ``leaf``: naming it twice costs nothing. ``constant``: it has ``value``, physical."""
 
     expr: pl.Expr
     type: Type
     leaf: bool = False
-    constant: int | None = None
+    constant: bool = False
+    value: bool | int | float | str | None = None
 
     def double(self) -> pl.Expr:
         """As double; of a decimal: its digits as a double, divided by the power of ten."""
         if self.type == DOUBLE:
             return self.expr
         unit = 10.0**self.type.scale
-        if self.constant is not None:
-            return pl.lit(float(self.constant) / unit)
+        if isinstance(self.value, int):
+            return pl.lit(float(self.value) / unit)
         value = self.expr.cast(pl.Float64)
         return quotient(value, pl.lit(unit)) if self.type.scale else value
 
@@ -105,7 +106,13 @@ def balanced(values: list[pl.Expr], join: Formula) -> pl.Expr:
 
 
 def compared(op: str, left: Operand, right: Operand) -> pl.Expr:
-    """Exact between longs and decimals, as double when one is; Polars orders NaN and text as the language does."""
+    """Exact between longs and decimals, as double when one is; Polars orders NaN and text as the language does.
+
+    A constant goes to the right: beside one on the left Polars 2.1 answers with one row instead of all of them, when
+    the right side is a ``when`` or ``coalesce`` that took its constant branch for every row.
+    """
+    if left.constant and not right.constant:
+        return compared(_MIRRORED.get(op, op), right, left)
     if DOUBLE in (left.type, right.type):
         return _COMPARE[op](left.double(), right.double())
     if Kind.DECIMAL not in (left.type.kind, right.type.kind):
@@ -176,6 +183,7 @@ def _remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     return pl.when(left < 0).then(pl.lit(0, dtype=pl.Int128) - rest).otherwise(rest)
 
 
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _COMPARE: Mapping[str, Formula] = {
     "=": lambda a, b: a == b,
     "<>": lambda a, b: a != b,

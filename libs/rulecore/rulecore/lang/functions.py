@@ -15,7 +15,7 @@ from rulecore.lang.patterns import check_regex, like_tokens
 from rulecore.lang.types import Operand
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
 
-__all__ = ["AGGREGATES", "ALIASES", "FUNCTIONS", "TRUNC_UNITS", "Function", "call_type", "like_tokens", "names"]
+__all__ = ["AGGREGATES", "ALIASES", "FUNCTIONS", "TRUNC_UNITS", "Function", "call_type", "like_tokens"]
 
 Operands = tuple[Operand, ...]
 
@@ -43,11 +43,6 @@ def call_type(name: str, operands: Operands) -> Type:
     if not function.least <= len(operands) <= function.most:
         raise TypeMismatch(f"{name} does not take {len(operands)} arguments", f"accepted here: {function.usage}")
     return function.result(name, operands)
-
-
-def names() -> list[str]:
-    """Every name that may stand before a bracket."""
-    return sorted({*FUNCTIONS, *ALIASES, *AGGREGATES, "if"})
 
 
 def _texts(name: str, operands: Operands) -> None:

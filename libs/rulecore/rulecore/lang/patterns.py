@@ -59,7 +59,7 @@ def check_regex(pattern: str) -> None:
 
 def _reason(message: str) -> str:
     """The last line of the engine's message that starts with ``error:``, else the first line."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    lines = [line.strip().removeprefix("regex error: ") for line in message.splitlines() if line.strip()]
     marked = [line.removeprefix("error: ") for line in lines if line.startswith("error:")]
     return (marked or lines or ["not a regular expression"])[-1 if marked else 0][:200]
 

@@ -42,7 +42,7 @@ def _at(expr: Expr, strength: int) -> str:
     return text if own >= strength else f"({text})"
 
 
-def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0911 - one line per node
+def _render(expr: Expr) -> tuple[str, int]:
     """The text and how tightly it holds together."""
     match expr:
         case Column():

@@ -19,7 +19,7 @@ from rulecore.lang.limits import Limits
 from rulecore.lang.literals import interval_ms, number, string_value, timestamp_ms
 from rulecore.lang.sql import Token, TokenKind, tokenise
 
-SYMBOLS = {"==": "=", "!=": "<>"} | {s: s for s in "+ - * / % = <> < <= > >= <=> ||".split()}
+SYMBOLS = {"==": "=", "!=": "<>"} | {s: s for s in ["+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "||"]}
 KEYWORDS = frozenset(
     ["and", "or", "not", "in", "between", "like", "rlike", "is", "null", "true", "false", "case", "when", "then", "else", "end", "escape", "distinct"]
 )
@@ -28,6 +28,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SPACE = " \t\r\n"
 _NOT_AFTER = frozenset({"(", ",", "and", "or", "not", "when", "then", "else"})
 _NOT_BEFORE = frozenset({"in", "between", "like", "rlike"})
+_AFTER_OPERAND = frozenset(["*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "||", "and", "or", "in", "between", "like", "rlike", "is", "when", "then", "else", "end"]) | {","}
 _FOREIGN = frozenset(["select", "from", "where", "with", "union", "cast", "try_cast", "exists", "over", "lateral", "join", "values", "order", "group"])
 
 
@@ -301,12 +302,22 @@ class Scanner:
             starts = piece.kind in OPERANDS or piece.kind is Kind.FUNCTION or piece.is_operator("(", "case")
             if before is not None and starts and _ends_operand(before):
                 raise self._missing_operator(before, piece)
+            if piece.is_operator(*_AFTER_OPERAND) and not self._follows_operand(before, piece):
+                shown = self.text[piece.start : piece.end]
+                raise self.error(f"something is missing before {shown}", piece.start, piece.end, _OPERAND_HINT)
             if piece.is_operator("not") and before is not None and not before.is_operator("is", *_NOT_AFTER):
                 if not _ends_operand(before):
                     raise self.error("not is not accepted here", piece.start, piece.end, "put brackets: (not ...)")
                 if after is None or not after.is_operator(*_NOT_BEFORE):
                     hint = "accepted here: not in, not between, not like"
                     raise self.error("not is not accepted here", piece.start, piece.end, hint)
+
+    def _follows_operand(self, before: Piece | None, piece: Piece) -> bool:
+        if before is None:
+            return False
+        if piece.text == "when" and before.is_operator("case"):
+            return True
+        return _ends_operand(before) or (before.is_operator("not") and piece.text in _NOT_BEFORE)
 
     def _missing_operator(self, before: Piece, piece: Piece) -> ExpressionError:
         if before.kind is Kind.NAME and before.text in _FOREIGN:
@@ -334,6 +345,7 @@ def _hint(text: str) -> str:
     return "accepted here: + - * / % = <> < <= > >= <=> || ( ) , and words"
 
 
+_OPERAND_HINT = "accepted here: a column, a constant or a function"
 _WORD_HINTS = {
     "escape": "accepted after a like pattern: like 'text!%' escape '!'",
     "distinct": "accepted here: count(distinct x)",

@@ -171,7 +171,7 @@ class _Arrangement:
     def __init__(self, items: Sequence[str], partners: Sequence[int], depth: int) -> None:
         self.items, self.partners, self.depth = items, partners, depth
 
-    def node(self, tree: object, depth: int) -> Syntax:  # noqa: PLR0911, PLR0912 - one line per kind of node
+    def node(self, tree: object, depth: int) -> Syntax:  # noqa: PLR0912 - one line per kind of node
         """The node for ``tree``; None, for a missing operand, is refused like anything unknown."""
         if depth > self.depth:
             raise NotArranged(_some_item(tree), f"nested more than {self.depth} deep")
@@ -259,6 +259,9 @@ class _Arrangement:
 
 
 def _index(name: str) -> int:
+    """The index in a numbered name. A keyword that sqlglot took for a name has none."""
+    if not name[1:].isdecimal():
+        raise NotArranged(0, f"{name} is not accepted as a name")
     return int(name[1:])
 
 
@@ -266,9 +269,8 @@ def _some_item(tree: object) -> int:
     """The first item of a tree that is refused; sqlglot walks without recursion."""
     if not isinstance(tree, exp.Expr):
         return 0
-    columns = [_index(c.name) for c in tree.find_all(exp.Column)]
-    functions = [_index(str(f.this)) for f in tree.find_all(exp.Anonymous)]
-    return min([*columns, *functions], default=0)
+    names = [c.name for c in tree.find_all(exp.Column)] + [str(f.this) for f in tree.find_all(exp.Anonymous)]
+    return min((int(name[1:]) for name in names if name[1:].isdecimal()), default=0)
 
 
 _REFUSED = {

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 import polars as pl
 from hypothesis import strategies as st
+
 from rulecore.errors import TypeMismatch
 from rulecore.lang import (
     And,
@@ -95,6 +96,11 @@ def values(kind: Type) -> st.SearchStrategy[Value]:
 
 
 ROWS = st.fixed_dictionaries({name: st.none() | values(kind) for name, kind in COLUMNS.items()})
+
+
+def frames(rows: int) -> st.SearchStrategy[list[dict[str, Value]]]:
+    """Lists of that many rows: all different, or one row again and again, where a columnar engine takes short cuts."""
+    return st.one_of(st.lists(ROWS, min_size=rows, max_size=rows), ROWS.map(lambda row: [row] * rows))
 
 
 def frame(rows: list[dict[str, Value]]) -> pl.DataFrame:

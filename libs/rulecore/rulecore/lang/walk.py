@@ -55,7 +55,7 @@ def replace_aggregates(expr: Expr, names: Mapping[Aggregate, str]) -> Expr:
     return rebuild(expr, lambda child: replace_aggregates(child, names))
 
 
-def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0911, PLR0912 - one line per node
+def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line per node
     """The node with ``change`` applied to each direct child, and typed anew."""
     match expr:
         case Negate():

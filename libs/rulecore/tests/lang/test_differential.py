@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from rulecore.lang.testing import ROWS, expressions, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from rulecore.lang import Expr, adapter, evaluate, normalise, render
+from rulecore.lang.testing import expressions, frames, run
 from rulecore.lang.types import Value
 from streamcore.schema import Kind
 
@@ -24,7 +25,7 @@ def same(left: Value, right: Value) -> bool:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(ANY, st.lists(ROWS, min_size=8, max_size=8))
+@given(ANY, frames(8))
 def test_polars_gives_what_the_naive_evaluator_gives(expr: Expr, rows: Rows) -> None:
     expected = [evaluate(expr, row) for row in rows]
     found = run(expr, rows)
@@ -32,7 +33,7 @@ def test_polars_gives_what_the_naive_evaluator_gives(expr: Expr, rows: Rows) -> 
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
-@given(ANY, st.lists(ROWS, min_size=4, max_size=4))
+@given(ANY, frames(4))
 def test_the_normal_form_has_the_same_value_for_every_row(expr: Expr, rows: Rows) -> None:
     normal = normalise(expr)
     expected = [evaluate(expr, row) for row in rows]

@@ -64,7 +64,7 @@ class JsonDecoder:
     ) -> None:
         self._schema = schema
         self._limits = limits or DecodeLimits()
-        self._extra_fields = extra_fields
+        self._extra_fields = ExtraFields(extra_fields)
         self._zone = zone_of(schema.zone)
         self._shapes = KnownShapes(schema)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -108,7 +108,12 @@ class ShardProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.blobs = _SparkBlobs(handle)
 
-    def handleInputRows(self, key: tuple[int, ...], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[int, ...],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: ARG002, N803 - Spark's signature; our time is in the parcels
+    ) -> Iterator[Row]:
         number = int(key[0])
         shard = _shards.get((self.identity, number))
         if shard is None:

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
 
 from streamcore.app import App
 from streamcore.ingest import CONTROL, HEARTBEAT
@@ -25,7 +25,7 @@ def build_query(
     identity = hashlib.blake2b(pickle.dumps(app), digest_size=8).hexdigest()
     raw = _events(spark, app, kafka, starting).unionByName(_control(spark, app, kafka)).unionByName(_heartbeat(spark))
     parcels = raw.coalesce(parallelism).mapInArrow(stage1(app, identity), PARCEL)
-    return parcels.groupBy("shard").transformWithState(  # type: ignore[no-any-return]
+    return parcels.groupBy("shard").transformWithState(
         ShardProcessor(app, identity), OUTPUT, "Update", "None"
     )
 

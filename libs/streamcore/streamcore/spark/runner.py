@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streamcore.app import App
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
@@ -141,7 +141,9 @@ class Runner:
                     failures, pause_ms, last = 0, self.settings.restarts.pause_ms, self._committed
                 failures += 1
                 if failures > self.settings.restarts.attempts:
-                    raise Permanent(f"app {self.app.name}: gave up after {failures} failures in a row: {error}") from error
+                    raise Permanent(
+                        f"app {self.app.name}: gave up after {failures} failures in a row: {error}"
+                    ) from error
             self._drain.wait(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 

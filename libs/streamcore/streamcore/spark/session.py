@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -36,7 +37,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
         # stop() while a batch is in Python recurses deeper than the default stack allows.
-        "spark.driver.extraJavaOptions": "-Xss8m -XX:+UseSerialGC -XX:TieredStopAtLevel=4",
+        "spark.driver.extraJavaOptions": f"-Xss8m -XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -70,6 +71,4 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for name, value in _options(settings).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    return builder.getOrCreate()

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 import polars as pl
 
@@ -140,7 +141,7 @@ class StateLog:
                 table(name).load(frame)
 
 
-def _newer_than(rows: pl.DataFrame, written: np.ndarray, sequence: int) -> pl.DataFrame:  # type: ignore[type-arg]
+def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: int) -> pl.DataFrame:
     """Rows whose bucket was last written before this log blob; the others are in their bucket already, or gone."""
     return rows.filter(pl.Series(written[bucket_of(rows[HASH].to_numpy(), len(written))] < sequence))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ import polars as pl
 
 from streamcore.schema import Kind, Type
 
-Array = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+#: A column of partials: int64 or float64, as its ``Partial`` says.
+Array = npt.NDArray[Any]
 
 
 class Combine(enum.Enum):

@@ -169,7 +169,8 @@ class PaneTable:
     def fired(self, codes: Ints, bit: int) -> Mask:
         """Whether that bit is set at each entry; an entry that is not there has no bits."""
         word = self.runs.read(f"{FIRED}.{bit >> 6}", codes, 0)
-        return (word >> np.int64(bit & 63)) & 1 == 1
+        result: Mask = (word >> np.int64(bit & 63)) & 1 == 1
+        return result
 
     def set_fired(self, codes: Ints, bit: int) -> None:
         """Set a bit at existing entries."""

@@ -1,0 +1,97 @@
+"""CPU time of processes, from /proc: what a session of processes used, the ones that have ended included.
+
+A child leads a session of its own, so everything that it starts is found by the session's number, whatever process
+groups are made inside it. A process that ended is in the figures of the parent that reaped it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """CPU-seconds since the start: the driver's Python, the JVM, the Python workers."""
+
+    driver: float = 0.0
+    jvm: float = 0.0
+    workers: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.driver + self.jvm + self.workers
+
+    def __sub__(self, other: Cpu) -> Cpu:
+        return Cpu(self.driver - other.driver, self.jvm - other.jvm, self.workers - other.workers)
+
+    def per_million(self, events: int) -> dict[str, float]:
+        """CPU-seconds per million events, by component."""
+        parts = {"total": self.total, "driver": self.driver, "jvm": self.jvm, "workers": self.workers}
+        return {name: round(seconds * 1e6 / max(1, events), 2) for name, seconds in parts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    pid: int
+    parent: int
+    session: int
+    name: str
+    own: float
+    reaped: float
+
+
+def _read(pid: int) -> _Process | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
+    own, reaped = int(rest[11]) + int(rest[12]), int(rest[13]) + int(rest[14])
+    return _Process(pid, int(rest[1]), int(rest[3]), name, own / _TICKS, reaped / _TICKS)
+
+
+def _members(session: int) -> list[_Process]:
+    found = [_read(int(p.name)) for p in _PROC.iterdir() if p.name.isdigit()]
+    return [p for p in found if p is not None and p.session == session]
+
+
+def of_session(session: int) -> Cpu:
+    """CPU of the session: the leader is the driver, ``java`` its JVM, every other Python a worker."""
+    parts: Counter[str] = Counter()
+    members = _members(session)
+    for process in members:
+        if process.pid == session:
+            parts["driver"] += process.own  # type: ignore[assignment]
+            parts["jvm"] += process.reaped  # type: ignore[assignment]
+        else:
+            what = "workers" if process.name.startswith("python") else "jvm"
+            parts[what] += process.own + process.reaped  # type: ignore[assignment]
+    return Cpu(parts["driver"], parts["jvm"], parts["workers"])
+
+
+def of_process(pid: int) -> float:
+    """CPU-seconds of one process."""
+    found = _read(pid)
+    return 0.0 if found is None else found.own
+
+
+def kill_session(session: int) -> None:
+    """End every process of the session at once, as a power cut would."""
+    for process in _members(session):
+        try:
+            os.kill(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def load_average() -> float:
+    """Of the last minute."""
+    return round(os.getloadavg()[0], 2)

@@ -1,0 +1,82 @@
+"""``headgate replay``: a file into a topic."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from headgate.output import Json, Output, emit, output_option
+
+
+@click.command(name="replay")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--stream", required=True, help="The stream whose events the file holds (streams/NAME.yaml).")
+@click.option("--topic", default=None, help="Where to send them (default: the stream's name).")
+@click.option("--bootstrap", default="127.0.0.1:19092", show_default=True, help="Kafka, as host:port[,host:port].")
+@click.option("--speed", default="max", show_default=True, help="max, or a multiple of event time: 1x, 100x.")
+@click.option("--key", default=None, help="Fields of the record key, by commas (default: the stream's first key).")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Only so many rows.")
+@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="For a topic to be made.")
+@click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
+@output_option
+def command(
+    file: Path,
+    stream: str,
+    topic: str | None,
+    bootstrap: str,
+    speed: str,
+    key: str | None,
+    limit: int | None,
+    partitions: int,
+    streams: Path | None,
+    output: Output,
+) -> None:
+    """Send a Parquet or JSON-lines FILE into a topic.
+
+    Column names become the stream's (InvoiceNo: invoice_no). Rows that do not fit the stream are sent as they are;
+    the engine puts them among the dead letters with a reason.
+    """
+    from headgate.replay import KafkaSink, Speed, SystemClock, ensure_topic, replay
+    from headgate.rows import count_rows, read_rows
+    from headgate.streams import load_stream
+    from streamcore.kafka.settings import KafkaSettings
+
+    pace = Speed.parse(speed)
+    schema = load_stream(stream, streams)
+    target = topic or schema.name
+    fields = None if key is None else tuple(part.strip() for part in key.split(","))
+    rows = itertools.islice(read_rows(file, schema, fields), limit)
+    known = count_rows(file)
+    total = limit if known is None else min(known, limit or known)
+    settings = KafkaSettings(bootstrap, client_id="headgate-replay")
+    ensure_topic(settings, target, partitions)
+    with _progress(f"{file.name} to {target}", total) as told:
+        sent = replay(rows, KafkaSink(settings, target), pace, SystemClock(), told)
+    data: Json = {"topic": target, "rows": sent.rows, "bytes": sent.bytes, "seconds": round(sent.seconds, 3)}
+    emit(output, data, f"{sent.rows} rows, {sent.bytes} bytes to topic {target} in {sent.seconds:.1f} s")
+
+
+@contextmanager
+def _progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, when that is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda rows: bar.update(task, completed=rows)

@@ -1,0 +1,125 @@
+"""Sends an invented stream to a topic, and goes on where it stopped.
+
+Promises: whatever way a run ends (a kill -9 included), the topic holds, for each partition, a beginning of that
+partition's part of the stream, and the next run continues each part exactly behind it. For that, every record carries
+its index as a header, the producer is idempotent (a partition's records stay in order), and a run begins with a look at
+the last record of every partition. The topic must hold nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.local.shop.settings import BLOCK, ShopRecord, ShopSettings
+from headgate.local.shop.stream import records
+from streamcore.errors import ConfigError, Retryable
+from streamcore.kafka import clients
+from streamcore.kafka.readers import Follower, end_offsets
+from streamcore.kafka.settings import KafkaSettings
+
+INDEX_HEADER: Final = "shop-index"
+_CHUNK: Final = 200
+_FLUSH_S: Final = 60.0
+_READ_LAST_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """``per_second``: records, None for as many as go. An event later than the clock waits for the clock."""
+
+    per_second: float | None = None
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run has done: records handed to the client by this run, and the index of the next one."""
+
+    sent: int
+    next_index: int
+
+
+def positions(settings: KafkaSettings, topic: str) -> tuple[int, ...]:
+    """For each partition, the index after that of its last record (0 for an empty partition)."""
+    ends = end_offsets(settings, [topic])
+    wanted = {place: end - 1 for place, end in ends.items() if end > 0}
+    last = dict.fromkeys((partition for _, partition in ends), 0)
+    deadline = time.monotonic() + _READ_LAST_MS / 1_000
+    with Follower(settings, [topic], since=ends | wanted) as follower:
+        while wanted:
+            if time.monotonic() > deadline:
+                raise Retryable(f"topic {topic}: its last records could not be read; is the broker up?")
+            for record in follower.poll(200):
+                place = (record.topic, record.partition)
+                if record.offset == wanted.get(place):
+                    del wanted[place]
+                    last[record.partition] = _index(topic, record.header(INDEX_HEADER)) + 1
+    return tuple(last[p] for p in sorted(last))
+
+
+def _index(topic: str, header: bytes | None) -> int:
+    if header is None or not header.isdigit():
+        raise ConfigError(f"topic {topic}: holds records that the shop did not make; use another topic or delete it")
+    return int(header)
+
+
+def produce(
+    settings: KafkaSettings,
+    topic: str,
+    shop: ShopSettings,
+    *,
+    stop: int | None = None,
+    pace: Pace | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Progress:
+    """Send all records before index ``stop`` (None: without end) that the topic does not hold yet.
+
+    Returns when they are all acknowledged, or soon after ``stopping`` says True. ``on_progress`` is called every
+    ``_CHUNK`` records. Raises ``streamcore.errors``.
+    """
+    pace = pace or Pace()
+    done = positions(settings, topic)
+    progress = Progress(0, min(done))
+    producer = clients.producer(settings)
+    with clients.naming_errors(settings, f"produce to topic {topic}"):
+        for chunk in _chunks(shop, done, stop, pace):
+            for record in chunk:
+                _send(producer, topic, record, len(done))
+            progress = Progress(progress.sent + len(chunk), chunk[-1].index + 1)
+            on_progress(progress)
+            if stopping():
+                break
+        if producer.flush(_FLUSH_S):
+            raise Retryable(f"topic {topic}: not all records were acknowledged; run it again, it goes on where it was")
+    return progress
+
+
+def _chunks(shop: ShopSettings, done: Sequence[int], stop: int | None, pace: Pace) -> Iterator[list[ShopRecord]]:
+    """The records that are missing, paced, in portions of some."""
+    begun, sent, chunk = time.monotonic(), 0, list[ShopRecord]()
+    size = _CHUNK if pace.per_second is None else max(1, min(_CHUNK, int(pace.per_second / 20)))
+    for record in records(shop, min(done), stop):
+        if record.index < done[record.partition(len(done))]:
+            continue
+        while (ahead_ms := shop.time_ms(record.index) - pace.now_ms()) > 0:
+            if chunk:
+                yield chunk
+                chunk = []
+            pace.sleep(min(ahead_ms / 1_000, 0.5))
+        chunk.append(record)
+        if len(chunk) == size:
+            yield chunk
+            sent, chunk = sent + len(chunk), []
+            if pace.per_second is not None:
+                pace.sleep(max(0.0, begun + sent / pace.per_second - time.monotonic()))
+    if chunk:
+        yield chunk
+
+
+#: Send so many first and let the app finish a cut with them: only then is a late record certain to be late.
+PRIMER: Final = BLOCK

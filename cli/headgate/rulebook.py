@@ -1,0 +1,62 @@
+"""Rule files and stream files from disk, read and checked together: what every `headgate rules` command begins with.
+
+Promises: a ``Book`` either has no problems, and then every rule in it compiles against the streams, or says with file,
+line and column what to change. Refuses to know Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate import streams
+from headgate.errors import InputError
+from rulecore.check import Cost, check
+from rulecore.compiled import CompiledRule
+from rulecore.load import load_path
+from rulecore.yamldoc import Problem
+from streamcore.schema import StreamSchema
+
+_SHIPPED = Path(__file__).resolve().parents[2] / "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Rules that compile, their costs in the same order, and what is wrong with the others."""
+
+    streams: Mapping[str, StreamSchema]
+    rules: tuple[CompiledRule, ...]
+    costs: tuple[Cost, ...]
+    problems: tuple[Problem, ...]
+
+
+def shipped_rules(stream: str) -> Path:
+    """``rules/STREAM`` where the user is, else the one of this checkout."""
+    here = Path("rules") / stream
+    return here if here.is_dir() else _SHIPPED / stream
+
+
+def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
+    """All streams of a folder, by name; ``InputError`` when there is none."""
+    where = folder or streams.default_folder()
+    names = sorted(path.stem for path in where.glob("*.yaml"))
+    if not names:
+        raise InputError(f"streams: no *.yaml in {where}; name the folder that declares them with --streams")
+    return {schema.name: schema for schema in (streams.load_stream(name, where) for name in names)}
+
+
+def read_book(paths: Sequence[Path], folder: Path | None = None) -> Book:
+    """The rules of these files and folders against the streams of ``folder``. ``InputError`` when there is no rule."""
+    schemas = load_streams(folder)
+    documents, problems = [], []
+    for path in dict.fromkeys(paths):
+        if not path.exists():
+            raise InputError(f"rules: no such file or folder: {path}")
+        some, faults = load_path(path)
+        documents += some
+        problems += faults
+    if not documents and not problems:
+        raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
+    report = check(documents, schemas)
+    return Book(schemas, report.rules, report.costs, tuple(sorted([*problems, *report.problems])))

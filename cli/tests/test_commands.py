@@ -1,0 +1,76 @@
+"""The command line as a whole: help, exit codes, one line for an error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from headgate.local.broker import EmbeddedBroker
+from headgate.main import Groups, headgate, run
+
+
+def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    context = click.Context(headgate)
+    assert isinstance(headgate, Groups)
+    names = headgate.list_commands(context)
+    assert {"broker", "replay"} <= set(names)
+    for name in names:
+        found = headgate.get_command(context, name)
+        assert found is not None
+        assert found.name == name
+        assert run([name, "--help"]) == 0
+        assert f"Usage: headgate {name}" in capsys.readouterr().out
+
+
+def test_help_loads_neither_spark_nor_kafka_nor_arrow() -> None:
+    code = "import sys; from headgate.main import run; run(['--help']); print(*sys.modules, sep='\\n', file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "click" in loaded
+    assert not loaded & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
+
+
+def test_an_error_is_one_line_on_stderr_with_a_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n")
+    assert run(["replay", str(file), "--stream", "nowhere"]) == 1
+    seen = capsys.readouterr()
+    assert seen.out == ""
+    assert len(seen.err.splitlines()) == 1
+    assert "retail, shop" in seen.err
+
+
+def test_a_bad_address_is_refused_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("{}\n")
+    assert run(["replay", str(file), "--stream", "shop", "--bootstrap", "no port"]) == 1
+    assert "host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["broker", "explode"], ["replay", "/does/not/exist"]])
+def test_wrong_usage_has_its_own_exit_code(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert "Usage: headgate" in capsys.readouterr().err
+
+
+def test_a_broker_that_is_down_has_a_status_and_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "status", "--folder", str(tmp_path), "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {"running": False, "folder": str(tmp_path)}
+
+
+def test_stop_deletes_no_folder_that_never_held_a_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "thesis.tex").touch()
+    assert run(["broker", "stop", "--folder", str(tmp_path), "--delete", "-o", "json"]) == 0
+    assert (tmp_path / "thesis.tex").exists()
+    assert json.loads(capsys.readouterr().out) == {"was_running": False, "deleted": False}
+
+
+@pytest.mark.kafka
+def test_a_running_broker_tells_its_address(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["broker", "status", "--folder", str(broker.settings.folder)]) == 0
+    assert broker.bootstrap in capsys.readouterr().out

@@ -1,0 +1,196 @@
+"""Files the entries of all plans into the tables of an index.
+
+Promises: one pass over the entries and a few array operations, so it may be done after every change; the same plans
+in the same order give the same index.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from rulecore.index import Fold, Group, Index, Ints, Residual, Table, Terms
+from rulecore.lang.types import Value
+from rulecore.leaves import Leaf, LeafKind
+from rulecore.plan import Entry, Shape
+
+_DIRECT = 16_384  # a fold of two columns of ids up to this size is a plain array
+
+
+def build(plans: Iterable[Sequence[Entry]], kinds: Mapping[str, type[np.int64] | type[np.float64]]) -> Index:
+    """The index of these plans, one a rule; ``kinds`` gives the number type of every term that has bounds."""
+    rules: list[int] = []
+    entries: list[Entry] = []
+    for rule, plan in enumerate(plans):
+        entries += plan
+        rules += [rule] * len(plan)
+    terms = Terms()
+    _collect_bounds(entries, terms, kinds)
+    opaque: dict[str, int] = {}
+    grouped: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    scans: dict[Leaf, list[int]] = defaultdict(list)
+    everything: list[int] = []
+    for number, entry in enumerate(entries):
+        if entry.scan is not None:
+            scans[entry.scan].append(number)
+        elif entry.key_terms or entry.bound is not None:
+            grouped[entry.key_terms].append(number)
+        else:
+            everything.append(number)
+    groups = tuple(_group(key, numbers, entries, terms) for key, numbers in sorted(grouped.items()))
+    residuals, residual, slot = _residuals(entries, terms, opaque)
+    scanned = tuple((leaf, _number(leaf, terms, opaque), np.array(n, np.int64)) for leaf, n in scans.items())
+    terms.finish()
+    return Index(
+        terms=terms,
+        groups=groups,
+        scans=scanned,
+        everything=np.array(everything, np.int64),
+        residuals=residuals,
+        opaque=tuple(opaque),
+        rule=np.array(rules, np.int64),
+        residual=residual,
+        slot=slot,
+    )
+
+
+def _collect_bounds(
+    entries: Sequence[Entry], terms: Terms, kinds: Mapping[str, type[np.int64] | type[np.float64]]
+) -> None:
+    seen: dict[str, list[Value]] = defaultdict(list)
+    for entry in entries:
+        if entry.bound is not None:
+            seen[entry.bound.term].append(entry.bound.constants[0])
+        for leaf in entry.leaves:
+            if leaf.kind is LeafKind.LOWER or leaf.kind is LeafKind.UPPER:
+                seen[leaf.term].append(leaf.constants[0])
+    for term, bounds in seen.items():
+        if kinds[term] is np.int64:
+            terms.bounds[term] = np.unique(np.array(bounds, np.int64))
+        else:
+            terms.bounds[term] = np.unique(np.array(bounds, np.float64))
+
+
+def _number(leaf: Leaf, terms: Terms, opaque: dict[str, int]) -> int:
+    """What stands for the leaf's constants (a bound's code is worked out for many at once, see ``codes``)."""
+    match leaf.kind:
+        case LeafKind.EQUAL | LeafKind.DIFFERENT:
+            return terms.id_of(leaf.term, leaf.constants[0])
+        case LeafKind.MEMBER | LeafKind.NO_MEMBER:
+            return terms.list_of(leaf.term, leaf.constants)
+        case LeafKind.OPAQUE:
+            return opaque.setdefault(leaf.term, len(opaque))
+    return 0
+
+
+def _group(key_terms: tuple[str, ...], numbers: Sequence[int], entries: Sequence[Entry], terms: Terms) -> Group:
+    """Number the combinations of values, then file the entries under them, one table for each kind of bound."""
+    keys, owners = _keys(key_terms, numbers, entries, terms)
+    first, first_keys, folds, keyed = _fold(key_terms, keys, len(owners))
+    by_bound: dict[tuple[str, LeafKind] | None, list[int]] = defaultdict(list)
+    for place, owner in enumerate(owners):
+        bound = entries[owner].bound
+        by_bound[None if bound is None else (bound.term, bound.kind)].append(place)
+    size = int(keyed.max(initial=0)) + 1
+    owner_of = np.array(owners, np.int64)
+    tables = tuple(
+        _table(bound, keyed[np.array(places)], owner_of[np.array(places)], size, entries, terms)
+        for bound, places in by_bound.items()
+    )
+    return Group(first, first_keys, folds, tables)
+
+
+def _keys(
+    key_terms: tuple[str, ...], numbers: Sequence[int], entries: Sequence[Entry], terms: Terms
+) -> tuple[list[Ints], list[int]]:
+    """For each term the id in every combination; and the entry that each combination belongs to."""
+    owners = [number for number in numbers for _ in entries[number].keys]
+    combinations = [combination for number in numbers for combination in entries[number].keys]
+    columns = zip(*combinations, strict=True) if key_terms else ()
+    ids = [
+        np.fromiter((terms.id_of(term, value) for value in column), np.int64, len(owners))
+        for term, column in zip(key_terms, columns, strict=True)
+    ]
+    return ids, owners
+
+
+def _fold(
+    key_terms: tuple[str, ...], keys: list[Ints], count: int
+) -> tuple[str | None, Ints | None, tuple[Fold, ...], Ints]:
+    """From ids to one dense number a distinct combination. The term with most values comes first: it drops most."""
+    if not key_terms:
+        return None, None, (), np.zeros(count, np.int64)
+    order = sorted(range(len(key_terms)), key=lambda i: -len(np.unique(keys[i])))
+    distinct, keyed = np.unique(keys[order[0]], return_inverse=True)
+    first_keys = _direct(distinct, int(distinct[-1]) + 1)
+    folds = []
+    for i in order[1:]:
+        width = int(keys[i].max()) + 1
+        size = (int(keyed.max()) + 1) * width
+        known, inverse = np.unique(keyed * width + keys[i], return_inverse=True)
+        dense = size <= _DIRECT
+        folds.append(Fold(key_terms[i], width, _direct(known, size) if dense else known, dense))
+        keyed = inverse
+    return key_terms[order[0]], first_keys, tuple(folds), keyed
+
+
+def _direct(numbers: Ints, size: int) -> Ints:
+    """An array that holds the place of each number at that number, and -1 elsewhere."""
+    direct = np.full(size, -1, np.int64)
+    direct[numbers] = np.arange(len(numbers))
+    return direct
+
+
+def _table(
+    bound: tuple[str, LeafKind] | None,
+    keyed: Ints,
+    owners: Ints,
+    size: int,
+    entries: Sequence[Entry],
+    terms: Terms,
+) -> Table:
+    if bound is None:
+        order = np.argsort(keyed, kind="stable")
+        return Table(_starts(keyed, size), owners[order])
+    term, kind = bound
+    bounds = [leaf for o in owners.tolist() if (leaf := entries[o].bound) is not None]
+    codes = terms.codes(term, kind, [b.constants[0] for b in bounds], [b.strict for b in bounds])
+    width = 2 * len(terms.bounds[term]) + 2
+    combined = keyed * width + codes
+    order = np.argsort(combined, kind="stable")
+    return Table(_starts(keyed, size), owners[order], term, kind is LeafKind.LOWER, width, combined[order])
+
+
+def _starts(keyed: Ints, size: int) -> Ints:
+    start = np.zeros(size + 1, np.int64)
+    np.cumsum(np.bincount(keyed, minlength=size), out=start[1:])
+    return start
+
+
+def _residuals(
+    entries: Sequence[Entry], terms: Terms, opaque: dict[str, int]
+) -> tuple[tuple[Residual, ...], Ints, Ints]:
+    residual = np.full(len(entries), -1, np.int64)
+    slot = np.zeros(len(entries), np.int64)
+    by_shape: dict[Shape, tuple[int, list[tuple[Leaf, ...]]]] = {}
+    for number, entry in enumerate(entries):
+        if entry.shape is not None:
+            place, rows = by_shape.setdefault(entry.shape, (len(by_shape), []))
+            residual[number] = place
+            slot[number] = len(rows)
+            rows.append(entry.leaves)
+    residuals = tuple(
+        Residual(shape, tuple(_column(column, terms, opaque) for column in zip(*rows, strict=True)))
+        for shape, (_, rows) in by_shape.items()
+    )
+    return residuals, residual, slot
+
+
+def _column(leaves: tuple[Leaf, ...], terms: Terms, opaque: dict[str, int]) -> Ints:
+    """One leaf of a shape over all its entries."""
+    kind = leaves[0].kind
+    if kind in (LeafKind.LOWER, LeafKind.UPPER):
+        return terms.codes(leaves[0].term, kind, [x.constants[0] for x in leaves], [x.strict for x in leaves])
+    return np.array([_number(leaf, terms, opaque) for leaf in leaves], np.int64)

@@ -1,0 +1,77 @@
+"""The kernel in this process, on events of a rule's own tests: what `headgate rules test` runs.
+
+One shard sees everything. A first cut holds the rules and the events, a second one nothing but the end of time, so
+every window that holds data ends. Promises: the decoder and the kernel are those of production; a test's event that
+the decoder refuses is an error of the test and said so. Refuses to know files and terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from rulecore.compiled import RuleLimits
+from rulecore.errors import RuleError, RuleSetError
+from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.model import Rule, canonical_json
+from rulecore.ruletests import Alert, Event
+from rulecore.yamldoc import Json
+from streamcore.decode import JsonDecoder, RawBatch
+from streamcore.kernel import Control, Cut, Routed
+from streamcore.lanes import ALERTS, SHADOW, STATUS, Record
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.watermark import NO_WATERMARK
+
+#: Later than every event of a test: the decoder refuses what is far ahead of the clock.
+_CLOCK_MS: Final = 4_102_444_800_000  # 2100-01-01
+_END_MS: Final = 2**53
+
+
+def run_in_process(
+    rules: Sequence[Rule], streams: Mapping[str, StreamSchema], events: Mapping[str, Sequence[Event]]
+) -> Sequence[Alert]:
+    """The alerts of the events (see ``RuleRunner``). ``RuleError`` for a rule or an event that is refused."""
+    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()), RuleLimits())()
+    frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
+    latest = max((int(frame[EVENT_MS].to_numpy().max()) for frame in frames.values()), default=0)
+    control = [Control(0, i, rule.id.encode(), canonical_json(rule)) for i, rule in enumerate(rules)]
+    routed = {Routed(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
+    first = Cut(0, routed, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, NO_WATERMARK)
+    last = Cut(0, {}, (), _CLOCK_MS, NO_WATERMARK, _END_MS, latest)
+    records = [*kernel.step(first), *kernel.step(last)]
+    _refuse_unless_accepted(records)
+    return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
+
+
+def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
+    count = len(events)
+    batch = RawBatch(
+        values=pa.array([orjson.dumps(event) for event in events], pa.binary()),
+        partition=pa.array([0] * count, pa.int32()),
+        offset=pa.array(range(count), pa.int64()),
+        ingest_ms=pa.array([0] * count, pa.int64()),
+        clock_ms=_CLOCK_MS,
+    )
+    decoded = JsonDecoder(schema).decode(batch)
+    if decoded.dead.num_rows:
+        row, reason = decoded.dead.column("row")[0].as_py(), decoded.dead.column("reason")[0].as_py()
+        raise RuleError(f"events[{row}] is no event of {schema.name}: {reason}")
+    frame = pl.DataFrame(decoded.events)
+    assert frame.height == count
+    return frame
+
+
+def _refuse_unless_accepted(records: Sequence[Record]) -> None:
+    for record in records:
+        if record.lane == STATUS and (status := _object(record))["status"] != "accepted":
+            raise RuleSetError(f"{status['rule']} is {status['status']}: {status['reason']}")
+
+
+def _object(record: Record) -> Mapping[str, Json]:
+    value = orjson.loads(record.value or b"{}")
+    assert isinstance(value, dict)
+    return value

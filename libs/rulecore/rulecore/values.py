@@ -1,0 +1,75 @@
+"""The small values inside a rule's document: durations, names of columns, what one field of an event may hold.
+
+Each is a pydantic type with one error for one fault, in words that say what to write.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+MAX_TEXT: Final = 2_000
+MAX_EXPRESSION: Final = 16_384
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
+_INT64: Final = 2**63
+
+
+def parse_duration_ms(value: object) -> int:
+    """``500ms``, ``30s``, ``5m``, ``1h``, ``7d`` to milliseconds; ``ValueError`` for anything else."""
+    if isinstance(value, str) and (match := _DURATION.match(value)):
+        return int(match[1]) * _UNITS_MS[match[2]]
+    raise ValueError(f"{short(value)} is no duration; write a whole number and a unit: 500ms, 30s, 5m, 1h, 7d")
+
+
+def render_duration(duration_ms: int) -> str:
+    """The shortest text that ``parse_duration_ms`` reads back to the same number of milliseconds."""
+    unit = next(u for u, ms in _UNITS_MS.items() if duration_ms % ms == 0)
+    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_ms),
+    PlainSerializer(render_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$", "examples": ["30s", "5m", "1h"]}),
+]
+Column = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
+
+
+def _scalar(value: object) -> object:
+    """What JSON can hold in one field, within 64 bits; one error instead of one for each member of the union."""
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        raise ValueError("a whole number of more than 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("no finite number")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ValueError(f"text of more than {MAX_TEXT} characters")
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{short(value)} is neither text, number, true, false nor null")
+    return value
+
+
+def _expected(value: object) -> object:
+    if not isinstance(value, dict):
+        return _scalar(value)
+    for name, inner in value.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{short(name)} is no text")
+        _scalar(inner)
+    return value
+
+
+ScalarValue = bool | int | float | str | None
+Scalar = Annotated[ScalarValue, BeforeValidator(_scalar)]
+Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_expected)]

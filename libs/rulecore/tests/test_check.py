@@ -1,0 +1,218 @@
+"""``check``: the same refusals as the rule set, with file and line, and the price of a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from rulecore.check import Report, check
+from rulecore.errors import RuleError
+from rulecore.load import load_text
+from rulecore.model import Rule
+from rulecore.plan import Access
+from rulecore.runner import run_in_process
+from rulecore.ruletests import START_MS, Alert, Event, compare, complete, run_tests
+from rulecore.yamldoc import Place
+from streamcore.schema import StreamSchema
+
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "shop",
+        "event_time": "ts",
+        "event_id": "event_id",
+        "keys": [["user_id"]],
+        "fields": {
+            "event_id": "string not null",
+            "ts": "timestamp not null",
+            "user_id": "string",
+            "type": "string",
+            "amount": "decimal(12,2)",
+        },
+    }
+)
+STREAMS = {"shop": SCHEMA}
+RULE = """\
+id: big
+version: 1
+owner: risk
+on: shop
+where: type = 'payment' and amount > 100
+then: {severity: high, message: "{user_id}: {amount}"}
+tests:
+  - name: fires
+    events: [{user_id: u1, type: payment, amount: 100.01}, {user_id: u2, type: payment, amount: 100}]
+    expect: [{user_id: u1, severity: high}]
+  - name: does not
+    events: [{user_id: u1, type: refund, amount: 900}]
+    expect: []
+"""
+
+
+def checked(text: str) -> Report:
+    documents, problems = load_text(text, "f.yaml")
+    assert problems == []
+    return check(documents, STREAMS)
+
+
+def rule_of(text: str) -> Rule:
+    (one,) = checked(text).rules
+    return one.rule
+
+
+def test_a_sound_rule_has_no_problems_and_a_price() -> None:
+    report = checked(RULE)
+    assert report.problems == ()
+    (cost,) = report.costs
+    assert (cost.rule, cost.access, cost.cheap) == ("big", Access.EQUALITY_AND_BOUND, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "words"),
+    [
+        ("amount > 100\n", "amount > 'x'\n", Place(5, 38), "decimal(12,2)"),
+        ("where: type = 'payment' and amount > 100\n", 'where: "colour > 1"\n', Place(5, 9), "colour"),
+        (
+            "where: type = 'payment' and amount > 100\n",
+            "where: |\n  amount > 1 and\n  colour = 1\n",
+            Place(7, 1),
+            "colour",
+        ),
+        ("{amount}", "{colour}", Place(6, 45), "nothing is called {colour}"),
+        ("on: shop", "on: shp", Place(4, 5), "there is no stream 'shp'; there are shop"),
+        ("{user_id: u2,", "{usr_id: u2,", Place(9, 69), "there is no usr_id"),
+        ("{user_id: u1, severity", "{usr_id: u1, severity", Place(10, 23), "there is no usr_id"),
+    ],
+)
+def test_a_problem_is_found_at_its_place(old: str, new: str, place: Place, words: str) -> None:
+    assert old in RULE
+    report = checked(RULE.replace(old, new))
+    (problem,) = report.problems
+    assert words in problem.message
+    assert problem.place == place
+    assert problem.rule == "big"
+    assert report.rules == ()
+
+
+def test_an_expression_is_shown_with_its_place_underlined() -> None:
+    (problem,) = checked(RULE.replace("amount > 100\n", "amont > 100\n")).problems
+    assert "^^^^^" in problem.render()
+
+
+def test_an_id_may_be_used_once() -> None:
+    (problem,) = checked(RULE + "---\n" + RULE).problems
+    assert problem.message == "the id 'big' is taken by f.yaml:1"
+    assert problem.place == Place(15, 5)
+
+
+def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
+    event = "{user_id: " + "u" * 1_000 + "}"
+    (problem,) = checked(RULE.replace("events: [", "events: [" + f"{event}, " * 70)).problems
+    assert "at most 65536" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("where", "access", "cheap"),
+    [
+        ("type = 'a'", Access.EQUALITY, True),
+        ("amount > 1", Access.BOUND, True),
+        ("type in ('a', 'b') and amount > 1", Access.EQUALITY_AND_BOUND, True),
+        ("type = 'a' or amount > 1", Access.BOUND, True),
+        ("user_id is null", Access.SCAN, False),
+        ("type like '%a%b'", Access.SCAN, False),
+        ("type like '%a%b' or amount > 1", Access.ALL, False),
+    ],
+)
+def test_the_price_follows_the_access(where: str, access: Access, cheap: bool) -> None:
+    (cost,) = checked(RULE.replace("type = 'payment' and amount > 100\n", where + "\n")).costs
+    assert (cost.access, cost.cheap) == (access, cheap)
+
+
+def test_the_price_of_a_window_is_its_panes() -> None:
+    text = RULE.partition("tests:")[0].replace("{amount}", "{count_distinct}")
+    text += "group_by: [user_id]\nwithin: {sliding: 1d, every: 1h}\nhaving: count_distinct(type) > 2\nemit: final\n"
+    (cost,) = checked(text).costs
+    assert (cost.panes, cost.bytes_per_key, cost.cheap) == (24, 24 * 56, True)
+    assert "distinct" in cost.note
+
+
+def test_the_tests_of_a_rule_run_through_the_kernel() -> None:
+    results = run_tests(rule_of(RULE), STREAMS, run_in_process)
+    assert [(r.test, r.passed) for r in results] == [("fires", True), ("does not", True)]
+
+
+def test_a_test_that_expects_something_else_fails_with_a_difference() -> None:
+    text = RULE.replace("user_id: u1, severity: high", "user_id: u1, severity: low").replace(
+        "expect: []", "expect: [{}]"
+    )
+    fires, silent = run_tests(rule_of(text), STREAMS, run_in_process)
+    assert fires.diff[0] == '- missing  {"user_id":"u1","severity":"low"}'
+    assert fires.diff[1] == '           nearest: severity: expected "low", got "high"'
+    assert fires.diff[2].startswith("+ too many {")
+    assert silent.diff == ("- missing  {}",)
+
+
+def test_an_event_that_the_stream_refuses_fails_the_test() -> None:
+    (result, _) = run_tests(rule_of(RULE.replace("amount: 100.01", "amount: abc")), STREAMS, run_in_process)
+    assert "events[0] is no event of shop" in result.diff[0]
+
+
+def test_a_runner_that_raises_fails_the_test_only() -> None:
+    def broken(
+        rules: Sequence[Rule], streams: Mapping[str, StreamSchema], events: Mapping[str, Sequence[Event]]
+    ) -> Sequence[Alert]:
+        raise RuleError("no kernel today")
+
+    assert [r.diff for r in run_tests(rule_of(RULE), STREAMS, broken)] == [
+        ("the run failed: RuleError: no kernel today",)
+    ] * 2
+
+
+def test_identity_and_time_of_an_event_are_filled_in() -> None:
+    rows = complete([{}, {"ts": "+90s", "event_id": "x"}, {"ts": 5}], SCHEMA)
+    assert rows == [
+        {"event_id": "e1", "ts": "2026-01-05T00:00:00.000Z"},
+        {"event_id": "x", "ts": "2026-01-05T00:01:30.000Z"},
+        {"event_id": "e3", "ts": 5},
+    ]
+    assert START_MS % 86_400_000 == 0
+
+
+ALERT: Alert = {
+    "rule": "r",
+    "severity": "low",
+    "key": {"user": "u", "n": 1},
+    "values": {"sum(a)": "1.50", "count(*)": 2},
+}
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        {},
+        {"severity": "low"},
+        {"user": "u"},
+        {"key": {"n": 1}},
+        {"values": {"sum(a)": 1.5}},
+        {"values": {"sum(a)": "1.50", "count(*)": 2}},
+    ],
+)
+def test_an_expected_alert_names_only_what_matters(
+    expected: dict[str, str | dict[str, int | str | float | bool | None]],
+) -> None:
+    assert compare([expected], [ALERT]) == ()
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [{"severity": "high"}, {"user": "x"}, {"other": 1}, {"values": {"sum(a)": 1.51}}, {"values": {"count(*)": True}}],
+)
+def test_a_difference_is_found(expected: dict[str, str | int | dict[str, int | str | float | bool | None]]) -> None:
+    assert len(compare([expected], [ALERT])) > 1
+
+
+def test_each_expected_alert_needs_an_alert_of_its_own_in_any_order() -> None:
+    other = {**ALERT, "severity": "high"}
+    assert compare([{"rule": "r"}, {"severity": "low"}], [ALERT, other]) == ()
+    assert compare([{"rule": "r"}, {"rule": "r"}], [ALERT]) == ('- missing  {"rule":"r"}',)
+    assert len(compare([{"rule": "r"}], [ALERT, other])) == 1

@@ -1,0 +1,99 @@
+"""A broker that asks for a password: both clients log in, and a refused login is told at once, without the password."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
+from headgate.local.java import Java
+from streamcore.errors import ConfigError
+from streamcore.kafka.delivery import OutRecord
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import WriterId
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+from streamcore.kafka.topics import wait_for_broker
+
+if TYPE_CHECKING:
+    from tests.kafka.conftest import NewTopics
+
+pytestmark = pytest.mark.kafka
+SECRET, WRONG = "correct-horse", "wrong-horse"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def asking_on(port: int, controller_port: int) -> tuple[tuple[str, str], ...]:
+    """Settings of a broker that takes ann's password and nobody else's."""
+    return (
+        ("listeners", f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"),
+        ("controller.quorum.voters", f"1@127.0.0.1:{controller_port}"),
+        ("listener.security.protocol.map", "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
+        ("inter.broker.listener.name", "SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        (
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+            f'{MODULE} required username="self" password="self" user_self="self" user_ann="{SECRET}";',
+        ),
+    )
+
+
+def free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def asking(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[KafkaSettings]:
+    """Login of ann on a broker that asks for it; the password is in HG_TEST_LOGIN."""
+    folder, (port, other) = tmp_path_factory.mktemp("asking"), free_ports()
+    wanted = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=asking_on(port, other))
+    with EmbeddedBroker(wanted, java) as broker:
+        yield KafkaSettings(
+            broker.bootstrap,
+            SecurityProtocol.SASL_PLAINTEXT,
+            SaslMechanism.PLAIN,
+            username="ann",
+            password_env="HG_TEST_LOGIN",
+            request_timeout_ms=10_000,
+        )
+
+
+def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HG_TEST_LOGIN", SECRET)
+    wait_for_broker(asking, 10_000)
+    topics = new_topics(asking)
+    with ExactlyOnceWriter(asking, WriterId(topics.app, 1), topics.markers) as writer:
+        writer.open()
+        writer.commit(0, [OutRecord(topics.out, b"k", b"v")])
+    assert [r.value for r in read_topic(asking, topics.out)] == [b"v"]
+
+
+def test_a_wrong_password_is_told_at_once_and_not_repeated(
+    asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HG_TEST_LOGIN", WRONG)
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match=r"check security protocol, mechanism, user name, password") as error:
+        wait_for_broker(asking, 120_000)
+    assert time.monotonic() - began < 60
+    assert WRONG not in str(error.value)
+
+
+def test_a_writer_with_a_wrong_password_does_not_try_again(
+    asking: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HG_TEST_LOGIN", WRONG)
+    impatient = replace(asking, request_timeout_ms=2_000)
+    with ExactlyOnceWriter(impatient, WriterId("app", 1), "markers") as writer, pytest.raises(ConfigError) as error:
+        writer.open()
+    assert "Authentication failed" in str(error.value)
+    assert WRONG not in str(error.value)

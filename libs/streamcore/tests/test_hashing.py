@@ -1,0 +1,50 @@
+"""The hash that places keys must never change: its values are written down here."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.hashing import bucket_of, hash_columns, shard_of
+
+
+def hashes(*columns: pl.Series) -> list[str]:
+    return [f"{int(h):016x}" for h in hash_columns(columns, len(columns[0]))]
+
+
+def test_the_hash_of_known_keys_is_what_it_always_was() -> None:
+    assert hashes(pl.Series(["", "a", "user-17", "Zürich", None])) == STRINGS
+    assert hashes(pl.Series([0, 1, -1, 17850, None], dtype=pl.Int64)) == LONGS
+    assert hashes(pl.Series(["a", "b"]), pl.Series([1, 2], dtype=pl.Int64)) == PAIRS
+
+
+STRINGS = ["af26426117f7f682", "62e194b5fdba9206", "550401835fc5cb5e", "fe06b12bdd769618", "da44c99091995a91"]
+LONGS = ["af26426117f7f682", "0807664739529136", "0c9569f6401cb0c0", "8c93e2c6451c32cd", "da44c99091995a91"]
+PAIRS = ["84431566d8f9ecc5", "21987a8d1b059ce7"]
+
+
+def test_the_empty_key_sends_every_row_to_one_shard() -> None:
+    assert len(set(shard_of(hash_columns([], 5), 8).tolist())) == 1
+
+
+@given(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=1, max_size=50), st.integers(1, 64))
+def test_equal_keys_share_a_shard_and_a_bucket_wherever_they_stand(keys: list[str | None], parts: int) -> None:
+    column = pl.Series("k", keys, dtype=pl.String)
+    together = hash_columns([column], len(keys))
+    apart = np.concatenate([hash_columns([column[i : i + 1]], 1) for i in range(len(keys))])
+    assert (together == apart).all()
+    assert (shard_of(together, parts) < parts).all()
+    assert (bucket_of(together, parts) < parts).all()
+
+
+def test_keys_spread_evenly() -> None:
+    column = pl.Series([f"user-{i}" for i in range(20_000)])
+    counts = np.bincount(shard_of(hash_columns([column], 20_000), 16), minlength=16)
+    assert counts.min() > 1_100
+    assert counts.max() < 1_400
+
+
+def test_minus_zero_and_zero_are_one_key() -> None:
+    assert len(set(hashes(pl.Series([0.0, -0.0])))) == 1

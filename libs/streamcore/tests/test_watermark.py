@@ -1,0 +1,73 @@
+"""Watermarks: per source partition, smallest wins, idle ones do not hold back, never backwards.
+
+::
+
+    partition 0   ──100────200────────────────300──
+    partition 1   ──────90──────────(idle)─────────
+    watermark          80           190       290      (disorder 10)
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.watermark import NO_WATERMARK, Progress, WatermarkState, WatermarkStrategy
+
+STRATEGY = WatermarkStrategy(disorder_ms=10, idle_ms=1_000)
+
+
+def test_the_slowest_partition_decides() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
+    assert state.watermark_ms == 80
+
+
+def test_an_idle_partition_no_longer_holds_back_and_does_again_when_it_speaks() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
+    state = state.advance([Progress(0, 200, 1)], 999, STRATEGY)
+    assert state.watermark_ms == 80
+    state = state.advance([Progress(0, 200, 1)], 1_000, STRATEGY)
+    assert state.watermark_ms == 190
+    state = state.advance([Progress(0, 300, 1), Progress(1, 95, 1)], 1_001, STRATEGY)
+    assert state.watermark_ms == 190
+
+
+def test_before_the_first_event_there_is_no_watermark() -> None:
+    assert WatermarkState().advance([], 5, STRATEGY).watermark_ms == NO_WATERMARK
+
+
+def test_when_all_are_idle_the_watermark_stays() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1)], 0, STRATEGY).advance([], 5_000, STRATEGY)
+    assert state.watermark_ms == 190
+
+
+def test_the_latest_event_time_is_over_all_partitions() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
+    assert state.latest_event_ms == 200
+
+
+cuts = st.lists(
+    st.tuples(st.integers(0, 3_000), st.dictionaries(st.integers(0, 3), st.integers(0, 10**6), max_size=4)),
+    max_size=30,
+)
+
+
+@given(cuts)
+def test_it_never_goes_back_and_stays_behind_some_event(sequence: list[tuple[int, dict[int, int]]]) -> None:
+    state, clock = WatermarkState(), 0
+    for step, seen in sequence:
+        clock += step
+        after = state.advance([Progress(p, ms, 1) for p, ms in seen.items()], clock, STRATEGY)
+        assert after.watermark_ms >= state.watermark_ms
+        assert after.watermark_ms <= max(after.latest_event_ms - STRATEGY.disorder_ms, NO_WATERMARK)
+        state = after
+
+
+@given(cuts)
+def test_the_order_in_which_partitions_report_does_not_matter(sequence: list[tuple[int, dict[int, int]]]) -> None:
+    one, two, clock = WatermarkState(), WatermarkState(), 0
+    for step, seen in sequence:
+        clock += step
+        progress = [Progress(p, ms, 1) for p, ms in seen.items()]
+        one, two = one.advance(progress, clock, STRATEGY), two.advance(progress[::-1], clock, STRATEGY)
+    assert one == two
