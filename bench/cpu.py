@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,16 +64,16 @@ def _members(session: int) -> list[_Process]:
 
 def of_session(session: int) -> Cpu:
     """CPU of the session: the leader is the driver, ``java`` its JVM, every other Python a worker."""
-    parts: Counter[str] = Counter()
-    members = _members(session)
-    for process in members:
+    driver = jvm = workers = 0.0
+    for process in _members(session):
         if process.pid == session:
-            parts["driver"] += process.own  # type: ignore[assignment]
-            parts["jvm"] += process.reaped  # type: ignore[assignment]
+            driver += process.own
+            jvm += process.reaped
+        elif process.name.startswith("python"):
+            workers += process.own + process.reaped
         else:
-            what = "workers" if process.name.startswith("python") else "jvm"
-            parts[what] += process.own + process.reaped  # type: ignore[assignment]
-    return Cpu(parts["driver"], parts["jvm"], parts["workers"])
+            jvm += process.own + process.reaped
+    return Cpu(driver, jvm, workers)
 
 
 def of_process(pid: int) -> float:

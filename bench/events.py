@@ -132,8 +132,8 @@ def to_json(frame: pl.DataFrame) -> pl.Series:
     """The events' JSON, no blanks, in the schema's order: what a usual producer writes."""
     merchant = pl.when(pl.col("merchant").is_null()).then(pl.lit("null")).otherwise(pl.format('"{}"', "merchant"))
     line = pl.format(
-        '{"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":"{}","currency":"{}",'.replace("{\"", "{}\"", 1)
-        + '"merchant":{},"status":"{}","amount":{},"risk":{},"quantity":{}{}',
+        '{}"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":"{}","currency":"{}","merchant":{},'
+        '"status":"{}","amount":{},"risk":{},"quantity":{}{}',
         pl.lit("{"),
         "event_id",
         "ts",

@@ -42,7 +42,7 @@ def event_pairs(events: pl.DataFrame, rules: EventRules) -> pl.DataFrame:
                 f'select r.rule as rule, e.partition as partition, e."offset" as "offset" '
                 f"from (select * from events where {first}) e join r{family} r on {_EVENT_SQL[family]}"
             )
-            found.append(db.execute(sql).pl())
+            found.append(_frame(db.sql(sql)))
     return pl.concat(found).select(
         pl.col("rule").cast(pl.Int64), pl.col("partition").cast(pl.Int64), pl.col("offset").cast(pl.Int64)
     )
@@ -65,7 +65,7 @@ def window_totals(events: pl.DataFrame) -> pl.DataFrame:
         window w as (partition by "user" order by pane range between {PANES - 1} preceding and current row)"""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
-        found = db.execute(sql).pl()
+        found = _frame(db.sql(sql))
     return found.select(pl.all().cast(pl.Int64))
 
 
@@ -84,3 +84,9 @@ def window_firings(totals: pl.DataFrame, rules: list[WindowRule]) -> pl.DataFram
         hit = totals.filter((pl.col(rule.column) >= rule.bound) & (pl.col(own) > 0))
         found.append(hit.select(pl.lit(rule.rule).alias("rule"), "user", "pane"))
     return pl.concat(found)
+
+
+def _frame(result: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    found = pl.from_arrow(result.to_arrow_table())
+    assert isinstance(found, pl.DataFrame), "a table was asked for"
+    return found

@@ -144,10 +144,8 @@ class BrokerFiles:
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", str(self.server)]
         done = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise BrokerError(
-                f"broker: cannot format {self.folder}: {' '.join(last)}; delete that folder and try again"
-            )
+            reason = _telling([*done.stdout.splitlines(), *done.stderr.splitlines()])
+            raise BrokerError(f"broker: cannot prepare {self.folder}: {reason}; delete that folder and try again")
         self.formatted.touch()
 
     def read_run(self) -> Running | None:

@@ -6,6 +6,7 @@ same identity wherever and however often it is computed.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +20,7 @@ from rulecore.lang.types import Value
 from rulecore.model import Mode
 from rulecore.windowed import Firing
 from streamcore.lanes import ALERTS, SHADOW, Record
-from streamcore.schema import StreamSchema
-
-_BATCH = orjson.OPT_SORT_KEYS
+from streamcore.schema import StreamSchema, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,77 +32,95 @@ class Origin:
     offset: int
     event_ms: int
 
+    @property
+    def place(self) -> dict[str, object]:
+        """Where the event lies, as an alert says it."""
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
 
 def event_alert(
     rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, epoch: int
 ) -> Record:
     """The alert of a rule per event. ``event``: physical values by column, those of the message at least."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
-    key = {name: _json(event[name], schema, name) for name in schema.keys[0]}
-    body = _common(rule, identity, epoch, event) | {
+    body = {
         "kind": "event",
-        "key": key,
+        "key": _key(event, schema, schema.keys[0]),
         "window": None,
         "timing": None,
         "event_time_ms": origin.event_ms,
         "values": {},
-        "source": _source(origin),
+        "source": origin.place,
         "warming": False,
+        "message": _message(rule, event),
+        "rules_epoch": epoch,
     }
-    return _record(rule, body)
+    return _record(rule, identity, body)
 
 
 def window_alert(firing: Firing, schema: StreamSchema, origin: Origin | None, epoch: int) -> Record:
     """The alert of a windowed rule; ``origin`` None for one at the end of its window."""
     rule = firing.rule
-    key = {name: _json(firing.key[name], schema, name) for name in rule.group_by}
+    key = _key(firing.key, schema, rule.group_by)
     identity = [rule.rule.id, rule.rule.version, list(key.values()), firing.start_ms, firing.end_ms]
-    physical: dict[str, Value] = {**firing.key, **firing.values}  # type: ignore[dict-item]
-    values = {s.text: _plain(lang.to_logical(firing.values[s.column], s.type)) for s in rule.aggregates}  # type: ignore[arg-type]
-    body = _common(rule, identity, epoch, physical) | {
+    body = {
         "kind": "window",
         "key": key,
         "window": {"start_ms": firing.start_ms, "end_ms": firing.end_ms},
         "timing": "final" if origin is None else "early",
         "event_time_ms": firing.end_ms if origin is None else origin.event_ms,
-        "values": values,
-        "source": None if origin is None else _source(origin),
+        "values": {s.text: _plain(firing.values[s.column], s.type) for s in rule.aggregates},
+        "source": None if origin is None else origin.place,
         "warming": firing.warming,
-    }
-    return _record(rule, body)
-
-
-def _common(rule: CompiledRule, identity: list[object], epoch: int, physical: Mapping[str, Value]) -> dict[str, object]:
-    then = rule.rule.then
-    values = {p.name: lang.to_logical(physical[p.column], p.type) for p in rule.placeholders}
-    return {
-        "alert_id": hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest(),
-        "rule": rule.rule.id,
-        "version": rule.rule.version,
-        "stream": rule.rule.on,
-        "severity": then.severity.value,
-        "outcome": then.outcome,
-        "score": then.score,
-        "message": rule.message.format(values.__getitem__),
+        "message": _message(rule, {**firing.key, **firing.values}),
         "rules_epoch": epoch,
     }
+    return _record(rule, identity, body)
 
 
-def _record(rule: CompiledRule, body: Mapping[str, object]) -> Record:
+def _record(rule: CompiledRule, identity: list[object], body: Mapping[str, object]) -> Record:
+    alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
+    document = {"alert_id": alert_id, **_said_by(rule.digest, rule), **body}
     lane = SHADOW if rule.rule.mode is Mode.SHADOW else ALERTS
-    return Record(lane, str(body["alert_id"]).encode(), orjson.dumps(body, option=_BATCH))
+    return Record(lane, alert_id.encode(), orjson.dumps(document))
 
 
-def _source(origin: Origin) -> dict[str, object]:
-    return {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
+#: What every alert of a rule version says; kept, for a burst of alerts is when time is short.
+_KEPT: dict[str, dict[str, object]] = {}
+_MAX_KEPT = 50_000
 
 
-def _json(value: object, schema: StreamSchema, name: str) -> object:
-    field = schema.get(name)
-    assert field is not None, "a rule names fields of its stream only"
-    return _plain(lang.to_logical(value, field.type))  # type: ignore[arg-type]
+def _said_by(digest: str, rule: CompiledRule) -> dict[str, object]:
+    if digest not in _KEPT:
+        if len(_KEPT) >= _MAX_KEPT:
+            _KEPT.clear()
+        then = rule.rule.then
+        _KEPT[digest] = {
+            "rule": rule.rule.id,
+            "version": rule.rule.version,
+            "stream": rule.rule.on,
+            "severity": then.severity.value,
+            "outcome": then.outcome,
+            "score": then.score,
+        }
+    return _KEPT[digest]
 
 
-def _plain(value: Value) -> object:
+def _message(rule: CompiledRule, physical: Mapping[str, Value]) -> str:
+    values = {p.name: lang.to_logical(physical[p.column], p.type) for p in rule.placeholders}
+    return rule.message.format(values.__getitem__)
+
+
+def _key(row: Mapping[str, Value], schema: StreamSchema, names: tuple[str, ...]) -> dict[str, object]:
+    return {name: _plain(row[name], kind) for name, kind in _typed(schema, names)}
+
+
+@functools.lru_cache(maxsize=1_024)
+def _typed(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
+    return tuple((f.name, f.type) for name in names if (f := schema.get(name)) is not None)
+
+
+def _plain(value: Value, kind: Type) -> object:
     """Decimals as text with all their digits; JSON has the rest."""
-    return format(value, "f") if isinstance(value, Decimal) else value
+    logical = lang.to_logical(value, kind)
+    return format(logical, "f") if isinstance(logical, Decimal) else logical

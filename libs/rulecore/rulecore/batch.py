@@ -6,7 +6,7 @@ and counts as NULL; who uses it finds the reason here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow.compute as pc
 
 from rulecore import lang
-from rulecore.index import NO_ID, NULL_ID, NULL_RANK, Index, Ints, Terms
+from rulecore.index import NO_ID, NULL_ID, NULL_RANK, Index, Ints, Terms, cells_of
 from rulecore.lang import Expr
 
 Bools = npt.NDArray[np.bool_]
@@ -24,14 +24,40 @@ _FEW = 8  # a condition is evaluated on its candidates only, if they are fewer t
 _SMALL = 500  # rows
 
 
+class Expressions:
+    """The expressions behind the names of terms and conditions; each is compiled on first use and kept."""
+
+    def __init__(self, terms: Mapping[str, Expr]) -> None:
+        self._terms = terms
+        self._polars: dict[str, pl.Expr] = {}
+        self._columns: dict[str, frozenset[str]] = {}
+
+    def polars(self, name: str) -> pl.Expr:
+        """In Polars' form; raises what compiling raises."""
+        if name not in self._polars:
+            self._polars[name] = lang.to_polars(self._terms[name])
+        return self._polars[name]
+
+    def columns(self, name: str) -> frozenset[str]:
+        """The columns that it reads."""
+        if name not in self._columns:
+            self._columns[name] = lang.columns(self._terms[name])
+        return self._columns[name]
+
+    def column(self, name: str) -> str | None:
+        """The column that a term is, None for a computed one."""
+        expr = self._terms[name]
+        return expr.name if isinstance(expr, lang.Column) else None
+
+
 class Batch:
     """``broken``: by name of a term or condition the reason why it could not be evaluated."""
 
-    def __init__(self, events: pl.DataFrame, terms: Mapping[str, Expr], index: Index) -> None:
+    def __init__(self, events: pl.DataFrame, expressions: Expressions, index: Index) -> None:
         self.height = events.height
         self.broken: dict[str, str] = {}
         self._events = events
-        self._terms = terms
+        self._expressions = expressions
         self._index = index
         self._series: dict[str, pl.Series] = {}
         self._ids: dict[str, Ints] = {}
@@ -42,8 +68,13 @@ class Batch:
     def ids(self, term: str) -> Ints:
         """Per row the number of the term's value among the constants, NO_ID or NULL_ID."""
         if term not in self._ids:
-            self._ids[term] = _ids(self._values(term), self._index.terms, term)
+            cells = cells_of(term)
+            self._ids[term] = self._cells(*cells) if cells else _ids(self._values(term), self._index.terms, term)
         return self._ids[term]
+
+    def _cells(self, term: str, level: int) -> Ints:
+        ranks = self.ranks(term)
+        return np.where(ranks == NULL_RANK, NULL_ID, ranks >> level)
 
     def ranks(self, term: str) -> Ints:
         """Per row the rank of the term's value among the bounds, or NULL_RANK."""
@@ -68,53 +99,62 @@ class Batch:
 
     def opaque(self, rows: Ints, numbers: Ints) -> Bools:
         """Per pair whether the condition of that number is TRUE on that row."""
-        if not len(rows):
-            return np.zeros(0, np.bool_)
+        result = np.zeros(len(rows), np.bool_)
         order = np.argsort(numbers, kind="stable")
         edges = [0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]
-        result = np.zeros(len(rows), np.bool_)
+        few: list[Ints] = []
         for start, end in pairwise(edges):
             some = order[start:end]
-            result[some] = self._true_on(int(numbers[some[0]]), rows[some])
+            number = int(numbers[some[0]])
+            if number in self._truth or len(some) * _FEW >= self.height:
+                result[some] = self._everywhere(number)[rows[some]]
+            else:
+                few.append(some)
+        for part in self._together(few):
+            self._on_rows(part, rows, numbers, result)
         return result
 
     def prepare(self, numbers: Sequence[int]) -> None:
-        """Evaluate conditions on all rows, many in one call; one by one only when that call raises."""
+        """Evaluate conditions on all rows, many in one call."""
         for start in range(0, len(numbers), _TOGETHER):
             some = numbers[start : start + _TOGETHER]
-            try:
-                frame = self._events.select(lang.to_polars(self._condition(n)).alias(str(n)) for n in some)
-                for number in some:
-                    self._truth[number] = _truth(frame[str(number)], self.height)
-            except (Exception, pl.exceptions.PanicException):
-                for number in some:
-                    self._everywhere(number)
-
-    def _condition(self, number: int) -> Expr:
-        return self._terms[self._index.opaque[number]]
-
-    def _true_on(self, number: int, rows: Ints) -> Bools:
-        if self._index.opaque[number] in self.broken:
-            return np.zeros(len(rows), np.bool_)
-        if number not in self._truth and len(rows) * _FEW < self.height:
-            return self._evaluate(number, self._events, rows)
-        return self._everywhere(number)[rows]
+            self._truth.update(self._evaluate(some, self._events))
 
     def _everywhere(self, number: int) -> Bools:
-        if number not in self._truth:
-            self._truth[number] = self._evaluate(number, self._events, None)
+        self.prepare([] if number in self._truth else [number])
         return self._truth[number]
 
-    def _evaluate(self, number: int, events: pl.DataFrame, rows: Ints | None) -> Bools:
-        height = self.height if rows is None else len(rows)
+    def _together(self, few: Sequence[Ints]) -> Iterator[list[Ints]]:
+        """Conditions with few candidates each, as many as one call evaluates on all rows of any of them."""
+        part: list[Ints] = []
+        for some in few:
+            if part and (len(part) == _TOGETHER or sum(map(len, part)) * _FEW >= self.height):
+                yield part
+                part = []
+            part.append(some)
+        if part:
+            yield part
+
+    def _on_rows(self, part: Sequence[Ints], rows: Ints, numbers: Ints, result: Bools) -> None:
+        """Fill in the pairs of these conditions, each of which is a list of places in ``rows``."""
+        wanted = np.unique(rows[np.concatenate(part)])
+        conditions = [int(numbers[some[0]]) for some in part]
+        names = sorted({name for n in conditions for name in self._expressions.columns(self._index.opaque[n])})
+        truth = self._evaluate(conditions, self._events.select(names)[wanted] if names else self._events)
+        for number, some in zip(conditions, part, strict=True):
+            places = np.searchsorted(wanted, rows[some]) if names else rows[some]
+            result[some] = truth[number][places]
+
+    def _evaluate(self, numbers: Sequence[int], events: pl.DataFrame) -> dict[int, Bools]:
+        """TRUE or not by condition and row; one by one only when evaluating them together raises."""
         try:
-            condition = self._condition(number)
-            names = sorted(lang.columns(condition))
-            some = events if rows is None or not names else events.select(names)[rows]
-            return _truth(some.select(lang.to_polars(condition).alias("t"))["t"], height)
+            frame = events.select(self._expressions.polars(self._index.opaque[n]).alias(str(n)) for n in numbers)
+            return {n: _truth(frame[str(n)], events.height) for n in numbers}
         except (Exception, pl.exceptions.PanicException) as error:
-            self.broken[self._index.opaque[number]] = reason(error)
-            return np.zeros(height, np.bool_)
+            if len(numbers) == 1:
+                self.broken[self._index.opaque[numbers[0]]] = reason(error)
+                return {numbers[0]: np.zeros(events.height, np.bool_)}
+            return {n: truth for number in numbers for n, truth in self._evaluate([number], events).items()}
 
     def _values(self, term: str) -> pl.Series:
         if term not in self._series:
@@ -123,10 +163,9 @@ class Batch:
 
     def _value(self, term: str) -> pl.Series:
         try:
-            expr = self._terms[term]
-            if isinstance(expr, lang.Column):
-                return self._events[expr.name]
-            values = self._events.select(lang.to_polars(expr).alias("v"))["v"]
+            if (column := self._expressions.column(term)) is not None:
+                return self._events[column]
+            values = self._events.select(self._expressions.polars(term).alias("v"))["v"]
             return values if len(values) == self.height else values.new_from_index(0, self.height)
         except (Exception, pl.exceptions.PanicException) as error:
             self.broken[term] = reason(error)

@@ -6,16 +6,19 @@ in the same order give the same index.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from rulecore.index import Fold, Group, Index, Ints, Residual, Table, Terms
+from rulecore.index import Fold, Group, Index, Ints, Residual, Table, Terms, cell_term
 from rulecore.lang.types import Value
 from rulecore.leaves import Leaf, LeafKind
 from rulecore.plan import Entry, Shape
 
+#: From so many intervals of one term under the same key terms on, a grid is worth its look-ups on every level.
+_CROWD = 32
 _DIRECT = 16_384  # a fold of two columns of ids up to this size is a plain array
 
 
@@ -29,17 +32,17 @@ def build(plans: Iterable[Sequence[Entry]], kinds: Mapping[str, type[np.int64] |
     terms = Terms()
     _collect_bounds(entries, terms, kinds)
     opaque: dict[str, int] = {}
-    grouped: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    grouped: dict[tuple[str, ...], list[_Filed]] = defaultdict(list)
     scans: dict[Leaf, list[int]] = defaultdict(list)
     everything: list[int] = []
     for number, entry in enumerate(entries):
         if entry.scan is not None:
             scans[entry.scan].append(number)
-        elif entry.key_terms or entry.bound is not None:
-            grouped[entry.key_terms].append(number)
-        else:
+        elif not entry.key_terms and entry.bound is None:
             everything.append(number)
-    groups = tuple(_group(key, numbers, entries, terms) for key, numbers in sorted(grouped.items()))
+    for key_terms, filed in _filed(entries, terms):
+        grouped[key_terms].append(filed)
+    groups = tuple(_group(key_terms, filed, terms) for key_terms, filed in sorted(grouped.items()))
     residuals, residual, slot = _residuals(entries, terms, opaque)
     scanned = tuple((leaf, _number(leaf, terms, opaque), np.array(n, np.int64)) for leaf, n in scans.items())
     terms.finish()
@@ -85,35 +88,60 @@ def _number(leaf: Leaf, terms: Terms, opaque: dict[str, int]) -> int:
     return 0
 
 
-def _group(key_terms: tuple[str, ...], numbers: Sequence[int], entries: Sequence[Entry], terms: Terms) -> Group:
+@dataclass(frozen=True, slots=True)
+class _Filed:
+    """An entry with the combinations of values it is filed under, and the bound within them."""
+
+    entry: int
+    keys: tuple[tuple[Value, ...], ...]
+    bound: Leaf | None
+
+
+def _filed(entries: Sequence[Entry], terms: Terms) -> Iterator[tuple[tuple[str, ...], _Filed]]:
+    """Key terms and filing of every entry that is looked up: by cells where intervals crowd, else by one bound."""
+    crowds = Counter((e.key_terms, e.interval[0].term) for e in entries if e.interval is not None)
+    for number, entry in enumerate(entries):
+        if entry.interval is not None and crowds[entry.key_terms, entry.interval[0].term] >= _CROWD:
+            name, cells = _cells(entry.interval, terms)
+            keys = tuple((*key, cell) for key in entry.keys for cell in cells)
+            yield (*entry.key_terms, name), _Filed(number, keys, None)
+        elif entry.key_terms or entry.bound is not None:
+            yield entry.key_terms, _Filed(number, entry.keys, entry.bound)
+
+
+def _cells(interval: tuple[Leaf, Leaf], terms: Terms) -> tuple[str, tuple[int, ...]]:
+    """The cells that hold the ranks of the interval; some cell for an empty one, which its residual refuses."""
+    low = terms.code(interval[0]) + 1
+    high = max(low, terms.code(interval[1]))
+    level = 0
+    while (high >> level) - (low >> level) > 1:
+        level += 1
+    return cell_term(interval[0].term, level), tuple({low >> level: None, high >> level: None})
+
+
+def _group(key_terms: tuple[str, ...], filed: Sequence[_Filed], terms: Terms) -> Group:
     """Number the combinations of values, then file the entries under them, one table for each kind of bound."""
-    keys, owners = _keys(key_terms, numbers, entries, terms)
-    first, first_keys, folds, keyed = _fold(key_terms, keys, len(owners))
+    owners = [one for one in filed for _ in one.keys]
+    first, first_keys, folds, keyed = _fold(key_terms, _ids(key_terms, filed, terms), len(owners))
     by_bound: dict[tuple[str, LeafKind] | None, list[int]] = defaultdict(list)
-    for place, owner in enumerate(owners):
-        bound = entries[owner].bound
-        by_bound[None if bound is None else (bound.term, bound.kind)].append(place)
+    for place, one in enumerate(owners):
+        by_bound[None if one.bound is None else (one.bound.term, one.bound.kind)].append(place)
     size = int(keyed.max(initial=0)) + 1
-    owner_of = np.array(owners, np.int64)
     tables = tuple(
-        _table(bound, keyed[np.array(places)], owner_of[np.array(places)], size, entries, terms)
-        for bound, places in by_bound.items()
+        _table(keyed[np.array(places)], [owners[place] for place in places], size, terms)
+        for places in by_bound.values()
     )
     return Group(first, first_keys, folds, tables)
 
 
-def _keys(
-    key_terms: tuple[str, ...], numbers: Sequence[int], entries: Sequence[Entry], terms: Terms
-) -> tuple[list[Ints], list[int]]:
-    """For each term the id in every combination; and the entry that each combination belongs to."""
-    owners = [number for number in numbers for _ in entries[number].keys]
-    combinations = [combination for number in numbers for combination in entries[number].keys]
+def _ids(key_terms: tuple[str, ...], filed: Sequence[_Filed], terms: Terms) -> list[Ints]:
+    """For each term the id in every combination."""
+    combinations = [combination for one in filed for combination in one.keys]
     columns = zip(*combinations, strict=True) if key_terms else ()
-    ids = [
-        np.fromiter((terms.id_of(term, value) for value in column), np.int64, len(owners))
+    return [
+        np.fromiter((terms.id_of(term, value) for value in column), np.int64, len(combinations))
         for term, column in zip(key_terms, columns, strict=True)
     ]
-    return ids, owners
 
 
 def _fold(
@@ -143,19 +171,14 @@ def _direct(numbers: Ints, size: int) -> Ints:
     return direct
 
 
-def _table(
-    bound: tuple[str, LeafKind] | None,
-    keyed: Ints,
-    owners: Ints,
-    size: int,
-    entries: Sequence[Entry],
-    terms: Terms,
-) -> Table:
-    if bound is None:
+def _table(keyed: Ints, filed: Sequence[_Filed], size: int, terms: Terms) -> Table:
+    """One table of entries that all have no bound, or all one of the same term and side."""
+    owners = np.array([one.entry for one in filed], np.int64)
+    bounds = [one.bound for one in filed if one.bound is not None]
+    if not bounds:
         order = np.argsort(keyed, kind="stable")
         return Table(_starts(keyed, size), owners[order])
-    term, kind = bound
-    bounds = [leaf for o in owners.tolist() if (leaf := entries[o].bound) is not None]
+    term, kind = bounds[0].term, bounds[0].kind
     codes = terms.codes(term, kind, [b.constants[0] for b in bounds], [b.strict for b in bounds])
     width = 2 * len(terms.bounds[term]) + 2
     combined = keyed * width + codes

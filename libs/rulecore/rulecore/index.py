@@ -8,6 +8,10 @@ with the distinct bounds of a term sorted, t0 < t1 < ..., an event's value v has
 plus one when v is itself a bound; a lower bound tk has the code ``2k`` (``>=``) or ``2k + 1`` (``>``) and holds when
 ``code < rank``; an upper bound has ``2k`` (``<``) or ``2k + 1`` (``<=``) and holds when ``code >= rank``.
 
+Where many rules ask for intervals of one term, they are filed by the cells of a grid instead, of a width that fits the
+interval: on level k a cell is 2**k ranks wide, and an interval is filed on the lowest level where it touches two cells
+at most. A cell is a key like any other, by the name of ``cell_term``.
+
 ``rulecore.filing`` builds the tables; this module says what they are. Refuses to know events, rules and Polars.
 """
 
@@ -33,6 +37,17 @@ NULL_ID = -2
 NULL_RANK = -1
 
 
+def cell_term(term: str, level: int) -> str:
+    """The name of a term's cells on a level; no column and no expression is called so."""
+    return f"{term}#{level}"
+
+
+def cells_of(name: str) -> tuple[str, int] | None:
+    """Term and level of a name that ``cell_term`` gave, None for other terms."""
+    term, mark, level = name.rpartition("#")
+    return (term, int(level)) if mark else None
+
+
 @dataclass(slots=True)
 class Terms:
     """The constants of every term: ``ids`` of those compared for equality, sorted distinct ``bounds``."""
@@ -44,7 +59,9 @@ class Terms:
     arrays: dict[str, pa.Array] = field(default_factory=dict)
 
     def id_of(self, term: str, value: Value) -> int:
-        """The number of a constant, given out on first use."""
+        """The number of a constant, given out on first use; a cell is its own number."""
+        if isinstance(value, int) and cells_of(term) is not None:
+            return value
         ids = self.ids[term]
         return ids.setdefault(value, len(ids))
 
@@ -68,6 +85,10 @@ class Terms:
         if term not in self.arrays:
             self.arrays[term] = pa.array(list(self.ids[term]), kind)
         return self.arrays[term]
+
+    def code(self, bound: Leaf) -> int:
+        """Code of one bound, see the top of the module."""
+        return int(self.codes(bound.term, bound.kind, bound.constants, [bound.strict])[0])
 
     def codes(self, term: str, kind: LeafKind, bounds: Sequence[Value], strict: Sequence[bool]) -> Ints:
         """Codes of bounds, see the top of the module."""

@@ -60,6 +60,7 @@ class RulesKernel:
         self.stored = KeyValueTable()
         self.memory = KeyValueTable()
         self.groups: dict[GroupId, WindowGroup] = {}
+        self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -74,15 +75,17 @@ class RulesKernel:
             return self.stored if name == _RULES else self.memory
         what, group, *column = name.split(":")
         found = self._group(GroupId.parse(group))
-        return found.panes if what == "panes" else found.distinct_table(column[0], pl.Null())
+        return found.panes if what == "panes" else found.distinct_table(column[0])
 
     def loaded(self) -> None:
-        values = dict(self.stored)
-        if (blob := values.pop(_SET, None)) is not None:
-            own = orjson.loads(blob)
-            records = tuple(values.items())
-            limits = self.factory.limits
-            self.rules = RuleSet.restore(self.schemas, limits, records, own["epoch"], own["quarantined"])
+        blob = self.stored.get(_SET)
+        if blob is None or blob == self.derived_from:
+            return  # caught up over cuts without a rule change
+        self.derived_from = blob
+        own = orjson.loads(blob)
+        records = tuple((key, value) for key, value in self.stored if key != _SET)
+        limits = self.factory.limits
+        self.rules = RuleSet.restore(self.schemas, limits, records, own["epoch"], own["quarantined"])
         self._regroup(0, 0)
 
     def _store_rules(self) -> None:
@@ -93,7 +96,8 @@ class RulesKernel:
         for rule_id, value in kept.items():
             self.stored.put(rule_id, value)
         own = {"epoch": self.rules.epoch, "quarantined": dict(self.rules.quarantined)}
-        self.stored.put(_SET, orjson.dumps(own, option=orjson.OPT_SORT_KEYS))
+        self.derived_from = orjson.dumps(own, option=orjson.OPT_SORT_KEYS)
+        self.stored.put(_SET, self.derived_from)
 
     def _group(self, group: GroupId) -> WindowGroup:
         if group not in self.groups:

@@ -85,7 +85,8 @@ def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
         if path[:1] == ("within",):
             path = ("within", *path[2:])  # without the kind of window, which pydantic puts between
         name, colon, rest = message.partition(": ")
-        faults.append(((name,), rest) if colon and not path and name in Rule.model_fields | LATER else (path, message))
+        about_entry = bool(colon) and not path and (name in Rule.model_fields or name in LATER)
+        faults.append(((name,), rest) if about_entry else (path, message))
     return faults
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rulecore.batch import Batch
+from rulecore.batch import Batch, Expressions
 from rulecore.compiled import CompiledRule
 from rulecore.filing import build
 from rulecore.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
@@ -53,10 +53,11 @@ class EventMatcher:
         plans = [rule.plan for rule in self.rules if rule.plan is not None]
         if len(plans) != len(self.rules):
             raise ValueError("a windowed rule has no place in a matcher")
-        self._terms: dict[str, Expr] = {}
+        terms: dict[str, Expr] = {}
         for plan in plans:
-            self._terms.update(plan.terms)
-        numbers = {n: np.float64 if e.type.kind is Kind.DOUBLE else np.int64 for n, e in self._terms.items()}
+            terms.update(plan.terms)
+        self._expressions = Expressions(terms)
+        numbers = {n: np.float64 if e.type.kind is Kind.DOUBLE else np.int64 for n, e in terms.items()}
         self._index = build([plan.entries for plan in plans], numbers)
 
     def access_paths(self) -> Mapping[Access, int]:
@@ -68,7 +69,7 @@ class EventMatcher:
         """Match a batch, a frame of ``StreamSchema.arrow`` (more columns do no harm)."""
         if not events.height or not self.rules:
             return Matches(np.zeros(0, np.uint32), np.zeros(0, np.uint32))
-        batch = Batch(events, self._terms, self._index)
+        batch = Batch(events, self._expressions, self._index)
         rows, rules = _Run(self._index, batch).pairs()
         failed = self._failed(batch.broken) if batch.broken else {}
         if failed:

@@ -42,6 +42,8 @@ class Access(enum.StrEnum):
 class Entry:
     """``keys`` are the combinations of values of ``key_terms`` (one empty combination when there are none).
 
+    ``interval`` is a lower and an upper bound of one term; both are in the residual too, so that an index may look
+    entries up by ``bound``, which is one of them, or by the cells of a grid that the interval touches.
     ``scan`` is set only when there are neither key terms nor a bound. ``leaves`` are those of the residual in the
     order of its ``shape``; a shape of None has nothing left to check.
     """
@@ -49,6 +51,7 @@ class Entry:
     key_terms: tuple[str, ...]
     keys: tuple[tuple[Value, ...], ...]
     bound: Leaf | None
+    interval: tuple[Leaf, Leaf] | None
     scan: Leaf | None
     shape: Shape | None
     leaves: tuple[Leaf, ...]
@@ -108,15 +111,17 @@ def _entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> Entry:
     leaves = [n for n in nodes if isinstance(n, Leaf)]
     keys = _choose_keys(leaves, terms)
     bound = _choose_bound(leaves, terms)
+    interval = _interval(leaves, bound)
     scan = None
     if not keys and bound is None:
         scan = min(leaves, key=_scan_cost, default=None)
-    taken = {id(leaf) for leaf in (*keys, bound, scan) if leaf is not None}
+    taken = {id(leaf) for leaf in (*keys, None if interval else bound, scan) if leaf is not None}
     shape, residual = _shape_of([n for n in nodes if id(n) not in taken])
     return Entry(
         key_terms=tuple(leaf.term for leaf in keys),
         keys=tuple(itertools.product(*(leaf.constants for leaf in keys))),
         bound=bound,
+        interval=interval,
         scan=scan,
         shape=shape,
         leaves=residual,
@@ -146,6 +151,16 @@ def _choose_bound(leaves: Sequence[Leaf], terms: Mapping[str, Expr]) -> Leaf | N
         return not isinstance(term, lang.Column), not measure, leaf.kind is not LeafKind.LOWER, leaf.term
 
     return min((x for x in leaves if x.kind in _BOUNDS), key=rank, default=None)
+
+
+def _interval(leaves: Sequence[Leaf], bound: Leaf | None) -> tuple[Leaf, Leaf] | None:
+    """The bound and the first one of its term to the other side."""
+    if bound is None:
+        return None
+    other = next((x for x in leaves if x.term == bound.term and x.kind in _BOUNDS - {bound.kind}), None)
+    if other is None:
+        return None
+    return (bound, other) if bound.kind is LeafKind.LOWER else (other, bound)
 
 
 _SCAN_ORDER: Final = (

@@ -21,6 +21,7 @@ import polars as pl
 from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.lang import Expr
+from rulecore.lang.types import Value
 from rulecore.model import Emit, Mode
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
 from streamcore.state import KeyValueTable, StateTable
@@ -72,11 +73,11 @@ class Firing:
     """
 
     rule: CompiledRule
-    key: Mapping[str, object]
+    key: Mapping[str, Value]
     start_ms: int
     end_ms: int
     row: int | None
-    values: Mapping[str, object]
+    values: Mapping[str, Value]
     warming: bool
 
 
@@ -156,14 +157,12 @@ class WindowGroup:
         self._filters = {c: s.where for c, s in specs.items()} | dict(rows)
         self._arguments = {c: s.argument for c, s in specs.items()} | dict.fromkeys(rows)
         for column in specs.keys() - numeric.keys():
-            self.distinct_table(column, _DTYPES[_argument_kind(specs[column])])
+            self.distinct_table(column).dtype = _DTYPES[_argument_kind(specs[column])]
         self.distinct = {c: t for c, t in self.distinct.items() if c in specs}
 
-    def distinct_table(self, column: str, dtype: pl.DataType) -> DistinctTable:
-        """The table of a distinct count, made if need be."""
-        table = self.distinct.setdefault(column, DistinctTable(self.panes.keys, dtype, self.max_distinct))
-        table.dtype = dtype
-        return table
+    def distinct_table(self, column: str) -> DistinctTable:
+        """The table of a distinct count, made if need be: its type is known when the rules are."""
+        return self.distinct.setdefault(column, DistinctTable(self.panes.keys, pl.Null(), self.max_distinct))
 
     def _set_since(self, kept: _Memory, panes: int, now_ms: int, watermark_ms: int) -> None:
         """A new aggregate is complete from now on; a longer window finds only what the shorter one kept."""
@@ -312,12 +311,11 @@ class WindowGroup:
             if isinstance(mask, str):
                 failures.append(Failure(member.rule, mask))
                 continue
-            if rows is not None and mask.any():
-                own = mask & (rows.values[f"{member.rows}.n"][windows.row] > 0)
-            else:
-                own = mask
-            if own.any():
-                hits.append((member, np.flatnonzero(own)))
+            hit = np.flatnonzero(mask)
+            if rows is not None:
+                hit = hit[rows.values[f"{member.rows}.n"][windows.row[hit]] > 0]
+            if hit.size:
+                hits.append((member, hit))
         return hits, failures
 
     def _firings(

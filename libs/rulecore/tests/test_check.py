@@ -11,8 +11,8 @@ from rulecore.errors import RuleError
 from rulecore.load import load_text
 from rulecore.model import Rule
 from rulecore.plan import Access
-from rulecore.runner import run_in_process
 from rulecore.ruletests import START_MS, Alert, Event, compare, complete, run_tests
+from rulecore.runner import run_in_process
 from rulecore.yamldoc import Place
 from streamcore.schema import StreamSchema
 

@@ -226,11 +226,27 @@ def run(events: Sequence[RawRecord], sizes: Sequence[int], *, restart: bool, sha
     return sorted((identity(a) for a in alerts), key=str)
 
 
+def run_in_turns(events: Sequence[RawRecord], sizes: Sequence[int]) -> list[object]:
+    """The alerts when two processes take the cuts in turns, each catching up on what the other did."""
+    spec = new_app(2, disorder_ms=200 * MINUTE)
+    first = LocalApp(spec)
+    second = LocalApp(spec, first.blobs)
+    alerts = lane(first.cut(RULES, CLOCK), ALERTS)
+    start, n = 0, 0
+    while start < len(events):
+        size = sizes[n % len(sizes)]
+        out = (second if n % 3 else first).cut(events[start : start + size], CLOCK)
+        alerts += lane(out, ALERTS)
+        start, n = start + size, n + 1
+    alerts += lane(second.cut([pay(10_000, 24 * 60, user="end")], CLOCK), ALERTS)
+    return sorted((identity(a) for a in alerts), key=str)
+
+
 def to_events(rows: Sequence[tuple[int, str | None, str, int]]) -> list[RawRecord]:
     return [pay(i, m, user=u, ip=p, amount=a) for i, (m, u, p, a) in enumerate(rows)]
 
 
-@settings(deadline=None)
+@settings(max_examples=settings().max_examples // 4)
 @given(payments, st.lists(st.integers(1, 7), min_size=1, max_size=6))
 def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(
     rows: list[tuple[int, str | None, str, int]], sizes: list[int]
@@ -239,3 +255,15 @@ def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(
     whole = run(events, [len(events)], restart=False)
     assert run(events, sizes, restart=False) == whole
     assert run(events, sizes, restart=True, shards=3) == whole
+    assert run_in_turns(events, sizes) == whole
+
+
+def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
+    first = LocalApp(new_app())
+    second = LocalApp(new_app(), first.blobs)
+    first.cut([windowed(having="count(*) >= 100")], CLOCK)
+    second.cut([pay(0, 1)], CLOCK)
+    first.cut([windowed(version=2), pay(1, 2)], CLOCK)
+    (alert,) = lane(second.cut([pay(2, 3)], CLOCK), ALERTS)
+    assert (alert["version"], alert["values"]) == (2, {"count(*)": 3})
+    assert all(output.loaded for output in second.outputs)

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rulecore.filing
 import rulecore.matcher
 from rulecore import lang
 from rulecore.batch import Batch
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.index import cells_of
 from rulecore.lang import evaluate, to_logical
 from rulecore.leaves import LeafKind
 from rulecore.matcher import EventMatcher, Matches
@@ -183,6 +185,42 @@ def test_candidates_in_pieces_give_the_same_matches(monkeypatch: pytest.MonkeyPa
     whole = pairs(EventMatcher(rules).match(events))
     monkeypatch.setattr(rulecore.matcher, "_CHUNK_PAIRS", 7)
     assert pairs(EventMatcher(rules).match(events)) == whole
+
+
+def test_intervals_filed_by_cells_give_the_same_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(12)
+    columns = ["n", "m", "d", "n * n2", "u"]
+    bounds = {"u": ["timestamp '1969-12-31 00:00:00'", "timestamp '1970-01-01 00:00:00'", *TIMES]}
+    texts = []
+    for _ in range(120):
+        column = rng.choice(columns)
+        low, high = (rng.choice(bounds.get(column, [*map(str, WHOLE), "2.25"])) for _ in range(2))
+        more = rng.choice(["", " and s in ('a', 'b')", " and b"])
+        texts.append(f"{column} {rng.choice(['>', '>='])} {low} and {column} {rng.choice(['<', '<='])} {high}{more}")
+    rules, events = [rule(text, i) for i, text in enumerate(texts)], random_events(rng, 60)
+    monkeypatch.setattr(rulecore.filing, "_CROWD", 1)
+    crowded = EventMatcher(rules)
+    assert any(cells_of(fold.term) for group in crowded._index.groups for fold in group.folds)
+    assert any(group.first and cells_of(group.first) for group in crowded._index.groups)
+    assert pairs(crowded.match(events)) == naive(rules, events)
+    monkeypatch.setattr(rulecore.filing, "_CROWD", 10_000)
+    assert pairs(EventMatcher(rules).match(events)) == pairs(crowded.match(events))
+
+
+def test_an_interval_among_many_is_looked_up_without_its_neighbours() -> None:
+    """Each event is a candidate for the few intervals around it, not for all below or above it."""
+    rules = [rule(f"n between {10 * i} and {10 * i + 9}", i) for i in range(500)]
+    events = pl.DataFrame({"n": [0, 9, 10, 2_345, 4_999, 5_000, -1, None]}, schema={"n": pl.Int64})
+    matcher = EventMatcher(rules)
+    assert pairs(matcher.match(events)) == [(0, 0), (1, 0), (2, 1), (3, 234), (4, 499)]
+    run = rulecore.matcher._Run(matcher._index, Batch(events, matcher._expressions, matcher._index))
+    assert sum(len(rows) for rows, _ in run.candidates()) <= 4 * events.height
+
+
+def test_many_conditions_with_few_candidates_each_are_evaluated_together() -> None:
+    rules = [rule(f"n = {i} and s like '%{i}_'", i) for i in range(300)]
+    events = pl.DataFrame({"n": [*range(300)] * 8, "s": [f"x{i}y" for i in range(300)] * 4 + ["x"] * 1_200})
+    assert pairs(EventMatcher(rules).match(events)) == [(row, row % 300) for row in range(1_200)]
 
 
 def test_a_batch_in_two_halves_gives_the_same_matches() -> None:

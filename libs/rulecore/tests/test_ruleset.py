@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rulecore.compiled
 import rulecore.ruleset
+from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.ruleset import RuleSet, Status, StatusKind
 from streamcore.kernel import Control
@@ -31,7 +33,7 @@ SCHEMA = StreamSchema.parse(
 STREAMS = {"pay": SCHEMA}
 
 
-def record(rule_id: str = "r", version: int = 1, offset: int = 0, **fields: object) -> Control:
+def record(rule_id: str = "r", version: int = 1, offset: int = 0, /, **fields: object) -> Control:
     document: dict[str, object] = {
         "id": rule_id,
         "version": version,
@@ -44,9 +46,9 @@ def record(rule_id: str = "r", version: int = 1, offset: int = 0, **fields: obje
     return Control(0, offset, rule_id.encode(), orjson.dumps(document | fields))
 
 
-def window(rule_id: str = "w", version: int = 1, **fields: object) -> Control:
+def window(rule_id: str = "w", version: int = 1, /, **fields: object) -> Control:
     base: dict[str, object] = {"group_by": ["user_id"], "within": {"sliding": "1h", "every": "5m"}}
-    return record(rule_id, version, **(base | {"having": "count(*) >= 3"} | fields))
+    return record(rule_id, version, 0, **(base | {"having": "count(*) >= 3"} | fields))
 
 
 def tombstone(rule_id: str) -> Control:
@@ -70,7 +72,7 @@ def compiled(change: Control) -> CompiledRule:
 
 
 def test_an_accepted_rule_is_live_from_the_next_epoch_on() -> None:
-    rules, status = one(fresh(), record(offset=7))
+    rules, status = one(fresh(), record("r", 1, 7))
     assert status == Status("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7)
     assert rules.epoch == 1
     assert [c.rule.id for c in rules.matcher("pay").rules] == ["r"]
@@ -219,10 +221,15 @@ def test_no_bytes_make_applying_raise(junk: list[tuple[bytes | None, bytes | Non
     assert all(s.status in (StatusKind.REJECTED, StatusKind.DELETED) and s.reason for s in statuses)
 
 
-@given(st.dictionaries(st.sampled_from(["id", "version", "on", "where", "then", "within", "having", "mode", "tests"]),
-                       st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=12),
-                                    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3),
-                                    max_leaves=6)))  # fmt: skip
+NAMES = st.sampled_from(["id", "version", "on", "where", "then", "within", "having", "mode", "tests"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(max_size=4), x, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(NAMES, VALUES))
 def test_no_document_makes_applying_raise(changes: dict[str, object]) -> None:
     before, _ = one(fresh(), record())
     document = orjson.loads(record("r", 2).value or b"") | changes
@@ -244,7 +251,7 @@ def test_no_text_of_a_condition_makes_applying_raise(text: str) -> None:
 def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     rules, _ = fresh().apply([record(f"r{i}", where=f"amount > {i + 0.5}") for i in range(20)])
     done: list[str] = []
-    compile_rule = rulecore.ruleset.compile_rule
+    compile_rule = rulecore.compiled.compile_rule
 
     def counted(*arguments: object) -> CompiledRule:
         done.append("one")
@@ -267,7 +274,7 @@ def test_the_matcher_of_another_stream_is_kept() -> None:
 
 def test_a_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:
     before = compiled(window(having="count(*) >= 3 and sum(amount) > 10"))
-    after = compiled(window(version=2, having="sum(amount) > 99 or count(*) >= 7", description="new", mode="shadow"))
+    after = compiled(window("w", 2, having="sum(amount) > 99 or count(*) >= 7", description="new", mode="shadow"))
     assert {a.fingerprint for a in before.aggregates} == {a.fingerprint for a in after.aggregates}
     assert before.digest != after.digest
 
@@ -314,7 +321,7 @@ def test_having_is_rewritten_over_columns_and_the_message_knows_them() -> None:
     assert (total.text, total.function) == ("sum(amount)", "sum")
     assert [(p.name, p.column) for p in rule.placeholders] == [("user_id", "user_id"), ("sum", total.column)]
     assert rule.having_on_columns is not None
-    columns = rulecore.lang.columns(rule.having_on_columns)
+    columns = lang.columns(rule.having_on_columns)
     assert columns == {"user_id", total.column, pieces.column}
     assert (rule.route, rule.window and rule.window.panes) == (0, 12)
     assert compiled(window(group_by=["country", "card"])).route == 1

@@ -10,8 +10,8 @@ import yaml
 from rulecore.check import check
 from rulecore.load import load_path
 from rulecore.model import Rule
-from rulecore.runner import run_in_process
 from rulecore.ruletests import run_tests
+from rulecore.runner import run_in_process
 from streamcore.schema import Kind, StreamSchema
 
 ROOT = Path(__file__).parents[3]

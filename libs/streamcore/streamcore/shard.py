@@ -69,12 +69,13 @@ class Shard:
         return ShardOutput(self.number, records, events, after.watermark_ms, contents.clock_ms, written, loaded)
 
     def _load(self, blobs: BlobStore) -> bool:
-        """True when the tables had to be read: a new process, a moved shard, an attempt that was not committed."""
+        """True when something had to be read: a new process, a moved shard, an attempt that was not committed."""
         head = blobs.get(HEAD)
         if self.clean and self.log.holds(head):
             return False
-        self._forget()
-        self.log.load(head, blobs, self.kernel.table)
+        if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
+            self._forget()
+            self.log.load(head, blobs, self.kernel.table)
         self.kernel.loaded()
         self.time = _from_cells(self.log.head.cells)
         return True

@@ -58,6 +58,35 @@ def test_going_on_from_a_reload_is_like_never_having_stopped(sequence: list[dict
     assert dict(reload(straight)[1]) == dict(reload(broken)[1])
 
 
+@given(changes, st.integers(0, 6))
+def test_tables_that_are_a_few_cuts_behind_catch_up_by_the_log_alone(
+    sequence: list[dict[str, bytes | None]], behind: int
+) -> None:
+    blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
+    other_log, other_table = StateLog(SETTINGS), KeyValueTable()
+    for n, change in enumerate(sequence):
+        write(log, table, blobs, change, n)
+        if n == max(0, len(sequence) - 1 - behind):
+            other_log, other_table = reload(blobs)
+    head = blobs.get(HEAD) or b""
+    missed = log.head.sequence - other_log.head.sequence
+    assert other_log.catch_up(head, blobs, lambda name: other_table) is (0 < missed < SETTINGS.buckets)
+    if missed < SETTINGS.buckets:
+        assert dict(other_table) == dict(table)
+        assert other_log.holds(head)
+
+
+def test_tables_of_another_history_do_not_catch_up() -> None:
+    blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
+    write(log, table, blobs, {"a": b"1"}, 1)
+    lost = MemoryBlobs(dict(blobs.blobs))
+    other_log, other_table = reload(lost)
+    write(other_log, other_table, lost, {"a": b"never committed"}, 2)
+    for n in (2, 3):
+        write(log, table, blobs, {"a": b"%d" % n}, n)
+    assert not other_log.catch_up(blobs.get(HEAD) or b"", blobs, lambda name: other_table)
+
+
 def test_the_number_of_blobs_is_bounded() -> None:
     blobs, log, table = MemoryBlobs(), StateLog(SETTINGS), KeyValueTable()
     for n in range(50):

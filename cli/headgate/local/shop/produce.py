@@ -21,6 +21,8 @@ from streamcore.kafka.readers import Follower, end_offsets
 from streamcore.kafka.settings import KafkaSettings
 
 INDEX_HEADER: Final = "shop-index"
+#: Send so many first and let the app finish a cut with them: only then is a late record certain to be late.
+PRIMER: Final = BLOCK
 _CHUNK: Final = 200
 _FLUSH_S: Final = 60.0
 _READ_LAST_MS: Final = 30_000
@@ -85,18 +87,68 @@ def produce(
     pace = pace or Pace()
     done = positions(settings, topic)
     progress = Progress(0, min(done))
-    producer = clients.producer(settings)
-    with clients.naming_errors(settings, f"produce to topic {topic}"):
-        for chunk in _chunks(shop, done, stop, pace):
-            for record in chunk:
-                _send(producer, topic, record, len(done))
-            progress = Progress(progress.sent + len(chunk), chunk[-1].index + 1)
-            on_progress(progress)
-            if stopping():
-                break
-        if producer.flush(_FLUSH_S):
-            raise Retryable(f"topic {topic}: not all records were acknowledged; run it again, it goes on where it was")
+    sender = _Sender(settings, topic, len(done))
+    for chunk in _chunks(shop, done, stop, pace):
+        sender.send(chunk)
+        progress = Progress(progress.sent + len(chunk), chunk[-1].index + 1)
+        on_progress(progress)
+        if stopping():
+            break
+    sender.finish()
     return progress
+
+
+class _Sender:
+    """A producer that stops at the first record which could not be delivered: what follows it must not overtake it."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
+        self.settings = settings
+        self.topic = topic
+        self.partitions = partitions
+        self.client = clients.producer(settings)
+        self.failed: list[str] = []
+
+    def send(self, chunk: Sequence[ShopRecord]) -> None:
+        with clients.naming_errors(self.settings, f"produce to topic {self.topic}"):
+            for record in chunk:
+                while not self._accepted(record):
+                    self.client.poll(0.1)
+            self.client.poll(0)
+        self._raise_if_failed()
+
+    def finish(self) -> None:
+        with clients.naming_errors(self.settings, f"produce to topic {self.topic}"):
+            unsent = self.client.flush(_FLUSH_S)
+        if unsent:
+            self.failed.append(f"{unsent} records were not acknowledged in {_FLUSH_S:.0f} s")
+        self._raise_if_failed()
+
+    def _accepted(self, record: ShopRecord) -> bool:
+        """False while the client's queue is full."""
+        try:
+            self.client.produce(
+                self.topic,
+                record.value,
+                record.key,
+                partition=record.partition(self.partitions),
+                headers=[(INDEX_HEADER, b"%d" % record.index)],
+                on_delivery=self._delivered,
+            )
+        except BufferError:
+            return False
+        return True
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+
+    def _raise_if_failed(self) -> None:
+        if self.failed:
+            self.client.purge()
+            raise Retryable(
+                f"kafka {self.settings.bootstrap}: topic {self.topic}: {self.failed[0]}; is the broker up? Run it"
+                " again, it goes on where it stopped"
+            )
 
 
 def _chunks(shop: ShopSettings, done: Sequence[int], stop: int | None, pace: Pace) -> Iterator[list[ShopRecord]]:
@@ -119,7 +171,3 @@ def _chunks(shop: ShopSettings, done: Sequence[int], stop: int | None, pace: Pac
                 pace.sleep(max(0.0, begun + sent / pace.per_second - time.monotonic()))
     if chunk:
         yield chunk
-
-
-#: Send so many first and let the app finish a cut with them: only then is a late record certain to be late.
-PRIMER: Final = BLOCK

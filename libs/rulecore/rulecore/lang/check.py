@@ -5,15 +5,16 @@ Every refusal says the place, what is wrong, and what would be accepted.
 
 from __future__ import annotations
 
-import difflib
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from decimal import Decimal
 
 from rulecore.errors import ExpressionError, TypeMismatch
 from rulecore.lang import functions, types
+from rulecore.lang.advice import listed, suggest
+from rulecore.lang.convert import convert, growth
 from rulecore.lang.limits import Limits
-from rulecore.lang.scan import Kind, Piece
+from rulecore.lang.pieces import Kind, Piece
 from rulecore.lang.scope import Scope
 from rulecore.lang.sql import COMPARISONS, OPERAND, PREDICATES, Syntax
 from rulecore.lang.tree import (
@@ -37,10 +38,7 @@ from rulecore.lang.tree import (
     When,
     facts,
 )
-from streamcore.schema import BOOLEAN, DOUBLE, LONG, TIMESTAMP, Type
-from streamcore.schema import Kind as TypeKind
-
-_SHOWN_NAMES = 12
+from streamcore.schema import BOOLEAN, TIMESTAMP, Type
 
 
 class Checker:
@@ -149,9 +147,9 @@ class Checker:
         if name in names:
             return Column(name=name, type=names[name])
         if name in arguments:
-            hint = f"accepted here: {_list(names)}, or an aggregate, such as max({name})"
+            hint = f"accepted here: {listed(names)}, or an aggregate, such as max({name})"
             raise self.error(syntax, f"{name} is not in group_by", hint)
-        raise self.error(syntax, f"unknown column {name}", _suggest(name, list(names), list(names)))
+        raise self.error(syntax, f"unknown column {name}", suggest(name, list(names), list(names)))
 
     # conditions
 
@@ -334,7 +332,7 @@ class Checker:
     def _unknown_function(self, piece: Piece) -> ExpressionError:
         at = self.pieces.index(piece)
         accepted = [*functions.FUNCTIONS, "if", *(functions.AGGREGATES if self.scope.aggregates else ())]
-        hint = _suggest(piece.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
+        hint = suggest(piece.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
         return self.error(Syntax("function", (), at, at), f"unknown function {piece.text}", hint)
 
     def _name(self, syntax: Syntax) -> Piece:
@@ -370,41 +368,6 @@ class Checker:
         return expr
 
 
-def convert(literal: Literal, kind: Type) -> Literal | None:
-    """The constant as a constant of ``kind``'s kind and scale; None where no value of ``kind`` can equal it."""
-    value = literal.value
-    if literal.type.kind is kind.kind and kind.kind is not TypeKind.DECIMAL:
-        return literal
-    if not isinstance(value, int | float | Decimal) or not types.is_numeric(kind) or isinstance(value, bool):
-        return None
-    if literal.type == TIMESTAMP:
-        return None
-    if kind == DOUBLE:
-        return Literal.of(types.as_double(value))
-    if isinstance(value, float):
-        return None
-    exact = Decimal(value)
-    if kind == LONG:
-        whole = exact == exact.to_integral_value() and types.MIN_LONG <= exact <= types.MAX_LONG
-        return Literal.of(int(exact)) if whole else None
-    rescaled = types.rescale(exact, kind.scale)
-    return None if rescaled is None else Literal.of(rescaled)
-
-
-def growth(expr: Expr) -> int:
-    """How many times longer than the longest text that goes in the result may be."""
-    if not isinstance(expr, Call | Case):
-        return 1
-    inner = [growth(child) for child in expr.children]
-    if isinstance(expr, Call) and expr.function == "concat":
-        return sum(inner)
-    if isinstance(expr, Call) and expr.function == "replace":
-        old, new = expr.arguments[1:]
-        sizes = [len(str(a.value).encode()) for a in (old, new) if isinstance(a, Literal)]
-        return inner[0] * max(1, -(-sizes[1] // sizes[0]))
-    return max(inner)
-
-
 def _as_condition(expr: Expr, what: str) -> Expr:
     types.condition(facts(expr), what)
     return expr
@@ -413,15 +376,3 @@ def _as_condition(expr: Expr, what: str) -> Expr:
 def _whole(piece: Piece) -> int:
     assert isinstance(piece.value, int)
     return piece.value
-
-
-def _list(names: Collection[str], shown: int = _SHOWN_NAMES) -> str:
-    listed = ", ".join(list(names)[:shown]) + (", ..." if len(names) > shown else "")
-    return listed or "no column"
-
-
-def _suggest(name: str, accepted: list[str], close: list[str], shown: int = _SHOWN_NAMES) -> str:
-    """The nearest of ``close``, if one is near, and what is accepted."""
-    found = difflib.get_close_matches(name[:64], close, n=1)
-    meant = f"did you mean {found[0]}? " if found else ""
-    return f"{meant}accepted here: {_list(accepted, shown)}"

@@ -170,8 +170,6 @@ def _date_trunc(name: str, operands: Operands) -> Type:
     return TIMESTAMP
 
 
-
-
 #: By canonical name.
 FUNCTIONS: Mapping[str, Function] = {
     "lower": Function("lower(text)", 1, 1, _text_to_text),

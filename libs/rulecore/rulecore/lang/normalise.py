@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import ROUND_FLOOR, Decimal
 
 from rulecore.lang import types
-from rulecore.lang.check import convert
+from rulecore.lang.convert import convert
 from rulecore.lang.literals import timestamp_text
 from rulecore.lang.naive import evaluate
 from rulecore.lang.patterns import ANY_TEXT, like_tokens
@@ -46,7 +46,11 @@ _TRUE, _FALSE = Literal.of(True), Literal.of(False)
 
 def normalise(expr: Expr) -> Expr:
     """The normal form; ``normalise`` of it is itself, and it evaluates to the same for every row."""
-    expr = rebuild(expr, normalise)
+    return _rewritten(rebuild(expr, normalise))
+
+
+def _rewritten(expr: Expr) -> Expr:
+    """The normal form of a node whose children are in normal form. It never goes down into them twice."""
     for _ in range(_ROUNDS):
         before = expr
         for rewrite in _REWRITES:
@@ -101,22 +105,26 @@ def _not(expr: Expr) -> Expr:
         case Not():
             return operand.operand
         case And():
-            return normalise(Or(terms=tuple(normalise(Not(operand=t)) for t in operand.terms)))
+            return _rewritten(Or(terms=_flat(Or, [_rewritten(Not(operand=t)) for t in operand.terms])))
         case Or():
-            return normalise(And(terms=tuple(normalise(Not(operand=t)) for t in operand.terms)))
+            return _rewritten(And(terms=_flat(And, [_rewritten(Not(operand=t)) for t in operand.terms])))
         case Compare() if operand.op != "<=>":
-            return normalise(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
+            return _rewritten(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
     return expr
 
 
+def _flat(node: type[And | Or], terms: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Terms of the same node take the place of that node."""
+    return tuple(inner for term in terms for inner in (term.children if isinstance(term, node) else (term,)))
+
+
 def _terms(expr: Expr) -> Expr:
-    """Flat, without doubles and without terms that decide nothing, sorted; one term is itself."""
+    """Without doubles and without terms that decide nothing, sorted; one term is itself."""
     if not isinstance(expr, And | Or):
         return expr
     deciding, idle = (_FALSE, _TRUE) if isinstance(expr, And) else (_TRUE, _FALSE)
-    flat = [inner for term in expr.terms for inner in (term.children if isinstance(term, type(expr)) else (term,))]
-    kept = sorted({canonical(term): term for term in flat if term != idle}.items())
-    if deciding in flat:
+    kept = sorted({canonical(term): term for term in expr.terms if term != idle}.items())
+    if deciding in expr.terms:
         return deciding
     if len(kept) < 2:
         return kept[0][1] if kept else idle
@@ -172,7 +180,7 @@ def _between(expr: Expr) -> Expr:
     if not isinstance(expr, Between) or not isinstance(expr.operand, Column | Aggregate):
         return expr
     low, high = Compare.of(">=", expr.operand, expr.low), Compare.of("<=", expr.operand, expr.high)
-    return normalise(And(terms=(low, high)))
+    return And(terms=(_rewritten(low), _rewritten(high)))
 
 
 def _in(expr: Expr) -> Expr:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rulecore.errors import ExpressionError
 from rulecore.lang.check import Checker
 from rulecore.lang.limits import Limits
-from rulecore.lang.scan import Kind, Piece, Scanner
+from rulecore.lang.pieces import Kind, Piece
+from rulecore.lang.scan import Scanner
 from rulecore.lang.scope import Scope
 from rulecore.lang.sql import FUNCTION, OPERAND, NotArranged, arrange
 from rulecore.lang.tree import Expr
@@ -54,5 +55,3 @@ def _error(text: str, field: str, piece: Piece, message: str, hint: str) -> Expr
 
 def _wants_more(piece: Piece) -> bool:
     return piece.kind is Kind.OPERATOR and piece.text not in (")", "end", "null")
-
-

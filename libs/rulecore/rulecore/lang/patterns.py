@@ -53,7 +53,7 @@ def check_regex(pattern: str) -> None:
             )
     try:
         pl.Series([""]).str.contains(pattern, strict=True)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise TypeMismatch(f"regexp_like: {_reason(str(error))}", _REGEX_HINT) from None
 
 

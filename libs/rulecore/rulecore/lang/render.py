@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from rulecore.lang.literals import interval_text, quoted, timestamp_text
-from rulecore.lang.scan import KEYWORDS
+from rulecore.lang.pieces import KEYWORDS
 from rulecore.lang.tree import (
     Aggregate,
     And,

@@ -8,62 +8,23 @@ recursion sees the text. What an operand means (is there such a column?) is for 
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 
 from rulecore.errors import ExpressionError
 from rulecore.lang.limits import Limits
 from rulecore.lang.literals import interval_ms, number, string_value, timestamp_ms
+from rulecore.lang.pieces import KEYWORDS, SYMBOLS, Kind, Piece, foreign_hint
 from rulecore.lang.sql import Token, TokenKind, tokenise
+from rulecore.lang.structure import Structure
 
-SYMBOLS = {"==": "=", "!=": "<>"} | {s: s for s in ["+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "||"]}
-KEYWORDS = frozenset(
-    ["and", "or", "not", "in", "between", "like", "rlike", "is", "null", "true", "false", "case", "when", "then", "else", "end", "escape", "distinct"]
-)
-RESERVED = KEYWORDS
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SPACE = " \t\r\n"
-_NOT_AFTER = frozenset({"(", ",", "and", "or", "not", "when", "then", "else"})
-_NOT_BEFORE = frozenset({"in", "between", "like", "rlike"})
-_AFTER_OPERAND = frozenset(["*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "<=>", "||", "and", "or", "in", "between", "like", "rlike", "is", "when", "then", "else", "end"]) | {","}
-_FOREIGN = frozenset(["select", "from", "where", "with", "union", "cast", "try_cast", "exists", "over", "lateral", "join", "values", "order", "group"])
-
-
-class Kind(enum.Enum):
-    """What a piece is to the grammar."""
-
-    NAME = "name"
-    CONSTANT = "constant"
-    NULL = "null"
-    INTERVAL = "interval"
-    TIMESTAMP = "timestamp"
-    STAR = "star"
-    FUNCTION = "function"
-    OPERATOR = "operator"  # and keywords, brackets and the comma
-
-
-OPERANDS = frozenset({Kind.NAME, Kind.CONSTANT, Kind.NULL, Kind.INTERVAL, Kind.TIMESTAMP, Kind.STAR})
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """``start`` and ``end`` count characters of the text, ``end`` excluded; ``partner`` is the other bracket."""
-
-    kind: Kind
-    text: str
-    start: int
-    end: int
-    value: bool | int | float | Decimal | str | None = None
-    escape: str | None = None
-    distinct: bool = False
-    partner: int = -1
-
-    def is_operator(self, *texts: str) -> bool:
-        """One of these operators or keywords."""
-        return self.kind is Kind.OPERATOR and self.text in texts
+_WORD_HINTS = {
+    "escape": "accepted after a like pattern: like 'text!%' escape '!'",
+    "distinct": "accepted here: count(distinct x)",
+}
 
 
 class Scanner:
@@ -88,9 +49,10 @@ class Scanner:
             index += self._take(tokens, index)
         if not self.pieces:
             raise self.error("the expression is empty", 0, 1, "accepted here: a condition, such as amount > 100")
-        self._match_brackets()
-        self._check_neighbours()
-        return self.pieces
+        structure = Structure(self.text, self.pieces, self.limits.depth, self.error)
+        structure.match_brackets()
+        structure.check_neighbours()
+        return structure.pieces
 
     def _check_text(self) -> None:
         size = len(self.text.encode("utf-8", "surrogatepass"))
@@ -119,7 +81,7 @@ class Scanner:
         for quote in ("'", '"', "`"):
             if self.text.count(quote) % 2:
                 start = self.text.rfind(quote)
-                return self.error(f"the quote {quote} is never closed", start, start + 1)
+                return self.error(f"the quote {quote} is never closed", start, len(self.text))
         return self.error("the text cannot be split into words", 0, len(self.text))
 
     def _check_gap(self, start: int, end: int) -> None:
@@ -154,7 +116,7 @@ class Scanner:
             return
         if token.text not in SYMBOLS:
             shown = self.text[token.start : token.end]
-            raise self.error(f"{shown} is not accepted", token.start, token.end, _hint(token.text))
+            raise self.error(f"{shown} is not accepted", token.start, token.end, foreign_hint(token.text))
         self._add(Kind.OPERATOR, SYMBOLS[token.text], token.start, token.end)
 
     def _take_word(self, token: Token, following: Token | None, tokens: list[Token], index: int) -> int:
@@ -257,96 +219,3 @@ class Scanner:
         self, kind: Kind, text: str, start: int, end: int, value: bool | int | float | Decimal | str | None = None
     ) -> None:
         self.pieces.append(Piece(kind, text, start, end, value))
-
-    def _match_brackets(self) -> None:
-        """Give each bracket its partner; refuse too much nesting, prefix operators counted."""
-        opened: list[int] = []
-        prefixes = [0]
-        for index, piece in enumerate(self.pieces):
-            if piece.is_operator("(", "case"):
-                opened.append(index)
-                prefixes.append(0)
-            elif piece.is_operator(")", "end"):
-                self._close(opened, index)
-                prefixes.pop()
-                prefixes[-1] = 0
-            elif piece.is_operator("not", "-", "+") and self._is_prefix(index):
-                prefixes[-1] += 1
-            elif piece.kind in OPERANDS:
-                prefixes[-1] = 0
-            if len(opened) + sum(prefixes) > self.limits.depth:
-                message = f"nested more than {self.limits.depth} deep"
-                raise self.error(message, piece.start, piece.end, "fewer brackets")
-        if opened:
-            piece = self.pieces[opened[-1]]
-            close = ")" if piece.text == "(" else "end"
-            hint = f"accepted here: a matching {close}"
-            raise self.error(f"{piece.text} is never closed", piece.start, piece.end, hint)
-
-    def _close(self, opened: list[int], index: int) -> None:
-        piece = self.pieces[index]
-        wanted = "(" if piece.text == ")" else "case"
-        if not opened or self.pieces[opened[-1]].text != wanted:
-            raise self.error(f"{piece.text} without {wanted}", piece.start, piece.end)
-        partner = opened.pop()
-        self.pieces[partner] = replace(self.pieces[partner], partner=index)
-        self.pieces[index] = replace(piece, partner=partner)
-
-    def _is_prefix(self, index: int) -> bool:
-        """No operand stands before it."""
-        return index == 0 or not _ends_operand(self.pieces[index - 1])
-
-    def _check_neighbours(self) -> None:
-        """Refuse two operands without an operator between them, and ``not`` where it would bind surprisingly."""
-        for before, piece, after in _threes(self.pieces):
-            starts = piece.kind in OPERANDS or piece.kind is Kind.FUNCTION or piece.is_operator("(", "case")
-            if before is not None and starts and _ends_operand(before):
-                raise self._missing_operator(before, piece)
-            if piece.is_operator(*_AFTER_OPERAND) and not self._follows_operand(before, piece):
-                shown = self.text[piece.start : piece.end]
-                raise self.error(f"something is missing before {shown}", piece.start, piece.end, _OPERAND_HINT)
-            if piece.is_operator("not") and before is not None and not before.is_operator("is", *_NOT_AFTER):
-                if not _ends_operand(before):
-                    raise self.error("not is not accepted here", piece.start, piece.end, "put brackets: (not ...)")
-                if after is None or not after.is_operator(*_NOT_BEFORE):
-                    hint = "accepted here: not in, not between, not like"
-                    raise self.error("not is not accepted here", piece.start, piece.end, hint)
-
-    def _follows_operand(self, before: Piece | None, piece: Piece) -> bool:
-        if before is None:
-            return False
-        if piece.text == "when" and before.is_operator("case"):
-            return True
-        return _ends_operand(before) or (before.is_operator("not") and piece.text in _NOT_BEFORE)
-
-    def _missing_operator(self, before: Piece, piece: Piece) -> ExpressionError:
-        if before.kind is Kind.NAME and before.text in _FOREIGN:
-            return self.error(f"{before.text} is not accepted", before.start, before.end, _hint(before.text))
-        if piece.kind is Kind.NAME and piece.text in _FOREIGN:
-            return self.error(f"{piece.text} is not accepted", piece.start, piece.end, _hint(piece.text))
-        shown = self.text[piece.start : piece.end]
-        hint = "accepted here: and, or, a comparison, + - * / %"
-        return self.error(f"an operator is missing before {shown}", piece.start, piece.end, hint)
-
-
-def _ends_operand(piece: Piece) -> bool:
-    return piece.kind in OPERANDS or piece.is_operator(")", "end", "null")
-
-
-def _threes(pieces: list[Piece]) -> Iterator[tuple[Piece | None, Piece, Piece | None]]:
-    for index, piece in enumerate(pieces):
-        before = pieces[index - 1] if index else None
-        yield before, piece, pieces[index + 1] if index + 1 < len(pieces) else None
-
-
-def _hint(text: str) -> str:
-    if text.lower() in _FOREIGN:
-        return "an expression of columns, constants and functions; no queries, casts or windows"
-    return "accepted here: + - * / % = <> < <= > >= <=> || ( ) , and words"
-
-
-_OPERAND_HINT = "accepted here: a column, a constant or a function"
-_WORD_HINTS = {
-    "escape": "accepted after a like pattern: like 'text!%' escape '!'",
-    "distinct": "accepted here: count(distinct x)",
-}

@@ -1,7 +1,8 @@
 """Generated expressions and rows for tests: every node and function of the language, over columns of every type.
 
-A module of hypothesis strategies, for this package's tests and for those of whoever runs expressions in another way;
-hypothesis is not needed for anything else. Values favour the edges: NULL, NaN, infinities, the ends of 64 bits, decimals of 18 digits, empty and odd texts.
+Hypothesis strategies, for this package's tests and for those of whoever runs expressions in another way; nothing else
+needs hypothesis. Values favour the edges: NULL, NaN, infinities, the ends of 64 bits, decimals of 18 digits, empty
+and odd texts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from rulecore.lang import (
     to_physical,
     to_polars,
 )
+from rulecore.lang.tree import ArithmeticOp, ComparisonOp
 from rulecore.lang.types import MAX_LONG, MIN_LONG, Value
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type
 
@@ -62,7 +64,9 @@ LETTERS = "aAbBzZ09 %_\\'\"!.^$*(éÉßİıΣσςǅ\n\t\u00a0\u0301日😀"
 TEXTS = st.text(st.sampled_from(LETTERS), max_size=6)
 LONGS = st.one_of(
     st.integers(-10, 10),
-    st.sampled_from([MIN_LONG, MIN_LONG + 1, MAX_LONG, MAX_LONG - 1, 2**53, 2**53 + 1, -(2**53) - 1, 10**18, 10**18 - 1]),
+    st.sampled_from(
+        [MIN_LONG, MIN_LONG + 1, MAX_LONG, MAX_LONG - 1, 2**53, 2**53 + 1, -(2**53) - 1, 10**18, 10**18 - 1]
+    ),
     st.integers(MIN_LONG, MAX_LONG),
 )
 TIMES = st.one_of(
@@ -70,7 +74,9 @@ TIMES = st.one_of(
     st.sampled_from([0, -1, 1, MIN_LONG, MAX_LONG, -62_135_596_800_000, -62_135_596_800_001, 253_402_300_799_999]),
     st.integers(-62_135_596_800_000, 253_402_300_799_999),
 )
-DOUBLES = st.one_of(st.floats(), st.floats(-100, 100), st.sampled_from([0.0, -0.0, 0.5, 1.5, 2.5, 1e18, 2.0**63, 1e308]))
+DOUBLES = st.one_of(
+    st.floats(), st.floats(-100, 100), st.sampled_from([0.0, -0.0, 0.5, 1.5, 2.5, 1e18, 2.0**63, 1e308])
+)
 FINITE = DOUBLES.filter(lambda v: abs(v) < float("inf"))
 
 
@@ -144,6 +150,8 @@ def leaves(kind: Kind) -> st.SearchStrategy[Expr]:
     return st.one_of(column_refs(kind), column_refs(kind), literals(kind))
 
 
+_COMPARISONS: tuple[ComparisonOp, ...] = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_OPERATORS: tuple[ArithmeticOp, ...] = ("+", "-", "*", "/", "%")
 NUMERIC = (Kind.LONG, Kind.DECIMAL, Kind.DOUBLE)
 REGEXES = ("^a", "[A-Z]+$", "(a+)+b", r"\d", ".", "É|ß", "(?i)z")
 UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
@@ -188,27 +196,26 @@ def _pair(draw: st.DrawFn, depth: int, *, ordered: bool = True) -> tuple[Expr, E
 
 
 def _compare(draw: st.DrawFn, depth: int) -> Expr:
-    op = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
+    op = draw(st.sampled_from(_COMPARISONS))
     left, right = _pair(draw, depth, ordered=op in ("<", "<=", ">", ">="))
     return Compare.of(op, left, right)
 
 
 def _terms(draw: st.DrawFn, depth: int) -> Expr:
-    node = draw(st.sampled_from([And, Or]))
+    node = And if draw(st.booleans()) else Or
     terms: list[Expr] = []
     for _ in range(draw(st.integers(2, 3))):
         term = _condition(draw, depth)
-        terms += term.terms if isinstance(term, node) else [term]
+        terms += term.children if isinstance(term, node) else [term]
     return node(terms=tuple(terms))
 
 
 def _in(draw: st.DrawFn, depth: int) -> Expr:
     operand = draw(st.one_of(column_refs(draw(st.sampled_from(list(Kind)))), expressions(Kind.STRING, depth)))
     kind = operand.type
-    members = decimals(kind) if kind.kind is Kind.DECIMAL else literals(kind.kind)
+    members = decimals(kind).map(Literal.of) if kind.kind is Kind.DECIMAL else literals(kind.kind)
     found = draw(st.lists(members, min_size=1, max_size=4))
-    typed = [m if isinstance(m, Literal) else Literal.of(m) for m in found]
-    return In(operand=operand, values=tuple(typed))
+    return In(operand=operand, values=tuple(m for m in found if isinstance(m, Literal)))
 
 
 def _between(draw: st.DrawFn, depth: int) -> Expr:
@@ -228,7 +235,9 @@ def _case(kind: Kind) -> Callable[[st.DrawFn, int], Expr]:
             When(condition=_condition(draw, depth - 1), result=draw(expressions(kind, depth - 1)))
             for _ in range(draw(st.integers(1, 2)))
         )
-        otherwise = draw(st.none() | expressions(draw(st.sampled_from(NUMERIC)) if kind in NUMERIC else kind, depth - 1))
+        otherwise = draw(
+            st.none() | expressions(draw(st.sampled_from(NUMERIC)) if kind in NUMERIC else kind, depth - 1)
+        )
         return Case.of(whens, otherwise)
 
     return make
@@ -253,7 +262,7 @@ def _constant(values: st.SearchStrategy[Value]) -> Callable[[st.DrawFn, int], Ex
 
 
 def _arithmetic(draw: st.DrawFn, depth: int) -> Expr:
-    op = draw(st.sampled_from(["+", "-", "*", "/", "%"]))
+    op = draw(st.sampled_from(_OPERATORS))
     return Arithmetic.of(op, _number(draw, depth), _number(draw, depth))
 
 

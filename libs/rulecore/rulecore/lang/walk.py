@@ -65,7 +65,9 @@ def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line pe
         case Compare():
             return Compare.of(expr.op, change(expr.left), change(expr.right))
         case And() | Or():
-            return type(expr)(terms=tuple(change(term) for term in expr.terms))
+            changed = [change(term) for term in expr.terms]
+            flat = (t for term in changed for t in (term.children if isinstance(term, type(expr)) else (term,)))
+            return type(expr)(terms=tuple(flat))
         case Not():
             return Not(operand=change(expr.operand))
         case IsNull():

@@ -7,12 +7,12 @@ import math
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rulecore.lang import Expr, adapter, evaluate, normalise, render
-from rulecore.lang.testing import expressions, frames, run
+from rulecore.lang import Expr, adapter, evaluate, normalise, parse, render
+from rulecore.lang.testing import SCOPE, expressions, frames, run
 from rulecore.lang.types import Value
 from streamcore.schema import Kind
 
-ANY = st.sampled_from(list(Kind)).flatmap(lambda kind: expressions(kind))
+ANY = st.sampled_from(list(Kind)).flatmap(expressions)
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 Rows = list[dict[str, Value]]
 
@@ -24,8 +24,8 @@ def same(left: Value, right: Value) -> bool:
     return type(left) is type(right) and left == right
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(ANY, frames(8))
+@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
+@given(ANY, st.sampled_from([1, 8, 8]).flatmap(frames))
 def test_polars_gives_what_the_naive_evaluator_gives(expr: Expr, rows: Rows) -> None:
     expected = [evaluate(expr, row) for row in rows]
     found = run(expr, rows)
@@ -40,6 +40,13 @@ def test_the_normal_form_has_the_same_value_for_every_row(expr: Expr, rows: Rows
     found = [evaluate(normal, row) for row in rows]
     assert all(map(same, found, expected)), f"{render(expr)} -> {render(normal)}: {found} is not {expected}"
     assert normalise(normal) == normal
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(ANY)
+def test_the_canonical_text_reads_back_as_the_same_tree(expr: Expr) -> None:
+    for tree in (expr, normalise(expr)):
+        assert parse(render(tree), SCOPE, expect=None) == tree
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)

@@ -68,7 +68,9 @@ def stage1(app: App, identity: str) -> Callable[[Iterable[pa.RecordBatch]], Iter
     """The function for ``mapInArrow``: raw batches (``ingest.RAW``) to parcels."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        ingest = _ingests.setdefault(identity, Ingest(app))
+        ingest = _ingests.get(identity)
+        if ingest is None:
+            ingest = _ingests[identity] = Ingest(app)
         for parcel in ingest.run(batches):
             columns = [
                 pa.array([parcel.shard], pa.int32()),

@@ -25,9 +25,7 @@ def build_query(
     identity = hashlib.blake2b(pickle.dumps(app), digest_size=8).hexdigest()
     raw = _events(spark, app, kafka, starting).unionByName(_control(spark, app, kafka)).unionByName(_heartbeat(spark))
     parcels = raw.coalesce(parallelism).mapInArrow(stage1(app, identity), PARCEL)
-    return parcels.groupBy("shard").transformWithState(
-        ShardProcessor(app, identity), OUTPUT, "Update", "None"
-    )
+    return parcels.groupBy("shard").transformWithState(ShardProcessor(app, identity), OUTPUT, "Update", "None")
 
 
 def _clock() -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from streamcore.hashing import bucket_of, hash_columns
@@ -16,6 +17,7 @@ class KeyValueTable:
     def __init__(self) -> None:
         self._values: dict[str, bytes | None] = {}
         self._dirty: set[str] = set()
+        self._buckets: dict[int, list[str]] | None = None  # keys by bucket; None after a key came or went
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Pairs in the order of their keys."""
@@ -31,6 +33,8 @@ class KeyValueTable:
     def put(self, key: str, value: bytes | None) -> None:
         """Set or delete; setting the same value again changes nothing."""
         if self._values.get(key) != value:
+            if key not in self._values:
+                self._buckets = None
             self._values[key] = value
             self._dirty.add(key)
 
@@ -39,16 +43,35 @@ class KeyValueTable:
         return self._frame(keys)
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        frame = self._frame(sorted(self._values))
-        frame = frame.filter(pl.Series(bucket_of(frame[HASH].to_numpy(), buckets) == bucket))
-        for key in frame.filter(pl.col("value").is_null())["key"].to_list():
+        keys = self._keys_of(bucket, buckets)
+        gone = [k for k in keys if self._values[k] is None]
+        for key in gone:
             del self._values[key]
-        return frame.filter(pl.col("value").is_not_null())
+        if gone:
+            self._buckets = None
+        return self._frame([k for k in keys if k in self._values])
 
     def load(self, rows: pl.DataFrame) -> None:
         self._values.update(zip(rows["key"].to_list(), rows["value"].to_list(), strict=True))
+        self._buckets = None
+
+    def _keys_of(self, bucket: int, buckets: int) -> list[str]:
+        if self._buckets is None:
+            keys = sorted(self._values)
+            hashes = hash_columns([pl.Series(keys, dtype=pl.String)], len(keys))
+            self._buckets = {}
+            for key, number in zip(keys, bucket_of(hashes, buckets).tolist(), strict=True):
+                self._buckets.setdefault(number, []).append(key)
+        return self._buckets.get(bucket, [])
 
     def _frame(self, keys: list[str]) -> pl.DataFrame:
+        if not keys:
+            return _EMPTY
         column = pl.Series("key", keys, dtype=pl.String)
         values = pl.Series("value", [self._values[k] for k in keys], dtype=pl.Binary)
         return pl.DataFrame([pl.Series(HASH, hash_columns([column], len(keys))), column, values])
+
+
+_EMPTY = pl.DataFrame(
+    [pl.Series(HASH, np.empty(0, np.uint64)), pl.Series("key", [], pl.String), pl.Series("value", [], pl.Binary)]
+)

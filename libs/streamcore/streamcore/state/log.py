@@ -6,7 +6,7 @@ one blob with the rows it changed, whatever their number, and one blob with all 
 ====================  =====================================================================================
 blob                  content
 ====================  =====================================================================================
-``head``              sequence number, chain digest, the sequence number of each bucket, the shard's own cells
+``head``              sequence number, chain digests, the sequence number of each bucket, the shard's own cells
 ``log/<n>``           the rows that cut n changed, of all tables
 ``bucket/<b>``        every live row of bucket b, of all tables, at the cut that wrote it
 ====================  =====================================================================================
@@ -17,7 +17,8 @@ et al. 1996, with levelling spread evenly over the cuts). A cut that changes not
 
 Reading happens only when this process does not already hold the shard's tables as the head says. The chain digest
 covers every byte written since the shard began, so tables of an attempt that was not committed are never mistaken for
-the committed ones.
+the committed ones. The head lists the digests of the last cuts: a process that holds the tables of one of them (shards
+wander between worker processes) reads only the log blobs since.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Head:
     """The shard's position. ``cells`` are small values of the shard itself (watermark, clock), JSON-able."""
 
     sequence: int = 0
-    chain: str = ""
+    chains: list[str] = field(default_factory=list)
     written: list[int] = field(default_factory=list)
     cells: Mapping[str, object] = field(default_factory=dict)
 
@@ -63,7 +64,7 @@ class Head:
         document = {
             "format": FORMAT,
             "sequence": self.sequence,
-            "chain": self.chain,
+            "chains": self.chains,
             "written": self.written,
             "cells": self.cells,
         }
@@ -75,7 +76,12 @@ class Head:
         document = orjson.loads(blob)
         if document.get("format") != FORMAT:
             raise CorruptState(f"shard state has format {document.get('format')!r}; this version reads {FORMAT}")
-        return cls(document["sequence"], document["chain"], document["written"], document["cells"])
+        return cls(document["sequence"], document["chains"], document["written"], document["cells"])
+
+    @property
+    def chain(self) -> str:
+        """Digest of everything written; empty before the first cut that wrote."""
+        return self.chains[-1] if self.chains else ""
 
 
 class StateLog:
@@ -88,8 +94,19 @@ class StateLog:
     def holds(self, stored: bytes | None) -> bool:
         """Whether the tables in memory are those of this stored head."""
         if stored is None:
-            return self.head.sequence == 0 and not self.head.chain
+            return self.head.sequence == 0
         return self.head.to_json() == stored
+
+    def catch_up(self, stored: bytes, blobs: BlobStore, table: Callable[[str], StateTable]) -> bool:
+        """Bring tables that are a few cuts behind up to the stored head. False, with nothing done, if they are not."""
+        head = Head.from_json(stored)
+        behind = head.sequence - self.head.sequence
+        if not (0 < behind < len(head.chains)) or head.chains[-1 - behind] != self.head.chain:
+            return False
+        for sequence in range(self.head.sequence + 1, head.sequence + 1):
+            self._take(self._read(blobs, f"log/{sequence}"), table)
+        self.head = head
+        return True
 
     def load(self, stored: bytes | None, blobs: BlobStore, table: Callable[[str], StateTable]) -> None:
         """Fill empty tables from the blobs, oldest first; ``table`` makes or finds one by its name.
@@ -122,7 +139,8 @@ class StateLog:
         blobs.remove(f"log/{sequence - buckets}")
         written = [*self.head.written]
         written[bucket] = sequence
-        self.head = Head(sequence, _digest(self.head.chain, log, rows), written, dict(cells))
+        chains = [*self.head.chains, _digest(self.head.chain, log, rows)][-buckets:]
+        self.head = Head(sequence, chains, written, dict(cells))
         head = self.head.to_json()
         blobs.put(HEAD, head)
         return len(log) + len(rows) + len(head)

@@ -206,8 +206,8 @@ class PaneTable:
         return self._frame(dirty[self.runs.contains(dirty)])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        codes = self.runs.codes()
-        return self._frame(codes[bucket_of(self.keys.hashes[codes >> SHIFT], buckets) == bucket])
+        slots = np.flatnonzero(bucket_of(self.keys.hashes[: len(self.keys.keys)], buckets) == bucket)
+        return self._frame(self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)[1])
 
     def load(self, rows: pl.DataFrame) -> None:
         slots = self.keys.assign(rows)

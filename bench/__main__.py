@@ -1,0 +1,105 @@
+"""``python -m bench [WORKLOAD ...]``: one JSON object a workload to standard output, talk to standard error."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from bench import copies, latency, throughput
+from bench.place import Place, open_place
+from bench.result import Result, show
+from headgate.talk import to_stderr
+
+_WHOLE = "cpu_seconds_per_million"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for. ``events`` None: as many as the workload likes."""
+
+    place: Place
+    events: int | None
+    quick: bool
+    options: Mapping[str, object]
+
+    def size(self, usual: int, quick: int) -> int:
+        """How many events to take."""
+        return self.events or (quick if self.quick else usual)
+
+
+def _per_event(request: Request) -> list[Result]:
+    """1,000 rules, and the ratio of 10,000 to 100."""
+    events = request.size(1_000_000, 400_000)
+    results = {n: throughput.per_event(request.place, events, n, request.options) for n in (1_000, 100, 10_000)}
+    ratios = {name: _ratio(results[10_000], results[100], name) for name in (_WHOLE, f"{_WHOLE}_steady")}
+    return [results[100], results[10_000], results[1_000] | {"ratio_10000_to_100_rules": ratios}]
+
+
+def _ratio(above: Result, below: Result, name: str) -> float | None:
+    one, other = above[name], below[name]
+    return round(one / other, 2) if isinstance(one, float) and isinstance(other, float) and other else None
+
+
+def _windowed(request: Request) -> list[Result]:
+    return [throughput.windowed(request.place, request.size(1_000_000, 400_000), 100, request.options)]
+
+
+def _copy(request: Request) -> list[Result]:
+    return [copies.copy(request.place, request.size(1_000_000, 400_000), json=False)]
+
+
+def _copy_json(request: Request) -> list[Result]:
+    return [copies.copy(request.place, request.size(1_000_000, 400_000), json=True)]
+
+
+def _latency(request: Request) -> list[Result]:
+    warm_up_s, measured_s = (15, 20) if request.quick else (30, 60)
+    return [latency.latency(request.place, 5_000, warm_up_s, measured_s, 100, request.options)]
+
+
+WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
+    "per-event": _per_event,
+    "windowed": _windowed,
+    "copy": _copy,
+    "copy-json": _copy_json,
+    "latency": _latency,
+}
+
+
+def main() -> int:
+    """Run what was asked for, in that order."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("workload", nargs="*", help=f"any of {', '.join(WORKLOADS)}; all without one")
+    parser.add_argument("--events", type=int, help="events of the throughput workloads")
+    parser.add_argument("--quick", action="store_true", help="short runs: they show that it works, not what it costs")
+    parser.add_argument("--fresh", action="store_true", help="delete the benchmark's broker and events first")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the rules app (value: JSON or text)"
+    )
+    arguments = parser.parse_args()
+    if unknown := set(arguments.workload) - WORKLOADS.keys():
+        parser.error(f"unknown workload {sorted(unknown)}; there are {', '.join(WORKLOADS)}")
+    place = open_place(to_stderr, fresh=arguments.fresh)
+    options = dict(_setting(text) for text in arguments.set)
+    request = Request(place, arguments.events, arguments.quick, options)
+    for name in arguments.workload or WORKLOADS:
+        to_stderr(f"bench: {name}")
+        for result in WORKLOADS[name](request):
+            show(result | ({"settings": orjson.dumps(options).decode()} if options else {}))
+    return 0
+
+
+def _setting(text: str) -> tuple[str, object]:
+    name, _, value = text.partition("=")
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return name, value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

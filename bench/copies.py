@@ -1,0 +1,64 @@
+"""Spark's own copies beside the rules app, over the same events: a scale to read its figures by."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import orjson
+
+from bench.child import Child
+from bench.cpu import load_average, of_process
+from bench.events import EventSet, batches
+from bench.place import Place
+from bench.result import Result, throughput
+from streamcore.kafka.readers import scan_topic
+from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
+
+_PER_CUT = 200_000
+_LIMIT_S = 1_800
+
+
+def copy(place: Place, events: int, *, json: bool) -> Result:
+    """``json``: with ``from_json`` and ``to_json`` on the way."""
+    wanted = EventSet(events)
+    source = place.fill(wanted)
+    name = place.new_name("copy-json" if json else "copy")
+    folder = place.run_folder(name)
+    ensure_topics(place.kafka, [TopicSpec(name, wanted.partitions)])
+    before, broker = load_average(), of_process(place.broker_pid)
+    arguments = ["--bootstrap", place.kafka.bootstrap, "--source", source, "--target", name]
+    arguments += ["--checkpoint", str(folder / "checkpoint"), "--jars", str(place.jars), "--per-cut", str(_PER_CUT)]
+    with Child("bench.spark_copy", arguments + (["--json"] if json else []), folder / "stderr.log") as child:
+        child.wait_for_events(events, _LIMIT_S)
+        figures = throughput(child, events)
+        broker = of_process(place.broker_pid) - broker
+    checked = _checked(place, name, wanted, _parsed if json else zlib.crc32)
+    delete_topics(place.kafka, [name])
+    return {
+        "workload": "copy-json" if json else "copy",
+        "events": events,
+        "rules": 0,
+        "keys": wanted.users,
+        **figures,
+        "broker_cpu_seconds_per_million": round(broker * 1e6 / events, 2),
+        "load_average": [before, load_average()],
+        **checked,
+    }
+
+
+def _parsed(value: bytes) -> int:
+    """A number for what the text says, however it is written."""
+    event = orjson.loads(value)
+    return zlib.crc32(f"{event['event_id']} {round(event['amount'] * 100)} {event['user_id']}".encode())
+
+
+def _checked(place: Place, topic: str, wanted: EventSet, digest: Callable[[bytes], int]) -> Result:
+    """The copy holds each event once: compared by a sum of checksums, for the copy is in another order."""
+    sent = sum(digest(v.encode()) for _, _, values in batches(wanted.columns()) for v in values)
+    found = [digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
+    if len(found) != wanted.events or sum(found) != sent:
+        raise RuntimeError(f"topic {topic}: {len(found)} records that are not the {wanted.events} that were sent")
+    return {"checked": True}
+
+

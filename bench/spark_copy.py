@@ -1,0 +1,72 @@
+"""Spark's own copy from topic to topic, as a child of the benchmark: what the road costs without a rule on it.
+
+Built-in source and sink (at least once), the engine's session settings and fetch sizes, one line of JSON a batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import orjson
+from pyspark.sql import functions as F
+
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.spark.session import SparkSettings, open_session
+
+_FIELDS = (
+    "event_id string, ts long, type string, user_id string, country string, currency string, merchant string, "
+    "status string, amount decimal(12,2), risk double, quantity long"
+)
+_POLL_S = 0.05
+
+
+def main() -> None:
+    """Copy until ended from outside."""
+    parser = argparse.ArgumentParser()
+    for name in ("bootstrap", "source", "target", "checkpoint", "jars", "per-cut"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--json", action="store_true", help="decode to columns and write them as JSON again")
+    arguments = parser.parse_args()
+    kafka = KafkaSettings(arguments.bootstrap).spark()
+    spark = open_session("bench-copy", SparkSettings(jars=Path(arguments.jars)))
+    frame = (
+        spark.readStream.format("kafka")
+        .options(**kafka)
+        .option("subscribe", arguments.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", arguments.per_cut)
+        .name("events")
+        .load()
+    )
+    rows = frame.select("key", "value")
+    if arguments.json:
+        event = F.from_json(F.col("value").cast("string"), _FIELDS)
+        rows = frame.select("key", event.alias("e")).select("key", F.to_json("e").alias("value"))
+    query = (
+        rows.writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", arguments.bootstrap)
+        .option("kafka.compression.type", "lz4")
+        .option("topic", arguments.target)
+        .option("checkpointLocation", arguments.checkpoint)
+        .start()
+    )
+    seen = -1
+    while query.isActive:
+        time.sleep(_POLL_S)
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen:
+                seen = progress["batchId"]
+                _print({"cut": {"batch": seen, "events": progress["numInputRows"], "lanes": {}}})
+    sys.exit(str(query.exception()))
+
+
+def _print(document: dict[str, object]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(document) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""``headgate up``: broker, rules app and an invented shop, from one command."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.output import Json
+
+if TYPE_CHECKING:
+    from headgate.local.stack import StackSettings
+    from headgate.verify import Mark, Verdict
+
+_LIVE_RATE = 250.0
+
+
+@click.command(name="up")
+@click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
+@click.option("--json", "as_json", is_flag=True, help="No view: compare with what must come, print one JSON object.")
+@click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
+@click.option("--seed", type=int, default=None, help="Of a new shop; the same seed tells the same story.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=None, help="Data folder of the shop.")
+@click.option("--fresh", is_flag=True, help="Forget the shop of the data folder and its topics, and begin anew.")
+@click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules to publish (default: rules/shop).")
+@click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Of the local broker (default: 19092).")
+@click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
+@click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
+@click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
+@click.option("--verbose", is_flag=True, help="Say when what happened.")
+def command(
+    events: int | None,
+    rate: float | None,
+    seed: int | None,
+    data: Path | None,
+    rules: Path | None,
+    streams: Path | None,
+    port: int | None,
+    broker_folder: Path | None,
+    bootstrap: str | None,
+    *,
+    as_json: bool,
+    fresh: bool,
+    keep_broker: bool,
+    verbose: bool,
+) -> int:
+    """Run the shop: a local Kafka, the rules app with the shipped rules, and a generator of shop events.
+
+    Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
+    they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
+    """
+    began_s = time.monotonic()
+    if as_json and events is None:
+        raise click.UsageError("--json needs --events N: without an end there is nothing to compare")
+    from headgate.local import broker as local_broker
+    from headgate.local import workspace
+    from headgate.local.stack import StackSettings
+    from headgate.rulebook import read_book, shipped_rules
+
+    settings = StackSettings(
+        folder=(data or workspace.default_folder()).absolute(),
+        broker_folder=broker_folder or local_broker.default_folder(),
+        port=port or local_broker.DEFAULT_PORT,
+        book=read_book([rules or shipped_rules("shop")], streams),
+        streams=streams,
+        bootstrap=bootstrap,
+        seed=seed,
+        fresh=fresh,
+        keep_broker=keep_broker,
+    )
+    with workspace.alone(settings.folder):
+        return _run(settings, events, rate, began_s, as_json=as_json, verbose=verbose)
+
+
+def _run(
+    settings: StackSettings, events: int | None, rate: float | None, began_s: float, *, as_json: bool, verbose: bool
+) -> int:
+    from rich.console import Console
+
+    from headgate.errors import InputError
+    from headgate.local.generator import Orders
+    from headgate.local.stack import Stack
+    from headgate.run_up import Signals, Up
+    from headgate.talk import silent, to_stderr
+    from headgate.timeline import Timeline
+
+    if settings.book.problems:
+        raise InputError("rules: " + "\n".join(problem.render() for problem in settings.book.problems))
+    timeline = Timeline(to_stderr if verbose else silent, began_s)
+    signals = Signals(to_stderr)
+    up = Up(Stack(settings, to_stderr, timeline), signals, to_stderr, timeline)
+    verdict = None
+    with signals.caught():
+        try:
+            up.stack.start()
+            if as_json and events is not None:
+                verdict = up.counted(events, Orders(events, rate))
+            else:
+                up.live(Orders(events, rate or _LIVE_RATE), Console())
+        finally:
+            up.close()
+    if not as_json:
+        return 0
+    if verdict is None:
+        raise InputError("interrupted: nothing was compared; the next run goes on where this one stopped")
+    click.echo(_document(verdict, timeline.elapsed_s))
+    return 0 if verdict.good else 1
+
+
+def _document(verdict: Verdict, seconds: float) -> str:
+    import json
+
+    document: Json = {
+        **_mark(verdict.run),
+        "expected_alerts": verdict.run_expected.alerts,
+        "lost": verdict.lost,
+        "duplicated": verdict.duplicated,
+        "unexpected": verdict.unexpected,
+        "seconds": round(seconds, 1),
+        "total": {**_mark(verdict.total), "expected": _mark(verdict.total_expected), "uncertain": verdict.uncertain},
+        "not_compared": list(verdict.not_compared),
+    }
+    return json.dumps(document)
+
+
+def _mark(mark: Mark) -> dict[str, Json]:
+    return {"events": mark.events, "alerts": mark.alerts, "dead_letters": mark.dead_letters, "late": mark.late}

@@ -1,0 +1,147 @@
+"""The invented shop as a thread: sends events at a pace, can be stopped, and never makes an event late by accident.
+
+The app knows how far a partition has come only from events it has read of it. So a run begins with primers: few
+records, together no longer than the app allows for disorder, and then a pause until their cut is done. After them every
+partition counts, and one that is read ahead of the others moves no watermark.
+
+Positions live in the topic itself (``headgate.local.shop.produce``), so a stop of any kind loses and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.local.shop.produce import Pace, Progress, positions, produce
+from headgate.local.shop.settings import BLOCK, Fate, ShopSettings
+from headgate.local.shop.stream import records
+from streamcore.errors import StreamError
+from streamcore.kafka.readers import end_offsets
+from streamcore.kafka.settings import KafkaSettings
+
+#: Records of a primer: 5 s of event time, which with the stream's own disorder stays below what the app allows.
+PRIMER: Final = 50
+_WAIT_S: Final = 0.05
+_KEPT: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What to send: ``events`` more records (None: without end), so many per second (None: as fast as it goes)."""
+
+    events: int | None = None
+    per_second: float | None = None
+
+
+def primers(shop: ShopSettings, start: int, partitions: int) -> Iterator[int]:
+    """Where to pause after ``start``: as often as it takes until every partition has had a good record.
+
+    No primer crosses a block, for time jumps between blocks.
+    """
+    missing = set(range(partitions))
+    for record in records(shop, start, start + BLOCK):
+        if record.fate is Fate.EVENT:
+            missing.discard(record.partition(partitions))
+        sent = record.index + 1 - start
+        if sent % PRIMER == 0 or (record.index + 1) % BLOCK == 0:
+            yield record.index + 1
+            if not missing:
+                return
+
+
+class Generator:
+    """One run of the shop. ``processed`` tells how many records of the topic the app has done with."""
+
+    def __init__(
+        self, kafka: KafkaSettings, topic: str, shop: ShopSettings, orders: Orders, processed: Callable[[], int]
+    ) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._shop = shop
+        self._orders = orders
+        self._processed = processed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="generator", daemon=True)
+        self._sent: deque[tuple[float, int]] = deque(maxlen=_KEPT)
+        self._failure: BaseException | None = None
+        self._partitions = 0
+        self._whole = True
+        self.first_index = 0
+        self.next_index = 0
+
+    def start(self) -> None:
+        """Find out where the stream stopped, then send from there in a thread."""
+        done = positions(self._kafka, self._topic)
+        self.first_index = self.next_index = max(done)
+        self._partitions = len(done)
+        # After a kill, some partitions may be behind the others.
+        self._whole = sum(end_offsets(self._kafka, [self._topic]).values()) == self.first_index
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what ended it, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def done(self) -> bool:
+        """Everything that was ordered is acknowledged."""
+        return not self._thread.is_alive() and self._failure is None
+
+    @property
+    def newest_event_ms(self) -> int | None:
+        """The stream's clock at the record that was sent last."""
+        return None if self.next_index == 0 else self._shop.time_ms(self.next_index - 1)
+
+    def waiting_s(self, processed: int) -> float:
+        """For how long the first record that is not processed has been sent."""
+        if processed >= self.next_index:
+            return 0.0
+        return time.monotonic() - next((when for when, index in [*self._sent] if index > processed), time.monotonic())
+
+    def stop(self, limit_s: float) -> bool:
+        """Stop after the current portion, acknowledged; False when that takes longer than the limit."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join(limit_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._send()
+        except (StreamError, OSError) as error:
+            self._failure = error
+
+    def _send(self) -> None:
+        events = self._orders.events
+        end = None if events is None else self.first_index + events
+        if not self._whole:
+            self._produce(self.first_index)
+        for pause in primers(self._shop, self.first_index, self._partitions):
+            if (end is not None and pause >= end) or self._stop.is_set():
+                break
+            self._produce(pause)
+            while self._processed() < pause and not self._stop.wait(_WAIT_S):
+                pass
+        if not self._stop.is_set():
+            self._produce(end)
+
+    def _produce(self, stop: int | None) -> None:
+        pace = Pace(self._orders.per_second)
+        produce(
+            self._kafka,
+            self._topic,
+            self._shop,
+            stop=stop,
+            pace=pace,
+            stopping=self._stop.is_set,
+            on_progress=self._note,
+        )
+
+    def _note(self, progress: Progress) -> None:
+        self.next_index = max(self.next_index, progress.next_index)
+        self._sent.append((time.monotonic(), self.next_index))

@@ -1,0 +1,206 @@
+"""The rules app as a child process: start it, hear what it reports, stop it at a batch boundary.
+
+It has a session of its own, so the terminal's Ctrl-C does not reach it, and a watch that asks it to stop when we die,
+however we die. Promises: ``figures`` is always the latest whole value; an end that nobody asked for is an
+``AppEndedError`` with the end of its log. Refuses to know rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from headgate.errors import HeadgateError
+from headgate.local import processes
+from headgate.talk import Say
+from streamcore.lanes import ALERTS
+
+_MODULE: Final = "headgate_rules"
+_TAIL_LINES: Final = 12
+_RATE_WINDOW_S: Final = 5.0
+_CUTS_KEPT: Final = 100
+_WATCH: Final = 'cat >/dev/null; kill "$1"'
+_KILL_WAIT_S: Final = 10.0
+
+
+class AppEndedError(HeadgateError):
+    """The rules app ended by itself; the message holds the reason and where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the app has reported since it was started. ``committed``: by partition, the offset after the last event
+    whose cut is done; ``cut_ms``: how long the latest cuts took, the last one last."""
+
+    epoch: int = 0
+    cuts: int = 0
+    events: int = 0
+    alerts: int = 0
+    events_per_second: float = 0.0
+    watermark_ms: int | None = None
+    cut_ms: tuple[int, ...] = ()
+    committed: Mapping[int, int] | None = None
+    last_report_s: float | None = None
+
+    @property
+    def processed(self) -> int:
+        """Records of the event topic whose cut is done, ever."""
+        return sum((self.committed or {}).values())
+
+
+class RulesProcess:
+    """One app. ``topic``: the event topic. Not for several threads, except for ``figures``."""
+
+    def __init__(self, settings_file: Path, log: Path, topic: str) -> None:
+        self._settings_file = settings_file
+        self._topic = topic
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._recent: deque[tuple[float, int]] = deque()
+        self.log = log
+        self.figures = Figures()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start it; the log of the run before is kept as ``*.log.1``."""
+        if self.log.exists():
+            self.log.replace(self.log.with_suffix(".log.1"))
+        command = [sys.executable, "-m", _MODULE, "--settings", str(self._settings_file)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        self._watch = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "watch", str(self._process.pid)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stdout,), name="app-reports", daemon=True
+        )
+        self._reader.start()
+
+    def check(self) -> None:
+        """``AppEndedError`` when it has ended."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise AppEndedError(f"the rules app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")
+
+    def drain(self, limit_s: float, hurry: threading.Event) -> bool:
+        """Ask it to stop at a batch boundary; False when it did not within the limit, or when ``hurry`` was set."""
+        if self._process is None or self._process.poll() is not None:
+            return True
+        self._process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and not hurry.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.1)
+                return True
+        return False
+
+    def kill(self) -> None:
+        """End it and all it started, as a power cut would; the next start goes on from its last commit."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(_KILL_WAIT_S)
+
+    def close(self) -> None:
+        """Clean up after its end."""
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch.communicate()
+            self._watch = None
+        if self._reader is not None:
+            self._reader.join(_KILL_WAIT_S)
+            self._reader = None
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def tail(self) -> str:
+        """The last lines of its log that say something."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "  (no log)"
+        said = [line for line in lines if line.strip()]
+        own = [line for line in said if line.startswith("headgate-rules:")]
+        return "\n".join(f"  {line[:300]}" for line in (own or said)[-_TAIL_LINES:])
+
+    def _read(self, reports: IO[bytes]) -> None:
+        for line in reports:
+            try:
+                document = orjson.loads(line)
+            except ValueError:
+                continue
+            if "cut" in document:
+                self._cut(document["cut"], document["cut"]["lanes"])
+            elif "spark" in document:
+                self._progress(document["spark"])
+
+    def _cut(self, cut: Mapping[str, int], lanes: Mapping[str, int]) -> None:
+        now, before = time.monotonic(), self.figures
+        self._recent.append((now, cut["events"]))
+        while self._recent[0][0] < now - _RATE_WINDOW_S:
+            self._recent.popleft()
+        took_ms = cut["run_ms"] + cut["commit_ms"]
+        self.figures = replace(
+            before,
+            epoch=cut["epoch"],
+            cuts=before.cuts + 1,
+            events=before.events + cut["events"],
+            alerts=before.alerts + lanes.get(ALERTS, 0),
+            events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
+            watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
+            cut_ms=(*before.cut_ms, took_ms)[-_CUTS_KEPT:],
+            last_report_s=now,
+        )
+
+    def _progress(self, progress: Mapping[str, object]) -> None:
+        committed = _offsets(progress, self._topic)
+        if committed is not None:
+            self.figures = replace(self.figures, committed=committed)
+
+
+def _offsets(progress: Mapping[str, object], topic: str) -> Mapping[int, int] | None:
+    """The end offsets of a topic in Spark's report of a batch, None when it says nothing of the topic."""
+    sources = progress.get("sources")
+    for source in sources if isinstance(sources, list) else []:
+        end = source.get("endOffset")
+        offsets = orjson.loads(end) if isinstance(end, str) else end
+        if isinstance(offsets, dict) and isinstance(offsets.get(topic), dict):
+            return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
+    return None
+
+
+def end_leftover(settings_file: Path, limit_ms: int, say: Say) -> None:
+    """End an app of this workspace that outlived its ``headgate up`` (which was killed)."""
+    mark = f"-m {_MODULE} --settings {settings_file} "
+    for pid in _processes_with(mark):
+        say(f"an app of an earlier run is still there (process {pid}); asking it to stop")
+        processes.send(pid, signal.SIGTERM)
+        if not processes.wait_for_end(pid, mark, limit_ms):
+            say("it does not stop; ending it by force")
+            processes.send(pid, signal.SIGKILL)
+            processes.wait_for_end(pid, mark, limit_ms)
+
+
+def _processes_with(mark: str) -> list[int]:
+    """Where /proc is; elsewhere none is found, and the lease on the checkpoint refuses a second app."""
+    numbers = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")] if Path("/proc/self").exists() else []
+    return [number for number in numbers if mark in processes.command_line(number)]

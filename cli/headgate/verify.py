@@ -1,0 +1,154 @@
+"""What came out of a shop, read from its topics by a client that shares no code with the writer, against what must.
+
+The expectation (``headgate.local.shop.expected``) shares no code with the product either. Promises: every alert on the
+topic is found, missed, repeated or unexpected; nothing is left out silently: rules that are not the shipped ones are
+named in ``not_compared``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, Expectation, Expected
+from headgate.local.shop.stream import records
+from headgate.local.workspace import PARTITIONS, Workspace
+from rulecore.model import Mode, Rule
+from streamcore.kafka.readers import Record, end_offsets, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE
+
+_READ_LIMIT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How much was there at some moment: events, and records of the output lanes."""
+
+    events: int
+    alerts: int
+    dead_letters: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the topics hold: ``alerts`` in order of reading."""
+
+    events: int
+    alerts: tuple[tuple[str, AlertId | None], ...]
+    dead_letters: int
+    late: int
+
+    @property
+    def mark(self) -> Mark:
+        """The numbers."""
+        return Mark(self.events, len(self.alerts), self.dead_letters, self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``run`` counts what this run added, ``total`` everything since the shop was made; the comparison is of
+    everything. ``uncertain`` alerts may be there or not (see ``Expected``)."""
+
+    run: Mark
+    run_expected: Mark
+    total: Mark
+    total_expected: Mark
+    uncertain: int
+    lost: int
+    duplicated: int
+    unexpected: int
+    not_compared: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """Nothing lost, nothing twice, nothing too much, and every event accounted for."""
+        told = (self.total.dead_letters, self.total.late) == (
+            self.total_expected.dead_letters,
+            self.total_expected.late,
+        )
+        return told and not (self.lost or self.duplicated or self.unexpected)
+
+
+def read(kafka: KafkaSettings, shop: Workspace) -> Found:
+    """Everything that the shop's topics hold now, as far as it is committed."""
+    names = shop.names
+    alerts = tuple(_alert(record) for record in _all(kafka, names.lane(ALERTS)))
+    events = sum(end_offsets(kafka, [names.events]).values())
+    return Found(events, alerts, len(_all(kafka, names.lane(DEAD_LETTERS))), len(_all(kafka, names.lane(LATE))))
+
+
+def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+    return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
+
+
+def _alert(record: Record) -> tuple[str, AlertId | None]:
+    """Its id and what it is about, None for a rule that is not among the shipped ones."""
+    body = json.loads(record.value or b"")
+    known = body["rule"] in PER_EVENT or body["rule"] in WINDOWED
+    return body["alert_id"], AlertId.of(record.value or b"") if known else None
+
+
+def expectations(shop: Workspace, stops: Iterable[int]) -> list[Expected]:
+    """What must have come of the first records of the stream, for each of these rising numbers of records."""
+    expectation = Expectation(PARTITIONS)
+    found: list[Expected] = []
+    start = 0
+    for stop in stops:
+        for record in records(shop.shop, start, stop):
+            expectation.add(record)
+        found.append(expectation.result())
+        start = stop
+    return found
+
+
+def comparable(shipped: Iterable[Rule], published: Mapping[str, Rule]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The rules that run as shipped, live; and the others, of either side."""
+    same = frozenset(r.id for r in shipped if published.get(r.id) == r and r.mode is Mode.LIVE)
+    known = {*PER_EVENT, *WINDOWED}
+    return same & known, tuple(sorted((published.keys() | known) - (same & known)))
+
+
+def compare(before: Found, after: Found, shop: Workspace, rules: frozenset[str], others: tuple[str, ...]) -> Verdict:
+    """The verdict on everything, with the numbers of what came between the two readings."""
+    was, now = (_only(e, rules) for e in expectations(shop, (before.events, after.events)))
+    ids = Counter(alert_id for alert_id, _ in after.alerts)
+    seen = {about for _, about in after.alerts if about is not None and about.rule in rules}
+    run = _difference(after.mark, before.mark)
+    return Verdict(
+        run=run,
+        run_expected=_difference(_mark(now), _mark(was)),
+        total=after.mark,
+        total_expected=_mark(now),
+        uncertain=len(now.uncertain),
+        lost=len(now.alerts - seen),
+        duplicated=sum(count - 1 for count in ids.values()),
+        unexpected=len(seen - now.alerts - now.uncertain),
+        not_compared=others,
+    )
+
+
+def _only(expected: Expected, rules: frozenset[str]) -> Expected:
+    return Expected(
+        expected.records,
+        frozenset(a for a in expected.alerts if a.rule in rules),
+        frozenset(a for a in expected.uncertain if a.rule in rules),
+        expected.dead_letters,
+        expected.late,
+    )
+
+
+def _mark(expected: Expected) -> Mark:
+    return Mark(expected.records, len(expected.alerts), expected.dead_letters, expected.late)
+
+
+def _difference(after: Mark, before: Mark) -> Mark:
+    return Mark(
+        after.events - before.events,
+        after.alerts - before.alerts,
+        after.dead_letters - before.dead_letters,
+        after.late - before.late,
+    )

@@ -1,0 +1,215 @@
+"""The live view of `headgate up`: a pure function from what is known to what the terminal shows.
+
+Promises: fits whatever size it is given, from 80 columns by 24 lines up; the same state gives the same picture.
+Refuses to know where figures come from.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich import box
+from rich.layout import Layout
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+_RULE_COLUMN: Final = 46  # characters that one column of rules needs
+_FIGURE_LINES: Final = 6
+_ALERT_LINES_AT_LEAST: Final = 7
+_WIDE: Final = 130
+_SEVERITY: Final = {"critical": "bold white on red", "high": "bold red", "medium": "yellow", "low": "cyan"}
+_STATUS: Final = {"accepted": "green", "rejected": "bold red", "quarantined": "bold red", "deleted": "dim"}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """``status`` is the app's last answer, None before it; ``matches`` counts alerts, those in shadow mode too."""
+
+    rule: str
+    version: int
+    mode: str
+    status: str | None
+    matches: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """One alert. ``time_ms`` is event time."""
+
+    time_ms: int
+    severity: str
+    rule: str
+    key: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewState:
+    """Everything that the view shows. ``alerts``: the latest first. None: not known yet."""
+
+    app: str
+    bootstrap: str
+    phase: str
+    elapsed_s: float
+    sent: int
+    processed: int
+    events_per_second: float
+    lag_s: float
+    newest_event_ms: int | None
+    watermark_ms: int | None
+    cut_ms: Sequence[int]
+    cuts: int
+    epoch: int
+    alert_count: int
+    shadow_count: int
+    dead_letters: int
+    late: int
+    rules: Sequence[RuleRow]
+    alerts: Sequence[AlertRow]
+
+    @property
+    def lag(self) -> int:
+        """Records sent and not yet processed."""
+        return max(0, self.sent - self.processed)
+
+
+def render(state: ViewState, width: int, height: int) -> Layout:
+    """The picture for a terminal of this size."""
+    columns = max(1, (width - 4) // _RULE_COLUMN)
+    wanted = max(1, math.ceil(len(state.rules) / columns))
+    rows = max(1, min(wanted, height - 2 - _FIGURE_LINES - _ALERT_LINES_AT_LEAST - 2))
+    layout = Layout()
+    layout.split_column(
+        Layout(_header(state, width), size=1),
+        Layout(_figures(state), size=_FIGURE_LINES),
+        Layout(_rules(state.rules, columns, rows), size=rows + 2),
+        Layout(_alerts(state.alerts, width)),
+        Layout(_footer(state, width), size=1),
+    )
+    return layout
+
+
+def _header(state: ViewState, width: int) -> Text:
+    left = Text.assemble(
+        (" headgate ", "bold black on green"),
+        (f" {state.phase} ", "bold"),
+        (f" app {state.app} on {state.bootstrap}", "dim"),
+    )
+    right = str(datetime.timedelta(seconds=int(state.elapsed_s)))
+    left.truncate(max(0, width - len(right) - 1), overflow="ellipsis")
+    left.append(right.rjust(max(1, width - len(left))))
+    return left
+
+
+def _footer(state: ViewState, width: int) -> Text:
+    text = Text(f" Ctrl-C stops at a batch boundary   headgate rules publish FILE --app {state.app}", style="dim")
+    text.truncate(width, overflow="ellipsis")
+    return text
+
+
+def _figures(state: ViewState) -> Table:
+    grid = Table.grid(expand=True)
+    for _ in range(3):
+        grid.add_column(ratio=1)
+    grid.add_row(
+        _panel(
+            "events",
+            ("rate", f"{state.events_per_second:,.0f} /s"),
+            ("lag", f"{state.lag:,} records, {state.lag_s:.1f} s"),
+            ("sent", f"{state.sent:,}"),
+            ("processed", f"{state.processed:,}"),
+        ),
+        _panel(
+            "event time",
+            ("newest", _time(state.newest_event_ms, "%Y-%m-%d %H:%M:%S")),
+            ("watermark", _time(state.watermark_ms, "%Y-%m-%d %H:%M:%S")),
+            ("delay", _delay(state)),
+            ("cut", _cut(state.cut_ms)),
+        ),
+        _panel(
+            "out",
+            ("alerts", f"{state.alert_count:,}" + (f" + {state.shadow_count:,} shadow" if state.shadow_count else "")),
+            ("dead letters", f"{state.dead_letters:,}"),
+            ("late", f"{state.late:,}"),
+            ("cuts", f"{state.cuts:,} in epoch {state.epoch}"),
+        ),
+    )
+    return grid
+
+
+def _panel(title: str, *entries: tuple[str, str]) -> Panel:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for name, value in entries:
+        grid.add_row(name, value)
+    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED)
+
+
+def _delay(state: ViewState) -> str:
+    if state.newest_event_ms is None or state.watermark_ms is None:
+        return "-"
+    return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s behind newest"
+
+
+def _cut(cut_ms: Sequence[int]) -> str:
+    if not cut_ms:
+        return "-"
+    ordered = sorted(cut_ms)
+    median, slow = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
+    return f"{median:,} ms, p95 {slow:,} ms"
+
+
+def _rules(rules: Sequence[RuleRow], columns: int, rows: int) -> Panel:
+    """Column by column, by name; the ones with most matches when there is no room for all."""
+    room = columns * rows
+    shown = sorted(rules, key=lambda r: (-r.matches, r.rule))[:room] if len(rules) > room else list(rules)
+    shown.sort(key=lambda r: r.rule)
+    grid = Table.grid(expand=True, padding=(0, 1))
+    for _ in range(columns):
+        grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        grid.add_column(style="dim", justify="right", no_wrap=True)
+        grid.add_column(justify="right", no_wrap=True, width=8)
+    for row in range(min(rows, len(shown))):
+        cells: list[Text | str] = []
+        for rule in shown[row::rows][:columns]:
+            cells += [_rule_name(rule), f"v{rule.version}", f"{rule.matches:,}"]
+        grid.add_row(*cells)
+    title = f"rules: {len(rules)}" + (f", {len(shown)} shown" if len(shown) < len(rules) else "")
+    return Panel(grid, title=f"{title}, with version and matches", title_align="left", border_style="blue")
+
+
+def _rule_name(rule: RuleRow) -> Text:
+    text = Text("● ", style=_STATUS.get(rule.status or "", "dim"))
+    text.append(rule.rule, style="default")
+    if rule.mode != "live":
+        text.append(f" {rule.mode}", style="magenta")
+    if rule.status in ("rejected", "quarantined"):
+        text.append(f" {rule.status}", style="bold red")
+    return text
+
+
+def _alerts(alerts: Sequence[AlertRow], width: int) -> Panel:
+    wide = width >= _WIDE
+    table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("event time", width=19 if wide else 10, no_wrap=True)
+    table.add_column("severity", width=8, no_wrap=True)
+    table.add_column("rule", width=32 if wide else 22, no_wrap=True, overflow="ellipsis")
+    table.add_column("key", width=26 if wide else 16, no_wrap=True, overflow="ellipsis")
+    table.add_column("message", ratio=1, no_wrap=True, overflow="ellipsis")
+    form = "%Y-%m-%d %H:%M:%S" if wide else "%H:%M:%S"
+    for alert in alerts:
+        severity = Text(alert.severity, style=_SEVERITY.get(alert.severity, "default"))
+        table.add_row(_time(alert.time_ms, form), severity, alert.rule, alert.key, Text(alert.message))
+    return Panel(table, title="latest alerts", title_align="left", border_style="blue")
+
+
+def _time(time_ms: int | None, form: str) -> str:
+    if time_ms is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime(form)

@@ -1,0 +1,170 @@
+"""The functions of the language for the naive evaluator; one entry per name in ``functions.FUNCTIONS``.
+
+``regexp_like`` alone is not plain Python: Python's own engine backtracks, so the Rust engine of Polars answers here
+too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+
+import polars as pl
+
+from rulecore.lang.naive_values import WIDE, Number, compare, converted, double, fit, order
+from rulecore.lang.tree import Call
+from rulecore.lang.types import Value
+from streamcore.schema import LONG
+
+_DAY_MS = 86_400_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def call(expr: Call, values: list[Value]) -> Value:
+    """The function of these arguments; NULL for a NULL argument, unless the function is about NULL."""
+    if expr.function in _WITH_NULLS:
+        return _WITH_NULLS[expr.function](expr, values)
+    if None in values:
+        return None
+    return _FUNCTIONS[expr.function](expr, *values)
+
+
+def _coalesce(expr: Call, values: list[Value]) -> Value:
+    return next((v for value in values if (v := converted(value, expr.type)) is not None), None)
+
+
+def _nullif(expr: Call, values: list[Value]) -> Value:
+    left, right = expr.arguments
+    return None if compare("=", values[0], values[1], left, right) is True else values[0]
+
+
+def _greatest(expr: Call, values: list[Value], sign: int = 1) -> Value:
+    best: Value = None
+    for value in values:
+        found = converted(value, expr.type)
+        if found is not None and (best is None or order(found, best) * sign > 0):
+            best = found
+    return best
+
+
+def _substr(_expr: Call, text: str, start: int, length: int | None = None) -> str:
+    """From 1; a negative start counts from the end, and may lie before the beginning."""
+    first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
+    last = len(text) if length is None else first + length
+    return text[max(0, first) : max(0, last)]
+
+
+def _abs(expr: Call, value: Number) -> Value:
+    return fit(value.copy_abs() if isinstance(value, Decimal) else abs(value), expr.type)
+
+
+def _round(expr: Call, value: Number, places: int = 0) -> Value:
+    """Half away from zero. Of a double: of the product with the power of ten, which is itself rounded."""
+    if isinstance(value, float):
+        scaled = value * 10.0**places
+        if not math.isfinite(scaled):
+            return value
+        whole = math.floor(abs(scaled))
+        whole += abs(scaled) - whole >= 0.5
+        return math.copysign(float(whole), scaled) / 10.0**places
+    if isinstance(value, Decimal):
+        rounded = value.quantize(Decimal(1).scaleb(-expr.type.scale), rounding=ROUND_HALF_UP, context=WIDE)
+        return fit(rounded, expr.type)
+    return value
+
+
+def _whole(value: Number, function: Callable[[Number], int]) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return fit(function(value), LONG)
+
+
+def _ln(value: float) -> float | None:
+    return None if value <= 0 else math.log(value)
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: float, exponent: float) -> float:
+    """As C's ``pow``, which never raises: a pole and an overflow are infinite, a negative base may give NaN."""
+    odd = math.isfinite(exponent) and exponent % 2 == 1
+    negative = math.copysign(1.0, base) < 0 and odd
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if negative else math.inf
+    except ValueError:
+        return math.nan if base != 0 else -math.inf if negative else math.inf
+
+
+def _moment(ms: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+
+
+def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
+    """NULL outside of the years 1 to 9999."""
+    moment = _moment(ms)
+    if moment is None:
+        return None
+    start = moment.replace(microsecond=0)
+    smaller = {"minute": ("second",), "hour": ("second", "minute")}
+    day = start.replace(second=0, minute=0, hour=0)
+    match unit.lower():
+        case "second":
+            cut = start
+        case "minute" | "hour" as name:
+            cut = start.replace(**dict.fromkeys(smaller[name], 0))  # type: ignore[arg-type]
+        case "week":
+            cut = day - timedelta(days=day.weekday())
+        case "month":
+            cut = day.replace(day=1)
+        case "quarter":
+            cut = day.replace(day=1, month=(day.month - 1) // 3 * 3 + 1)
+        case "year":
+            cut = day.replace(day=1, month=1)
+        case _:
+            cut = day
+    return (cut - _EPOCH) // timedelta(milliseconds=1)
+
+
+_WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Value]] = {
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "greatest": _greatest,
+    "least": lambda e, values: _greatest(e, values, sign=-1),
+}
+_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "lower": lambda _, s: s.lower(),
+    "upper": lambda _, s: s.upper(),
+    "trim": lambda _, s: s.strip(" "),
+    "length": lambda _, s: len(s),
+    "substr": _substr,
+    "concat": lambda _, *parts: "".join(parts),
+    "starts_with": lambda _, s, part: s.startswith(part),
+    "ends_with": lambda _, s, part: s.endswith(part),
+    "contains": lambda _, s, part: part in s,
+    "replace": lambda _, s, old, new: s.replace(old, new),
+    "regexp_like": lambda _, s, pattern: bool(pl.Series([s]).str.contains(pattern)[0]),
+    "abs": _abs,
+    "round": _round,
+    "floor": lambda _, value: _whole(value, math.floor),
+    "ceil": lambda _, value: _whole(value, math.ceil),
+    "sqrt": lambda _, value: math.nan if double(value) < 0 else math.sqrt(double(value)),
+    "ln": lambda _, value: _ln(double(value)),
+    "exp": lambda _, value: _exp(double(value)),
+    "power": lambda _, base, exponent: _power(double(base), double(exponent)),
+    "hour": lambda _, ms: ms // 3_600_000 % 24,
+    "minute": lambda _, ms: ms // 60_000 % 60,
+    "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
+    "date_trunc": _date_trunc,
+}

@@ -1,0 +1,63 @@
+"""Pieces: what the text is made of, before anything is known of its structure or its types."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> ||")}}
+KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
+#: Words of SQL that people try; the answer is better than "unknown column".
+FOREIGN = words("select from where with union cast try_cast exists over lateral join values order group")
+
+
+class Kind(enum.Enum):
+    """What a piece is to the grammar."""
+
+    NAME = "name"
+    CONSTANT = "constant"
+    NULL = "null"
+    INTERVAL = "interval"
+    TIMESTAMP = "timestamp"
+    STAR = "star"
+    FUNCTION = "function"
+    OPERATOR = "operator"  # and keywords, brackets and the comma
+
+
+OPERANDS = frozenset({Kind.NAME, Kind.CONSTANT, Kind.NULL, Kind.INTERVAL, Kind.TIMESTAMP, Kind.STAR})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """``start`` and ``end`` count characters of the text, ``end`` excluded; ``partner`` is the other bracket."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+    value: bool | int | float | Decimal | str | None = None
+    escape: str | None = None
+    distinct: bool = False
+    partner: int = -1
+
+    def is_operator(self, *texts: str) -> bool:
+        """One of these operators or keywords."""
+        return self.kind is Kind.OPERATOR and self.text in texts
+
+    def ends_operand(self) -> bool:
+        """A value may end here, so that what follows is an operator."""
+        return self.kind in OPERANDS or self.is_operator(")", "end", "null")
+
+
+def foreign_hint(text: str) -> str:
+    """What to say about a symbol or a word that the language does not have."""
+    if text.lower() in FOREIGN:
+        return "an expression of columns, constants and functions; no queries, casts or windows"
+    return "accepted here: + - * / % = <> < <= > >= <=> || ( ) , and words"

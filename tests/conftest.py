@@ -1,0 +1,41 @@
+"""Apps for the tests of the whole: one that runs all along and is shared, and others to be harmed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.scene import Scene, new_scene
+
+#: Makes an app of the test's own: ``new_app("kills", events_per_cut=1000)``; settings as of the rules app.
+NewApp = Callable[..., Scene]
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> Iterator[Scene]:
+    """An app that runs, shared because a start takes long. Tests use days and users of their own and clean up."""
+    scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, "live")
+    with scene.app as app:
+        app.start()
+        yield scene
+
+
+@pytest.fixture
+def new_app(tmp_path: Path, kafka: KafkaSettings, spark_jars: Path) -> Iterator[NewApp]:
+    """Creates apps, not started; what is left of them ends with the test."""
+    made: list[Scene] = []
+
+    def create(stem: str, kafka: KafkaSettings = kafka, **settings: object) -> Scene:
+        name = f"{stem}-{next(_numbers)}"
+        made.append(new_scene(tmp_path / name, kafka, spark_jars, name, **settings))
+        return made[-1]
+
+    yield create
+    for scene in made:
+        scene.app.__exit__()
