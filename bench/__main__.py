@@ -78,7 +78,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="short runs: they show that it works, not what it costs")
     parser.add_argument("--fresh", action="store_true", help="delete the benchmark's broker and events first")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the rules app (value: JSON or text)"
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the rules app (value: JSON or text)",
     )
     arguments = parser.parse_args()
     if unknown := set(arguments.workload) - WORKLOADS.keys():

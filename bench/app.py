@@ -51,7 +51,9 @@ class AppUnderTest:
         app = cls(place, name, folder, load_settings(path))
         alerts = app.settings.lane_topic(ALERTS)
         specs = [
-            TopicSpec(s.name, s.partitions, s.compacted, s.retention_ms, s.config + (APPEND_TIME if s.name == alerts else ()))
+            TopicSpec(
+                s.name, s.partitions, s.compacted, s.retention_ms, s.config + (APPEND_TIME if s.name == alerts else ())
+            )
             for s in topics(app.settings)
         ]
         ensure_topics(place.kafka, specs)
@@ -68,7 +70,9 @@ class AppUnderTest:
 
     def refuse_rejected(self) -> None:
         """``RuntimeError`` with the reasons, should the app not have taken each of the rules."""
-        answers = [orjson.loads(r.value or b"{}") for r in read_topic(self.place.kafka, self.settings.lane_topic(STATUS))]
+        answers = [
+            orjson.loads(r.value or b"{}") for r in read_topic(self.place.kafka, self.settings.lane_topic(STATUS))
+        ]
         if bad := [a for a in answers if a["status"] != "accepted"]:
             raise RuntimeError(f"{len(bad)} of {len(answers)} rules were not accepted, the first: {bad[0]}")
 

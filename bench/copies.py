@@ -60,5 +60,3 @@ def _checked(place: Place, topic: str, wanted: EventSet, digest: Callable[[bytes
     if len(found) != wanted.events or sum(found) != sent:
         raise RuntimeError(f"topic {topic}: {len(found)} records that are not the {wanted.events} that were sent")
     return {"checked": True}
-
-

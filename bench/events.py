@@ -155,4 +155,8 @@ def batches(frame: pl.DataFrame) -> Iterator[tuple[list[int], list[str], list[st
     """Partition, Kafka key and JSON of the events, some at a time."""
     for start in range(0, frame.height, _CHUNK):
         part = frame[start : start + _CHUNK]
-        yield part["partition"].to_list(), part.select(k=user_id(pl.col("user")))["k"].to_list(), to_json(part).to_list()
+        yield (
+            part["partition"].to_list(),
+            part.select(k=user_id(pl.col("user")))["k"].to_list(),
+            to_json(part).to_list(),
+        )

@@ -147,4 +147,6 @@ def open_place(say: Say, *, fresh: bool) -> Place:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap = broker.start()
-    return Place(broker, KafkaSettings(bootstrap, client_id="bench"), folder, jars.ensure(jars.JarSet.SPARK, java, say), say)
+    return Place(
+        broker, KafkaSettings(bootstrap, client_id="bench"), folder, jars.ensure(jars.JarSet.SPARK, java, say), say
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,15 +28,12 @@ def show(result: Result) -> None:
 def steady(cuts: Sequence[CutSample]) -> tuple[Cpu, int, float, int]:
     """CPU, events, seconds and cuts of the steady part: without the start, and the first quarter of the events."""
     filled = [c for c in cuts if c.events]
-    total, seen, first = sum(c.events for c in filled), 0, 0
-    for first, cut in enumerate(filled):
-        seen += cut.events
-        if seen >= total * _COLD_SHARE:
-            break
-    if first + 1 >= len(filled):
+    done = list(itertools.accumulate(c.events for c in filled))
+    warm = [c for c, events in zip(filled, done, strict=True) if events >= done[-1] * _COLD_SHARE]
+    if len(warm) < 2:
         return Cpu(), 0, 0.0, 0
-    begin, end = filled[first], filled[-1]
-    return end.cpu - begin.cpu, total - seen, end.at_s - begin.at_s, len(filled) - first - 1
+    begin, end = warm[0], warm[-1]
+    return end.cpu - begin.cpu, sum(c.events for c in warm[1:]), end.at_s - begin.at_s, len(warm) - 1
 
 
 def throughput(child: Child, events: int) -> Result:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import orjson
-from pyspark.sql import functions as F
+from pyspark.sql import functions
 
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark.session import SparkSettings, open_session
@@ -43,8 +43,8 @@ def main() -> None:
     )
     rows = frame.select("key", "value")
     if arguments.json:
-        event = F.from_json(F.col("value").cast("string"), _FIELDS)
-        rows = frame.select("key", event.alias("e")).select("key", F.to_json("e").alias("value"))
+        event = functions.from_json(functions.col("value").cast("string"), _FIELDS)
+        rows = frame.select("key", event.alias("e")).select("key", functions.to_json("e").alias("value"))
     query = (
         rows.writeStream.format("kafka")
         .option("kafka.bootstrap.servers", arguments.bootstrap)

@@ -105,8 +105,9 @@ def window_firings_found(alerts: Sequence[Record]) -> pl.DataFrame:
 
 def compared(found: pl.DataFrame, expected: pl.DataFrame) -> Result:
     """Whether both are the same set, each row once. Says what differs before it gives up."""
-    missing, unexpected = expected.join(found, on=expected.columns, how="anti"), found.join(
-        expected, on=expected.columns, how="anti"
+    missing, unexpected = (
+        expected.join(found, on=expected.columns, how="anti"),
+        found.join(expected, on=expected.columns, how="anti"),
     )
     twice = found.height - found.unique().height
     expected_twice = expected.height - expected.unique().height

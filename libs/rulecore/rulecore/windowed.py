@@ -266,8 +266,9 @@ class WindowGroup:
         firings: list[Firing] = []
         early = [m for m in self.members if m.rule.rule.emit is Emit.EARLY]
         plans = []
+        arrivals = self.panes.arrive(rows)
         for panes in sorted({m.panes for m in early}):
-            layout = self.panes.layout(rows, panes)
+            layout = self.panes.layout(arrivals, panes)
             windows = self.panes.trail(rows, layout, panes)
             counts = self._distinct_counts(layout, panes, distinct)
             members = [m for m in early if m.panes == panes]
@@ -313,10 +314,15 @@ class WindowGroup:
                 continue
             hit = np.flatnonzero(mask)
             if rows is not None:
-                hit = hit[rows.values[f"{member.rows}.n"][windows.row[hit]] > 0]
+                hit = self._own(f"{member.rows}.n", rows, windows, hit)
             if hit.size:
                 hits.append((member, hit))
         return hits, failures
+
+    def _own(self, name: str, rows: PaneRows, windows: Windows, hit: Ints) -> Ints:
+        """Hits at the rule's own events, on windows whose last pane holds such an event: other rules' do not count."""
+        hit = hit[rows.values[name][windows.row[hit]] > 0]
+        return hit[self.panes.holds_own(name, rows, windows.codes[hit], windows.row[hit])]
 
     def _firings(
         self, member: _Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None

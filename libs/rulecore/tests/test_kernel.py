@@ -132,6 +132,30 @@ def test_distinct_values_are_counted_across_panes_and_cuts() -> None:
     assert alert["values"] == {"count_distinct(card)": 3}
 
 
+def test_windows_of_several_lengths_see_the_events_of_a_cut_one_after_the_other() -> None:
+    rules = [
+        windowed("short", within={"tumbling": "10m"}, having="count(*) >= 100"),
+        windowed("long", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 2"),
+    ]
+    out = LocalApp(new_app()).cut([*rules, pay(0, 1), pay(1, 2), pay(2, 31)], CLOCK)
+    assert [(a["window"], a["source"]) for a in lane(out, ALERTS)] == [
+        ({"start_ms": T0 - 50 * MINUTE, "end_ms": T0 + 10 * MINUTE}, {"topic": "pay", "partition": 0, "offset": 1}),
+        ({"start_ms": T0 - 20 * MINUTE, "end_ms": T0 + 40 * MINUTE}, {"topic": "pay", "partition": 0, "offset": 2}),
+    ]
+
+
+def test_which_windows_of_a_rule_are_looked_at_does_not_depend_on_other_rules() -> None:
+    small = windowed("small", where="amount < 5", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 2")
+    other = windowed("other", where="amount >= 5", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 9")
+    events = [pay(0, 1), pay(1, 31, amount=9), pay(2, 2)]
+    for cuts in ([events], [events[:2], events[2:]]):
+        for rules in ([small], [small, other]):
+            app = LocalApp(new_app(disorder_ms=60 * MINUTE))
+            app.cut(rules, CLOCK)
+            alerts = [a for cut in cuts for a in lane(app.cut(cut, CLOCK), ALERTS)]
+            assert [a["window"] for a in alerts] == [{"start_ms": T0 - 50 * MINUTE, "end_ms": T0 + 10 * MINUTE}]
+
+
 def test_null_is_a_group_of_its_own() -> None:
     app = LocalApp(new_app())
     out = app.cut([windowed(), *(pay(i, i, user=None) for i in range(3))], CLOCK)

@@ -63,7 +63,7 @@ def test_every_window_stands_as_recomputed_from_all_events_after_each_event(
     table, done = new_table(), 0
     for batch in split(sequence, sizes):
         rows = rows_of(table, batch)
-        windows = table.trail(rows, table.layout(rows, panes), panes)
+        windows = table.trail(rows, table.layout(table.arrive(rows), panes), panes)
         table.add(rows)
         found: dict[int, dict[tuple[object, int], tuple[int, int, int]]] = {}
         for i, row in enumerate(windows.row.tolist()):

@@ -13,6 +13,7 @@ what a record costs, never what it decodes to.
 
 from __future__ import annotations
 
+import dataclasses
 import graphlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ _EPOCH_MS = "(?:0|[1-9][0-9]{0,13})"
 _LOCAL = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 _ANY_SCALAR = rf"(?:{_TEXT}|{_REAL}|true|false|null)"
 _OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
+#: A field that is ignored may be an array or object of at most so many levels: each makes the pattern five times longer.
+MAX_IGNORED_DEPTH = 2
 #: Significant digits that a double keeps whatever they are.
 EXACT_DIGITS = 15
 
@@ -61,10 +64,14 @@ Form = Plain | DecimalText | TimeText
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``order`` holds all declared names and the ignored ones that were met; ``forms`` those that are not plain."""
+    """``order`` holds all declared names and the ignored ones that were met; ``forms`` those that are not plain.
+
+    ``depths`` says how many levels of arrays and objects the ignored fields have (0: none).
+    """
 
     order: tuple[str, ...]
     forms: Mapping[str, Form]
+    depths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def form(self, name: str) -> Form:
         """How the field's values are written."""
@@ -84,7 +91,7 @@ class Shape:
     def _pair(self, schema: StreamSchema, name: str) -> str:
         field = schema.get(name)
         if field is None:
-            return f'"{re.escape(name)}":{_SPACE}{_ANY_SCALAR}'
+            return f'"{re.escape(name)}":{_SPACE}{_any_value(self.depths.get(name, 0))}'
         literal = _literal(field, self.form(name))
         return f'"{name}":{_SPACE}' + (f"(?:{literal}|null)" if field.nullable else literal)
 
@@ -98,6 +105,7 @@ def learn(schema: StreamSchema, samples: Iterable[JsonObject]) -> Shape | None:
     """A shape that fits the first of the valid ``samples`` and all others that go with it; None without any."""
     followers: dict[str, set[str]] = {}
     forms: dict[str, Form] = {}
+    depths: dict[str, int] = {}
     for sample in samples:
         names = [name for name, _ in sample.pairs if _learnable(schema, name)]
         new_forms = {name: form for name, value in sample.pairs if (form := _form_of(schema.get(name), value))}
@@ -107,15 +115,42 @@ def learn(schema: StreamSchema, samples: Iterable[JsonObject]) -> Shape | None:
         if _sorted(merged) is not None and all(forms.get(n, f) == f for n, f in new_forms.items()):
             followers = merged
             forms.update(new_forms)
+            for name, value in sample.pairs:
+                depths[name] = max(depths.get(name, 0), min(_depth(value), MAX_IGNORED_DEPTH))
     order = _sorted(followers)
     if not order:
         return None
-    return Shape(tuple(_with_unseen(schema, order)), {n: f for n, f in forms.items() if f != Plain()})
+    return Shape(
+        order=tuple(_with_unseen(schema, order)),
+        forms={name: form for name, form in forms.items() if form != Plain()},
+        depths={name: depth for name, depth in depths.items() if depth and schema.get(name) is None},
+    )
 
 
 def _learnable(schema: StreamSchema, name: str) -> bool:
     """Ignored fields are learned too, if their name needs no escape in JSON."""
     return schema.get(name) is not None or (name.isascii() and name.isprintable() and not set(name) & set('"\\'))
+
+
+def _depth(value: object) -> int:
+    """Levels of arrays and objects, up to one more than the limit."""
+    if isinstance(value, JsonObject):
+        inner: list[object] = [item for _, item in value.pairs]
+    elif isinstance(value, list):
+        inner = value
+    else:
+        return 0
+    return 1 + max((_depth(item) for item in inner), default=0)
+
+
+def _any_value(depth: int) -> str:
+    """JSON of at most so many levels."""
+    if depth == 0:
+        return _ANY_SCALAR
+    item = _any_value(depth - 1)
+    member = f"{_TEXT}:{_SPACE}{item}"
+    array = rf"\[(?:{item}(?:,{_SPACE}{item})*)?\]"
+    return rf"(?:{_ANY_SCALAR}|{array}|\{{(?:{member}(?:,{_SPACE}{member})*)?\}})"
 
 
 def _sorted(followers: Mapping[str, set[str]]) -> list[str] | None:

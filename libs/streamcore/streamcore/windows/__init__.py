@@ -3,10 +3,11 @@
 from streamcore.windows.aggregates import Aggregation, Combine, Partial
 from streamcore.windows.distinct import DistinctTable
 from streamcore.windows.keys import KeyIndex
-from streamcore.windows.panes import Layout, PaneRows, PaneTable, Windows
+from streamcore.windows.panes import Arrivals, Layout, PaneRows, PaneTable, Windows
 
 __all__ = [
     "Aggregation",
+    "Arrivals",
     "Combine",
     "DistinctTable",
     "KeyIndex",

@@ -63,6 +63,21 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The entries that a cut's events fall into. ``entry``: the place in ``codes`` for each event; ``born``: for each
+    entry the first event of the cut that fell into it, -1 where it held data before."""
+
+    codes: Ints
+    entry: Ints
+    born: Ints
+
+    def born_at(self, codes: Ints) -> Ints:
+        """``born`` of any codes: -1 for an entry without events in this cut."""
+        place = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
+        return np.where(self.codes[place] == codes, self.born[place], -1)
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Events by the windows they fall into, in order of window and then arrival.
 
@@ -106,23 +121,33 @@ class PaneTable:
 
     # --- reading windows ----------------------------------------------------------------------------------------
 
-    def layout(self, rows: PaneRows, panes: int) -> Layout:
-        """For each event, the windows of so many panes that contain it and end at a pane that holds data by then.
-
-        For events in order that is one window each. Call before ``add``.
-        """
-        codes, first_row, inverse = np.unique(rows.codes, return_index=True, return_inverse=True)
+    def arrive(self, rows: PaneRows) -> Arrivals:
+        """Make room for the events of a cut. Once a cut, before every ``layout`` and before ``add``."""
+        codes, first_row, entry = np.unique(rows.codes, return_index=True, return_inverse=True)
         known = self.runs.contains(codes)
         self.runs.insert(codes[~known])
-        pair_code, pair_window = self.runs.members(codes, codes + panes)
+        return Arrivals(codes, entry, np.where(known, -1, first_row))
+
+    def layout(self, arrivals: Arrivals, panes: int) -> Layout:
+        """For each event, the windows of so many panes that contain it and end at a pane that holds data by then.
+
+        For events in order that is one window each.
+        """
+        pair_code, pair_window = self.runs.members(arrivals.codes, arrivals.codes + panes)
         segments, pair_segment = np.unique(pair_window, return_inverse=True)
-        event, pair = _join(inverse, pair_code, len(codes))
+        event, pair = _join(arrivals.entry, pair_code, len(arrivals.codes))
         order = np.argsort(pair_segment[pair], kind="stable")
         event, segment = event[order], pair_segment[pair][order]
-        place = np.minimum(np.searchsorted(codes, segments), max(len(codes) - 1, 0))
-        fresh = (codes[place] == segments) & ~known[place]
-        born = np.where(fresh, first_row[place], -1)
-        return Layout(event, segment, segments, born[segment] <= event)
+        return Layout(event, segment, segments, arrivals.born_at(segments)[segment] <= event)
+
+    def holds_own(self, name: str, rows: PaneRows, codes: Ints, event: Ints) -> Mask:
+        """Whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+        counted = np.flatnonzero(rows.values[name] > 0)
+        own, first = np.unique(rows.codes[counted], return_index=True)
+        born = Arrivals(own, counted[:0], counted[first]).born_at(codes) if own.size else np.full(len(codes), -1)
+        inside = np.isin(codes, own)
+        result: Mask = (self.runs.read(name, codes, 0) > 0) | (inside & (born <= event))
+        return result
 
     def trail(self, rows: PaneRows, layout: Layout, panes: int) -> Windows:
         """The windows of the layout's rows that are there, as they stand just after the event."""

@@ -62,7 +62,7 @@ def styles(draw: st.DrawFn) -> dict[str, st.SearchStrategy[str]]:
         "m": st.just(draw(money)),
         "r": st.just("0.25"),
         "u": st.just(draw(time)),
-        "x": st.just("1"),
+        "x": st.sampled_from(draw(st.sampled_from([["1"], ["1", "[]", '{"s": [1]}', '[{"a": "\\u00e9"}]']]))),
     }
     order = draw(st.permutations([n for n in fields if n in ("id", "ts") or draw(st.booleans())]))
     return {name: fields[name] for name in order}
