@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench import copies, latency, throughput
+from bench import copies, latency, propagation, startup, throughput
 from bench.place import Place, open_place
 from bench.result import Result, show
 from headgate.talk import to_stderr
@@ -23,6 +23,7 @@ class Request:
 
     place: Place
     events: int | None
+    rules: int | None
     quick: bool
     options: Mapping[str, object]
 
@@ -34,6 +35,8 @@ class Request:
 def _per_event(request: Request) -> list[Result]:
     """1,000 rules, and the ratio of 10,000 to 100."""
     events = request.size(1_000_000, 400_000)
+    if request.rules:
+        return [throughput.per_event(request.place, events, request.rules, request.options)]
     results = {n: throughput.per_event(request.place, events, n, request.options) for n in (1_000, 100, 10_000)}
     ratios = {name: _ratio(results[10_000], results[100], name) for name in (_WHOLE, f"{_WHOLE}_steady")}
     return [results[100], results[10_000], results[1_000] | {"ratio_10000_to_100_rules": ratios}]
@@ -45,7 +48,7 @@ def _ratio(above: Result, below: Result, name: str) -> float | None:
 
 
 def _windowed(request: Request) -> list[Result]:
-    return [throughput.windowed(request.place, request.size(1_000_000, 400_000), 100, request.options)]
+    return [throughput.windowed(request.place, request.size(1_000_000, 400_000), request.rules or 100, request.options)]
 
 
 def _copy(request: Request) -> list[Result]:
@@ -58,7 +61,20 @@ def _copy_json(request: Request) -> list[Result]:
 
 def _latency(request: Request) -> list[Result]:
     warm_up_s, measured_s = (15, 20) if request.quick else (30, 60)
-    return [latency.latency(request.place, 5_000, warm_up_s, measured_s, 100, request.options)]
+    return [latency.latency(request.place, 5_000, warm_up_s, measured_s, request.rules or 100, request.options)]
+
+
+def _rule_latency(request: Request) -> list[Result]:
+    idle, saturated = (5, 3) if request.quick else (40, 15)
+    events = request.size(4_000_000, 2_000_000)
+    return [
+        propagation.idle(request.place, idle, 10 if request.quick else 30, request.options),
+        propagation.saturated(request.place, saturated, events, request.options),
+    ]
+
+
+def _startup(request: Request) -> list[Result]:
+    return startup.startup(request.place, request.options)
 
 
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
@@ -67,6 +83,8 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "copy": _copy,
     "copy-json": _copy_json,
     "latency": _latency,
+    "rule-latency": _rule_latency,
+    "startup": _startup,
 }
 
 
@@ -75,6 +93,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("workload", nargs="*", help=f"any of {', '.join(WORKLOADS)}; all without one")
     parser.add_argument("--events", type=int, help="events of the throughput workloads")
+    parser.add_argument("--rules", type=int, help="so many rules, in place of the workload's own numbers")
     parser.add_argument("--quick", action="store_true", help="short runs: they show that it works, not what it costs")
     parser.add_argument("--fresh", action="store_true", help="delete the benchmark's broker and events first")
     parser.add_argument(
@@ -89,7 +108,7 @@ def main() -> int:
         parser.error(f"unknown workload {sorted(unknown)}; there are {', '.join(WORKLOADS)}")
     place = open_place(to_stderr, fresh=arguments.fresh)
     options = dict(_setting(text) for text in arguments.set)
-    request = Request(place, arguments.events, arguments.quick, options)
+    request = Request(place, arguments.events, arguments.rules, arguments.quick, options)
     for name in arguments.workload or WORKLOADS:
         to_stderr(f"bench: {name}")
         for result in WORKLOADS[name](request):

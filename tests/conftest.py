@@ -20,9 +20,10 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> Iterator[Scene]:
     """An app that runs, shared because a start takes long. Tests use days and users of their own and clean up."""
-    scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, "live")
+    scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, "live", events_per_cut=2_000)
     with scene.app as app:
         app.start()
+        app.wait_for_cuts(1)
         yield scene
 
 

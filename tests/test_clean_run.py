@@ -1,26 +1,44 @@
-"""Exactly once when nothing goes wrong: the alerts are the oracle's, row for row, and every record is accounted for."""
+"""When nothing goes wrong: the alerts are the oracle's, row for row, and every record is accounted for."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tests.conftest import NewApp
+from headgate_rules.app import build_app
+from headgate_rules.settings import RulesSettings
+from streamcore.lanes import ALERTS
+from streamcore.local import LocalApp, RawRecord, control_record
 from tests.harness import orders, rules
+from tests.harness.oracle import Alert, RuleUnderTest
+from tests.harness.orders import Sent
 from tests.harness.outputs import check_transactions
+from tests.harness.scene import Scene, check_same
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+COUNT = 6_000
 
 
-def test_x(new_app: NewApp) -> None:
-    scene = new_app("clean", events_per_cut=2000)
-    r = rules.all_kinds()
-    scene.publish(*r)
-    sent = scene.send(orders.orders(10_000, seed=1))
-    scene.tick(sent[-1].order.ts + orders.HOUR_MS)
-    scene.app.start()
-    scene.settle()
-    for c in scene.app.lines: print(c)
-    assert scene.app.drain() == 0
-    scene.check_against(r)
-    scene.check_counts()
-    check_transactions(scene.outputs)
+def test_alerts_are_those_of_the_oracle_and_of_the_kernels_in_this_process(live: Scene) -> None:
+    wanted = rules.all_kinds("clean-")
+    with live.live_rules(*wanted):
+        sent = live.send(orders.orders(COUNT, seed=1, start_ms=live.next_day()))
+        end_ms = sent[-1].order.ts + orders.HOUR_MS
+        live.tick(end_ms)
+        live.settle()
+    live.check_against(wanted, sent)
+    live.check_counts()
+    check_transactions(live.outputs)
+    check_same(live.alerts_of(wanted), in_process(live, wanted, sent, end_ms))
+
+
+def in_process(live: Scene, wanted: list[RuleUnderTest], sent: list[Sent], end_ms: int) -> list[Alert]:
+    """The same app and input without Spark and Kafka, cut in another way."""
+    app = LocalApp(build_app(RulesSettings.model_validate(live.app.settings)))
+    raw = [RawRecord(0, s.partition, s.offset, s.order.value) for s in sent]
+    ticks = [RawRecord(0, p, 2**40, order.value) for p, order in orders.ticks(end_ms)]
+    control = [control_record(n, rule.id, rule.value) for n, rule in enumerate(wanted)]
+    cuts = [control, *(raw[n : n + 777] for n in range(0, len(raw), 777)), ticks]
+    records = [record for n, cut in enumerate(cuts) for record in app.cut(cut, end_ms + 1_000 * n)]
+    return [json.loads(record.value or b"") for record in records if record.lane == ALERTS]

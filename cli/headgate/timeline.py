@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from headgate.talk import Say, silent
@@ -21,6 +23,15 @@ class Timeline:
         if what not in self.marks:
             self.marks[what] = self.elapsed_s
             self.say(f"{self.elapsed_s:6.1f} s  {what}")
+
+    @contextmanager
+    def saying(self, say: Say) -> Iterator[None]:
+        """Say it elsewhere for a while, if it is said at all."""
+        before, self.say = self.say, silent if self.say is silent else say
+        try:
+            yield
+        finally:
+            self.say = before
 
     @property
     def elapsed_s(self) -> float:

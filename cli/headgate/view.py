@@ -18,10 +18,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-_RULE_COLUMN: Final = 46  # characters that one column of rules needs
+_RULE_COLUMN: Final = 50  # characters that one column of rules takes, rounded
 _FIGURE_LINES: Final = 6
 _ALERT_LINES_AT_LEAST: Final = 7
-_WIDE: Final = 130
+_MEDIUM, _WIDE = 100, 130  # characters
 _SEVERITY: Final = {"critical": "bold white on red", "high": "bold red", "medium": "yellow", "low": "cyan"}
 _STATUS: Final = {"accepted": "green", "rejected": "bold red", "quarantined": "bold red", "deleted": "dim"}
 
@@ -80,13 +80,13 @@ class ViewState:
 
 def render(state: ViewState, width: int, height: int) -> Layout:
     """The picture for a terminal of this size."""
-    columns = max(1, (width - 4) // _RULE_COLUMN)
+    columns = max(1, (width + 20) // _RULE_COLUMN)
     wanted = max(1, math.ceil(len(state.rules) / columns))
     rows = max(1, min(wanted, height - 2 - _FIGURE_LINES - _ALERT_LINES_AT_LEAST - 2))
     layout = Layout()
     layout.split_column(
         Layout(_header(state, width), size=1),
-        Layout(_figures(state), size=_FIGURE_LINES),
+        Layout(_figures(state, width), size=_FIGURE_LINES),
         Layout(_rules(state.rules, columns, rows), size=rows + 2),
         Layout(_alerts(state.alerts, width)),
         Layout(_footer(state, width), size=1),
@@ -98,7 +98,7 @@ def _header(state: ViewState, width: int) -> Text:
     left = Text.assemble(
         (" headgate ", "bold black on green"),
         (f" {state.phase} ", "bold"),
-        (f" app {state.app} on {state.bootstrap}", "dim"),
+        (f" app {state.app} on {state.bootstrap}, epoch {state.epoch}, {state.cuts:,} cuts", "dim"),
     )
     right = str(datetime.timedelta(seconds=int(state.elapsed_s)))
     left.truncate(max(0, width - len(right) - 1), overflow="ellipsis")
@@ -107,12 +107,14 @@ def _header(state: ViewState, width: int) -> Text:
 
 
 def _footer(state: ViewState, width: int) -> Text:
-    text = Text(f" Ctrl-C stops at a batch boundary   headgate rules publish FILE --app {state.app}", style="dim")
+    publish = f"headgate rules publish FILE --app {state.app} --bootstrap {state.bootstrap}"
+    text = Text(f" Ctrl-C: stop   change rules: {publish}", style="dim")
     text.truncate(width, overflow="ellipsis")
     return text
 
 
-def _figures(state: ViewState) -> Table:
+def _figures(state: ViewState, width: int) -> Table:
+    form = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
     grid = Table.grid(expand=True)
     for _ in range(3):
         grid.add_column(ratio=1)
@@ -120,23 +122,23 @@ def _figures(state: ViewState) -> Table:
         _panel(
             "events",
             ("rate", f"{state.events_per_second:,.0f} /s"),
-            ("lag", f"{state.lag:,} records, {state.lag_s:.1f} s"),
+            ("lag", f"{state.lag:,} ({state.lag_s:.1f} s)"),
             ("sent", f"{state.sent:,}"),
             ("processed", f"{state.processed:,}"),
         ),
         _panel(
-            "event time",
-            ("newest", _time(state.newest_event_ms, "%Y-%m-%d %H:%M:%S")),
-            ("watermark", _time(state.watermark_ms, "%Y-%m-%d %H:%M:%S")),
+            "time",
+            ("newest", _time(state.newest_event_ms, form)),
+            ("watermark", _time(state.watermark_ms, form)),
             ("delay", _delay(state)),
             ("cut", _cut(state.cut_ms)),
         ),
         _panel(
             "out",
-            ("alerts", f"{state.alert_count:,}" + (f" + {state.shadow_count:,} shadow" if state.shadow_count else "")),
+            ("alerts", f"{state.alert_count:,}"),
+            ("in shadow", f"{state.shadow_count:,}"),
             ("dead letters", f"{state.dead_letters:,}"),
             ("late", f"{state.late:,}"),
-            ("cuts", f"{state.cuts:,} in epoch {state.epoch}"),
         ),
     )
     return grid
@@ -144,7 +146,7 @@ def _figures(state: ViewState) -> Table:
 
 def _panel(title: str, *entries: tuple[str, str]) -> Panel:
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in entries))
     grid.add_column(no_wrap=True, overflow="ellipsis")
     for name, value in entries:
         grid.add_row(name, value)
@@ -154,7 +156,7 @@ def _panel(title: str, *entries: tuple[str, str]) -> Panel:
 def _delay(state: ViewState) -> str:
     if state.newest_event_ms is None or state.watermark_ms is None:
         return "-"
-    return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s behind newest"
+    return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s"
 
 
 def _cut(cut_ms: Sequence[int]) -> str:
@@ -162,7 +164,7 @@ def _cut(cut_ms: Sequence[int]) -> str:
         return "-"
     ordered = sorted(cut_ms)
     median, slow = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
-    return f"{median:,} ms, p95 {slow:,} ms"
+    return f"{median:,}, p95 {slow:,} ms"
 
 
 def _rules(rules: Sequence[RuleRow], columns: int, rows: int) -> Panel:
@@ -205,7 +207,7 @@ def _alerts(alerts: Sequence[AlertRow], width: int) -> Panel:
     form = "%Y-%m-%d %H:%M:%S" if wide else "%H:%M:%S"
     for alert in alerts:
         severity = Text(alert.severity, style=_SEVERITY.get(alert.severity, "default"))
-        table.add_row(_time(alert.time_ms, form), severity, alert.rule, alert.key, Text(alert.message))
+        table.add_row(_time(alert.time_ms, form), severity, alert.rule, Text(alert.key), Text(alert.message))
     return Panel(table, title="latest alerts", title_align="left", border_style="blue")
 
 

@@ -7,7 +7,7 @@ a view that starts later shows the same numbers.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter, deque
+from collections import Counter
 from types import TracebackType
 from typing import Final
 
@@ -44,7 +44,7 @@ class Watch:
         self._rules: dict[str, Rule] = {}
         self._offsets: dict[str, int] = {}
         self._answers: dict[str, Answer] = {}
-        self._alerts: deque[AlertRow] = deque(maxlen=_ALERTS_KEPT)
+        self._alerts: list[tuple[int, int, AlertRow]] = []  # with time of writing and number, in that order
 
     def __enter__(self) -> Watch:
         return self
@@ -62,6 +62,7 @@ class Watch:
                 return
             for record in records:
                 self._take(record)
+            self._alerts = sorted(self._alerts)[-_ALERTS_KEPT:]
 
     def state(self, phase: str) -> ViewState:
         """What is known now."""
@@ -85,7 +86,7 @@ class Watch:
             dead_letters=self._counts[DEAD_LETTERS],
             late=self._counts[LATE],
             rules=tuple(self._row(rule) for _, rule in sorted(self._rules.items())),
-            alerts=tuple(reversed(self._alerts)),
+            alerts=tuple(row for *_, row in reversed(self._alerts)),
         )
 
     def _row(self, rule: Rule) -> RuleRow:
@@ -122,4 +123,4 @@ class Watch:
         if lane == ALERTS:
             key = " ".join(f"{name}={value}" for name, value in body["key"].items())
             row = AlertRow(body["event_time_ms"], body["severity"], body["rule"], key, body["message"])
-            self._alerts.append(row)
+            self._alerts.append((record.timestamp_ms, self._counts[ALERTS], row))

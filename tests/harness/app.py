@@ -6,6 +6,7 @@ with what the app said last.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.harness import processes
 
@@ -53,7 +55,9 @@ class AppUnderTest:
     settings: Mapping[str, object]
     lines: list[Cut] = field(default_factory=list)
     starts: int = 0
+    ends: dict[int, dict[str, int]] = field(default_factory=dict)
     _run: _Run | None = None
+    _orphans: list[int] = field(default_factory=list)
     _news: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -80,9 +84,8 @@ class AppUnderTest:
     # --- life ---------------------------------------------------------------------------------------------------
 
     def start(self, entry: Sequence[str] = RULES_APP) -> None:
-        """Start it, on the checkpoint that is there. The one before must have ended."""
+        """Start it, on the checkpoint that is there. The driver before must have ended."""
         assert self._run is None or self._run.process.poll() is not None, "it runs already"
-        self._join()
         self.starts += 1
         process = self._popen(entry, stdout=subprocess.PIPE)
         reader = threading.Thread(target=self._read, args=(process, self.starts), daemon=True)
@@ -117,9 +120,11 @@ class AppUnderTest:
         self._join()
 
     def kill_driver(self) -> None:
-        """kill -9 of the driver alone; the JVM and its workers are left to find out."""
+        """kill -9 of the driver alone; the JVM and its workers are left to find out, beside the next start."""
+        assert self._run is not None
         processes.kill(self.pid)
-        self._join()
+        self._run.process.wait(60)
+        self._orphans.append(self.pid)
 
     def kill_a_worker(self) -> None:
         """kill -9 of one of Spark's Python workers."""
@@ -151,8 +156,10 @@ class AppUnderTest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for session in self._orphans:
+            processes.kill_session(session, "pyspark")
         if self._run is not None:
-            processes.kill_session(self._run.process.pid)
+            processes.kill_session(self.pid)
             self._join()
 
     # --- what it says -------------------------------------------------------------------------------------------
@@ -161,10 +168,13 @@ class AppUnderTest:
         assert process.stdout is not None
         with process.stdout as stream:
             for line in stream:
-                if (cut := _parse(line, start)) is not None:
-                    with self._news:
-                        self.lines.append(cut)
-                        self._news.notify_all()
+                document = _parse(line)
+                with self._news:
+                    if "cut" in document:
+                        self.lines.append(_cut(document["cut"], start))
+                    elif "spark" in document:
+                        self.ends[document["spark"]["batchId"]] = _ends(document["spark"]["sources"])
+                    self._news.notify_all()
 
     @property
     def batches(self) -> dict[int, Cut]:
@@ -221,6 +231,11 @@ class AppUnderTest:
         """So many records on a lane in all."""
         self.wait_for(lambda: self.lane(name) >= count, f"{count} records on lane {name}")
 
+    def offsets_after(self, batch: int) -> dict[str, int]:
+        """``topic-partition`` -> where a batch ended, as Spark reported it, which is a moment after the cut."""
+        self.wait_for(lambda: batch in self.ends, f"Spark's report of batch {batch}")
+        return self.ends[batch]
+
     def _said(self) -> str:
         with self._news:
             last = self.lines[-3:]
@@ -228,14 +243,25 @@ class AppUnderTest:
         return f"\nlast cuts: {last}\nstandard error: {text}"
 
 
-def _parse(line: bytes, start: int) -> Cut | None:
-    """A cut's line; None for any other, also for one that a kill cut short."""
+def _parse(line: bytes) -> dict[str, Any]:
+    """A line's object; none for a line that a kill cut short."""
     try:
         document = json.loads(line)
     except ValueError:
-        return None
-    cut = document.get("cut")
-    if cut is None:
-        return None
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _cut(entries: Mapping[str, Any], start: int) -> Cut:
     names = ("batch", "outcome", "events", "lanes", "clock_ms", "watermark_ms")
-    return Cut(start, *(cut[name] for name in names))
+    return Cut(start, *(entries[name] for name in names))
+
+
+def _ends(sources: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """``topic-partition`` -> the offset at which the batch ended."""
+    found: dict[str, int] = {}
+    for source in sources:
+        end = ast.literal_eval(source["endOffset"])  # PySpark gives the text of a Python value
+        if isinstance(end, dict):  # the heartbeat's is a number
+            found |= {f"{topic}-{p}": int(offset) for topic, places in end.items() for p, offset in places.items()}
+    return found

@@ -43,9 +43,13 @@ class RuleUnderTest:
 
 @dataclass(slots=True)
 class Oracle:
-    """All alerts that these rules must give for these events, which are on time and in order for each user."""
+    """All alerts that these rules must give for these events, which are on time and in order for each user.
+
+    ``live`` says whether an early rule, or one per event, was evaluated at an event; it counts the event in any case.
+    """
 
     rules: Sequence[RuleUnderTest]
+    live: Callable[[RuleUnderTest, Sent], bool] = lambda rule, sent: True
     alerts: list[Alert] = field(default_factory=list)
 
     def run(self, sent: Iterable[Sent]) -> list[Alert]:
@@ -54,7 +58,7 @@ class Oracle:
         for rule in self.rules:
             matching = [s for s in events if rule.where(s.order)]
             if not rule.size_ms:
-                self.alerts += [_per_event(rule, s) for s in matching]
+                self.alerts += [_per_event(rule, s) for s in matching if self.live(rule, s)]
             elif rule.document.get("emit") == "final":
                 self._final(rule, matching)
             else:
@@ -71,7 +75,7 @@ class Oracle:
             end = (sent.order.ts // rule.slide_ms + 1) * rule.slide_ms
             inside = [s.order for s in seen[user] if end - rule.size_ms <= s.order.ts < end]
             figures = rule.figures(inside)
-            if (user, end) not in fired and rule.having(figures):
+            if (user, end) not in fired and self.live(rule, sent) and rule.having(figures):
                 fired.add((user, end))
                 self.alerts.append(_windowed(rule, user, end, figures, sent))
 

@@ -54,11 +54,11 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_session(session: int, limit_s: float = 60) -> None:
-    """kill -9 of all of a session, until none is left."""
+def kill_session(session: int, mark: str = "", limit_s: float = 60) -> None:
+    """kill -9 of all of a session, until none is left. With a ``mark``: of those whose command line holds it."""
 
     def none_left() -> bool:
-        left = members(session)
+        left = [p for p in members(session) if mark in p.command]
         for process in left:
             kill(process.pid)
         return not left

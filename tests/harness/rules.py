@@ -11,7 +11,9 @@ from tests.harness.orders import Order
 MINUTE_MS = 60_000
 
 
-def document(rule_id: str, message: str = "{user}", *, on: str = "orders", version: int = 1, **more: object) -> dict[str, object]:
+def document(
+    rule_id: str, message: str = "{user}", *, on: str = "orders", version: int = 1, **more: object
+) -> dict[str, object]:
     """A rule's document with what every rule has."""
     then = {"severity": "high", "message": message}
     return {"id": rule_id, "version": version, "owner": "tests", "on": on, "then": then, **more}
@@ -73,7 +75,9 @@ def _much_spent(prefix: str) -> RuleUnderTest:
         size_ms=5 * MINUTE_MS,
         slide_ms=MINUTE_MS,
         figures=_sum_and_count,
-        having=lambda f: f["sum(amount)"] is not None and _number(f, "sum(amount)") > 4000 and _number(f, "count(*)") >= 3,
+        having=lambda f: (
+            f["sum(amount)"] is not None and _number(f, "sum(amount)") > 4000 and _number(f, "count(*)") >= 3
+        ),
     )
 
 
@@ -109,7 +113,7 @@ def _slow_spender(prefix: str) -> RuleUnderTest:
         size_ms=4 * MINUTE_MS,
         slide_ms=2 * MINUTE_MS,
         figures=lambda inside: {"sum(amount)": total(o.amount for o in inside)},
-        having=lambda f: f["sum(amount)"] is not None and _number(f, "sum(amount)") > 9000,
+        having=lambda f: _above(f, "sum(amount)", 9000),
     )
 
 
@@ -127,6 +131,11 @@ def all_kinds(prefix: str = "") -> list[RuleUnderTest]:
 
 def _sum_and_count(inside: Sequence[Order]) -> Figures:
     return {"sum(amount)": total(o.amount for o in inside), "count(*)": len(inside)}
+
+
+def _above(figures: Figures, name: str, limit: int) -> bool:
+    """NULL is not above anything."""
+    return figures[name] is not None and _number(figures, name) > limit
 
 
 def _number(figures: Figures, name: str) -> Decimal:

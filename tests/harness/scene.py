@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness import orders
 from tests.harness.app import AppUnderTest
-from tests.harness.oracle import Oracle, RuleUnderTest, rows
+from tests.harness.oracle import Alert, Oracle, RuleUnderTest, rows
 from tests.harness.orders import Order, Sent
 from tests.harness.outputs import Outputs, repeated
 
@@ -28,6 +29,12 @@ class Scene:
     sent: list[Sent] = field(default_factory=list)
     count: int = 0
     published: int = 0
+    _days: int = 0
+
+    def next_day(self) -> int:
+        """The start of a day that no test of this scene has used, in epoch milliseconds."""
+        self._days += 1
+        return orders.START_MS + self._days * orders.DAY_MS
 
     @property
     def orders_topic(self) -> str:
@@ -76,6 +83,15 @@ class Scene:
         self.published += len(positions)
         return positions
 
+    @contextmanager
+    def live_rules(self, *rules: RuleUnderTest) -> Iterator[None]:
+        """Publish rules on a running app, wait until they count, and delete them afterwards."""
+        self.publish(*rules)
+        self.settle()
+        yield
+        self.control(*((rule_id, None) for rule_id in sorted({rule.id for rule in rules})))
+        self.settle()
+
     def settle(self) -> None:
         """Wait until every input and control record has been taken in."""
         self.app.wait_until_taken(self.count)
@@ -85,12 +101,16 @@ class Scene:
         """Start the app with faults; what it tries to write is kept."""
         self.app.start([*FAULTY_APP, "--capture", str(self.capture), *faults])
 
-    def check_against(self, rules: Sequence[RuleUnderTest]) -> None:
-        """The alerts are those of the oracle, row for row; at least some."""
-        found, wanted = self.outputs.alerts(), Oracle(rules).run(self.sent)
+    def alerts_of(self, rules: Sequence[RuleUnderTest]) -> list[Alert]:
+        """The alerts of these rules."""
+        ids = {rule.id for rule in rules}
+        return [alert for alert in self.outputs.alerts() if alert["rule"] in ids]
+
+    def check_against(self, rules: Sequence[RuleUnderTest], sent: Sequence[Sent] | None = None) -> None:
+        """The alerts of these rules are those of the oracle, row for row, and each rule has some."""
+        found, wanted = self.alerts_of(rules), Oracle(rules).run(self.sent if sent is None else sent)
         assert repeated(found) == []
-        missing, extra = Counter(rows(wanted)) - Counter(rows(found)), Counter(rows(found)) - Counter(rows(wanted))
-        assert not missing and not extra, _difference(missing, extra, len(wanted))
+        check_same(found, wanted)
         assert {str(a["rule"]) for a in found} == {rule.id for rule in rules}, "every rule fired"
 
     def check_counts(self) -> None:
@@ -110,8 +130,8 @@ def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **setti
         "app": name,
         "kafka": {"bootstrap": kafka.bootstrap},
         "streams": [
-            {"schema_file": str(files[0]), "topic": f"{name}.orders"},
-            {"schema_file": str(files[1]), "topic": f"{name}.probe", "reject_extra_fields": True},
+            {"schema_file": str(files[0]), "topic": f"{name}.orders", "reject_extra_fields": True},
+            {"schema_file": str(files[1]), "topic": f"{name}.probe"},
         ],
         "checkpoint": str(folder / "checkpoint"),
         "jars": str(jars),
@@ -123,6 +143,9 @@ def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **setti
     return Scene(kafka, AppUnderTest(folder, document | settings))
 
 
-def _difference(missing: Counter[str], extra: Counter[str], wanted: int) -> str:
+def check_same(found: Sequence[Alert], wanted: Sequence[Alert]) -> None:
+    """The same alerts, each as often; the message shows some of the difference."""
+    missing, extra = Counter(rows(wanted)) - Counter(rows(found)), Counter(rows(found)) - Counter(rows(wanted))
     some = "\n".join([*(f"- {row}" for row in sorted(missing)[:5]), *(f"+ {row}" for row in sorted(extra)[:5])])
-    return f"of {wanted} alerts {missing.total()} are missing and {extra.total()} are too many:\n{some}"
+    count = f"of {len(wanted)} alerts {missing.total()} are missing and {extra.total()} are too many"
+    assert not missing | extra, f"{count}:\n{some}"

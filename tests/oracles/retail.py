@@ -94,8 +94,8 @@ EARLY: Mapping[str, Windowed] = {
         size_ms=6 * HOUR_MS,
         slide_ms=HOUR_MS,
         distinct="customer_id",
-        having="different >= 30",
-        names={"count(distinct customer_id)": "different"},
+        having="different >= 12",
+        names={"count_distinct(customer_id)": "different"},
     ),
 }
 FINAL: Mapping[str, Windowed] = {

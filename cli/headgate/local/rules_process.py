@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
@@ -64,7 +64,7 @@ class RulesProcess:
     """One app. ``topic``: the event topic. Not for several threads, except for ``figures``."""
 
     def __init__(self, settings_file: Path, log: Path, topic: str) -> None:
-        self._settings_file = settings_file
+        self.command: Sequence[str] = (sys.executable, "-m", _MODULE, "--settings", str(settings_file))
         self._topic = topic
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
@@ -82,10 +82,9 @@ class RulesProcess:
         """Start it; the log of the run before is kept as ``*.log.1``."""
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        command = [sys.executable, "-m", _MODULE, "--settings", str(self._settings_file)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
         assert self._process.stdout is not None
         self._watch = subprocess.Popen(
@@ -133,14 +132,14 @@ class RulesProcess:
             self._process.stdout.close()
 
     def tail(self) -> str:
-        """The last lines of its log that say something."""
+        """Its own last words in its log, else the last lines that say something."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return "  (no log)"
         said = [line for line in lines if line.strip()]
-        own = [line for line in said if line.startswith("headgate-rules:")]
-        return "\n".join(f"  {line[:300]}" for line in (own or said)[-_TAIL_LINES:])
+        own = [number for number, line in enumerate(said) if line.startswith("headgate-rules:")]
+        return "\n".join(f"  {line[:300]}" for line in said[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
 
     def _read(self, reports: IO[bytes]) -> None:
         for line in reports:

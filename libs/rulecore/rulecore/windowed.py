@@ -26,7 +26,7 @@ from rulecore.model import Emit, Mode
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
-from streamcore.windows import Aggregation, DistinctTable, Layout, PaneRows, PaneTable, Windows
+from streamcore.windows import Aggregation, Arrivals, DistinctTable, Layout, PaneRows, PaneTable, Windows
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -307,22 +307,26 @@ class WindowGroup:
             frame = frame.hstack(self.panes.keys.frame(windows.slots))
         hits: list[tuple[_Member, Ints]] = []
         failures: list[Failure] = []
+        arrivals: dict[str, Arrivals] = {}
         masks = _masks(frame, members)
         for member, mask in zip(members, masks, strict=True):
             if isinstance(mask, str):
                 failures.append(Failure(member.rule, mask))
                 continue
             hit = np.flatnonzero(mask)
-            if rows is not None:
-                hit = self._own(f"{member.rows}.n", rows, windows, hit)
+            if rows is not None and hit.size:
+                name = f"{member.rows}.n"
+                if name not in arrivals:
+                    arrivals[name] = self.panes.own_arrivals(name, rows)
+                hit = self._own(name, arrivals[name], rows, windows, hit)
             if hit.size:
                 hits.append((member, hit))
         return hits, failures
 
-    def _own(self, name: str, rows: PaneRows, windows: Windows, hit: Ints) -> Ints:
+    def _own(self, name: str, own: Arrivals, rows: PaneRows, windows: Windows, hit: Ints) -> Ints:
         """Hits at the rule's own events, on windows whose last pane holds such an event: other rules' do not count."""
         hit = hit[rows.values[name][windows.row[hit]] > 0]
-        return hit[self.panes.holds_own(name, rows, windows.codes[hit], windows.row[hit])]
+        return hit[self.panes.holds_own(name, own, windows.codes[hit], windows.row[hit])]
 
     def _firings(
         self, member: _Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None

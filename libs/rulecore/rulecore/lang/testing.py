@@ -7,8 +7,12 @@ and odd texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from math import inf, isfinite, nan
+from random import Random
 
 import polars as pl
 from hypothesis import strategies as st
@@ -60,56 +64,41 @@ COLUMNS: Mapping[str, Type] = {
 SCOPE = Scope(COLUMNS)
 
 LETTERS = "aAbBzZ09 %_\\'\"!.^$*(éÉßİıΣσςǅ\n\t\u00a0\u0301日😀"
+FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+REGEXES = ("^a", "[A-Z]+$", "(a+)+b", r"\d", ".", "É|ß", "(?i)z")
+UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+NUMERIC = (Kind.LONG, Kind.DECIMAL, Kind.DOUBLE)
 
-TEXTS = st.text(st.sampled_from(LETTERS), max_size=6)
-LONGS = st.one_of(
-    st.integers(-10, 10),
-    st.sampled_from(
-        [MIN_LONG, MIN_LONG + 1, MAX_LONG, MAX_LONG - 1, 2**53, 2**53 + 1, -(2**53) - 1, 10**18, 10**18 - 1]
-    ),
-    st.integers(MIN_LONG, MAX_LONG),
-)
-TIMES = st.one_of(
-    st.integers(1_200_000_000_000, 1_800_000_000_000),
-    st.sampled_from([0, -1, 1, MIN_LONG, MAX_LONG, -62_135_596_800_000, -62_135_596_800_001, 253_402_300_799_999]),
-    st.integers(-62_135_596_800_000, 253_402_300_799_999),
-)
-DOUBLES = st.one_of(
-    st.floats(), st.floats(-100, 100), st.sampled_from([0.0, -0.0, 0.5, 1.5, 2.5, 1e18, 2.0**63, 1e308])
-)
-FINITE = DOUBLES.filter(lambda v: abs(v) < float("inf"))
+_LONGS = (MIN_LONG, MIN_LONG + 1, MAX_LONG, MAX_LONG - 1, 2**53, 2**53 + 1, -(2**53) - 1, 10**18, 10**18 - 1, 0, 1, -1)
+_TIMES = (0, -1, MIN_LONG, MAX_LONG, FIRST_MS, FIRST_MS - 1, LAST_MS, LAST_MS + 1)
+_DOUBLES = (0.0, -0.0, 0.5, 1.5, 2.5, -2.5, 1e18, 2.0**63, -(2.0**63), 1e308, 5e-324, 0.1, inf, -inf, nan)
+_COMPARISONS: tuple[ComparisonOp, ...] = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+_OPERATORS: tuple[ArithmeticOp, ...] = ("+", "-", "*", "/", "%")
+
+Row = dict[str, Value]
+Maker = Callable[["Generator", int], Expr]
 
 
-def decimals(kind: Type) -> st.SearchStrategy[Decimal]:
-    """Values of a decimal type, often near its ends."""
-    most = 10**kind.precision - 1
-    digits = st.one_of(st.integers(-most, most), st.integers(-1000, 1000), st.sampled_from([most, -most, 0]))
-    return digits.filter(lambda n: abs(n) <= most).map(lambda n: Decimal(n).scaleb(-kind.scale))
+def any_expressions() -> st.SearchStrategy[Expr]:
+    """Expressions of every kind; often a single operation, for that is where its edges are met."""
+    return _SEEDS.map(lambda seed: Generator(seed).any_expression())
 
 
-def values(kind: Type) -> st.SearchStrategy[Value]:
-    """Values of a column, without NULL."""
-    if kind.kind is Kind.DECIMAL:
-        return decimals(kind)
-    by_kind: Mapping[Kind, st.SearchStrategy[Value]] = {
-        Kind.BOOLEAN: st.booleans(),
-        Kind.LONG: LONGS,
-        Kind.DOUBLE: DOUBLES,
-        Kind.STRING: TEXTS,
-        Kind.TIMESTAMP: TIMES,
-    }
-    return by_kind[kind.kind]
+def expressions(kind: Kind = Kind.BOOLEAN, depth: int = 3) -> st.SearchStrategy[Expr]:
+    """Expressions of that kind, at most ``depth`` operators deep."""
+    return _SEEDS.map(lambda seed: Generator(seed).expression(kind, depth))
 
 
-ROWS = st.fixed_dictionaries({name: st.none() | values(kind) for name, kind in COLUMNS.items()})
-
-
-def frames(rows: int) -> st.SearchStrategy[list[dict[str, Value]]]:
+def frames(rows: int) -> st.SearchStrategy[list[Row]]:
     """Lists of that many rows: all different, or one row again and again, where a columnar engine takes short cuts."""
-    return st.one_of(st.lists(ROWS, min_size=rows, max_size=rows), ROWS.map(lambda row: [row] * rows))
+    return _SEEDS.map(lambda seed: Generator(seed).rows(rows))
 
 
-def frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
+#: One number per example: hypothesis mutates what it drew, and of 500 trees drawn node by node only 130 were distinct.
+_SEEDS = st.integers(0, 2**64 - 1)
+
+
+def frame(rows: list[Row]) -> pl.DataFrame:
     """The rows as physical columns."""
     dtypes = {Kind.BOOLEAN: pl.Boolean, Kind.DOUBLE: pl.Float64, Kind.STRING: pl.String}
     return pl.DataFrame(
@@ -120,176 +109,211 @@ def frame(rows: list[dict[str, Value]]) -> pl.DataFrame:
     )
 
 
-def run(expr: Expr, rows: list[dict[str, Value]]) -> list[Value]:
+def run(expr: Expr, rows: list[Row]) -> list[Value]:
     """Logical values of the expression over the rows, by Polars."""
     column = frame(rows).with_columns(to_polars(expr).alias("result"))["result"]
     return [to_logical(value, expr.type) for value in column.to_list()]
 
 
-def literals(kind: Kind) -> st.SearchStrategy[Expr]:
-    """Constants that have a text."""
-    numbers = {Kind.DECIMAL: st.sampled_from([c for c in COLUMNS.values() if c.kind is Kind.DECIMAL]).flatmap(decimals)}
-    by_kind: Mapping[Kind, st.SearchStrategy[Value]] = {
-        Kind.BOOLEAN: st.booleans(),
-        Kind.LONG: LONGS,
-        Kind.DOUBLE: FINITE,
-        Kind.STRING: TEXTS,
-        Kind.TIMESTAMP: st.integers(-62_135_596_800_000, 253_402_300_799_999),
-        **numbers,
-    }
-    return by_kind[kind].map(lambda value: Literal.of(value, TIMESTAMP if kind is Kind.TIMESTAMP else LONG))
+class Generator:
+    """Expressions and rows that follow from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)  # noqa: S311 - test data, not a secret
+        self.choice = self.random.choice
+        self.whole = self.random.randint
+
+    def any_expression(self) -> Expr:
+        """Of any kind."""
+        return self.expression(self.choice(list(Kind)), self.choice([1, 1, 2, 3]))
+
+    def expression(self, kind: Kind, depth: int) -> Expr:
+        """Of that kind, at most that deep."""
+        if depth > 0 and self.whole(0, 9):
+            for _ in range(5):
+                with contextlib.suppress(TypeMismatch):  # for instance a scale that is too large
+                    made = self.choice(_MAKERS[kind])(self, depth - 1)
+                    if made.type.kind is kind:
+                        return made
+        return self.leaf(kind)
+
+    def leaf(self, kind: Kind) -> Expr:
+        """A column twice as often as a constant."""
+        return self.column(kind) if self.whole(0, 2) else self.literal(kind)
+
+    def column(self, kind: Kind) -> Column:
+        """A column of that kind."""
+        return self.choice([Column(name=n, type=t) for n, t in COLUMNS.items() if t.kind is kind])
+
+    def literal(self, kind: Kind) -> Literal:
+        """A constant that has a text."""
+        if kind is Kind.TIMESTAMP:
+            return Literal.of(self.whole(FIRST_MS, LAST_MS), TIMESTAMP)
+        value = self.value(self.column(kind).type)
+        return Literal.of(1.5 if isinstance(value, float) and not isfinite(value) else value)
+
+    def rows(self, count: int) -> list[Row]:
+        """Rows of all columns, one in five values NULL."""
+        if self.whole(0, 3) == 0:
+            return [self.row()] * count
+        return [self.row() for _ in range(count)]
+
+    def row(self) -> Row:
+        """One row."""
+        return {name: self.value(kind) if self.whole(0, 4) else None for name, kind in COLUMNS.items()}
+
+    def value(self, kind: Type) -> Value:
+        """A value of that type, not NULL, often near an edge."""
+        match kind.kind:
+            case Kind.BOOLEAN:
+                return self.choice([True, False])
+            case Kind.STRING:
+                return self.text(6)
+            case Kind.LONG:
+                return self.choice([self.whole(-10, 10), self.choice(_LONGS), self.whole(MIN_LONG, MAX_LONG)])
+            case Kind.TIMESTAMP:
+                usual = self.whole(1_200_000_000_000, 1_800_000_000_000)
+                return self.choice([usual, self.choice(_TIMES), self.whole(FIRST_MS, LAST_MS)])
+            case Kind.DOUBLE:
+                bits: float = struct.unpack("<d", self.random.randbytes(8))[0]
+                return self.choice([self.choice(_DOUBLES), bits, self.random.uniform(-100, 100), self.whole(-9, 9) / 2])
+        most = 10**kind.precision - 1
+        digits = self.choice([self.whole(-most, most), self.whole(-1000, 1000), self.choice([most, -most, 0, 1])])
+        return Decimal(max(-most, min(most, digits))).scaleb(-kind.scale)
+
+    def text(self, most: int) -> str:
+        """A text of at most that many characters."""
+        return "".join(self.random.choices(LETTERS, k=self.whole(0, most)))
+
+    # operands of the makers below
+
+    def number(self, depth: int) -> Expr:
+        """Of any numeric kind."""
+        return self.expression(self.choice(NUMERIC), depth)
+
+    def string(self, depth: int) -> Expr:
+        """A text expression."""
+        return self.expression(Kind.STRING, depth)
+
+    def condition(self, depth: int) -> Expr:
+        """A boolean expression."""
+        return self.expression(Kind.BOOLEAN, depth)
+
+    def time(self, depth: int) -> Expr:
+        """A timestamp expression."""
+        return self.expression(Kind.TIMESTAMP, depth)
 
 
-def column_refs(kind: Kind) -> st.SearchStrategy[Expr]:
-    """Columns of a kind."""
-    return st.sampled_from([Column(name=n, type=t) for n, t in COLUMNS.items() if t.kind is kind])
+def _compare(g: Generator, depth: int) -> Expr:
+    op = g.choice(_COMPARISONS)
+    makers = [g.number, g.number, g.string, g.time] + ([g.condition] if op in ("=", "<>", "<=>") else [])
+    maker = g.choice(makers)
+    return Compare.of(op, maker(depth), maker(depth))
 
 
-def leaves(kind: Kind) -> st.SearchStrategy[Expr]:
-    """Columns twice as often as constants."""
-    return st.one_of(column_refs(kind), column_refs(kind), literals(kind))
-
-
-_COMPARISONS: tuple[ComparisonOp, ...] = ("=", "<>", "<", "<=", ">", ">=", "<=>")
-_OPERATORS: tuple[ArithmeticOp, ...] = ("+", "-", "*", "/", "%")
-NUMERIC = (Kind.LONG, Kind.DECIMAL, Kind.DOUBLE)
-REGEXES = ("^a", "[A-Z]+$", "(a+)+b", r"\d", ".", "É|ß", "(?i)z")
-UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
-
-
-@st.composite
-def expressions(draw: st.DrawFn, kind: Kind = Kind.BOOLEAN, depth: int = 3) -> Expr:
-    """An expression of that kind, at most ``depth`` operators deep."""
-    if depth <= 0 or draw(st.integers(0, 9)) == 0:
-        return draw(leaves(kind))
-    choices = _MAKERS[kind]
-    for _ in range(5):
-        try:
-            made = draw(st.sampled_from(choices))(draw, depth - 1)
-        except TypeMismatch:
-            continue
-        if made.type.kind is kind:
-            return made
-    return draw(leaves(kind))
-
-
-def _number(draw: st.DrawFn, depth: int) -> Expr:
-    return draw(expressions(draw(st.sampled_from(NUMERIC)), depth))
-
-
-def _text(draw: st.DrawFn, depth: int) -> Expr:
-    return draw(expressions(Kind.STRING, depth))
-
-
-def _condition(draw: st.DrawFn, depth: int) -> Expr:
-    return draw(expressions(Kind.BOOLEAN, depth))
-
-
-def _time(draw: st.DrawFn, depth: int) -> Expr:
-    return draw(expressions(Kind.TIMESTAMP, depth))
-
-
-def _pair(draw: st.DrawFn, depth: int, *, ordered: bool = True) -> tuple[Expr, Expr]:
-    makers = [_number, _number, _text, _time] + ([] if ordered else [_condition])
-    maker = draw(st.sampled_from(makers))
-    return maker(draw, depth), maker(draw, depth)
-
-
-def _compare(draw: st.DrawFn, depth: int) -> Expr:
-    op = draw(st.sampled_from(_COMPARISONS))
-    left, right = _pair(draw, depth, ordered=op in ("<", "<=", ">", ">="))
-    return Compare.of(op, left, right)
-
-
-def _terms(draw: st.DrawFn, depth: int) -> Expr:
-    node = And if draw(st.booleans()) else Or
+def _terms(g: Generator, depth: int) -> Expr:
+    node = And if g.whole(0, 1) else Or
     terms: list[Expr] = []
-    for _ in range(draw(st.integers(2, 3))):
-        term = _condition(draw, depth)
+    for _ in range(g.whole(2, 3)):
+        term = g.condition(depth)
         terms += term.children if isinstance(term, node) else [term]
     return node(terms=tuple(terms))
 
 
-def _in(draw: st.DrawFn, depth: int) -> Expr:
-    operand = draw(st.one_of(column_refs(draw(st.sampled_from(list(Kind)))), expressions(Kind.STRING, depth)))
+def _in(g: Generator, depth: int) -> Expr:
+    operand = g.choice([g.column(g.choice(list(Kind))), g.string(depth)])
     kind = operand.type
-    members = decimals(kind).map(Literal.of) if kind.kind is Kind.DECIMAL else literals(kind.kind)
-    found = draw(st.lists(members, min_size=1, max_size=4))
-    return In(operand=operand, values=tuple(m for m in found if isinstance(m, Literal)))
+    values = [
+        Literal.of(g.value(kind)) if kind.kind is Kind.DECIMAL else g.literal(kind.kind) for _ in range(g.whole(1, 4))
+    ]
+    return In(operand=operand, values=tuple(values))
 
 
-def _between(draw: st.DrawFn, depth: int) -> Expr:
-    maker = draw(st.sampled_from([_number, _text, _time]))
-    return Between(operand=maker(draw, depth), low=maker(draw, depth), high=maker(draw, depth))
+def _between(g: Generator, depth: int) -> Expr:
+    maker = g.choice([g.number, g.string, g.time])
+    return Between(operand=maker(depth), low=maker(depth), high=maker(depth))
 
 
-def _like(draw: st.DrawFn, depth: int) -> Expr:
-    escape = draw(st.sampled_from(["\\", "!"]))
-    parts = st.sampled_from(["%", "_", "a", "é", "😀", "\n", ".", escape * 2, escape + "%", escape + "_"])
-    return Like(operand=_text(draw, depth), pattern="".join(draw(st.lists(parts, max_size=5))), escape=escape)
+def _like(g: Generator, depth: int) -> Expr:
+    escape = g.choice(["\\", "!"])
+    parts = ["%", "_", "a", "é", "😀", "\n", ".", escape * 2, escape + "%", escape + "_"]
+    return Like(operand=g.string(depth), pattern="".join(g.random.choices(parts, k=g.whole(0, 5))), escape=escape)
 
 
-def _case(kind: Kind) -> Callable[[st.DrawFn, int], Expr]:
-    def make(draw: st.DrawFn, depth: int) -> Expr:
+def _is_null(g: Generator, depth: int) -> Expr:
+    return IsNull(operand=g.expression(g.choice(list(Kind)), depth))
+
+
+def _not(g: Generator, depth: int) -> Expr:
+    return Not(operand=g.condition(depth))
+
+
+def _similar(g: Generator, kind: Kind) -> Kind:
+    return g.choice(NUMERIC) if kind in NUMERIC else kind
+
+
+def _case(kind: Kind) -> Maker:
+    def make(g: Generator, depth: int) -> Expr:
         whens = tuple(
-            When(condition=_condition(draw, depth - 1), result=draw(expressions(kind, depth - 1)))
-            for _ in range(draw(st.integers(1, 2)))
+            When(condition=g.condition(depth), result=g.expression(_similar(g, kind), depth))
+            for _ in range(g.whole(1, 2))
         )
-        otherwise = draw(
-            st.none() | expressions(draw(st.sampled_from(NUMERIC)) if kind in NUMERIC else kind, depth - 1)
-        )
-        return Case.of(whens, otherwise)
+        return Case.of(whens, g.choice([None, g.expression(kind, depth), g.expression(kind, depth)]))
 
     return make
 
 
-def _choice(kind: Kind) -> Callable[[st.DrawFn, int], Expr]:
-    def make(draw: st.DrawFn, depth: int) -> Expr:
-        other = draw(st.sampled_from(NUMERIC)) if kind in NUMERIC else kind
+def _choice(kind: Kind) -> Maker:
+    def make(g: Generator, depth: int) -> Expr:
         names = ["coalesce", "nullif"] + ([] if kind is Kind.BOOLEAN else ["greatest", "least"])
-        arguments = (draw(expressions(kind, depth)), draw(expressions(other, depth)))
-        return Call.of(draw(st.sampled_from(names)), arguments)
+        return Call.of(g.choice(names), (g.expression(kind, depth), g.expression(_similar(g, kind), depth)))
 
     return make
 
 
-def _call(name: str, *makers: Callable[[st.DrawFn, int], Expr]) -> Callable[[st.DrawFn, int], Expr]:
-    return lambda draw, depth: Call.of(name, tuple(maker(draw, depth) for maker in makers))
+def _call(name: str, *makers: Maker) -> Maker:
+    return lambda g, depth: Call.of(name, tuple(maker(g, depth) for maker in makers))
 
 
-def _constant(values: st.SearchStrategy[Value]) -> Callable[[st.DrawFn, int], Expr]:
-    return lambda draw, _: Literal.of(draw(values))
+def _from(values: Sequence[Value]) -> Maker:
+    return lambda g, _: Literal.of(g.choice(values))
 
 
-def _arithmetic(draw: st.DrawFn, depth: int) -> Expr:
-    op = draw(st.sampled_from(_OPERATORS))
-    return Arithmetic.of(op, _number(draw, depth), _number(draw, depth))
+def _word(least: int) -> Maker:
+    return lambda g, _: Literal.of(g.choice("aéß ")[:least] + g.text(3))
 
 
-def _negate(draw: st.DrawFn, depth: int) -> Expr:
-    operand = _number(draw, depth)
-    if isinstance(operand, Literal) and operand.value != MIN_LONG:
-        return operand
-    return Negate.of(operand)
+def _arithmetic(g: Generator, depth: int) -> Expr:
+    return Arithmetic.of(g.choice(_OPERATORS), g.number(depth), g.number(depth))
 
 
-def _times(draw: st.DrawFn, depth: int) -> Expr:
-    interval = Interval(ms=draw(st.one_of(st.integers(0, 10_000_000_000), st.just(MAX_LONG))))
-    time = _time(draw, depth)
-    if draw(st.booleans()):
-        return Arithmetic.of(draw(st.sampled_from(["+", "-"])), time, interval)
-    return Arithmetic.of("+", interval, time)
+def _negate(g: Generator, depth: int) -> Expr:
+    operand = g.number(depth)
+    return operand if isinstance(operand, Literal) and operand.value != MIN_LONG else Negate.of(operand)
 
 
-_NUMBERS = [
+def _moved(g: Generator, depth: int) -> Expr:
+    interval = Interval(ms=g.choice([g.whole(0, 10_000_000_000), MAX_LONG]))
+    if g.whole(0, 1):
+        return Arithmetic.of(g.choice(("+", "-")), g.time(depth), interval)
+    return Arithmetic.of("+", interval, g.time(depth))
+
+
+def _elapsed(g: Generator, depth: int) -> Expr:
+    return Arithmetic.of("-", g.time(depth), g.time(depth))
+
+
+_number, _text, _time = Generator.number, Generator.string, Generator.time
+_NUMBERS: list[Maker] = [
+    _arithmetic,
     _arithmetic,
     _arithmetic,
     _negate,
     _call("abs", _number),
     _call("round", _number),
-    _call("round", _number, _constant(st.integers(0, 12))),
+    _call("round", _number, _from(range(13))),
 ]
-_MAKERS: Mapping[Kind, list[Callable[[st.DrawFn, int], Expr]]] = {
+_MAKERS: Mapping[Kind, list[Maker]] = {
     Kind.BOOLEAN: [
         _compare,
         _compare,
@@ -297,12 +321,12 @@ _MAKERS: Mapping[Kind, list[Callable[[st.DrawFn, int], Expr]]] = {
         _in,
         _between,
         _like,
-        lambda draw, depth: Not(operand=_condition(draw, depth)),
-        lambda draw, depth: IsNull(operand=draw(expressions(draw(st.sampled_from(list(Kind))), depth))),
+        _not,
+        _is_null,
         _call("starts_with", _text, _text),
         _call("ends_with", _text, _text),
         _call("contains", _text, _text),
-        _call("regexp_like", _text, _constant(st.sampled_from(REGEXES))),
+        _call("regexp_like", _text, _from(REGEXES)),
         _case(Kind.BOOLEAN),
         _choice(Kind.BOOLEAN),
     ],
@@ -314,7 +338,7 @@ _MAKERS: Mapping[Kind, list[Callable[[st.DrawFn, int], Expr]]] = {
         _call("hour", _time),
         _call("minute", _time),
         _call("dayofweek", _time),
-        lambda draw, depth: Arithmetic.of("-", _time(draw, depth), _time(draw, depth)),
+        _elapsed,
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
@@ -332,16 +356,16 @@ _MAKERS: Mapping[Kind, list[Callable[[st.DrawFn, int], Expr]]] = {
         _call("lower", _text),
         _call("upper", _text),
         _call("trim", _text),
-        _call("substr", _text, _constant(st.integers(-8, 8))),
-        _call("substr", _text, _constant(st.integers(-8, 8)), _constant(st.integers(-2, 8))),
+        _call("substr", _text, _from(range(-8, 9))),
+        _call("substr", _text, _from(range(-8, 9)), _from(range(-2, 9))),
         _call("concat", _text, _text),
-        _call("replace", _text, _constant(TEXTS.filter(bool)), _constant(TEXTS)),
+        _call("replace", _text, _word(1), _word(0)),
         _case(Kind.STRING),
         _choice(Kind.STRING),
     ],
     Kind.TIMESTAMP: [
-        _times,
-        _call("date_trunc", _constant(st.sampled_from(UNITS)), _time),
+        _moved,
+        _call("date_trunc", _from(UNITS), _time),
         _case(Kind.TIMESTAMP),
         _choice(Kind.TIMESTAMP),
     ],

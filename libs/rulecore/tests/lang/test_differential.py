@@ -8,11 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rulecore.lang import Expr, adapter, evaluate, normalise, parse, render
-from rulecore.lang.testing import SCOPE, expressions, frames, run
+from rulecore.lang.testing import SCOPE, any_expressions, frames, run
 from rulecore.lang.types import Value
-from streamcore.schema import Kind
 
-ANY = st.sampled_from(list(Kind)).flatmap(expressions)
+ANY = any_expressions()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 Rows = list[dict[str, Value]]
 
@@ -24,8 +23,8 @@ def same(left: Value, right: Value) -> bool:
     return type(left) is type(right) and left == right
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=SLOW)
-@given(ANY, st.sampled_from([1, 8, 8]).flatmap(frames))
+@settings(max_examples=1500, deadline=None, suppress_health_check=SLOW)
+@given(ANY, st.sampled_from([1, 8, 16]).flatmap(frames))
 def test_polars_gives_what_the_naive_evaluator_gives(expr: Expr, rows: Rows) -> None:
     expected = [evaluate(expr, row) for row in rows]
     found = run(expr, rows)

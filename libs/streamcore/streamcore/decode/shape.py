@@ -35,8 +35,8 @@ _EPOCH_MS = "(?:0|[1-9][0-9]{0,13})"
 _LOCAL = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 _ANY_SCALAR = rf"(?:{_TEXT}|{_REAL}|true|false|null)"
 _OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
-#: A field that is ignored may be an array or object of at most so many levels: each makes the pattern five times longer.
-MAX_IGNORED_DEPTH = 2
+#: Levels of arrays and objects in an ignored field; each makes its part of the pattern five times longer.
+MAX_IGNORED_DEPTH = 3
 #: Significant digits that a double keeps whatever they are.
 EXACT_DIGITS = 15
 

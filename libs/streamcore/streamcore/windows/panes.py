@@ -140,13 +140,19 @@ class PaneTable:
         event, segment = event[order], pair_segment[pair][order]
         return Layout(event, segment, segments, arrivals.born_at(segments)[segment] <= event)
 
-    def holds_own(self, name: str, rows: PaneRows, codes: Ints, event: Ints) -> Mask:
-        """Whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+    def own_arrivals(self, name: str, rows: PaneRows) -> Arrivals:
+        """``arrive`` of only those events that count in column ``name``; ``entry`` is left out."""
         counted = np.flatnonzero(rows.values[name] > 0)
-        own, first = np.unique(rows.codes[counted], return_index=True)
-        born = Arrivals(own, counted[:0], counted[first]).born_at(codes) if own.size else np.full(len(codes), -1)
-        inside = np.isin(codes, own)
-        result: Mask = (self.runs.read(name, codes, 0) > 0) | (inside & (born <= event))
+        codes, first = np.unique(rows.codes[counted], return_index=True)
+        return Arrivals(codes, counted[:0], counted[first])
+
+    def holds_own(self, name: str, own: Arrivals, codes: Ints, event: Ints) -> Mask:
+        """Whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+        if not len(own.codes):
+            return self.runs.read(name, codes, 0) > 0
+        place = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
+        here = (own.codes[place] == codes) & (own.born[place] <= event)
+        result: Mask = here | (self.runs.read(name, codes, 0) > 0)
         return result
 
     def trail(self, rows: PaneRows, layout: Layout, panes: int) -> Windows:

@@ -1,0 +1,152 @@
+"""`headgate rules check` and `test`: no cluster, and messages that say where and what to change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from headgate.main import run
+
+GOOD = """\
+id: large-payment
+version: 1
+owner: me
+on: shop
+where: type = 'payment' and amount >= 5000
+then: {severity: high, outcome: review, score: 40, message: "{user_id} paid {amount}"}
+tests:
+  - name: a large one fires
+    events: [{type: payment, user_id: u1, amount: 5000}]
+    expect: [{user_id: u1, message: u1 paid 5000.00}]
+"""
+
+WINDOWED = """\
+id: big-spender
+version: 1
+owner: me
+on: shop
+where: type = 'payment'
+group_by: [user_id]
+within: {tumbling: 1h}
+having: sum(amount) > 100
+emit: final
+then: {severity: low, outcome: review, score: 1, message: "{user_id} spent {sum}"}
+tests:
+  - name: the window's end tells
+    events:
+      - {ts: +1s, type: payment, user_id: u1, amount: 60}
+      - {ts: +2s, type: payment, user_id: u1, amount: 60}
+    expect: [{user_id: u1, timing: final, values: {sum(amount): 120}}]
+"""
+
+
+def write(folder: Path, text: str, name: str = "rule.yaml") -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_the_shipped_rules_are_sound_and_pass_their_tests(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "check", "-o", "json"]) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["rules"] == len(checked["costs"]) >= 10
+    assert run(["rules", "test", "rules", "-o", "json"]) == 0
+    tested = json.loads(capsys.readouterr().out)
+    assert tested["passed"] >= 2 * checked["rules"]
+    assert tested["failed"] == tested["untested"] == []
+
+
+def test_an_unknown_field_is_shown_with_file_line_underline_and_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, GOOD.replace("amount >= 5000", "amuont >= 5000"))
+    assert run(["rules", "check", path]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{path}:5:29: where: unknown column amuont; did you mean amount?")
+    assert lines[2] == "  type = 'payment' and amuont >= 5000"
+    assert lines[3] == "                       ^^^^^^"
+    assert lines[4].startswith("  hint: did you mean amount?")
+    assert lines[-1] == "0 rules are sound, 1 problem"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "message"),
+    [
+        (GOOD.replace("high", "hihg"), "6:18", "should be 'low', 'medium', 'high' or 'critical'"),
+        (GOOD.replace("owner: me\n", ""), "1:1", "owner is missing"),
+        (GOOD.replace("on: shop", "on: shoop"), "4:5", "there is no stream 'shoop'"),
+        (GOOD.replace("amount >= 5000", "amount >= 'much'"), "5:39", "cannot be compared with string"),
+        (GOOD.replace("{user_id} paid", "{nobody} paid"), "6", "nobody"),
+        (WINDOWED.replace("[user_id]", "[product_id]"), "6:11", "must contain one of the keys"),
+        (WINDOWED.replace("having: sum(amount) > 100\n", ""), "1:1", "having is missing"),
+        (GOOD + "---\n" + GOOD, "12:5", "the id 'large-payment' is taken by"),
+        ("id: [\n", "2:1", "not YAML"),
+        ("id: &a x\n", "1:5", "anchors and aliases are not read"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    wrong: str, place: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, wrong)
+    assert run(["rules", "check", path, "-o", "json"]) == 1
+    (problem, *_) = json.loads(capsys.readouterr().out)["problems"]
+    assert problem["file"] == path
+    assert f"{problem['line']}:{problem['column']}".startswith(place)
+    assert message in problem["message"]
+
+
+def test_every_bad_rule_of_a_folder_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, GOOD, "a.yaml")
+    write(tmp_path, GOOD.replace("large-payment", "b").replace("amount", "amuont"), "b.yaml")
+    write(tmp_path, GOOD.replace("large-payment", "c").replace("then:", "than:"), "c.yml")
+    assert run(["rules", "check", str(tmp_path), "-o", "json"]) == 1
+    checked = json.loads(capsys.readouterr().out)
+    assert checked["rules"] == 1
+    assert {Path(p["file"]).name for p in checked["problems"]} == {"b.yaml", "c.yml"}
+
+
+def test_a_costly_condition_is_pointed_out_but_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GOOD.replace("type = 'payment' and amount >= 5000", "lower(user_id) like '%bot%'"))
+    assert run(["rules", "check", path]) == 0
+    assert capsys.readouterr().out.startswith("cost large-payment")
+
+
+def test_a_failing_test_shows_what_came_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GOOD.replace("u1 paid 5000.00", "u1 paid 6000.00"))
+    assert run(["rules", "test", path]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED large-payment: a large one fires" in shown
+    assert 'message: expected "u1 paid 6000.00", got "u1 paid 5000.00"' in shown
+    assert shown.splitlines()[-1] == "1 tests of 1 rules: 1 failed"
+
+
+def test_final_windows_end_in_a_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "test", write(tmp_path, WINDOWED)]) == 0
+    assert capsys.readouterr().out == "1 tests of 1 rules: 0 failed\n"
+
+
+def test_an_event_that_no_decoder_accepts_fails_its_test(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GOOD.replace("amount: 5000}", "amount: a lot}"))
+    assert run(["rules", "test", path]) == 1
+    assert "events[0]" in capsys.readouterr().out
+
+
+def test_a_rule_that_does_not_compile_fails_the_test_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GOOD.replace("amount >= 5000", "amount >="))
+    assert run(["rules", "test", path, "-o", "json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == 1
+
+
+def test_a_rule_without_tests_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, GOOD[: GOOD.index("tests:")])
+    assert run(["rules", "test", path]) == 0
+    assert "large-payment: has no tests" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["check", "test", "publish"])
+def test_a_path_that_is_not_there_is_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", command, "/does/not/exist"]) == 1
+    seen = capsys.readouterr()
+    assert (seen.out, seen.err) == ("", "headgate: rules: no such file or folder: /does/not/exist\n")

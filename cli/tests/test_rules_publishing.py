@@ -1,0 +1,157 @@
+"""`headgate rules publish` and `list` on a real broker; the app's side is played by the rule set itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from headgate.main import run
+from headgate.publishing import AppTopics, list_rules
+from headgate.rulebook import load_streams
+from rulecore.ruleset import RuleSet, Status
+from streamcore.kafka import clients
+from streamcore.kafka.control import ControlLog, control_topic
+from streamcore.kafka.readers import Follower
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+from streamcore.kernel import Control
+
+pytestmark = pytest.mark.kafka
+
+RULE = """\
+id: {id}
+version: {version}
+owner: me
+on: shop
+where: {where}
+then: {{severity: high, outcome: review, score: 40, message: found}}
+"""
+
+
+def write(folder: Path, name: str = "a", version: int = 1, where: str = "amount > 1") -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(RULE.format(id=name, version=version, where=where), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def app(kafka: KafkaSettings, request: pytest.FixtureRequest) -> str:
+    """Topics of an app that was started once."""
+    name = "pub-" + str(abs(hash(request.node.name)) % 10**8)
+    topics = AppTopics(name)
+    ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 2)])
+    return name
+
+
+@contextmanager
+def running(kafka: KafkaSettings, app: str) -> Iterator[None]:
+    """Answers control records as the kernel does."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_answer, args=(kafka, AppTopics(app), stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _answer(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
+    rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
+    with Follower(kafka, [topics.control]) as follower:
+        while not stop.is_set():
+            for r in follower.poll(50):
+                rules, answers = rules.apply([Control(r.partition, r.offset, r.key, r.value)])
+                for answer in answers:
+                    producer.produce(topics.status, _bytes(answer), answer.rule.encode())
+            producer.flush(10)
+
+
+def _bytes(answer: Status) -> bytes:
+    place = {"partition": answer.partition, "offset": answer.offset}
+    body = {"rule": answer.rule, "version": answer.version, "status": answer.status.value, "reason": answer.reason}
+    return orjson.dumps({**body, "rules_epoch": answer.rules_epoch, "control": place})
+
+
+def test_published_rules_are_answered_one_by_one(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write(tmp_path, "a"), write(tmp_path, "b")]
+    with running(kafka, app):
+        assert run(["rules", "publish", *paths, "--app", app, "--bootstrap", kafka.bootstrap]) == 0
+    assert capsys.readouterr().out == "accepted   a version 1\naccepted   b version 1\n"
+
+
+def test_a_rejection_shows_the_reason_and_the_live_version_stays(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        assert run(["rules", "publish", write(tmp_path, "a", 3), *target]) == 0
+        assert run(["rules", "publish", write(tmp_path, "a", 2, "amount > 2"), *target]) == 1
+        capsys.readouterr()
+        assert run(["rules", "list", *target, "-o", "json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["rule"], listed["version"], listed["status"]) == ("a", 2, "rejected")
+    assert "version 2 is not above the live version 3" in listed["reason"]
+
+
+def test_one_bad_rule_keeps_all_from_being_published(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write(tmp_path, "a"), write(tmp_path, "b", where="amuont > 1")]
+    assert run(["rules", "publish", *paths, "--app", app, "--bootstrap", kafka.bootstrap]) == 1
+    assert capsys.readouterr().out.endswith("nothing was published\n")
+    with ControlLog(kafka, AppTopics(app).control) as log:
+        assert log.read_all().values == {}
+
+
+def test_without_a_running_app_the_missing_answer_is_an_error_and_the_rule_stays(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    assert run(["rules", "publish", write(tmp_path), *target, "--wait", "0.5"]) == 1
+    assert "is it running?" in capsys.readouterr().out
+    (listed,) = list_rules(kafka, AppTopics(app))
+    assert listed.name == "a"
+    assert listed.answer is None
+
+
+def test_no_wait_asks_for_no_answer(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    assert run(["rules", "publish", write(tmp_path), *target, "--no-wait"]) == 0
+    assert capsys.readouterr().out == "published  a version 1\n"
+
+
+def test_the_list_is_a_table(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        run(["rules", "publish", write(tmp_path, "a"), *target])
+    with ControlLog(kafka, AppTopics(app).control) as log:
+        log.publish("broken", b"{}")
+    capsys.readouterr()
+    assert run(["rules", "list", *target]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "RULE    VERSION  MODE  KIND   STREAM  SEVERITY  STATUS    REASON",
+        "a       1        live  event  shop    high      accepted",
+        "broken  -        -     -      -       -         -",
+    ]
+
+
+def test_an_app_that_never_ran_is_named_with_the_way_out(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["rules", "list", "--app", "nobody", "--bootstrap", kafka.bootstrap]) == 1
+    shown = capsys.readouterr().err
+    assert "no topic nobody.control" in shown
+    assert "--app" in shown

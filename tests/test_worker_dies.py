@@ -1,0 +1,26 @@
+"""A Python worker that dies is Spark's and the runner's business: nobody has to start the app again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import orders, rules
+from tests.harness.outputs import check_transactions
+from tests.harness.scene import Scene
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_the_app_survives_the_death_of_a_python_worker(live: Scene) -> None:
+    wanted = rules.all_kinds("worker-")
+    with live.live_rules(*wanted):
+        before, pid = live.app.events, live.app.pid
+        sent = live.send(orders.orders(6_000, seed=2, start_ms=live.next_day()))
+        live.app.wait_for(lambda: live.app.events > before, "the first of the orders")
+        live.app.kill_a_worker()
+        live.tick(sent[-1].order.ts + orders.HOUR_MS)
+        live.settle()
+    assert live.app.pid == pid
+    live.check_against(wanted, sent)
+    live.check_counts()
+    check_transactions(live.outputs)
