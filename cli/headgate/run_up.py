@@ -115,7 +115,7 @@ class Up:
     def _line(self, watch: Watch) -> str:
         state = watch.state("")
         return (
-            f"{state.processed:,} events processed, lag {state.lag:,}, {state.events_per_second:,.0f}/s; "
+            f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
             f"{state.alert_count:,} alerts, {state.dead_letters:,} dead letters, {state.late:,} late"
         )
 
@@ -180,6 +180,11 @@ class Up:
             self._check()
             if self._signals.stop.wait(_POLL_S):
                 return False
+
+    def abandon(self) -> None:
+        """Stop everything after an error, which is what matters then."""
+        self._signals.setting_up = False
+        self.stack.stop(self._signals.hurry)
 
     def close(self) -> None:
         """Stop everything; ``NotInOrderError`` when that took force."""

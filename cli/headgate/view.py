@@ -57,7 +57,7 @@ class ViewState:
     phase: str
     elapsed_s: float
     sent: int
-    processed: int
+    processed: int | None
     events_per_second: float
     lag_s: float
     newest_event_ms: int | None
@@ -73,9 +73,9 @@ class ViewState:
     alerts: Sequence[AlertRow]
 
     @property
-    def lag(self) -> int:
+    def lag(self) -> int | None:
         """Records sent and not yet processed."""
-        return max(0, self.sent - self.processed)
+        return None if self.processed is None else max(0, self.sent - self.processed)
 
 
 def render(state: ViewState, width: int, height: int) -> Layout:
@@ -122,9 +122,9 @@ def _figures(state: ViewState, width: int) -> Table:
         _panel(
             "events",
             ("rate", f"{state.events_per_second:,.0f} /s"),
-            ("lag", f"{state.lag:,} ({state.lag_s:.1f} s)"),
+            ("lag", "-" if state.lag is None else f"{state.lag:,} ({state.lag_s:.1f} s)"),
             ("sent", f"{state.sent:,}"),
-            ("processed", f"{state.processed:,}"),
+            ("processed", "-" if state.processed is None else f"{state.processed:,}"),
         ),
         _panel(
             "time",

@@ -73,7 +73,7 @@ class Watch:
             phase=phase,
             elapsed_s=self._timeline.elapsed_s,
             sent=generator.next_index,
-            processed=figures.processed,
+            processed=None if figures.committed is None else figures.processed,
             events_per_second=figures.events_per_second,
             lag_s=generator.waiting_s(figures.processed),
             newest_event_ms=generator.newest_event_ms,

@@ -44,7 +44,7 @@ STATE = ViewState(
     alerts=ALERTS,
 )
 EMPTY = replace(
-    STATE, phase="starting the rules app", sent=0, processed=0, newest_event_ms=None, watermark_ms=None, cut_ms=(),
+    STATE, phase="starting the rules app", sent=0, processed=None, newest_event_ms=None, watermark_ms=None, cut_ms=(),
     rules=(), alerts=(),
 )  # fmt: skip
 
@@ -77,6 +77,7 @@ def test_text_of_events_is_never_markup() -> None:
 def test_what_is_not_known_yet_is_a_dash() -> None:
     lines = shown(EMPTY, 100, 30)
     assert "starting the rules app" in lines[0]
+    assert lines[3].split("│")[1].split() == ["lag", "-"]
     assert lines[3].split("││")[1].split() == ["watermark", "-"]
 
 
@@ -100,6 +101,7 @@ def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, rules: in
 @pytest.mark.parametrize("lag", [-5, 0])
 def test_a_lag_is_never_negative(lag: int) -> None:
     assert replace(STATE, processed=STATE.sent - lag).lag == 0
+    assert replace(STATE, processed=None).lag is None
 
 
 GOLDEN = """\

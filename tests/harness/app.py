@@ -6,7 +6,6 @@ with what the app said last.
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import signal
@@ -261,7 +260,7 @@ def _ends(sources: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """``topic-partition`` -> the offset at which the batch ended."""
     found: dict[str, int] = {}
     for source in sources:
-        end = ast.literal_eval(source["endOffset"])  # PySpark gives the text of a Python value
+        end = json.loads(source["endOffset"])
         if isinstance(end, dict):  # the heartbeat's is a number
             found |= {f"{topic}-{p}": int(offset) for topic, places in end.items() for p, offset in places.items()}
     return found

@@ -100,8 +100,10 @@ def _run(
                 verdict = up.counted(events, Orders(events, rate))
             else:
                 up.live(Orders(events, rate or _LIVE_RATE), Console())
-        finally:
-            up.close()
+        except BaseException:
+            up.abandon()
+            raise
+        up.close()
     if not as_json:
         return 0
     if verdict is None:

@@ -12,7 +12,6 @@ if this stack started it. Promises: after ``stop`` returned True nothing was los
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,8 +30,7 @@ from headgate.local.workspace import Workspace
 from headgate.rulebook import Book
 from headgate.talk import Say
 from headgate.timeline import Timeline
-from headgate_rules.app import topics as app_topics
-from headgate_rules.settings import RulesSettings
+from headgate_rules.settings import KafkaDocument, RulesSettings, StreamDocument
 from rulecore.errors import RuleError
 from rulecore.load import decode_record
 from rulecore.model import Rule, canonical_json
@@ -117,7 +115,7 @@ class Stack:
             broker.result()
         self._timeline.mark("broker is ready")
         self._open_shop()
-        ensure_topics(self.kafka, app_topics(self._app_settings(self.shop)))
+        self._ensure_topics()
         self._timeline.mark("topics are there")
         self._publish()
         if self._app is None:
@@ -156,28 +154,25 @@ class Stack:
         how = "going on with" if found else "new"
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")
 
+    def _ensure_topics(self) -> None:
+        from headgate_rules.app import topics  # Spark's Python takes a while to import, and the app starts meanwhile
+
+        ensure_topics(self.kafka, topics(self._app_settings(self.shop)))
+
     def _app_settings(self, shop: Workspace) -> RulesSettings:
-        folder = self.settings.streams or streams.default_folder()
-        document = {
-            "app": shop.names.app,
-            "kafka": {"bootstrap": self.kafka.bootstrap},
-            "streams": [
-                {
-                    "schema_file": str((folder / f"{_STREAM}.yaml").absolute()),
-                    "topic": shop.names.events,
-                    "reject_extra_fields": True,
-                }
-            ],
-            "checkpoint": str(shop.checkpoint),
-            "jars": str(self._jars),
-            "local_dir": str(shop.scratch),
-            "output_retention_ms": _RETENTION_MS,
-        }
-        shop.settings_file.write_text(json.dumps(document, indent=2), encoding="utf-8")
-        return RulesSettings.model_validate(document)
+        schema = (self.settings.streams or streams.default_folder()) / f"{_STREAM}.yaml"
+        return RulesSettings(
+            app=shop.names.app,
+            kafka=KafkaDocument(bootstrap=self.kafka.bootstrap),
+            streams=(StreamDocument(schema_file=schema.absolute(), topic=shop.names.events, reject_extra_fields=True),),
+            checkpoint=shop.checkpoint,
+            jars=self._jars,
+            local_dir=shop.scratch,
+            output_retention_ms=_RETENTION_MS,
+        )
 
     def _start_app(self, shop: Workspace) -> None:
-        self._app_settings(shop)
+        shop.settings_file.write_text(self._app_settings(shop).model_dump_json(indent=2), encoding="utf-8")
         self._app = RulesProcess(shop.settings_file, shop.log, shop.names.events)
         self._say("rules app: starting (Spark takes some seconds)")
         self._app.start()
@@ -224,7 +219,8 @@ class Stack:
     def stop(self, hurry: threading.Event) -> bool:
         """Stop in order; at once when ``hurry`` is set. False when something had to be ended by force."""
         if self.broker is not None and self.broker.running is None:
-            hurry.set()  # without it neither of them can come to an end
+            self._say("broker: gone, so nothing can come to an orderly end")
+            hurry.set()
         in_order = self._stop_generator(hurry)
         in_order = self.stop_app(hurry) and in_order
         if self.broker is not None and self._started_broker and not self.settings.keep_broker:

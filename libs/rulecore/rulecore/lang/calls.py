@@ -91,8 +91,16 @@ def _ln(_expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _power(_expr: Call, operands: Operands) -> pl.Expr:
-    """Between columns: with a scalar Polars multiplies, or takes a root, and rounds otherwise."""
-    return let_columns([operand.double() for operand in operands], lambda a, b: a.pow(b))
+    """Between columns of two rows or more.
+
+    With a single exponent, even that of a frame of one row, Polars multiplies or takes a root and rounds otherwise
+    than ``pow``: the result would depend on how the events were cut. So a row is put before the first, and dropped.
+    """
+    base, exponent = (operand.double() for operand in operands)
+    record = pl.struct(base.alias("_0"), exponent.alias("_1"), pl.repeat(0, pl.len()).alias("_2"))
+    first = pl.struct(pl.lit(1.0).alias("_0"), pl.lit(1.0).alias("_1"), pl.lit(0, dtype=pl.Int32).alias("_2"))
+    result = pl.field("_0").pow(pl.field("_1")).alias("_result")
+    return first.append(record).struct.with_fields(result).struct.field("_result").slice(1)
 
 
 def _extreme(expr: Call, operands: Operands) -> pl.Expr:

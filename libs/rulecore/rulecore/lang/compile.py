@@ -39,6 +39,8 @@ from rulecore.lang.tree import (
 )
 from rulecore.lang.walk import columns
 
+_ONE_ROW = pl.DataFrame({"row": [0]})
+
 
 def to_polars(expr: Expr) -> pl.Expr:
     """The expression over the physical columns. ``ValueError`` for an aggregate: ``replace_aggregates`` first."""
@@ -50,7 +52,7 @@ def _compile(expr: Expr) -> pl.Expr:
     compiled = _formula(expr)
     if isinstance(expr, Column | Literal | Interval) or columns(expr):
         return compiled
-    return pl.lit(pl.select(compiled).item(), dtype=DTYPES[expr.type.kind])
+    return pl.lit(_ONE_ROW.select(compiled).item(), dtype=DTYPES[expr.type.kind])
 
 
 @singledispatch

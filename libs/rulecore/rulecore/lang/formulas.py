@@ -136,7 +136,7 @@ def arithmetic(op: str, left: Operand, right: Operand, kind: Type) -> pl.Expr:
     if kind == DOUBLE:
         return _applied(op, left.double(), right.double())
     scale = kind.scale
-    wide = kind in (LONG, TIMESTAMP) or op == "%"
+    wide = kind in (LONG, TIMESTAMP) or kind.precision >= MAX_DECIMAL_DIGITS or op == "%"
     if op == "*":
         a, b = left.scaled(left.type.scale, wide=wide), right.scaled(right.type.scale, wide=wide)
     else:

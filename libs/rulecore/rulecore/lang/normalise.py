@@ -166,7 +166,7 @@ def _constant(expr: Expr) -> Expr:
 def _rounded(expr: Compare, bound: Literal) -> Expr:
     """``amount > 10.555`` over two decimals is ``amount > 10.55``, and so are the other inequalities."""
     value, scale = bound.value, expr.left.type.scale
-    if not isinstance(value, Decimal) or expr.op in ("=", "<>", "<=>"):
+    if not isinstance(value, Decimal) or bound.type.scale <= scale or expr.op in ("=", "<>", "<=>"):
         return expr
     floor = value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR)
     constant = convert(Literal.of(floor), expr.left.type)
