@@ -121,6 +121,6 @@ class Watch:
         body = orjson.loads(record.value or b"{}")
         self._matches[body["rule"]] += 1
         if lane == ALERTS:
-            key = " ".join(f"{name}={value}" for name, value in body["key"].items())
+            key = " ".join(f"{name}={'null' if value is None else value}" for name, value in body["key"].items())
             row = AlertRow(body["event_time_ms"], body["severity"], body["rule"], key, body["message"])
             self._alerts.append((record.timestamp_ms, self._counts[ALERTS], row))

@@ -16,8 +16,9 @@ import polars as pl
 from rulecore import lang
 from rulecore.alerts import Origin, event_alert, window_alert
 from rulecore.compiled import CompiledRule, RuleLimits
+from rulecore.members import GroupId
 from rulecore.ruleset import RuleSet, Status, StatusKind
-from rulecore.windowed import Failure, Firing, GroupId, WindowGroup
+from rulecore.windowed import Failure, Firing, WindowGroup
 from streamcore.kernel import Control, Cut, Kernel, Routed
 from streamcore.lanes import LATE, STATUS, Record
 from streamcore.packing import PARTITIONS_PER_TOPIC

@@ -11,58 +11,39 @@ ends at a pane that holds data by then. A final rule is evaluated once, when the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import polars as pl
 
 from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.lang import Expr
 from rulecore.lang.types import Value
+from rulecore.members import (
+    DTYPES,
+    EVALUATION_ERRORS,
+    GroupId,
+    GroupMemory,
+    Member,
+    argument_kind,
+    argument_type,
+    masks,
+    member_of,
+    panes_of,
+    raises,
+    rows_column,
+    version_of,
+)
 from rulecore.model import Emit, Mode
-from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windows import Aggregation, Arrivals, DistinctTable, Layout, PaneRows, PaneTable, Windows
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-_DTYPES: Mapping[Kind, pl.DataType] = {
-    Kind.BOOLEAN: pl.Boolean(),
-    Kind.LONG: pl.Int64(),
-    Kind.DOUBLE: pl.Float64(),
-    Kind.DECIMAL: pl.Int64(),
-    Kind.STRING: pl.String(),
-    Kind.TIMESTAMP: pl.Int64(),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupId:
-    """What windowed rules must have in common to share panes."""
-
-    stream: str
-    group_by: tuple[str, ...]
-    pane_ms: int
-
-    @classmethod
-    def of(cls, rule: CompiledRule) -> GroupId:
-        """The group of a windowed rule."""
-        assert rule.window is not None
-        return cls(rule.rule.on, rule.group_by, rule.window.slide_ms)
-
-    def __str__(self) -> str:
-        return f"{self.stream}/{','.join(self.group_by)}/{self.pane_ms}"
-
-    @classmethod
-    def parse(cls, text: str) -> GroupId:
-        """The inverse of ``str``."""
-        stream, columns, pane_ms = text.split("/")
-        return cls(stream, tuple(columns.split(",")) if columns else (), int(pane_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +70,6 @@ class Failure:
     reason: str
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What a group remembers besides its panes: bits of rule versions, and since when aggregates are complete."""
-
-    bits: dict[str, int] = field(default_factory=dict)
-    since_ms: dict[str, int] = field(default_factory=dict)
-    panes: int = 0
-
-    def to_json(self) -> bytes:
-        document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
-        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
-
-    @classmethod
-    def from_json(cls, blob: bytes | None) -> _Memory:
-        return cls() if blob is None else cls(**orjson.loads(blob))
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """A rule in the group, with what its evaluation needs."""
-
-    rule: CompiledRule
-    panes: int
-    bit: int
-    rows: str  # column that counts the events which satisfy `where`
-    having: pl.Expr
-    needs: frozenset[str]
-
-
 class WindowGroup:
     """The panes of one group and the rules over them."""
 
@@ -125,22 +77,22 @@ class WindowGroup:
         self.group = group
         self.max_distinct = max_distinct
         fields = [schema.get(name) for name in group.group_by]
-        self.panes = PaneTable({f.name: _DTYPES[f.type.kind] for f in fields if f is not None}, group.pane_ms)
+        self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.pane_ms)
         self.distinct: dict[str, DistinctTable] = {}
-        self.members: tuple[_Member, ...] = ()
+        self.members: tuple[Member, ...] = ()
         self.aggregations: dict[str, Aggregation] = {}
         self._filters: dict[str, Expr | None] = {}
         self._arguments: dict[str, Expr | None] = {}
-        self.kept = _Memory()
+        self.kept = GroupMemory()
 
     # --- rules --------------------------------------------------------------------------------------------------
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate these rules from now on. ``now_ms``: the latest event time seen before, for what starts empty."""
-        kept = _Memory.from_json(memory.get(str(self.group)))
+        kept = GroupMemory.from_json(memory.get(str(self.group)))
         specs = {s.column: s for rule in rules for s in rule.aggregates}
-        self._set_aggregates(specs, {_rows_column(r): r.where for r in rules})
-        panes = max(_panes(rule) for rule in rules)
+        self._set_aggregates(specs, {rows_column(r): r.where for r in rules})
+        panes = max(panes_of(rule) for rule in rules)
         self._set_since(kept, panes, now_ms, watermark_ms)
         self._set_bits(kept, rules)
         kept.panes = panes
@@ -148,23 +100,23 @@ class WindowGroup:
         self.kept = kept
         words = (max(kept.bits.values(), default=0) >> 6) + 1
         self.panes.keep_columns([*self.aggregations.values()], words)
-        self.members = tuple(_member(r, kept.bits[_version(r)]) for r in rules if r.rule.mode is not Mode.PAUSED)
+        self.members = tuple(member_of(r, kept.bits[version_of(r)]) for r in rules if r.rule.mode is not Mode.PAUSED)
 
     def _set_aggregates(self, specs: Mapping[str, AggregateSpec], rows: Mapping[str, Expr | None]) -> None:
         numeric = {c: s for c, s in specs.items() if s.function != "count_distinct"}
-        self.aggregations = {c: Aggregation(c, s.function, _type(s)) for c, s in sorted(numeric.items())}
+        self.aggregations = {c: Aggregation(c, s.function, argument_type(s)) for c, s in sorted(numeric.items())}
         self.aggregations |= {c: Aggregation(c, "count", None) for c in sorted(rows)}
         self._filters = {c: s.where for c, s in specs.items()} | dict(rows)
         self._arguments = {c: s.argument for c, s in specs.items()} | dict.fromkeys(rows)
         for column in specs.keys() - numeric.keys():
-            self.distinct_table(column).dtype = _DTYPES[_argument_kind(specs[column])]
+            self.distinct_table(column).dtype = DTYPES[argument_kind(specs[column])]
         self.distinct = {c: t for c, t in self.distinct.items() if c in specs}
 
     def distinct_table(self, column: str) -> DistinctTable:
         """The table of a distinct count, made if need be: its type is known when the rules are."""
         return self.distinct.setdefault(column, DistinctTable(self.panes.keys, pl.Null(), self.max_distinct))
 
-    def _set_since(self, kept: _Memory, panes: int, now_ms: int, watermark_ms: int) -> None:
+    def _set_since(self, kept: GroupMemory, panes: int, now_ms: int, watermark_ms: int) -> None:
         """A new aggregate is complete from now on; a longer window finds only what the shorter one kept."""
         first = self._first_pane(watermark_ms, kept.panes) * self.group.pane_ms if kept.panes else NO_WATERMARK
         grown = panes > kept.panes and bool(kept.panes) and watermark_ms > NO_WATERMARK
@@ -172,8 +124,8 @@ class WindowGroup:
         since = {n: kept.since_ms.get(n, now_ms) for n in names}
         kept.since_ms = {n: max(s, first) for n, s in since.items()} if grown else since
 
-    def _set_bits(self, kept: _Memory, rules: Sequence[CompiledRule]) -> None:
-        wanted = [_version(r) for r in rules]
+    def _set_bits(self, kept: GroupMemory, rules: Sequence[CompiledRule]) -> None:
+        wanted = [version_of(r) for r in rules]
         for version in [v for v in kept.bits if v not in wanted]:
             self.panes.clear_fired(kept.bits.pop(version))
         used = set(kept.bits.values())
@@ -240,8 +192,8 @@ class WindowGroup:
         expressions = {name: self._expressions(name) for name in self._filters}
         try:
             return frame.select([e for es in expressions.values() for e in es]), []
-        except Exception:
-            broken = {name: error for name, es in expressions.items() if (error := _raises(frame, es))}
+        except EVALUATION_ERRORS:
+            broken = {name: error for name, es in expressions.items() if (error := raises(frame, es))}
         blamed = [
             Failure(m.rule, reason)
             for m in self.members
@@ -285,7 +237,7 @@ class WindowGroup:
     def _distinct_counts(self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]) -> dict[str, Ints]:
         return {n: t.trail(layout, panes, distinct[n])[layout.there] for n, t in self.distinct.items()}
 
-    def _first_unfired(self, member: _Member, windows: Windows, hits: Ints) -> Ints:
+    def _first_unfired(self, member: Member, windows: Windows, hits: Ints) -> Ints:
         """The first hit in each window that has not fired yet; marks it fired."""
         codes = windows.codes[hits]
         fresh = ~self.panes.fired(codes, member.bit)
@@ -294,8 +246,8 @@ class WindowGroup:
         return hits[fresh][first]
 
     def _evaluate(
-        self, members: Sequence[_Member], windows: Windows, counts: Mapping[str, Ints], rows: PaneRows | None
-    ) -> tuple[list[tuple[_Member, Ints]], list[Failure]]:
+        self, members: Sequence[Member], windows: Windows, counts: Mapping[str, Ints], rows: PaneRows | None
+    ) -> tuple[list[tuple[Member, Ints]], list[Failure]]:
         """For each rule the windows where `having` is true, of those rows that are the rule's own events."""
         if not len(windows.slots):
             return [], []
@@ -305,11 +257,10 @@ class WindowGroup:
         frame = pl.DataFrame(results)
         if needed & set(self.group.group_by):
             frame = frame.hstack(self.panes.keys.frame(windows.slots))
-        hits: list[tuple[_Member, Ints]] = []
+        hits: list[tuple[Member, Ints]] = []
         failures: list[Failure] = []
         arrivals: dict[str, Arrivals] = {}
-        masks = _masks(frame, members)
-        for member, mask in zip(members, masks, strict=True):
+        for member, mask in zip(members, masks(frame, members), strict=True):
             if isinstance(mask, str):
                 failures.append(Failure(member.rule, mask))
                 continue
@@ -329,7 +280,7 @@ class WindowGroup:
         return hit[self.panes.holds_own(name, own, windows.codes[hit], windows.row[hit])]
 
     def _firings(
-        self, member: _Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None
+        self, member: Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None
     ) -> Iterable[Firing]:
         if not at.size:
             return
@@ -354,49 +305,3 @@ class WindowGroup:
         """The group's tables by name."""
         tables: dict[str, StateTable] = {f"panes:{self.group}": self.panes}
         return tables | {f"distinct:{self.group}:{name}": table for name, table in self.distinct.items()}
-
-
-def _masks(frame: pl.DataFrame, members: Sequence[_Member]) -> list[Mask | str]:
-    """Where each rule's `having` is true, or why it could not be evaluated."""
-    try:
-        result = frame.select([m.having.alias(str(i)) for i, m in enumerate(members)])
-        return [result[str(i)].to_numpy() for i in range(len(members))]
-    except Exception:
-        return [_raises(frame, [m.having]) or frame.select(m.having.alias("0"))["0"].to_numpy() for m in members]
-
-
-def _raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
-    try:
-        frame.select(list(expressions))
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-def _member(rule: CompiledRule, bit: int) -> _Member:
-    assert rule.having_on_columns is not None
-    having = lang.to_polars(rule.having_on_columns).fill_null(value=False)
-    needs = lang.columns(rule.having_on_columns)
-    return _Member(rule, _panes(rule), bit, _rows_column(rule), having, needs)
-
-
-def _panes(rule: CompiledRule) -> int:
-    assert rule.window is not None
-    return rule.window.panes
-
-
-def _version(rule: CompiledRule) -> str:
-    return f"{rule.rule.id}@{rule.rule.version}"
-
-
-def _rows_column(rule: CompiledRule) -> str:
-    return f"rows_{lang.fingerprint(rule.where)}"
-
-
-def _type(spec: AggregateSpec) -> Type | None:
-    return None if spec.argument is None else spec.argument.type
-
-
-def _argument_kind(spec: AggregateSpec) -> Kind:
-    assert spec.argument is not None
-    return spec.argument.type.kind

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import orjson
+import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rulecore import lang
 from rulecore.kernel import RulesFactory, RuleStream
 from streamcore.app import App, Source
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
@@ -203,6 +206,24 @@ def test_a_deleted_rule_stops() -> None:
     out = app.cut([control_record(9, "r", None), pay(0, 1)], CLOCK)
     assert lane(out, ALERTS) == []
     assert [s["status"] for s in lane(out, STATUS)] == ["deleted"]
+
+
+def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = lang.to_polars
+
+    def broken(expr: lang.Expr) -> pl.Expr:
+        return pl.col("no such column") if "99" in lang.render(expr) else compiled(expr)
+
+    monkeypatch.setattr(lang, "to_polars", broken)
+    app = LocalApp(new_app(shards=1))
+    rules = [windowed("bad", having="count(*) > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
+    out = app.cut([*rules, *(pay(i, i) for i in range(3))], CLOCK)
+    statuses = {(s["rule"], s["status"]) for s in lane(out, STATUS)}
+    assert {("bad", "quarantined"), ("worse", "quarantined")} <= statuses
+    assert ("w", "quarantined") not in statuses
+    assert [a["rule"] for a in lane(out, ALERTS)] == ["w"]
+    again = LocalApp(new_app(shards=1), app.blobs)
+    assert [s["rule"] for s in lane(again.cut([pay(3, 4)], CLOCK), STATUS)] == []
 
 
 def test_every_input_is_an_event_or_a_dead_letter() -> None:

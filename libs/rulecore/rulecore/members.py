@@ -1,0 +1,131 @@
+"""Windowed rules as members of a group: what they share, what each needs, and how its condition is evaluated.
+
+A rule that raises is named and stays alone with it: the others of its group are evaluated as if it were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import polars as pl
+
+from rulecore import lang
+from rulecore.compiled import AggregateSpec, CompiledRule
+from streamcore.schema import Kind, Type
+
+Mask = npt.NDArray[np.bool_]
+
+#: What evaluation may raise. A panic inside Polars is no ``Exception``.
+EVALUATION_ERRORS = (Exception, pl.exceptions.PanicException)
+
+DTYPES: Mapping[Kind, pl.DataType] = {
+    Kind.BOOLEAN: pl.Boolean(),
+    Kind.LONG: pl.Int64(),
+    Kind.DOUBLE: pl.Float64(),
+    Kind.DECIMAL: pl.Int64(),
+    Kind.STRING: pl.String(),
+    Kind.TIMESTAMP: pl.Int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupId:
+    """What windowed rules must have in common to share panes."""
+
+    stream: str
+    group_by: tuple[str, ...]
+    pane_ms: int
+
+    @classmethod
+    def of(cls, rule: CompiledRule) -> GroupId:
+        """The group of a windowed rule."""
+        assert rule.window is not None
+        return cls(rule.rule.on, rule.group_by, rule.window.slide_ms)
+
+    def __str__(self) -> str:
+        return f"{self.stream}/{','.join(self.group_by)}/{self.pane_ms}"
+
+    @classmethod
+    def parse(cls, text: str) -> GroupId:
+        """The inverse of ``str``."""
+        stream, columns, pane_ms = text.split("/")
+        return cls(stream, tuple(columns.split(",")) if columns else (), int(pane_ms))
+
+
+@dataclass(slots=True)
+class GroupMemory:
+    """What a group remembers besides its panes: bits of rule versions, and since when aggregates are complete."""
+
+    bits: dict[str, int] = field(default_factory=dict)
+    since_ms: dict[str, int] = field(default_factory=dict)
+    panes: int = 0
+
+    def to_json(self) -> bytes:
+        document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+    @classmethod
+    def from_json(cls, blob: bytes | None) -> GroupMemory:
+        return cls() if blob is None else cls(**orjson.loads(blob))
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A rule in the group, with what its evaluation needs."""
+
+    rule: CompiledRule
+    panes: int
+    bit: int
+    rows: str  # column that counts the events which satisfy `where`
+    having: pl.Expr
+    needs: frozenset[str]
+
+
+def masks(frame: pl.DataFrame, members: Sequence[Member]) -> list[Mask | str]:
+    """Where each rule's `having` is true, or why it could not be evaluated."""
+    try:
+        result = frame.select([m.having.alias(str(i)) for i, m in enumerate(members)])
+        return [result[str(i)].to_numpy() for i in range(len(members))]
+    except EVALUATION_ERRORS:
+        return [raises(frame, [m.having]) or frame.select(m.having.alias("0"))["0"].to_numpy() for m in members]
+
+
+def raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
+    try:
+        frame.select(list(expressions))
+    except EVALUATION_ERRORS as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def member_of(rule: CompiledRule, bit: int) -> Member:
+    assert rule.having_on_columns is not None
+    having = lang.to_polars(rule.having_on_columns).fill_null(value=False)
+    needs = lang.columns(rule.having_on_columns)
+    return Member(rule, panes_of(rule), bit, rows_column(rule), having, needs)
+
+
+def panes_of(rule: CompiledRule) -> int:
+    assert rule.window is not None
+    return rule.window.panes
+
+
+def version_of(rule: CompiledRule) -> str:
+    return f"{rule.rule.id}@{rule.rule.version}"
+
+
+def rows_column(rule: CompiledRule) -> str:
+    return f"rows_{lang.fingerprint(rule.where)}"
+
+
+def argument_type(spec: AggregateSpec) -> Type | None:
+    return None if spec.argument is None else spec.argument.type
+
+
+def argument_kind(spec: AggregateSpec) -> Kind:
+    assert spec.argument is not None
+    return spec.argument.type.kind
