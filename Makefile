@@ -47,3 +47,8 @@ lock: setup ## the newest versions that requirements/*.in allow, and the jars' d
 clean: ## remove the environment and what tools left; the cache and the broker's data stay
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: kill-test
+KILLS ?= 20
+kill-test: setup ## kill -9 of the app at random moments of one replay, KILLS times (20)
+	@HEADGATE_KILLS=$(KILLS) $(VENV)/python -m pytest tests/test_kills.py $(ARGS)

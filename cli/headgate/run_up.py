@@ -91,14 +91,16 @@ class Up:
     def _show(self, watch: Watch, console: Console) -> None:
         """What would be said meanwhile is said afterwards: the view has the screen."""
         held: list[str] = []
-        with self._timeline.saying(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
-            while not self._ended():
-                watch.poll()
-                phase = "running" if self.stack.app.figures.cuts else "starting the rules app"
-                live.update(render(watch.state(phase), *console.size), refresh=True)
-                self._signals.stop.wait(_REFRESH_S)
-        for line in held:
-            self._say(line)
+        try:
+            with self._timeline.saying(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
+                while not self._ended():
+                    watch.poll()
+                    phase = "running" if self.stack.app.figures.cuts else "starting the rules app"
+                    live.update(render(watch.state(phase), *console.size), refresh=True)
+                    self._signals.stop.wait(_REFRESH_S)
+        finally:
+            for line in held:
+                self._say(line)
         watch.poll()
         self._say(self._line(watch))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, Expectation, Expected
 from headgate.local.shop.stream import records
@@ -50,8 +50,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``run`` counts what this run added, ``total`` everything since the shop was made; the comparison is of
-    everything. ``uncertain`` alerts may be there or not (see ``Expected``)."""
+    """``run`` counts what this run added, ``total`` everything since the shop was made, both of the compared rules.
+
+    What is lost, unexpected or duplicated is looked for in everything; duplicated, among the alerts of all rules.
+    ``uncertain`` alerts may be there or not (see ``Expected``).
+    """
 
     run: Mark
     run_expected: Mark
@@ -116,7 +119,8 @@ def compare(before: Found, after: Found, shop: Workspace, rules: frozenset[str],
     """The verdict on everything, with the numbers of what came between the two readings."""
     was, now = (_only(e, rules) for e in expectations(shop, (before.events, after.events)))
     ids = Counter(alert_id for alert_id, _ in after.alerts)
-    seen = {about for _, about in after.alerts if about is not None and about.rule in rules}
+    before, after = _found(before, rules), _found(after, rules)
+    seen = {about for _, about in after.alerts}
     run = _difference(after.mark, before.mark)
     return Verdict(
         run=run,
@@ -129,6 +133,11 @@ def compare(before: Found, after: Found, shop: Workspace, rules: frozenset[str],
         unexpected=len(seen - now.alerts - now.uncertain),
         not_compared=others,
     )
+
+
+def _found(found: Found, rules: frozenset[str]) -> Found:
+    alerts = tuple((i, about) for i, about in found.alerts if about is not None and about.rule in rules)
+    return replace(found, alerts=alerts)
 
 
 def _only(expected: Expected, rules: frozenset[str]) -> Expected:

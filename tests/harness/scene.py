@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamcore.kafka.control import ControlLog, Position, control_topic
+from headgate_rules.app import topics
+from headgate_rules.settings import RulesSettings
+from streamcore.kafka.control import ControlLog, Position
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness import orders
@@ -124,8 +126,6 @@ class Scene:
 def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **settings: object) -> Scene:
     """An app, not started, with empty topics. ``settings`` are those of the rules app."""
     files = orders.write_streams(folder / "streams")
-    topics = [TopicSpec(f"{name}.orders", orders.PARTITIONS), TopicSpec(f"{name}.probe", 1)]
-    ensure_topics(kafka, [*topics, control_topic(f"{name}.control")])
     document: dict[str, object] = {
         "app": name,
         "kafka": {"bootstrap": kafka.bootstrap},
@@ -140,7 +140,10 @@ def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **setti
         # No partition is ever taken for idle: then late and final depend on the events alone.
         "idle_ms": 24 * orders.HOUR_MS,
     }
-    return Scene(kafka, AppUnderTest(folder, document | settings))
+    document |= settings
+    inputs = [TopicSpec(f"{name}.orders", orders.PARTITIONS), TopicSpec(f"{name}.probe", 1)]
+    ensure_topics(kafka, [*inputs, *topics(RulesSettings.model_validate(document))])
+    return Scene(kafka, AppUnderTest(folder, document))
 
 
 def check_same(found: Sequence[Alert], wanted: Sequence[Alert]) -> None:

@@ -89,6 +89,7 @@ def _run(
 
     if settings.book.problems:
         raise InputError("rules: " + "\n".join(problem.render() for problem in settings.book.problems))
+    _log_to(settings.folder / "up.log")
     timeline = Timeline(to_stderr if verbose else silent, began_s)
     signals = Signals(to_stderr)
     up = Up(Stack(settings, to_stderr, timeline), signals, to_stderr, timeline)
@@ -110,6 +111,16 @@ def _run(
         raise InputError("interrupted: nothing was compared; the next run goes on where this one stopped")
     click.echo(_document(verdict, timeline.elapsed_s))
     return 0 if verdict.good else 1
+
+
+def _log_to(file: Path) -> None:
+    """What Kafka's clients say: into a file, for the view has the screen."""
+    import logging
+
+    handler = logging.FileHandler(file, mode="w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    for name in ("streamcore", "kafka"):
+        logging.getLogger(name).addHandler(handler)
 
 
 def _document(verdict: Verdict, seconds: float) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -111,7 +111,7 @@ class Stack:
             self.broker = EmbeddedBroker(wanted, self._java, self._say)
         with ThreadPoolExecutor(1) as pool:
             broker = pool.submit(self._start_broker)
-            self._start_known_app(broker)
+            self._start_known_app()
             broker.result()
         self._timeline.mark("broker is ready")
         self._open_shop()
@@ -135,9 +135,9 @@ class Stack:
         self._started_broker = self.broker.running is None
         self.broker.start()
 
-    def _start_known_app(self, broker: Future[None]) -> None:
+    def _start_known_app(self) -> None:
         """The app waits for the broker by itself, so a shop that is there already need not wait for either."""
-        if self.settings.fresh or self.broker is None or broker.done():
+        if self.settings.fresh or self.broker is None:
             return
         known = workspace.load(self.settings.folder, self._identity())
         if known is not None:
@@ -212,7 +212,7 @@ class Stack:
             self._generator.check()
         if self.broker is not None and self.broker.running is None:
             files = self.broker.files
-            raise HeadgateError(f"the local broker ended: {files.complaint()}; its log: {files.log}")
+            raise HeadgateError(f"the local broker ended; last in its log {files.log}: {files.complaint()}")
 
     # --- stop ---------------------------------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class Stack:
         self._say("rules app: stopping at a batch boundary")
         drained = self._app.drain(self.settings.drain_s, hurry)
         if not drained:
-            why = "asked to hurry" if hurry.is_set() else f"not done after {self.settings.drain_s:g} s"
-            self._say(f"rules app: {why}, ending it by force")
+            why = "" if hurry.is_set() else f"not done after {self.settings.drain_s:g} s, "
+            self._say(f"rules app: {why}ending it by force; the next start repeats its open batch")
         self._end_app()
         return drained
 

@@ -1,0 +1,32 @@
+"""`headgate up` as a command: what it refuses before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headgate.local import workspace
+from headgate.main import run
+
+
+def test_json_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--json"]) == 2
+    assert "--json needs --events N" in capsys.readouterr().err
+
+
+def test_bad_rules_are_refused_with_their_place_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "a.yaml").write_text("id: a\n", encoding="utf-8")
+    assert run(["up", "--data", str(tmp_path / "shop"), "--rules", str(rules)]) == 1
+    assert f"{rules / 'a.yaml'}:1:1: version is missing" in capsys.readouterr().err
+    assert not (tmp_path / "shop" / "workspace.json").exists()
+
+
+def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with workspace.alone(tmp_path):
+        assert run(["up", "--data", str(tmp_path)]) == 1
+    assert "name another folder with --data" in capsys.readouterr().err
