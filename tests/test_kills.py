@@ -34,8 +34,10 @@ def test_kills_at_any_moment_lose_and_repeat_nothing_and_no_reader_sees_a_part_o
     scene.send(orders.orders(PER_CUT * (10 + 3 * KILLS), seed=31))
     with scene.app, Watcher(scene.outputs) as watcher:
         die_before_the_commit(scene)
+        watcher.count_while_dead()
         die_between_the_commit_and_sparks(scene)
-        kill_at_random(scene, random.Random(KILLS))
+        watcher.count_while_dead()
+        kill_at_random(scene, watcher, random.Random(KILLS))
         scene.start_faulty()
         scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
         scene.settle()
@@ -66,8 +68,11 @@ def die_between_the_commit_and_sparks(scene: Scene) -> None:
     assert scene.app.wait_for_end() < 0, "it died by the signal"
 
 
-def kill_at_random(scene: Scene, chance: random.Random) -> None:
-    """All processes of the app, or the driver alone; some kills come while it starts."""
+def kill_at_random(scene: Scene, watcher: Watcher, chance: random.Random) -> None:
+    """All processes of the app, or the driver alone; some kills come while it starts.
+
+    After the driver alone, the next start comes at once: what is left of the last one is still there.
+    """
     for number in range(KILLS):
         scene.start_faulty()
         if number % 5 == 4:
@@ -77,6 +82,7 @@ def kill_at_random(scene: Scene, chance: random.Random) -> None:
             time.sleep(chance.uniform(0, 1.5))
         if chance.random() < 0.5:
             scene.app.kill()
+            watcher.count_while_dead()
         else:
             scene.app.kill_driver()
 

@@ -22,15 +22,15 @@ def test_a_new_version_under_load_takes_over_at_one_cut_with_the_state_of_the_ol
         events = orders.orders(16_000, seed=3, start_ms=live.next_day(), step_ms=40)
         sent = live.send(events)
         live.app.wait_for(lambda: live.app.events > before, "the first of the orders")
-        positions = [p.offset for p in live.publish(*new)]
+        positions = {rule.id: p.offset for rule, p in zip(new, live.publish(*new), strict=True)}
         live.tick(events[-1].ts + orders.HOUR_MS)
         live.settle()
 
-    first = min(batch for batch, offset in _accepted(live).items() if offset >= positions[0])
-    starts = live.app.offsets_after(first - 1)
+    batches = _batches_of_changes(live)
+    starts = {rule: live.app.offsets_after(batches[offset] - 1) for rule, offset in positions.items()}
 
     def is_live(rule: RuleUnderTest, event: Sent) -> bool:
-        after = event.offset >= starts[f"{event.topic}-{event.partition}"]
+        after = event.offset >= starts[rule.id][f"{event.topic}-{event.partition}"]
         return after is (rule.document["version"] == 2)
 
     wanted = Oracle([*old, *new], is_live).run(sent)
@@ -40,9 +40,9 @@ def test_a_new_version_under_load_takes_over_at_one_cut_with_the_state_of_the_ol
     _check_epochs(live)
 
 
-def _accepted(live: Scene) -> dict[int, int]:
-    """Batch -> the last control offset that it applied."""
-    return {batch_of(r)[1]: _offset(r) for r in sorted(live.outputs.read("status"), key=_offset)}
+def _batches_of_changes(live: Scene) -> dict[int, int]:
+    """Control offset -> the batch that answered it, which is the one that it counts from."""
+    return {_offset(record): batch_of(record)[1] for record in live.outputs.read("status")}
 
 
 def _offset(record: Record) -> int:

@@ -1,18 +1,22 @@
 """A reader beside the app, for as long as the app is harmed: what a downstream service would see.
 
-It reads committed records only. At every poll it checks that no batch comes back in a partition after a later one; at
-the end, that it saw exactly what is there for good: no record that was taken back, none twice.
+It reads committed records only. At every poll it checks that no batch comes back in a partition after a later one.
+While the app lies dead, it counts what can be seen of each cut. At the end it checks that it saw exactly what is there
+for good (no record that was taken back, none twice) and that no cut has grown since one of those counts: a cut is seen
+whole, over all topics and partitions, or not at all.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 
 from streamcore.kafka.readers import Follower, Record
 from tests.harness.outputs import LANES, Outputs, batch_of
 
 _LIMIT_S = 60
+_QUIET_S = 1.0
 
 
 class Watcher:
@@ -23,6 +27,7 @@ class Watcher:
         self._seen: list[Record] = []
         self._latest: dict[tuple[str, int], tuple[int, int]] = {}
         self._faults: list[str] = []
+        self._counts: list[Counter[tuple[int, int]]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.polls = 0
@@ -51,6 +56,14 @@ class Watcher:
         self._latest[place] = batch
         self._seen.append(record)
 
+    def count_while_dead(self) -> None:
+        """Call when nobody writes: wait until nothing more comes, and remember how much of each cut is there."""
+        before = -1
+        while before != len(self._seen):
+            before = len(self._seen)
+            time.sleep(_QUIET_S)
+        self._counts.append(Counter(map(batch_of, self._seen)))
+
     def check(self) -> None:
         """What was seen is what stays."""
         final = [record for lane in LANES for record in self._outputs.read(lane)]
@@ -60,6 +73,9 @@ class Watcher:
         assert self._thread.is_alive(), "the watcher died"
         assert self._faults == []
         assert _by_place(self._seen) == _by_place(final)
+        whole = Counter(map(batch_of, final))
+        for counts in self._counts:
+            assert counts == {batch: whole[batch] for batch in counts}, "a cut was seen in part"
 
 
 def _by_place(records: list[Record]) -> list[tuple[str, int, int, bytes | None, bytes | None]]:

@@ -62,6 +62,8 @@ def build_runner(settings: RulesSettings, listeners: Listeners) -> Runner:
             parallelism=settings.parallelism,
             driver_memory=settings.driver_memory,
             local_dir=settings.local_dir,
+            java_options=settings.java_options,
+            preload=("rulecore.kernel",),
             extra=settings.spark,
         ),
         markers_topic=settings.markers_topic,

@@ -76,6 +76,7 @@ class RulesSettings(_Document):
     output_partitions: Positive = 4
     output_retention_ms: Positive = 7 * 86_400_000
     local_dir: Path | None = None
+    java_options: tuple[str, ...] = ()
     spark: dict[str, str] = Field(default_factory=dict)
 
     @property

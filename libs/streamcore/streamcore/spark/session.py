@@ -10,15 +10,23 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from streamcore.spark.daemon import PRELOAD
+
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS = ("-Xss8m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}")
+#: What every worker needs, whatever the app computes.
+_PRELOAD = ("pandas", "pyspark.worker", "streamcore.spark.processor")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """``parallelism``: tasks a stage, best the number of cores. ``jars``: a folder with the Kafka connector."""
+    """``parallelism``: tasks a stage, best the number of cores. ``jars``: a folder with the Kafka connector.
+
+    ``java_options`` are added to the JVM's; ``preload``: modules that every Python worker finds loaded.
+    """
 
     jars: Path
     master: str = "local[2]"
@@ -26,6 +34,8 @@ class SparkSettings:
     driver_memory: str = "1g"
     local_dir: Path | None = None
     rocksdb_memory_mb: int = 256
+    java_options: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -37,7 +47,7 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
         # stop() while a batch is in Python recurses deeper than the default stack allows.
-        "spark.driver.extraJavaOptions": f"-Xss8m -XX:+UseSerialGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        "spark.driver.extraJavaOptions": " ".join([*_JAVA_OPTIONS, *settings.java_options]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -45,6 +55,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
+        f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),
+        "spark.python.daemon.module": "streamcore.spark.daemon",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.minBatchesToRetain": "20",
