@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAEMON = "pyspark.daemon"
+_DAEMON = ".daemon "
 _PAUSE_S = 0.05
 
 
@@ -42,7 +42,7 @@ def members(session: int) -> list[Process]:
 
 
 def python_workers(session: int) -> list[Process]:
-    """Spark's Python workers: the forks of its daemon."""
+    """Spark's Python workers: the forks of its daemon, which is a module of that name."""
     forks = [p for p in members(session) if _DAEMON in p.command]
     daemons = {p.pid for p in forks}
     return [p for p in forks if p.parent in daemons]

@@ -284,6 +284,7 @@ class WindowGroup:
     ) -> Iterable[Firing]:
         if not at.size:
             return
+        at = self._in_order(windows, at)
         part = {n: v[at] for n, v in windows.totals.items()}
         own = [s.column for s in member.rule.aggregates]
         values = {
@@ -298,6 +299,12 @@ class WindowGroup:
             source = None if index is None else int(index[row])
             figures = {c: v[i] for c, v in values.items()}
             yield Firing(member.rule, keys[i], start_ms, end_ms, source, figures, start_ms < since)
+
+    def _in_order(self, windows: Windows, at: Ints) -> Ints:
+        """By event, window and key. Slots are no order: another process that runs the cut again numbers keys anew."""
+        hashes = self.panes.keys.hashes[windows.slots[at]]
+        order: Ints = at[np.lexsort((hashes, windows.end_panes[at], windows.row[at]))]
+        return order
 
     # --- state --------------------------------------------------------------------------------------------------
 
