@@ -15,7 +15,7 @@ from types import TracebackType
 
 import orjson
 
-from bench.cpu import Cpu, kill_session, of_session
+from bench.cpu import Cpu, SessionMeter, kill_session
 
 _POLL_S = 0.05
 _STOP_S = 90
@@ -75,6 +75,7 @@ class Child:
                 start_new_session=True,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
+        self._meter = SessionMeter(self.process.pid)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -91,7 +92,7 @@ class Child:
     @property
     def cpu(self) -> Cpu:
         """Used until now."""
-        return of_session(self.process.pid)
+        return self._meter.read()
 
     def _read(self) -> None:
         assert self.process.stdout is not None, "it was opened as a pipe"

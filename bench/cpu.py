@@ -62,18 +62,29 @@ def _members(session: int) -> list[_Process]:
     return [p for p in found if p is not None and p.session == session]
 
 
-def of_session(session: int) -> Cpu:
-    """CPU of the session: the leader is the driver, ``java`` its JVM, every other Python a worker."""
-    driver = jvm = workers = 0.0
-    for process in _members(session):
-        if process.pid == session:
-            driver += process.own
-            jvm += process.reaped
-        elif process.name.startswith("python"):
-            workers += process.own + process.reaped
-        else:
-            jvm += process.own + process.reaped
-    return Cpu(driver, jvm, workers)
+class SessionMeter:
+    """CPU of one session, read again and again.
+
+    Spark's Python daemon leaves its ended workers to the system, which forgets their CPU; so what a worker had used
+    when it was last seen is kept here.
+    """
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self._workers: dict[int, float] = {}
+
+    def read(self) -> Cpu:
+        """The leader is the driver, ``java`` its JVM, every other Python a worker."""
+        driver = jvm = 0.0
+        for process in _members(self.session):
+            if process.pid == self.session:
+                driver += process.own
+                jvm += process.reaped
+            elif process.name.startswith("python"):
+                self._workers[process.pid] = process.own + process.reaped
+            else:
+                jvm += process.own + process.reaped
+        return Cpu(driver, jvm, sum(self._workers.values()))
 
 
 def of_process(pid: int) -> float:

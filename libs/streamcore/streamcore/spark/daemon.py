@@ -5,7 +5,7 @@ modules there. Only modules are loaded before the fork: no thread is started and
 would survive it.
 
 Spark's own loop collects garbage after every task, all of it: with those modules loaded that is most of what a small
-task costs (measured: 40 to 50 of 80 CPU-ms). Here what was loaded is frozen, and the collections that are asked for
+task costs (measured: 65 of 78 CPU-ms). Here what was loaded is frozen, and the collections that are asked for
 are skipped; the ones that Python does by itself, when objects have piled up, stay.
 """
 
