@@ -63,13 +63,13 @@ def asking(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[Kaf
             SaslMechanism.PLAIN,
             username="ann",
             password_env="HG_TEST_LOGIN",
-            request_timeout_ms=10_000,
+            request_timeout_ms=60_000,  # a guard: machines are shared
         )
 
 
 def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HG_TEST_LOGIN", SECRET)
-    wait_for_broker(asking, 10_000)
+    wait_for_broker(asking, 60_000)
     topics = new_topics(asking)
     with ExactlyOnceWriter(asking, WriterId(topics.app, 1), topics.markers) as writer:
         writer.open()
