@@ -1,24 +1,31 @@
 """A hash of keys that never changes: it decides which shard owns a key, in this version and in every later one.
 
 Neither Python's ``hash`` (salted) nor a data-frame library's (free to change) may be used for that: an upgrade would
-send a key to a shard that does not hold its state. Strings go through CRC-32 of their UTF-8 bytes, everything is
-finished with the 64-bit mixer of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
-2014), and several columns are folded left to right.
+send a key to a shard that does not hold its state. The words of a key (eight bytes of a string's UTF-8 at a time, the
+number itself otherwise) are folded by the 64-bit mixer of SplitMix64 (Steele, Lea, Flood: "Fast splittable
+pseudorandom number generators", 2014), and so are several columns, left to right. It places keys and keeps no secret:
+somebody who chooses keys can choose their shard.
 """
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 UInt64Array = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x2545F4914F6CDD1D)
+_WORD_BYTES = 8
+#: Longer strings cost a digest each instead of a pass over the column for every word of the longest.
+_LONG_BYTES = 64
+#: For each number of bytes that are left, the bits of a word that belong to the string.
+_MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], dtype=np.uint64)
 
 
 def mix(values: UInt64Array) -> UInt64Array:
@@ -61,10 +68,27 @@ def _hash_column(column: pl.Series) -> UInt64Array:
 
 
 def _hash_strings(column: pl.Series) -> UInt64Array:
-    """Distinct values are hashed once: keys repeat, and CRC-32 is a call a value."""
-    encoded = column.fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest()).dictionary_encode()
-    words = encoded.dictionary.to_pylist()
-    crcs = np.fromiter((zlib.crc32(w.encode("utf-8", "surrogatepass")) for w in words), np.uint64, len(words))
-    lengths = np.fromiter(map(len, words), np.uint64, len(words))
-    hashed: UInt64Array = mix(crcs | (lengths << np.uint64(32)))[encoded.indices.to_numpy(zero_copy_only=False)]
-    return hashed
+    """Folds the words of each string, then its length in bytes. A long one is first replaced by its BLAKE2b digest."""
+    text = column.fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
+    _, offsets, data = text.buffers()
+    edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    starts, lengths = edges[:-1], np.diff(edges)
+    words = _words(b"" if data is None else data)
+    hashed = np.full(len(text), _SEED, dtype=np.uint64)
+    rows = np.flatnonzero(lengths > 0)
+    at = 0
+    while rows.size and at < _LONG_BYTES:
+        left = lengths[rows] - at
+        hashed[rows] = mix(hashed[rows] ^ (words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]))
+        rows, at = rows[left > _WORD_BYTES], at + _WORD_BYTES
+    for row in rows.tolist():
+        digest = hashlib.blake2b(text[row].as_py(), digest_size=_WORD_BYTES).digest()
+        hashed[row] = np.frombuffer(digest, "<u8")[0]
+    return mix(hashed ^ lengths.astype(np.uint64))
+
+
+def _words(data: bytes | pa.Buffer) -> UInt64Array:
+    """The eight bytes from each position on, as a little-endian number; behind the end there are zeros."""
+    padded = np.zeros(len(data) + _WORD_BYTES, dtype=np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    return np.ndarray((len(data) + 1,), "<u8", padded.data, strides=(1,))

@@ -64,7 +64,7 @@ class Ingest:
         self.control: list[Control] = []
         self.dead: list[tuple[int, Record]] = []
         self.progress: dict[int, Progress] = {}
-        self.events: list[list[pl.DataFrame]] = [[] for _ in self.app.sources]
+        self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held = 0
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
@@ -105,16 +105,17 @@ class Ingest:
         )
         decoded = self.decoders[source].decode(raw)
         if decoded.events.num_rows:
-            frame = pl.DataFrame(decoded.events)
-            self.events[source].append(frame)
-            self.held += frame.height
-            self._note_progress(frame)
+            self.events[source].append(decoded.events)
+            self.held += decoded.events.num_rows
+            self._note_progress(decoded.events)
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
 
-    def _note_progress(self, frame: pl.DataFrame) -> None:
-        latest = frame.group_by(PARTITION).agg(pl.col(EVENT_MS).max(), n=pl.len())
-        for partition, event_ms, count in latest.iter_rows():
+    def _note_progress(self, events: pa.Table) -> None:
+        latest = (
+            events.select([PARTITION, EVENT_MS]).group_by(PARTITION).aggregate([(EVENT_MS, "max"), ([], "count_all")])
+        )
+        for partition, event_ms, count in zip(*(latest.column(n).to_pylist() for n in range(3)), strict=True):
             before = self.progress.get(partition)
             self.progress[partition] = (
                 Progress(partition, event_ms, count)
@@ -138,23 +139,23 @@ class Ingest:
             self.dead.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 
     def _flush_events(self) -> Iterator[Parcel]:
-        for source, frames in enumerate(self.events):
-            if frames:
-                frame = pl.concat(frames) if len(frames) > 1 else frames[0]
+        for source, tables in enumerate(self.events):
+            if tables:
+                table = pa.concat_tables(tables).combine_chunks()
                 for route, key in enumerate(self.app.schemas[source].keys):
-                    yield from self._by_shard(frame, events_kind(source, route), key)
+                    yield from self._by_shard(table, events_kind(source, route), key)
         self.events = [[] for _ in self.app.sources]
         self.held = 0
 
-    def _by_shard(self, frame: pl.DataFrame, kind: int, key: tuple[str, ...]) -> Iterator[Parcel]:
-        shards = shard_of(hash_columns([frame[name] for name in key], frame.height), self.app.shards)
-        order = np.argsort(shards.astype(np.int16), kind="stable")
-        ordered = frame[order]
+    def _by_shard(self, table: pa.Table, kind: int, key: tuple[str, ...]) -> Iterator[Parcel]:
+        columns = pl.DataFrame(table.select(key)).get_columns()
+        shards = shard_of(hash_columns(columns, table.num_rows), self.app.shards)
+        ordered = table.take(pa.array(np.argsort(shards.astype(np.int16), kind="stable")))
         ends = np.cumsum(np.bincount(shards, minlength=self.app.shards))
         start = 0
         for shard, end in enumerate(ends.tolist()):
             if end > start:
-                yield Parcel(shard, kind, self.clock_ms, pack_events(ordered[start:end]))
+                yield Parcel(shard, kind, self.clock_ms, pack_events(ordered.slice(start, end - start)))
             start = end
 
     def _rest(self) -> Iterator[Parcel]:

@@ -64,11 +64,12 @@ def events_kind(stream: int, route: int) -> int:
     return ParcelKind.EVENTS + stream * _MAX_ROUTES + route
 
 
-def pack_events(frame: pl.DataFrame) -> bytes:
+def pack_events(events: pa.Table) -> bytes:
     """Arrow IPC, uncompressed: the shuffle compresses."""
-    buffer = io.BytesIO()
-    frame.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-    return buffer.getvalue()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, events.schema) as writer:
+        writer.write_table(events)
+    return bytes(sink.getvalue())
 
 
 def pack_progress(progress: Sequence[Progress]) -> bytes:

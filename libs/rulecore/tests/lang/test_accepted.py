@@ -23,9 +23,9 @@ from rulecore.lang import (
     to_physical,
     to_polars,
 )
-from rulecore.lang.testing import COLUMNS, SCOPE
 from rulecore.lang.types import Value
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, StreamSchema, Type
+from tests.harness.expressions import COLUMNS, SCOPE
 
 HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
 

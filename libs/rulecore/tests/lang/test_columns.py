@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from rulecore.lang import parse, to_polars
-from rulecore.lang.testing import COLUMNS, SCOPE, frame
 from rulecore.lang.types import MAX_LONG, MIN_LONG, Value
+from tests.harness.expressions import COLUMNS, SCOPE, frame
 
 
 def _column(text: str, rows: list[dict[str, Value]]) -> list[object]:

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rulecore.lang import Expr, adapter, evaluate, normalise, parse, render
-from rulecore.lang.testing import SCOPE, any_expressions, frames, run
 from rulecore.lang.types import Value
+from tests.harness.expressions import SCOPE, any_expressions, frames, run
 
 ANY = any_expressions()
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)

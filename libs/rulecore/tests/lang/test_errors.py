@@ -6,8 +6,8 @@ import pytest
 
 from rulecore.errors import ExpressionError
 from rulecore.lang import Limits, Scope, parse
-from rulecore.lang.testing import COLUMNS, SCOPE
 from streamcore.schema import STRING
+from tests.harness.expressions import COLUMNS, SCOPE
 
 HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rulecore.errors import ExpressionError
 from rulecore.lang import Expr, Scope, adapter, fingerprint, parse, render, to_polars
-from rulecore.lang.testing import COLUMNS, LETTERS, SCOPE, expressions, frame
 from streamcore.schema import STRING
+from tests.harness.expressions import COLUMNS, LETTERS, SCOPE, expressions, frame
 
 HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
 

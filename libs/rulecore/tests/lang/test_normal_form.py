@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rulecore.lang import Scope, fingerprint, normalise, parse, render
-from rulecore.lang.testing import COLUMNS, SCOPE
 from streamcore.schema import STRING
+from tests.harness.expressions import COLUMNS, SCOPE
 
 NORMAL = [
     ("100 < amount", "amount > 100.00"),

@@ -148,12 +148,12 @@ class PaneTable:
 
     def holds_own(self, name: str, own: Arrivals, codes: Ints, event: Ints) -> Mask:
         """Whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+        stored: Mask = self.runs.read(name, self.runs.locate(codes), 0) > 0
         if not len(own.codes):
-            return self.runs.read(name, codes, 0) > 0
+            return stored
         place = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
         here = (own.codes[place] == codes) & (own.born[place] <= event)
-        result: Mask = here | (self.runs.read(name, codes, 0) > 0)
-        return result
+        return here | stored
 
     def trail(self, rows: PaneRows, layout: Layout, panes: int) -> Windows:
         """The windows of the layout's rows that are there, as they stand just after the event."""
@@ -179,9 +179,9 @@ class PaneTable:
 
     def _totals(self, windows: Ints, panes: int) -> dict[str, Array]:
         """Combined partials of the windows that end at these codes, as stored."""
-        start = np.maximum(windows - panes + 1, (windows >> SHIFT) << SHIFT)
+        ranges = self.runs.ranges(np.maximum(windows - panes + 1, (windows >> SHIFT) << SHIFT), windows + 1)
         return {
-            name: self.runs.combine(name, partial.combine, start, windows + 1)
+            name: self.runs.combine(name, partial.combine, ranges)
             for name, partial in self.partials.items()
             if not name.startswith(FIRED)
         }
@@ -192,14 +192,15 @@ class PaneTable:
         """Add the events' contributions to their panes."""
         codes, inverse = np.unique(rows.codes, return_inverse=True)
         self.runs.insert(codes[~self.runs.contains(codes)])
+        places = self.runs.locate(codes)
         for name, values in rows.values.items():
             partial = self.partials[name]
-            self.runs.merge(name, partial.combine, codes, _gather(partial, values, inverse, len(codes)))
+            self.runs.merge(name, partial.combine, places, _gather(partial, values, inverse, len(codes)))
         self._dirty.append(codes)
 
     def fired(self, codes: Ints, bit: int) -> Mask:
         """Whether that bit is set at each entry; an entry that is not there has no bits."""
-        word = self.runs.read(f"{FIRED}.{bit >> 6}", codes, 0)
+        word = self.runs.read(f"{FIRED}.{bit >> 6}", self.runs.locate(codes), 0)
         result: Mask = (word >> np.int64(bit & 63)) & 1 == 1
         return result
 
@@ -207,7 +208,8 @@ class PaneTable:
         """Set a bit at existing entries."""
         name = f"{FIRED}.{bit >> 6}"
         mask = np.uint64(1 << (bit & 63)).view(np.int64)
-        self.runs.write(name, codes, self.runs.read(name, codes, 0) | mask)
+        places = self.runs.locate(codes)
+        self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
         self._dirty.append(codes)
 
     def clear_fired(self, bit: int) -> None:
@@ -217,7 +219,8 @@ class PaneTable:
         name = f"{FIRED}.{bit >> 6}"
         if touched.size:
             mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
-            self.runs.write(name, touched, self.runs.read(name, touched, 0) & mask)
+            places = self.runs.locate(touched)
+            self.runs.write(name, places, self.runs.read(name, places, 0) & mask)
             self._dirty.append(touched)
 
     def expire(self, first_pane: int) -> None:
@@ -251,13 +254,15 @@ class PaneTable:
                 self.partials[name] = _stored_partial(name, rows[name])
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in self.partials.items()})
         self.runs.insert(codes[~self.runs.contains(codes)])
+        places = self.runs.locate(codes)
         for name in names:
-            self.runs.write(name, codes, rows[name].to_numpy()[order])
+            self.runs.write(name, places, rows[name].to_numpy()[order])
 
     def _frame(self, codes: Ints) -> pl.DataFrame:
         slots = codes >> SHIFT
         columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
-        columns += [pl.Series(n, self.runs.read(n, codes, p.identity)) for n, p in self.partials.items()]
+        places = self.runs.locate(codes)
+        columns += [pl.Series(n, self.runs.read(n, places, p.identity)) for n, p in self.partials.items()]
         return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
 
 
@@ -284,18 +289,24 @@ def _running(partial: Partial, values: Array, segment: Ints, base: Array) -> Arr
         first = np.searchsorted(segment, np.arange(len(base)))
         before = np.where(first > 0, running[np.maximum(first - 1, 0)], 0)
         return running - before[segment] + base[segment]
-    expression = {
-        Combine.SUM: pl.col("v").cum_sum(),
-        Combine.MIN: pl.col("v").cum_min(),
-        Combine.MAX: pl.col("v").cum_max(),
-    }[partial.combine]
-    running = (
-        pl.DataFrame([pl.Series("v", values), pl.Series("g", segment)])
-        .select(expression.over("g"))
-        .to_series()
-        .to_numpy()
-    )
+    if partial.combine is Combine.SUM:  # in the order of arrival: a sum of doubles depends on it
+        frame = pl.DataFrame([pl.Series("v", values), pl.Series("g", segment)])
+        running = frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
+    else:
+        running = _scan(partial.combine, values, segment)
     return _pairwise(partial.combine, running, base[segment])
+
+
+def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
+    """Running minimum or maximum of each segment by doubling distances (Hillis, Steele: "Data parallel algorithms",
+    1986): as many passes as the longest segment has bits, and most have few rows.
+    """
+    running = values.copy()
+    step = 1
+    while (same := np.flatnonzero(segment[step:] == segment[:-step])).size:
+        running[same + step] = _pairwise(combine, running[same + step], running[same])
+        step *= 2
+    return running
 
 
 def _pairwise(combine: Combine, left: Array, right: Array) -> Array:

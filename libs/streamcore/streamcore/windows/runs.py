@@ -6,7 +6,8 @@ has grown to a quarter of ``large``: each entry is copied a bounded number of ti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,43 @@ def expand(starts: Ints, counts: Ints) -> Ints:
     return offsets + np.arange(total)
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where some codes are: for each run the indices of those that it holds, and the place of each.
+
+    Good until entries are added or removed; so are ``Ranges``.
+    """
+
+    length: int
+    generation: int
+    found: list[tuple[Ints, Ints]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of codes as the runs hold them: looked up once, read for every column."""
+
+    length: int
+    generation: int
+    parts: list[_Part]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One run's share: the ranges with entries in it, all their places, and where each range begins in those."""
+
+    rows: Ints
+    members: Ints
+    first: Ints
+
+    @classmethod
+    def between(cls, run: _Run, start: Ints, stop: Ints) -> _Part:
+        low, high = np.searchsorted(run.codes, start), np.searchsorted(run.codes, stop)
+        rows = np.flatnonzero(high > low)
+        counts = (high - low)[rows]
+        return cls(rows, expand(low[rows], counts), np.cumsum(counts) - counts)
+
+
 class _Run:
     """One sorted run."""
 
@@ -38,12 +76,13 @@ class _Run:
         self.codes = codes
         self.columns = columns
 
-    def find(self, codes: Ints) -> tuple[Ints, Mask]:
-        """Place of each code and whether it is there."""
+    def find(self, codes: Ints) -> tuple[Ints, Ints]:
+        """The indices of those that are here, and the place of each."""
         if not len(self.codes):
-            return np.zeros(len(codes), dtype=np.int64), np.zeros(len(codes), dtype=bool)
+            return _EMPTY, _EMPTY
         place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        return place, self.codes[place] == codes
+        rows = np.flatnonzero(self.codes[place] == codes)
+        return rows, place[rows]
 
 
 class Runs:
@@ -51,6 +90,7 @@ class Runs:
 
     def __init__(self) -> None:
         self.kinds: dict[str, ColumnKind] = {}
+        self._generation = 0
         self.large = _Run(_EMPTY, {})
         self.small = _Run(_EMPTY, {})
 
@@ -75,12 +115,16 @@ class Runs:
 
     def contains(self, codes: Ints) -> Mask:
         """Which of the codes are there."""
-        return self.large.find(codes)[1] | self.small.find(codes)[1]
+        result = np.zeros(len(codes), dtype=bool)
+        for run in self._both():
+            result[run.find(codes)[0]] = True
+        return result
 
     def insert(self, codes: Ints) -> None:
         """Add entries with identity values. ``codes``: sorted, distinct, and not there yet."""
         if not codes.size:
             return
+        self._generation += 1
         place = np.searchsorted(self.small.codes, codes)
         for name, (_, identity) in self.kinds.items():
             self.small.columns[name] = np.insert(self.small.columns[name], place, identity)
@@ -89,6 +133,7 @@ class Runs:
             self._merge()
 
     def _merge(self) -> None:
+        self._generation += 1
         codes = np.concatenate([self.large.codes, self.small.codes])
         order = np.argsort(codes, kind="stable")
         columns = {n: np.concatenate([self.large.columns[n], self.small.columns[n]])[order] for n in self.kinds}
@@ -98,6 +143,7 @@ class Runs:
     def retain(self, live: Mask) -> None:
         """Keep the entries of ``codes()`` where the mask is true."""
         codes = self.codes()
+        self._generation += 1
         self.large = _Run(codes[live], {n: c[live] for n, c in self.large.columns.items()})
 
     def members(self, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
@@ -111,41 +157,51 @@ class Runs:
         order = np.argsort(index, kind="stable")
         return index[order], np.concatenate(found)[order]
 
-    def combine(self, name: str, combine: Combine, start: Ints, stop: Ints) -> Array:
+    def ranges(self, start: Ints, stop: Ints) -> Ranges:
+        """The entries with ``start[i] <= code < stop[i]``, for ``combine``."""
+        return Ranges(len(start), self._generation, [_Part.between(run, start, stop) for run in self._both()])
+
+    def combine(self, name: str, combine: Combine, ranges: Ranges) -> Array:
         """The combined values of the entries in each range; the identity where there is none."""
+        assert ranges.generation == self._generation, "entries have moved since"
         dtype, identity = self.kinds[name]
-        result = np.full(len(start), identity, dtype=dtype)
+        result = np.full(ranges.length, identity, dtype=dtype)
         operation = _OPERATIONS[combine]
-        for run in (self.large, self.small):
-            low, high = np.searchsorted(run.codes, start), np.searchsorted(run.codes, stop)
-            counts = high - low
-            some = np.flatnonzero(counts)
-            if not some.size:
-                continue
-            values = run.columns[name][expand(low[some], counts[some])]
-            first = np.cumsum(counts[some]) - counts[some]
-            result[some] = operation(result[some], operation.reduceat(values, first))
+        for run, part in zip(self._both(), ranges.parts, strict=True):
+            if part.rows.size:
+                values = operation.reduceat(run.columns[name][part.members], part.first)
+                result[part.rows] = operation(result[part.rows], values)
         return result
 
-    def merge(self, name: str, combine: Combine, codes: Ints, values: Array) -> None:
-        """Combine a value into each of these distinct, existing entries."""
+    def locate(self, codes: Ints) -> Places:
+        """Where these codes are, for ``merge``, ``read`` and ``write``; those that are not there are left out."""
+        return Places(len(codes), self._generation, [run.find(codes) for run in self._both()])
+
+    def merge(self, name: str, combine: Combine, places: Places, values: Array) -> None:
+        """Combine a value into each of these entries, which must be distinct."""
         operation = _OPERATIONS[combine]
-        for run in (self.large, self.small):
-            place, found = run.find(codes)
+        for run, rows, place in self._at(places):
             column = run.columns[name]
-            column[place[found]] = operation(column[place[found]], values[found])
+            column[place] = operation(column[place], values[rows])
 
-    def read(self, name: str, codes: Ints, default: int | float) -> Array:
-        """The value at each code; ``default`` where there is no entry or no such column."""
-        result = np.full(len(codes), default, dtype=self.kinds[name][0] if name in self.kinds else np.int64)
-        for run in (self.large, self.small):
+    def read(self, name: str, places: Places, default: int | float) -> Array:
+        """The value at each place; ``default`` where there is no entry or no such column."""
+        result = np.full(places.length, default, dtype=self.kinds[name][0] if name in self.kinds else np.int64)
+        for run, rows, place in self._at(places):
             if name in run.columns:
-                place, found = run.find(codes)
-                result[found] = run.columns[name][place[found]]
+                result[rows] = run.columns[name][place]
         return result
 
-    def write(self, name: str, codes: Ints, values: Array) -> None:
-        """Set the value at existing entries."""
-        for run in (self.large, self.small):
-            place, found = run.find(codes)
-            run.columns[name][place[found]] = values[found]
+    def write(self, name: str, places: Places, values: Array) -> None:
+        """Set the value at each place."""
+        for run, rows, place in self._at(places):
+            run.columns[name][place] = values[rows]
+
+    def _both(self) -> tuple[_Run, _Run]:
+        return self.large, self.small
+
+    def _at(self, places: Places) -> Iterator[tuple[_Run, Ints, Ints]]:
+        assert places.generation == self._generation, "entries have moved since"
+        for run, (rows, place) in zip(self._both(), places.found, strict=True):
+            if rows.size:
+                yield run, rows, place

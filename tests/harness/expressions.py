@@ -1,8 +1,7 @@
 """Generated expressions and rows for tests: every node and function of the language, over columns of every type.
 
-Hypothesis strategies, for this package's tests and for those of whoever runs expressions in another way; nothing else
-needs hypothesis. Values favour the edges: NULL, NaN, infinities, the ends of 64 bits, decimals of 18 digits, empty
-and odd texts.
+Hypothesis strategies for whoever runs expressions, in whatever way. Values favour the edges: NULL, NaN, infinities, the
+ends of 64 bits, decimals of 18 digits, empty and odd texts.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Generator:
     """Expressions and rows that follow from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.random = Random(seed)  # noqa: S311 - test data, not a secret
+        self.random = Random(seed)
         self.choice = self.random.choice
         self.whole = self.random.randint
 
