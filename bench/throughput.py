@@ -14,6 +14,7 @@ from bench.cpu import load_average, of_process
 from bench.events import EventSet
 from bench.place import Place
 from bench.result import Result, phases, throughput
+from bench.yardstick import Yardstick
 from streamcore.kafka.readers import Record
 from streamcore.lanes import DEAD_LETTERS, LATE
 
@@ -53,7 +54,7 @@ def windowed(place: Place, events: int, rule_count: int, options: Mapping[str, o
 
 def _run(app: AppUnderTest, wanted: EventSet) -> Result:
     before, broker = load_average(), of_process(app.place.broker_pid)
-    with app.start() as child:
+    with Yardstick() as yardstick, app.start() as child:
         child.wait_for_events(wanted.events, _LIMIT_S)
         figures = throughput(child, wanted.events)
         broker = of_process(app.place.broker_pid) - broker
@@ -67,6 +68,7 @@ def _run(app: AppUnderTest, wanted: EventSet) -> Result:
         "phases_ms": phases(child, [c for c in cuts if c.events][1:]),
         "state_bytes_per_cut": max((int(str(c.report["state_bytes"])) for c in cuts), default=0),
         "load_average": [before, load_average()],
+        "yardstick_ms": yardstick.ms,
     }
 
 

@@ -29,7 +29,13 @@ def build_query(
 
 
 def _clock() -> Column:
-    return F.unix_millis(F.current_timestamp()).alias("clock_ms")
+    """The batch's timestamp in milliseconds, folded over nothing: what a higher-order function holds is interpreted.
+
+    Elsewhere Spark writes the timestamp, as a number, into the source of the code that it generates for the plan, and
+    that code is compiled anew in every cut, first by Spark and then, loop by loop, by the JVM.
+    """
+    nothing = F.array().cast("array<long>")
+    return F.aggregate(nothing, F.unix_millis(F.current_timestamp()), lambda clock_ms, _: clock_ms).alias("clock_ms")
 
 
 def _events(spark: SparkSession, app: App, kafka: Mapping[str, str], starting: str) -> DataFrame:
