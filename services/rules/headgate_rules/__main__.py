@@ -12,13 +12,16 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
-from headgate_rules.app import build_runner
-from headgate_rules.settings import load_settings
+from headgate_rules.settings import RulesSettings, load_settings
 from streamcore.errors import ConfigError, StreamError
-from streamcore.spark.runner import CutReport, Listeners, Runner
+from streamcore.spark.session import SessionStart
+
+if TYPE_CHECKING:
+    from streamcore.spark.runner import CutReport
 
 
 def main() -> int:
@@ -27,9 +30,9 @@ def main() -> int:
     parser.add_argument("--settings", type=Path, required=True, help="YAML or JSON file with the app's settings")
     arguments = parser.parse_args()
     try:
-        runner = build_runner(load_settings(arguments.settings), Listeners(_report, _progress))
-        _drain_on_signals(runner)
-        runner.run()
+        settings = load_settings(arguments.settings)
+        with SessionStart(settings.app, settings.spark_session) as session:
+            _run(settings, session)
     except ConfigError as error:
         return _say(error, 2)
     except StreamError as error:
@@ -37,9 +40,15 @@ def main() -> int:
     return 0
 
 
-def _drain_on_signals(runner: Runner) -> None:
+def _run(settings: RulesSettings, session: SessionStart) -> None:
+    """What is imported here takes seconds; the JVM needs them too."""
+    from headgate_rules.app import build_runner
+    from streamcore.spark.runner import Listeners
+
+    runner = build_runner(settings, Listeners(_report, _progress), session)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.drain())
+    runner.run()
 
 
 def _report(report: CutReport) -> None:

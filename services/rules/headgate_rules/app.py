@@ -16,7 +16,7 @@ from streamcore.kafka.control import control_topic
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 from streamcore.spark.runner import Listeners, Runner, RunSettings
-from streamcore.spark.session import SparkSettings
+from streamcore.spark.session import SessionStart
 
 LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
 _BROKER_WAIT_MS = 60_000
@@ -50,22 +50,13 @@ def topics(settings: RulesSettings) -> list[TopicSpec]:
     return [*lanes, control_topic(settings.control_topic), TopicSpec(settings.markers_topic, 1, compacted=True)]
 
 
-def build_runner(settings: RulesSettings, listeners: Listeners) -> Runner:
+def build_runner(settings: RulesSettings, listeners: Listeners, session: SessionStart | None = None) -> Runner:
     """Make sure of the broker and the topics, and put the app together."""
     kafka = settings.kafka.settings()
     run = RunSettings(
         kafka=kafka,
         checkpoint=settings.checkpoint,
-        spark=SparkSettings(
-            jars=settings.jars,
-            master=f"local[{settings.parallelism}]",
-            parallelism=settings.parallelism,
-            driver_memory=settings.driver_memory,
-            local_dir=settings.local_dir,
-            java_options=settings.java_options,
-            preload=("rulecore.kernel",),
-            extra=settings.spark,
-        ),
+        spark=settings.spark_session,
         markers_topic=settings.markers_topic,
         trigger_ms=settings.trigger_ms,
         starting_offsets=settings.starting_offsets,
@@ -73,4 +64,4 @@ def build_runner(settings: RulesSettings, listeners: Listeners) -> Runner:
     wait_for_broker(kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(kafka, run.delivery.transaction_timeout_ms)
     ensure_topics(kafka, topics(settings))
-    return Runner(build_app(settings), run, listeners)
+    return Runner(build_app(settings), run, listeners, session)

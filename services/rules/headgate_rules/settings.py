@@ -1,19 +1,25 @@
-"""What the rules app can be told, as one document: YAML or JSON, checked before anything starts."""
+"""What the rules app can be told, as one document: YAML or JSON, checked before anything starts.
+
+Imports little: the app starts its JVM with what is said here, and loads the rest meanwhile.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rulecore.compiled import RuleLimits
-from streamcore.app import Limits
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
-from streamcore.schema import StreamSchema
+from streamcore.spark.session import SparkSettings
 from streamcore.watermark import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from rulecore.compiled import RuleLimits
+    from streamcore.app import Limits
+    from streamcore.schema import StreamSchema
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -99,18 +105,38 @@ class RulesSettings(_Document):
         return WatermarkStrategy(self.disorder_ms, self.idle_ms)
 
     @property
+    def spark_session(self) -> SparkSettings:
+        """Of the JVM."""
+        return SparkSettings(
+            jars=self.jars,
+            master=f"local[{self.parallelism}]",
+            parallelism=self.parallelism,
+            driver_memory=self.driver_memory,
+            local_dir=self.local_dir,
+            java_options=self.java_options,
+            preload=("rulecore.kernel",),
+            extra=self.spark,
+        )
+
+    @property
     def limits(self) -> Limits:
         """Of records and cuts."""
+        from streamcore.app import Limits
+
         return Limits(self.record_bytes, self.future_ms, self.events_per_cut)
 
     @property
     def rule_limits(self) -> RuleLimits:
         """Of rules."""
+        from rulecore.compiled import RuleLimits
+
         return RuleLimits(rules=self.max_rules)
 
 
 def load_schema(path: Path) -> StreamSchema:
     """A stream's schema from its YAML file; ``ConfigError`` names the file."""
+    from streamcore.schema import StreamSchema
+
     document = _read_yaml(path)
     try:
         return StreamSchema.parse(document)

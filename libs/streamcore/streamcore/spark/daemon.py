@@ -14,16 +14,26 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-from types import SimpleNamespace
+import sys
+from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
 
 from pyspark import daemon
 
-#: Names the modules to load, separated by commas.
-PRELOAD = "STREAMCORE_PRELOAD"
+from streamcore.spark.session import PRELOAD
+
+
+class _WithoutPandas:
+    """Refuses pandas to pyarrow, which would load it, a third of all that is loaded, only to know its types."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
+        if name == "pandas":
+            raise ModuleNotFoundError("workers do without pandas", name=name)
 
 
 def main() -> None:
     """Load, then serve forks until Spark ends."""
+    sys.meta_path.insert(0, _WithoutPandas())
     for name in filter(None, os.environ.get(PRELOAD, "").split(",")):
         importlib.import_module(name)
     gc.freeze()

@@ -1,15 +1,17 @@
-"""Stages 1 and 2 as functions that Spark calls in its Python workers. Thin: they convert rows and call the engine.
+"""Stages 1 and 2 as Spark calls them: what is pickled, the rows that cross the JVM, and a shard's blobs there.
 
-A worker process serves many tasks, one after the other. It keeps what it built (decoders, shards with their tables)
-in this module, so that a cut pays for its data and not for its set-up. What it keeps is never trusted: a shard
-compares its memory with the stored head before it uses it.
+Spark also opens the processor in a process of its own when it plans, only to ask for its state variables. So this
+module imports nothing heavy; the work is in ``streamcore.spark.work``, imported where it is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
@@ -22,11 +24,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from streamcore.app import App
-from streamcore.ingest import Ingest
-from streamcore.lanes import to_ipc
-from streamcore.packing import Parcel
-from streamcore.shard import Shard, ShardOutput
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamcore.app import App
 
 PARCEL = StructType(
     [
@@ -51,36 +52,31 @@ OUTPUT = StructType(
 _NAME = StructType([StructField("name", StringType())])
 _BLOB = StructType([StructField("blob", BinaryType())])
 
-_PARCEL_ARROW = pa.schema(
-    [
-        pa.field("shard", pa.int32()),
-        pa.field("kind", pa.int32()),
-        pa.field("clock_ms", pa.int64()),
-        pa.field("blob", pa.binary()),
-    ]
-)
 
-_ingests: dict[str, Ingest] = {}
-_shards: dict[tuple[str, int], Shard] = {}
+@dataclass(frozen=True, slots=True)
+class PackedApp:
+    """An app that nobody has to open before it is needed. ``identity``: the same for equal apps."""
+
+    blob: bytes
+    identity: str
+
+    @classmethod
+    def of(cls, app: App) -> PackedApp:
+        """Pack."""
+        blob = pickle.dumps(app)
+        return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
 
 
-def stage1(app: App, identity: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: raw batches (``ingest.RAW``) to parcels."""
+@dataclass(frozen=True, slots=True)
+class Stage1:
+    """The function for ``mapInArrow``. A class: a nested function would take copies of its module's globals along."""
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        ingest = _ingests.get(identity)
-        if ingest is None:
-            ingest = _ingests[identity] = Ingest(app)
-        for parcel in ingest.run(batches):
-            columns = [
-                pa.array([parcel.shard], pa.int32()),
-                pa.array([int(parcel.kind)], pa.int32()),
-                pa.array([parcel.clock_ms], pa.int64()),
-                pa.array([parcel.blob], pa.binary()),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, schema=_PARCEL_ARROW)
+    app: PackedApp
 
-    return run
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streamcore.spark import work
+
+        return work.parcels(self.app, batches)
 
 
 class _SparkBlobs:
@@ -103,9 +99,8 @@ class _SparkBlobs:
 class ShardProcessor(StatefulProcessor):
     """Stage 2: one grouping key of ``transformWithState`` is one shard."""
 
-    def __init__(self, app: App, identity: str) -> None:
+    def __init__(self, app: PackedApp) -> None:
         self.app = app
-        self.identity = identity
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.blobs = _SparkBlobs(handle)
@@ -116,25 +111,9 @@ class ShardProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: object,  # noqa: ARG002, N803 - Spark's signature; our time is in the parcels
     ) -> Iterator[Row]:
-        number = int(key[0])
-        shard = _shards.get((self.identity, number))
-        if shard is None:
-            shard = _shards[self.identity, number] = Shard(self.app, number)
-        parcels = [Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows]
-        yield _to_row(shard.step(parcels, self.blobs))
+        from streamcore.spark import work
+
+        yield work.step(self.app, int(key[0]), rows, self.blobs)
 
     def close(self) -> None:
         """Nothing to close: what is kept, is kept on purpose."""
-
-
-def _to_row(output: ShardOutput) -> Row:
-    return Row(
-        shard=output.shard,
-        records=to_ipc(output.records) if output.records else b"",
-        produced=len(output.records),
-        events=output.events,
-        watermark_ms=output.watermark_ms,
-        clock_ms=output.clock_ms,
-        state_bytes=output.state_bytes,
-        loaded=output.loaded,
-    )

@@ -6,8 +6,6 @@ runs the batch again. The ``rate`` source only makes sure that an idle app gets 
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,17 +13,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from streamcore.app import App
 from streamcore.ingest import CONTROL, HEARTBEAT
-from streamcore.spark.processor import OUTPUT, PARCEL, ShardProcessor, stage1
+from streamcore.spark.processor import OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
 
 
 def build_query(
     spark: SparkSession, app: App, kafka: Mapping[str, str], parallelism: int, starting: str = "earliest"
 ) -> DataFrame:
     """The app's output, one row a shard and cut (``processor.OUTPUT``). ``kafka``: options of the Kafka source."""
-    identity = hashlib.blake2b(pickle.dumps(app), digest_size=8).hexdigest()
+    packed = PackedApp.of(app)
     raw = _events(spark, app, kafka, starting).unionByName(_control(spark, app, kafka)).unionByName(_heartbeat(spark))
-    parcels = raw.coalesce(parallelism).mapInArrow(stage1(app, identity), PARCEL)
-    return parcels.groupBy("shard").transformWithState(ShardProcessor(app, identity), OUTPUT, "Update", "None")
+    parcels = raw.coalesce(parallelism).mapInArrow(Stage1(packed), PARCEL)
+    return parcels.groupBy("shard").transformWithState(ShardProcessor(packed), OUTPUT, "Update", "None")
 
 
 def _clock() -> Column:

@@ -14,6 +14,7 @@ calls once a batch (a crash after a step leaves what the step's line says):
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -35,7 +36,7 @@ from streamcore.kafka.markers import WriterId
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import from_ipc
 from streamcore.spark.query import build_query
-from streamcore.spark.session import SparkSettings, open_session
+from streamcore.spark.session import SessionStart, SparkSettings
 
 _POLL_S = 0.2
 
@@ -101,11 +102,17 @@ class Listeners:
 
 
 class Runner:
-    """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes."""
+    """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes.
 
-    def __init__(self, app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
+    ``session``: one that is being started already; its owner stops it.
+    """
+
+    def __init__(
+        self, app: App, settings: RunSettings, listeners: Listeners | None = None, session: SessionStart | None = None
+    ) -> None:
         self.app = app
         self.settings = settings
+        self._session = session
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
         self._drain = threading.Event()
@@ -123,11 +130,9 @@ class Runner:
         with Lease(self.settings.checkpoint) as lease:
             identity = AppIdentity(self.app.name, self.app.shards)
             epoch = self.root.prepare(identity)
-            session = open_session(f"headgate-{self.app.name}", self.settings.spark)
-            try:
-                self._run_with_restarts(session, lease, epoch)
-            finally:
-                session.stop()
+            with contextlib.ExitStack() as owned:
+                start = self._session or owned.enter_context(SessionStart(self.app.name, self.settings.spark))
+                self._run_with_restarts(start.get(), lease, epoch)
 
     def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
         """One query after the other until drained; cuts that were committed between two failures reset the count."""

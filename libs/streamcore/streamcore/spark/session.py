@@ -1,24 +1,37 @@
-"""A Spark session with the settings that the engine's guarantees and its latency rest on."""
+"""A Spark session with the settings that the engine's guarantees and its latency rest on.
+
+Half of an app's start is the JVM's. ``SessionStart`` begins with it, and importing this module costs nothing, so that
+the rest of the app can be loaded meanwhile.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from streamcore.spark.daemon import PRELOAD
+#: Environment variable of ``streamcore.spark.daemon``: the modules that it loads, separated by commas.
+PRELOAD = "STREAMCORE_PRELOAD"
 
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS = ("-Xss8m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}")
 #: What every worker needs, whatever the app computes.
-_PRELOAD = ("pandas", "pyspark.worker", "streamcore.spark.processor")
+_PRELOAD = ("pyspark.worker", "streamcore.spark.work")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+#: While the session starts: a thousand calls to the JVM, and after each the thread that imports must let go.
+_SWITCH_S = 0.0002
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),
         "spark.python.daemon.module": "streamcore.spark.daemon",
+        # With it, functions of SQL get workers of their own kind, forked from a process of their own.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.streaming.minBatchesToRetain": "20",
@@ -78,9 +93,44 @@ def _options(settings: SparkSettings) -> dict[str, str]:
 
 def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     """Start (or find) the session. Sets ``PYSPARK_PYTHON``, so that workers are this very Python."""
+    from pyspark.sql import SparkSession
+
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     builder = SparkSession.builder.appName(app_name)
     for name, value in _options(settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+class SessionStart:
+    """A session that is being started in the background. Leaving the context stops it, whatever became of the start."""
+
+    def __init__(self, app_name: str, settings: SparkSettings) -> None:
+        self._session: Future[SparkSession] = Future()
+        threading.Thread(target=self._run, args=(app_name, settings), name="session-start", daemon=True).start()
+
+    def _run(self, app_name: str, settings: SparkSettings) -> None:
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_S)
+        try:
+            session = open_session(app_name, settings)
+        except BaseException as error:
+            self._session.set_exception(error)
+            return
+        finally:
+            sys.setswitchinterval(usual_s)
+        self._session.set_result(session)
+        with contextlib.suppress(Exception):  # the first cut finds the Python workers awake, or wakes them itself
+            session.sparkContext.parallelize([0], 1).map(abs).collect()
+
+    def get(self) -> SparkSession:
+        """The session, once it is there; raises what its start raised."""
+        return self._session.result()
+
+    def __enter__(self) -> SessionStart:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with contextlib.suppress(Exception):
+            self.get().stop()

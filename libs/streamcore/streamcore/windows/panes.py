@@ -152,7 +152,7 @@ class PaneTable:
         if not len(own.codes):
             return stored
         place = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
-        here = (own.codes[place] == codes) & (own.born[place] <= event)
+        here: Mask = (own.codes[place] == codes) & (own.born[place] <= event)
         return here | stored
 
     def trail(self, rows: PaneRows, layout: Layout, panes: int) -> Windows:

@@ -1,0 +1,76 @@
+"""What a Python worker does for stages 1 and 2. Thin: it converts rows and calls the engine.
+
+A worker process serves many tasks, one after the other. It keeps what it built (decoders, shards with their tables)
+in this module, so that a cut pays for its data and not for its set-up. What it keeps is never trusted: a shard
+compares its memory with the stored head before it uses it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import Row
+
+from streamcore.app import App
+from streamcore.ingest import Ingest
+from streamcore.lanes import to_ipc
+from streamcore.packing import Parcel
+from streamcore.shard import Shard, ShardOutput
+from streamcore.spark.processor import PackedApp
+from streamcore.state.blobs import BlobStore
+
+_PARCEL_ARROW = pa.schema(
+    [
+        pa.field("shard", pa.int32()),
+        pa.field("kind", pa.int32()),
+        pa.field("clock_ms", pa.int64()),
+        pa.field("blob", pa.binary()),
+    ]
+)
+
+_ingests: dict[str, Ingest] = {}
+_shards: dict[tuple[str, int], Shard] = {}
+
+
+def parcels(packed: PackedApp, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Stage 1 of a task: raw batches (``ingest.RAW``) to ``processor.PARCEL``."""
+    ingest = _ingests.get(packed.identity)
+    if ingest is None:
+        ingest = _ingests[packed.identity] = Ingest(_open(packed))
+    for parcel in ingest.run(batches):
+        columns = [
+            pa.array([parcel.shard], pa.int32()),
+            pa.array([int(parcel.kind)], pa.int32()),
+            pa.array([parcel.clock_ms], pa.int64()),
+            pa.array([parcel.blob], pa.binary()),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=_PARCEL_ARROW)
+
+
+def step(packed: PackedApp, number: int, rows: Iterable[Row], blobs: BlobStore) -> Row:
+    """Stage 2 of a shard: its parcels of a cut to ``processor.OUTPUT``."""
+    shard = _shards.get((packed.identity, number))
+    if shard is None:
+        shard = _shards[packed.identity, number] = Shard(_open(packed), number)
+    return _to_row(shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs))
+
+
+def _open(packed: PackedApp) -> App:
+    app = pickle.loads(packed.blob)  # noqa: S301 - our own driver wrote it
+    assert isinstance(app, App), "an app was packed"
+    return app
+
+
+def _to_row(output: ShardOutput) -> Row:
+    return Row(
+        shard=output.shard,
+        records=to_ipc(output.records) if output.records else b"",
+        produced=len(output.records),
+        events=output.events,
+        watermark_ms=output.watermark_ms,
+        clock_ms=output.clock_ms,
+        state_bytes=output.state_bytes,
+        loaded=output.loaded,
+    )
