@@ -34,7 +34,7 @@ class Request:
 
 def _per_event(request: Request) -> list[Result]:
     """1,000 rules, and the ratio of 10,000 to 100."""
-    events = request.size(1_000_000, 400_000)
+    events = request.size(4_000_000, 400_000)
     if request.rules:
         return [throughput.per_event(request.place, events, request.rules, request.options)]
     results = {n: throughput.per_event(request.place, events, n, request.options) for n in (1_000, 100, 10_000)}
@@ -48,15 +48,15 @@ def _ratio(above: Result, below: Result, name: str) -> float | None:
 
 
 def _windowed(request: Request) -> list[Result]:
-    return [throughput.windowed(request.place, request.size(1_000_000, 400_000), request.rules or 100, request.options)]
+    return [throughput.windowed(request.place, request.size(4_000_000, 400_000), request.rules or 100, request.options)]
 
 
 def _copy(request: Request) -> list[Result]:
-    return [copies.copy(request.place, request.size(1_000_000, 400_000), json=False)]
+    return [copies.copy(request.place, request.size(2_000_000, 400_000), json=False)]
 
 
 def _copy_json(request: Request) -> list[Result]:
-    return [copies.copy(request.place, request.size(1_000_000, 400_000), json=True)]
+    return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
 
 
 def _latency(request: Request) -> list[Result]:

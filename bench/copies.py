@@ -12,6 +12,7 @@ from bench.cpu import load_average, of_process
 from bench.events import EventSet, batches
 from bench.place import Place
 from bench.result import Result, throughput
+from bench.yardstick import Yardstick
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
 
@@ -29,7 +30,8 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
     before, broker = load_average(), of_process(place.broker_pid)
     arguments = ["--bootstrap", place.kafka.bootstrap, "--source", source, "--target", name]
     arguments += ["--checkpoint", str(folder / "checkpoint"), "--jars", str(place.jars), "--per-cut", str(_PER_CUT)]
-    with Child("bench.spark_copy", arguments + (["--json"] if json else []), folder / "stderr.log") as child:
+    command = arguments + (["--json"] if json else [])
+    with Yardstick() as yardstick, Child("bench.spark_copy", command, folder / "stderr.log") as child:
         child.wait_for_events(events, _LIMIT_S)
         figures = throughput(child, events)
         broker = of_process(place.broker_pid) - broker
@@ -43,6 +45,7 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
         **figures,
         "broker_cpu_seconds_per_million": round(broker * 1e6 / events, 2),
         "load_average": [before, load_average()],
+        "yardstick_ms": yardstick.ms,
         **checked,
     }
 

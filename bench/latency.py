@@ -20,11 +20,14 @@ from bench.paced import PacedLoad
 from bench.place import APPEND_TIME, Place, create_topic
 from bench.result import Result, phases, spread
 from bench.throughput import compared, event_pairs_found, refuse_odd_lanes
+from bench.yardstick import Yardstick
 from streamcore.kafka.readers import Follower, Record, scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.lanes import ALERTS
 
 _PARTITIONS = 2
+#: One task a stage: a task's own cost decides at such a rate, and the second core is the broker's and the reader's.
+SMALL_CUTS: Mapping[str, object] = {"parallelism": 1, "shards": 2}
 _SETTLE_S = 60
 
 
@@ -36,9 +39,9 @@ def latency(
     these = rules.event_rules(rule_count, events.users)
     topic = place.new_name("paced")
     create_topic(place.kafka, TopicSpec(topic, _PARTITIONS, config=APPEND_TIME))
-    app = AppUnderTest.prepare(place, "latency", topic, these.published(), options)
+    app = AppUnderTest.prepare(place, "latency", topic, these.published(), {**SMALL_CUTS, **options})
     before = load_average()
-    with app.start() as child:
+    with Yardstick() as yardstick, app.start() as child:
         child.wait(lambda: bool(child.cuts), 300)
         with PacedLoad(place.kafka, topic, events, rate) as load, _reader(app) as reader:
             seen = _watch(reader, warm_up_s)
@@ -69,6 +72,7 @@ def latency(
         "load_behind_ms": round(load.behind_s * 1000),
         **cut_figures(child, cuts),
         "load_average": [before, load_average()],
+        "yardstick_ms": yardstick.ms,
         **checked,
     }
 

@@ -9,16 +9,20 @@ from bench.app import AppUnderTest
 from bench.child import Child
 from bench.cpu import load_average
 from bench.events import EventSet
+from bench.latency import SMALL_CUTS
 from bench.paced import PacedLoad
 from bench.place import Place, create_topic
 from bench.result import Result
 from bench.rules import event_rules
 from bench.throughput import event_pairs_found, refuse_odd_lanes
+from bench.yardstick import Yardstick
 from streamcore.kafka.readers import Follower, Record
 from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.lanes import ALERTS
 
 _RATE = 1_000
+#: As `headgate up` starts it.
+_QUICK_START = {**SMALL_CUTS, "java_options": ["-XX:TieredStopAtLevel=1"]}
 _SETTLE_S = 10
 _LIMIT_S = 300.0
 
@@ -29,7 +33,7 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
     create_topic(place.kafka, TopicSpec(topic, 2))
     events = EventSet(50_000, partitions=2)
     rules = event_rules(1_000, events.users)
-    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), options)
+    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), {**_QUICK_START, **options})
     results: list[Result] = []
     with (
         PacedLoad(place.kafka, topic, events, _RATE),
@@ -37,7 +41,7 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
     ):
         for what in ("first start", "second start", "start after kill -9"):
             before = load_average()
-            with app.start() as child:
+            with Yardstick() as yardstick, app.start() as child:
                 seconds, first = _first(reader, child)
                 time.sleep(_SETTLE_S)
                 cuts, cpu = child.cuts, child.cpu
@@ -55,6 +59,7 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
                     "cpu_seconds": round(cpu.total, 1),
                     "alert": str((first.key or b"").decode()),
                     "load_average": [before, load_average()],
+                    "yardstick_ms": yardstick.ms,
                 }
             )
     found = event_pairs_found(app.alerts())

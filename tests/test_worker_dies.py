@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 DEATHS = 2
 
 
-def test_the_app_goes_on_by_itself_after_the_death_of_a_python_worker(live: Scene) -> None:
+def test_the_app_goes_on_by_itself_after_the_death_of_a_python_worker_and_of_all_of_them(live: Scene) -> None:
     wanted = rules.all_kinds("worker-")
     with live.live_rules(*wanted):
         pid = live.app.pid
@@ -23,6 +23,8 @@ def test_the_app_goes_on_by_itself_after_the_death_of_a_python_worker(live: Scen
             cuts = len(live.app.this_start)
             live.app.wait_for_cuts(cuts + 1)
             live.app.kill_a_worker()
+        live.app.wait_for_cuts(len(live.app.this_start) + 1)
+        live.app.kill_all_workers()
         live.tick(sent[-1].order.ts + orders.HOUR_MS)
         live.settle()
     assert live.app.pid == pid

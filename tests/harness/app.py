@@ -130,6 +130,11 @@ class AppUnderTest:
         processes.wait_until(lambda: bool(processes.python_workers(self.pid)), "a Python worker", 60)
         processes.kill(processes.python_workers(self.pid)[0].pid)
 
+    def kill_all_workers(self) -> None:
+        """kill -9 of all of Spark's Python processes, the one that they are forked from among them."""
+        for process in processes.daemon_and_workers(self.pid):
+            processes.kill(process.pid)
+
     def drain(self) -> int:
         """SIGTERM to the driver; the exit code."""
         os.kill(self.pid, signal.SIGTERM)

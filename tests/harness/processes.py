@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_DAEMON = ".daemon "
+_DAEMON = "-m streamcore.spark.daemon "
 _PAUSE_S = 0.05
 
 
@@ -42,10 +42,15 @@ def members(session: int) -> list[Process]:
 
 
 def python_workers(session: int) -> list[Process]:
-    """Spark's Python workers: the forks of its daemon, which is a module of that name."""
-    forks = [p for p in members(session) if _DAEMON in p.command]
+    """Spark's Python workers: the forks of its daemon."""
+    forks = daemon_and_workers(session)
     daemons = {p.pid for p in forks}
     return [p for p in forks if p.parent in daemons]
+
+
+def daemon_and_workers(session: int) -> list[Process]:
+    """All Python processes of Spark's own."""
+    return [p for p in members(session) if _DAEMON in p.command]
 
 
 def kill(pid: int) -> None:

@@ -18,7 +18,7 @@ import orjson
 
 from headgate_rules.settings import RulesSettings, load_settings
 from streamcore.errors import ConfigError, StreamError
-from streamcore.spark.session import SessionStart
+from streamcore.spark.start import Start
 
 if TYPE_CHECKING:
     from streamcore.spark.runner import CutReport
@@ -31,8 +31,8 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         settings = load_settings(arguments.settings)
-        with SessionStart(settings.app, settings.spark_session) as session:
-            _run(settings, session)
+        with Start(settings.app, settings.checkpoint, settings.spark_session) as start:
+            _run(settings, start)
     except ConfigError as error:
         return _say(error, 2)
     except StreamError as error:
@@ -40,12 +40,12 @@ def main() -> int:
     return 0
 
 
-def _run(settings: RulesSettings, session: SessionStart) -> None:
+def _run(settings: RulesSettings, start: Start) -> None:
     """What is imported here takes seconds; the JVM needs them too."""
     from headgate_rules.app import build_runner
     from streamcore.spark.runner import Listeners
 
-    runner = build_runner(settings, Listeners(_report, _progress), session)
+    runner = build_runner(settings, Listeners(_report, _progress), start)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.drain())
     runner.run()

@@ -16,7 +16,7 @@ from streamcore.kafka.control import control_topic
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 from streamcore.spark.runner import Listeners, Runner, RunSettings
-from streamcore.spark.session import SessionStart
+from streamcore.spark.start import Start
 
 LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
 _BROKER_WAIT_MS = 60_000
@@ -50,7 +50,7 @@ def topics(settings: RulesSettings) -> list[TopicSpec]:
     return [*lanes, control_topic(settings.control_topic), TopicSpec(settings.markers_topic, 1, compacted=True)]
 
 
-def build_runner(settings: RulesSettings, listeners: Listeners, session: SessionStart | None = None) -> Runner:
+def build_runner(settings: RulesSettings, listeners: Listeners, start: Start | None = None) -> Runner:
     """Make sure of the broker and the topics, and put the app together."""
     kafka = settings.kafka.settings()
     run = RunSettings(
@@ -64,4 +64,4 @@ def build_runner(settings: RulesSettings, listeners: Listeners, session: Session
     wait_for_broker(kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(kafka, run.delivery.transaction_timeout_ms)
     ensure_topics(kafka, topics(settings))
-    return Runner(build_app(settings), run, listeners, session)
+    return Runner(build_app(settings), run, listeners, start)

@@ -36,7 +36,8 @@ from streamcore.kafka.markers import WriterId
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import from_ipc
 from streamcore.spark.query import build_query
-from streamcore.spark.session import SessionStart, SparkSettings
+from streamcore.spark.session import SparkSettings
+from streamcore.spark.start import Start
 
 _POLL_S = 0.2
 
@@ -104,15 +105,15 @@ class Listeners:
 class Runner:
     """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes.
 
-    ``session``: one that is being started already; its owner stops it.
+    ``start``: one that was entered already, and that somebody else leaves.
     """
 
     def __init__(
-        self, app: App, settings: RunSettings, listeners: Listeners | None = None, session: SessionStart | None = None
+        self, app: App, settings: RunSettings, listeners: Listeners | None = None, start: Start | None = None
     ) -> None:
         self.app = app
         self.settings = settings
-        self._session = session
+        self._start_before = start
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
         self._drain = threading.Event()
@@ -126,13 +127,12 @@ class Runner:
 
     def run(self) -> None:
         """Own the checkpoint and run until drained. Raises ``StreamError`` when the app cannot go on."""
-        self.settings.checkpoint.mkdir(parents=True, exist_ok=True)
-        with Lease(self.settings.checkpoint) as lease:
-            identity = AppIdentity(self.app.name, self.app.shards)
-            epoch = self.root.prepare(identity)
-            with contextlib.ExitStack() as owned:
-                start = self._session or owned.enter_context(SessionStart(self.app.name, self.settings.spark))
-                self._run_with_restarts(start.get(), lease, epoch)
+        with contextlib.ExitStack() as owned:
+            start = self._start_before or owned.enter_context(
+                Start(self.app.name, self.settings.checkpoint, self.settings.spark)
+            )
+            epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards))
+            self._run_with_restarts(start.session(), start.lease, epoch)
 
     def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
         """One query after the other until drained; cuts that were committed between two failures reset the count."""

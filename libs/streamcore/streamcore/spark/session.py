@@ -1,20 +1,15 @@
 """A Spark session with the settings that the engine's guarantees and its latency rest on.
 
-Half of an app's start is the JVM's. ``SessionStart`` begins with it, and importing this module costs nothing, so that
-the rest of the app can be loaded meanwhile.
+Importing this module costs nothing: an app starts its JVM with it and loads the rest meanwhile (``start``).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-import threading
 from collections.abc import Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,8 +25,6 @@ _JAVA_OPTIONS = ("-Xss8m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={_LO
 #: What every worker needs, whatever the app computes.
 _PRELOAD = ("pyspark.worker", "streamcore.spark.work")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: While the session starts: a thousand calls to the JVM, and after each the thread that imports must let go.
-_SWITCH_S = 0.0002
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +94,3 @@ def open_session(app_name: str, settings: SparkSettings) -> SparkSession:
     for name, value in _options(settings).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-class SessionStart:
-    """A session that is being started in the background. Leaving the context stops it, whatever became of the start."""
-
-    def __init__(self, app_name: str, settings: SparkSettings) -> None:
-        self._session: Future[SparkSession] = Future()
-        threading.Thread(target=self._run, args=(app_name, settings), name="session-start", daemon=True).start()
-
-    def _run(self, app_name: str, settings: SparkSettings) -> None:
-        usual_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_S)
-        try:
-            session = open_session(app_name, settings)
-        except BaseException as error:
-            self._session.set_exception(error)
-            return
-        finally:
-            sys.setswitchinterval(usual_s)
-        self._session.set_result(session)
-        with contextlib.suppress(Exception):  # the first cut finds the Python workers awake, or wakes them itself
-            session.sparkContext.parallelize([0], 1).map(abs).collect()
-
-    def get(self) -> SparkSession:
-        """The session, once it is there; raises what its start raised."""
-        return self._session.result()
-
-    def __enter__(self) -> SessionStart:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with contextlib.suppress(Exception):
-            self.get().stop()
