@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from streamcore.checkpoint.lease import Lease
+from streamcore.errors import Permanent
 from streamcore.spark.session import SparkSettings, open_session
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SWITCH_S = 0.0002
 
 
 class Start:
-    """Entered, it holds the lease on the checkpoint (``Fenced`` if another app does) and starts the session.
+    """Entered, it holds the lease on the checkpoint (``ConfigError`` if another app does) and starts the session.
 
     Leaving stops the session, whatever became of its start, and gives the lease back.
     """
@@ -38,7 +39,7 @@ class Start:
         self._session: Future[SparkSession] = Future()
 
     def session(self) -> SparkSession:
-        """The session, once it is there; raises what its start raised."""
+        """The session, once it is there; ``Permanent`` if it did not start."""
         return self._session.result()
 
     def __enter__(self) -> Start:
@@ -58,8 +59,10 @@ class Start:
         sys.setswitchinterval(_SWITCH_S)
         try:
             session = open_session(self._app_name, self._settings)
-        except BaseException as error:
-            self._session.set_exception(error)
+        except Exception as error:
+            failed = Permanent(f"the Spark session did not start: {error}; what the JVM said is on standard error")
+            failed.__cause__ = error
+            self._session.set_exception(failed)
             return
         finally:
             sys.setswitchinterval(usual_s)
