@@ -41,7 +41,11 @@ class TranscriptError(Exception):
 
 
 class Mismatch(AssertionError):
-    """What happened is not what the transcript says."""
+    """What happened is not what the transcript says. ``step``: in which step, from one; ``None``: in the counts."""
+
+    def __init__(self, message: str, step: int | None) -> None:
+        super().__init__(message)
+        self.step = step
 
 
 class Strict(BaseModel):
@@ -136,17 +140,33 @@ class Transcript(Strict):
         field = None if self.function is Aggregation.COUNT else "v"
         runner = make(self.spec.build(), Aggregate(self.function, field))
         for number, step in enumerate(self.steps, start=1):
-            output = step.feed(runner)
-            where = f"{self.place}: step {number}"
-            _same(f"{where}: panes", by_key(map(_pane_seen, output.firings)), by_key(map(_pane_wanted, step.fires)))
-            _same(f"{where}: panes without index 0 first", _misnumbered(output.firings), [])
-            for pane, wanted in zip(by_key(output.firings), by_key(step.fires), strict=True):
-                if wanted.elements is not None:
-                    _same(f"{where}: elements", [e.value.get("v") for e in pane.elements], wanted.elements)
-            _same(f"{where}: dropped", by_key(map(_drop_seen, output.dropped)), by_key(map(_drop_wanted, step.drops)))
+            _compare(_At(self.place, number), step, step.feed(runner))
+        total = _At(self.place)
         for name, count in self.counts.items():
-            _same(f"{self.place}: counts: {name}", getattr(runner.counts, name), count)
-        _same(f"{self.place}: counts balance", runner.counts.balanced, True)
+            total.same(f"counts: {name}", getattr(runner.counts, name), count)
+        total.same("counts balance", runner.counts.balanced, True)
+
+
+class _At:
+    """A place in a transcript, where what is seen and what is wanted must be the same."""
+
+    def __init__(self, transcript: str, step: int | None = None) -> None:
+        self.step = step
+        self.place = transcript if step is None else f"{transcript}: step {step}"
+
+    def same(self, what: str, seen: object, wanted: object) -> None:
+        if seen != wanted:
+            raise Mismatch(f"{self.place}: {what}\n  wanted: {wanted}\n  seen:   {seen}", self.step)
+
+
+def _compare(at: _At, step: StepText, output: Output) -> None:
+    panes = by_key(output.firings)
+    at.same("panes", [_pane_seen(pane) for pane in panes], [_pane_wanted(pane) for pane in by_key(step.fires)])
+    at.same("only pane 0 is the first", [pane for pane in panes if pane.is_first != (pane.pane_index == 0)], [])
+    for pane, wanted in zip(panes, by_key(step.fires), strict=True):
+        if wanted.elements is not None:
+            at.same("elements", [element.value.get("v") for element in pane.elements], wanted.elements)
+    at.same("dropped", by_key(map(_drop_seen, output.dropped)), by_key(step.drops))
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -206,10 +226,6 @@ def by_key(panes: Iterable[_K]) -> list[_K]:
     return sorted(panes, key=lambda pane: str(pane.key))
 
 
-def _misnumbered(firings: Iterable[Firing]) -> list[Firing]:
-    return [firing for firing in firings if firing.is_first != (firing.pane_index == 0)]
-
-
 def _pane_seen(firing: Firing) -> PaneText:
     value = list(firing.value) if isinstance(firing.value, tuple) else firing.value
     return PaneText(
@@ -237,14 +253,5 @@ def _drop_seen(dropped: Dropped) -> DropText:
     )
 
 
-def _drop_wanted(drop: DropText) -> DropText:
-    return drop
-
-
 def _bounds(window: AnyWindow) -> tuple[int, int]:
     return (window.first, window.end) if isinstance(window, CountWindow) else (window.start_ms, window.end_ms)
-
-
-def _same(where: str, seen: object, wanted: object) -> None:
-    if seen != wanted:
-        raise Mismatch(f"{where}\n  wanted: {wanted}\n  seen:   {seen}")

@@ -66,17 +66,19 @@ class LivePane:
     def due(self, spec: WindowSpec, function: WindowFunction, moment: Moment, past: Past) -> list[Firing]:
         """The pane that the trigger asks for, or the closing one, with the retractions before it; or nothing.
 
-        A pane without anything new fires only as the one on time.
+        A pane without anything new fires only as the one on time. A trigger that is ready with nothing to say keeps
+        its state, so that asking twice is asking once.
         """
-        ready = not self.trigger.done and spec.trigger.ready(self.trigger, moment)
-        purges = ready and spec.trigger.purges(self.trigger, moment)
+        on_time = self.awaits_on_time and past.end
+        ready = (on_time or self.unfired > 0) and not self.trigger.done and spec.trigger.ready(self.trigger, moment)
+        if not ready and not (past.expired and self.unfired):
+            return []
+        empties = spec.accumulation is Accumulation.DISCARDING or (ready and spec.trigger.purges(self.trigger, moment))
         if ready:
             self.trigger = spec.trigger.fire(self.trigger, moment)
-        on_time = self.awaits_on_time and past.end
-        emits = (ready and on_time) or (self.unfired > 0 and (ready or past.expired))
         final = past.expired or self.trigger.done
-        firings = self._emit(spec, function, _timing(past, awaited=on_time), final=final) if emits else []
-        if purges or (emits and (final or spec.accumulation is Accumulation.DISCARDING)):
+        firings = self._emit(spec, function, _timing(past, awaited=on_time), final=final)
+        if empties or final:
             self.elements = []
         return firings
 
