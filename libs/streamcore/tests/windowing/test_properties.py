@@ -23,6 +23,7 @@ from streamcore.windowing import (
     Aggregation,
     Assigner,
     CalendarDay,
+    DropReason,
     Element,
     Firing,
     ReferenceWindows,
@@ -89,6 +90,23 @@ def test_what_came_in_is_on_time_or_late_or_dropped(spec: WindowSpec, given_inpu
 
 
 @given(specs(), inputs())
+def test_only_what_is_past_the_allowed_lateness_expires(spec: WindowSpec, given_inputs: list[Input]) -> None:
+    for one in run(spec, given_inputs).dropped:
+        if one.reason is DropReason.EXPIRED and isinstance(one.window, Window):
+            watermark_ms = one.element.event_ms + one.lateness_ms
+            assert one.window.end_ms + spec.allowed_lateness_ms <= watermark_ms
+
+
+@given(specs(), inputs())
+def test_a_window_that_is_closed_to_an_element_has_said_so_in_its_last_pane(
+    spec: WindowSpec, given_inputs: list[Input]
+) -> None:
+    result = run(spec, given_inputs)
+    final = {(pane.key, pane.window) for pane in result.panes if pane.is_final}
+    assert all((d.element.key, d.window) in final for d in result.dropped if d.reason is DropReason.CLOSED)
+
+
+@given(specs(), inputs())
 def test_key_window_and_pane_index_name_one_output(spec: WindowSpec, given_inputs: list[Input]) -> None:
     firings = run(spec, given_inputs).firings
     names = [(firing.key, firing.window, firing.pane_index) for firing in firings]
@@ -105,7 +123,7 @@ def test_an_accepted_element_is_in_one_discarding_pane_of_each_window(
     assert copies(result.panes) == accepted(result, seen(given_inputs), spec)
 
 
-@given(specs(accumulations=[Accumulation.RETRACTING]), inputs())
+@given(specs(accumulations=[Accumulation.RETRACTING]) | specs(sessions, [Accumulation.RETRACTING]), inputs())
 def test_less_its_retractions_an_accepted_element_is_in_one_pane_of_each_window(
     spec: WindowSpec, given_inputs: list[Input]
 ) -> None:
