@@ -1,0 +1,208 @@
+"""Triggers made of triggers: repeated, all of, any of, in sequence, until, and fire-and-purge.
+
+The same values and the same promises as in ``triggers``. All-of, any-of and until fire with their parts and then start
+or finish as a whole, so a part never carries half a count into the next pane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from streamcore.errors import ConfigError
+from streamcore.windowing.triggers import Earliest, Moment, Trigger, TriggerState, fire_again
+from streamcore.windowing.values import Element
+
+
+class _Observing(Trigger):
+    """All parts see every element and merge part by part."""
+
+    def observe(self, state: TriggerState, element: Element, moment: Moment) -> TriggerState:
+        pairs = zip(self.parts, state.parts, strict=True)
+        return replace(state, parts=tuple(part.observe(of, element, moment) for part, of in pairs))
+
+    def merge(self, states: Sequence[TriggerState], moment: Moment) -> TriggerState:
+        merged = (part.merge([s.parts[i] for s in states], moment) for i, part in enumerate(self.parts))
+        return TriggerState(parts=tuple(merged))
+
+    def purges(self, state: TriggerState, moment: Moment) -> bool:
+        """If a part that is ready would."""
+        pairs = zip(self.parts, state.parts, strict=True)
+        return any(part.ready(of, moment) and part.purges(of, moment) for part, of in pairs)
+
+
+@dataclass(frozen=True)
+class Repeatedly(_Observing):
+    """The trigger again and again: it never finishes."""
+
+    trigger: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger,)
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return self.trigger.earliest_firing
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return Earliest.NEVER
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return self.trigger.ready(state.parts[0], moment)
+
+    def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
+        return TriggerState(parts=(fire_again(self.trigger, state.parts[0], moment),))
+
+
+@dataclass(frozen=True)
+class Purging(_Observing):
+    """The trigger, and each of its panes empties the window: fire and purge."""
+
+    trigger: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger,)
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return self.trigger.earliest_firing
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return self.trigger.earliest_finish
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return self.trigger.ready(state.parts[0], moment)
+
+    def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
+        after = self.trigger.fire(state.parts[0], moment)
+        return TriggerState(parts=(after,), done=after.done)
+
+    def purges(self, state: TriggerState, moment: Moment) -> bool:
+        return True
+
+
+class _Several(_Observing):
+    """At least two triggers, given one after the other."""
+
+    def __init__(self, *triggers: Trigger) -> None:
+        if len(triggers) < 2:
+            raise ConfigError(f"{type(self).__name__} needs at least two triggers, not {len(triggers)}")
+        object.__setattr__(self, "triggers", triggers)
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        triggers: tuple[Trigger, ...] = self.__dict__["triggers"]
+        return triggers
+
+
+@dataclass(frozen=True, init=False)
+class AllOf(_Several):
+    """Once, when all are ready."""
+
+    triggers: tuple[Trigger, ...]
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return max(part.earliest_firing for part in self.parts)
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return all(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+
+
+@dataclass(frozen=True, init=False)
+class AnyOf(_Several):
+    """Once, when any is ready."""
+
+    triggers: tuple[Trigger, ...]
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return min(part.earliest_firing for part in self.parts)
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return any(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+
+
+@dataclass(frozen=True, init=False)
+class InSequence(_Several):
+    """The first until it has finished, then the next; finishes with the last. ``count`` of its state: which one."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, *triggers: Trigger) -> None:
+        super().__init__(*triggers)
+        for trigger in triggers[:-1]:
+            if trigger.earliest_finish is Earliest.NEVER:
+                raise ConfigError(f"{trigger} never finishes, so what follows it in a sequence never has its turn")
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return self.parts[0].earliest_firing
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return max(part.earliest_finish for part in self.parts)
+
+    def observe(self, state: TriggerState, element: Element, moment: Moment) -> TriggerState:
+        """Only the one whose turn it is counts elements."""
+        return self._with_current(state, self._current(state).observe(state.parts[state.count], element, moment))
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return self._current(state).ready(state.parts[state.count], moment)
+
+    def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
+        after = self._current(state).fire(state.parts[state.count], moment)
+        fired = self._with_current(state, after)
+        if not after.done:
+            return fired
+        last = state.count + 1 == len(self.parts)
+        return replace(fired, done=True) if last else replace(fired, count=state.count + 1)
+
+    def purges(self, state: TriggerState, moment: Moment) -> bool:
+        return self._current(state).purges(state.parts[state.count], moment)
+
+    def merge(self, states: Sequence[TriggerState], moment: Moment) -> TriggerState:
+        """As far as the session that is least far."""
+        turn = min(state.count for state in states)
+        part = self.parts[turn].merge([s.parts[turn] for s in states if s.count == turn], moment)
+        return self._with_current(replace(self.start(), count=turn), part)
+
+    def _current(self, state: TriggerState) -> Trigger:
+        return self.parts[state.count]
+
+    def _with_current(self, state: TriggerState, part: TriggerState) -> TriggerState:
+        parts = (*state.parts[: state.count], part, *state.parts[state.count + 1 :])
+        return replace(state, parts=parts)
+
+
+@dataclass(frozen=True)
+class OrFinally(_Observing):
+    """``trigger``, until ``until`` fires: that is the last pane."""
+
+    trigger: Trigger
+    until: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger, self.until)
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return min(self.trigger.earliest_firing, self.until.earliest_firing)
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return min(self.trigger.earliest_finish, self.until.earliest_firing)
+
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return any(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+
+    def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
+        if self.until.ready(state.parts[1], moment):
+            return replace(state, done=True)
+        after = self.trigger.fire(state.parts[0], moment)
+        return replace(state, parts=(after, state.parts[1]), done=after.done)

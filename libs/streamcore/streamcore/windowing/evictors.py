@@ -1,0 +1,74 @@
+"""Which elements of a pane its window function sees.
+
+An evictor is a frozen value, and ``keep`` a pure function of the pane's elements in order of arrival. It narrows the
+view only: what it leaves out stays in the window and may be seen by a later pane.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from streamcore.errors import ConfigError
+from streamcore.windowing.functions import exact
+from streamcore.windowing.values import Element
+
+
+class Evictor(ABC):
+    """One way of narrowing a pane."""
+
+    @abstractmethod
+    def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        """The elements that the window function sees, in the same order."""
+
+
+@dataclass(frozen=True)
+class KeepCount(Evictor):
+    """The last ``count`` by arrival."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ConfigError(f"KeepCount needs a positive count, not {self.count}")
+
+    def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        return tuple(elements[-self.count :])
+
+
+@dataclass(frozen=True)
+class KeepRecent(Evictor):
+    """Those less than ``span_ms`` of event time before the latest of them."""
+
+    span_ms: int
+
+    def __post_init__(self) -> None:
+        if self.span_ms < 1:
+            raise ConfigError(f"span_ms must be positive, not {self.span_ms}")
+
+    def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        latest_ms = max((element.event_ms for element in elements), default=0)
+        return tuple(element for element in elements if latest_ms - element.event_ms < self.span_ms)
+
+
+@dataclass(frozen=True)
+class KeepNear(Evictor):
+    """Those whose ``field`` differs by less than ``delta`` from that of the last to arrive with a number in it.
+
+    An element without a number there has no distance, and stays.
+    """
+
+    field: str
+    delta: Decimal
+
+    def __post_init__(self) -> None:
+        if self.delta <= 0:
+            raise ConfigError(f"delta must be positive, not {self.delta}")
+
+    def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+        numbers = [exact(element.value.get(self.field)) for element in elements]
+        last = next((number for number in reversed(numbers) if number is not None), None)
+        pairs = zip(elements, numbers, strict=True)
+        return tuple(e for e, n in pairs if n is None or last is None or abs(n - last) < self.delta)

@@ -1,0 +1,190 @@
+"""The reference: windows, one element at a time, as plainly as they can be written.
+
+Exists to be obviously right; faster implementations are held against it by transcripts and properties. Promises: no
+element is lost without an entry among the dropped, ``(key, window, pane_index)`` names at most one output, and every
+output is a function of the inputs and their order. After every input each window it may concern is asked once. Refuses
+to know cuts, shards, storage and speed.
+
+A session that grows is a new window: its panes are numbered from 0. When panes retract, the last panes of the sessions
+that it absorbed are taken back just before its own first pane, so that no element is missing in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing.functions import WindowFunction
+from streamcore.windowing.pane import LivePane, Past
+from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.triggers import Moment
+from streamcore.windowing.values import (
+    END_OF_TIME_MS,
+    AnyWindow,
+    Counts,
+    CountWindow,
+    Dropped,
+    DropReason,
+    Element,
+    Fields,
+    Firing,
+    Output,
+    Window,
+)
+
+
+@dataclass
+class _Key:
+    """The windows of one key that have not expired, and how many of its elements have arrived."""
+
+    key: Hashable
+    arrived: int = 0
+    live: dict[AnyWindow, LivePane] = field(default_factory=dict)
+
+
+class ReferenceWindows:
+    """Windowed computation per key. Feed it in the order in which things happened; each input answers its output."""
+
+    def __init__(self, spec: WindowSpec, function: WindowFunction, *, clock_ms: int = 0) -> None:
+        self.spec = spec
+        self.function = function
+        self.counts = Counts()
+        self._clock_ms = clock_ms
+        self._watermark_ms = NO_WATERMARK
+        self._ended = False
+        self._keys: dict[Hashable, _Key] = {}
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def element(self, key: Hashable, value: Fields, event_ms: int) -> Output:
+        """One event."""
+        self._refuse_after_end()
+        of = self._keys.setdefault(key, _Key(key))
+        element = Element(key, value, event_ms, of.arrived)
+        self.counts = replace(self.counts, elements=self.counts.elements + 1)
+        placed = [self._place(of, window, element) for window in self.spec.assigner.windows(element)]
+        of.arrived += 1
+        firings = [f for window in placed if isinstance(window, Window | CountWindow) for f in self._ask(of, window)]
+        return Output(tuple(firings), tuple(one for one in placed if isinstance(one, Dropped)))
+
+    def watermark(self, watermark_ms: int) -> Output:
+        """No event earlier than this is expected any more."""
+        self._refuse_after_end()
+        if watermark_ms < self._watermark_ms:
+            raise ValueError(f"the watermark may not go back from {self._watermark_ms} to {watermark_ms}")
+        self._watermark_ms = watermark_ms
+        return self._ask_all()
+
+    def clock(self, clock_ms: int) -> Output:
+        """The processing time of the cut."""
+        self._refuse_after_end()
+        if clock_ms < self._clock_ms:
+            raise ValueError(f"the clock may not go back from {self._clock_ms} to {clock_ms}")
+        self._clock_ms = clock_ms
+        return self._ask_all()
+
+    def end_of_stream(self) -> Output:
+        """The last input: every window has come to its end and expires."""
+        self._refuse_after_end()
+        self._watermark_ms, self._ended = END_OF_TIME_MS, True
+        return self._ask_all()
+
+    # --- placing ------------------------------------------------------------------------------------------------
+
+    def _place(self, of: _Key, window: AnyWindow, element: Element) -> AnyWindow | Dropped:
+        """Put the element into the window, or the one that this becomes by merging."""
+        absorbed = self._overlapping(of, window)
+        for other in absorbed:
+            window = _cover(window, other)
+        past = self._past(of, window)
+        pane = of.live.get(window)
+        if past.expired:
+            return self._drop(window, element, DropReason.EXPIRED)
+        if pane is not None and pane.trigger.done:
+            return self._drop(window, element, DropReason.CLOSED)
+        if pane is None:
+            panes = [of.live.pop(other) for other in absorbed]
+            pane = LivePane.start(self.spec, of.key, window, panes, self._moment(past))
+            of.live[window] = pane
+        pane.add(self.spec, element, self._moment(past))
+        self._count(on_time=not past.end, late_accepted=past.end)
+        return window
+
+    def _overlapping(self, of: _Key, window: AnyWindow) -> list[AnyWindow]:
+        """The sessions that become one with this one. Those that live are disjoint, so one pass finds all."""
+        if not self.spec.assigner.merges or not isinstance(window, Window):
+            return []
+        return [other for other in of.live if isinstance(other, Window) and other.overlaps(window)]
+
+    def _drop(self, window: AnyWindow, element: Element, reason: DropReason) -> Dropped:
+        self._count(dropped_expired=reason is DropReason.EXPIRED, dropped_closed=reason is DropReason.CLOSED)
+        return Dropped(element, window, reason, max(0, self._watermark_ms - element.event_ms))
+
+    # --- firing -------------------------------------------------------------------------------------------------
+
+    def _ask_all(self) -> Output:
+        """Every window of every key: keys by first arrival, windows by their ends."""
+        firings: list[Firing] = []
+        for of in self._keys.values():
+            for window in sorted(of.live, key=_by_end):
+                firings += self._ask(of, window)
+        return Output(tuple(firings))
+
+    def _ask(self, of: _Key, window: AnyWindow) -> list[Firing]:
+        """What of the window is due now; afterwards forget it if it has expired."""
+        past = self._past(of, window)
+        pane = of.live.pop(window)
+        firings = pane.due(self.spec, self.function, self._moment(past), past)
+        self.counts = replace(self.counts, evicted=self.counts.evicted + pane.take_evicted())
+        if not past.expired:
+            of.live[window] = pane
+        return firings
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _past(self, of: _Key, window: AnyWindow) -> Past:
+        """Event-time windows end by the watermark, count windows when they are full; both with the stream."""
+        if isinstance(window, CountWindow):
+            full = self._ended or of.arrived >= window.end
+            return Past(end=full, expired=full)
+        expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
+        return Past(self._watermark_ms >= window.end_ms, self._ended or self._watermark_ms >= expiry_ms)
+
+    def _moment(self, past: Past) -> Moment:
+        return Moment(past.end, self._clock_ms, self._ended)
+
+    def _count(
+        self,
+        *,
+        on_time: bool = False,
+        late_accepted: bool = False,
+        dropped_expired: bool = False,
+        dropped_closed: bool = False,
+    ) -> None:
+        """Count one assignment."""
+        counts = self.counts
+        self.counts = replace(
+            counts,
+            assignments=counts.assignments + 1,
+            on_time=counts.on_time + on_time,
+            late_accepted=counts.late_accepted + late_accepted,
+            dropped_expired=counts.dropped_expired + dropped_expired,
+            dropped_closed=counts.dropped_closed + dropped_closed,
+        )
+
+    def _refuse_after_end(self) -> None:
+        if self._ended:
+            raise ValueError("the stream has ended; nothing comes after that")
+
+
+def _cover(window: AnyWindow, other: AnyWindow) -> AnyWindow:
+    assert isinstance(window, Window)
+    assert isinstance(other, Window)
+    return window.cover(other)
+
+
+def _by_end(window: AnyWindow) -> tuple[int, int]:
+    if isinstance(window, CountWindow):
+        return window.end, window.first
+    return window.end_ms, window.start_ms

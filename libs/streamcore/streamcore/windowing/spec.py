@@ -1,0 +1,73 @@
+"""What a windowed computation is asked for, and which requests make no sense.
+
+A ``WindowSpec`` that exists can run. Whatever would lose data in silence, never fire or have no effect is refused with
+what to write instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamcore.errors import ConfigError
+from streamcore.windowing.assigners import Assigner
+from streamcore.windowing.composites import Purging
+from streamcore.windowing.evictors import Evictor
+from streamcore.windowing.triggers import AfterWatermark, Earliest, Trigger, walk
+from streamcore.windowing.values import Accumulation
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Windows, when they fire, what a pane holds, and for how long after its end a window takes late elements."""
+
+    assigner: Assigner
+    trigger: Trigger
+    accumulation: Accumulation
+    allowed_lateness_ms: int = 0
+    evictor: Evictor | None = None
+
+    def __post_init__(self) -> None:
+        self._check_lateness()
+        self._check_accumulation()
+        self._check_session()
+
+    def _check_lateness(self) -> None:
+        _refuse(self.allowed_lateness_ms < 0, f"allowed_lateness_ms must not be negative: {self.allowed_lateness_ms}")
+        nothing_late = not (self.assigner.in_event_time and self.assigner.ends)
+        trigger = self.trigger.trigger if isinstance(self.trigger, Purging) else self.trigger
+        finishes = isinstance(trigger, AfterWatermark) and trigger.late is None
+        if self.allowed_lateness_ms:
+            _refuse(nothing_late, "nothing comes late into a count or global window: leave out allowed_lateness_ms")
+            _refuse(
+                finishes,
+                "AfterWatermark without late finishes at the window's end, so allowed_lateness_ms has no effect: "
+                "give it late=AfterCount(1) for a pane per late element, or late=Never() for one closing pane",
+            )
+
+    def _check_accumulation(self) -> None:
+        purging = any(isinstance(one, Purging) for one in walk(self.trigger))
+        _refuse(
+            purging and self.accumulation is Accumulation.DISCARDING,
+            "discarding panes empty the window already: leave out Purging",
+        )
+        _refuse(
+            purging and self.accumulation is Accumulation.RETRACTING,
+            "a retraction would take back what Purging has made final: use Accumulation.ACCUMULATING",
+        )
+        _refuse(
+            self.evictor is not None and self.accumulation is Accumulation.DISCARDING,
+            "what an evictor leaves out of a discarding pane would be in no pane: use ACCUMULATING or RETRACTING",
+        )
+
+    def _check_session(self) -> None:
+        finish = self.trigger.earliest_finish
+        too_early = finish is Earliest.BEFORE_END or (finish is Earliest.AT_END and self.allowed_lateness_ms > 0)
+        _refuse(
+            self.assigner.merges and too_early,
+            "a session cannot go on when its trigger has finished: wrap the trigger in Repeatedly",
+        )
+
+
+def _refuse(wrong: object, because: str) -> None:
+    if wrong:
+        raise ConfigError(because)

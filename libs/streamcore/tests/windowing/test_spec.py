@@ -1,0 +1,104 @@
+"""What cannot work is refused when it is asked for, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import pytest
+
+from streamcore.errors import ConfigError
+from streamcore.windowing import (
+    Accumulation,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Aggregate,
+    Aggregation,
+    AllOf,
+    AnyOf,
+    Assigner,
+    CalendarDay,
+    CountSliding,
+    CountTumbling,
+    GlobalWindow,
+    InSequence,
+    KeepCount,
+    KeepNear,
+    KeepRecent,
+    Never,
+    OrFinally,
+    Purging,
+    Repeatedly,
+    Session,
+    Sliding,
+    Trigger,
+    Tumbling,
+    WindowSpec,
+)
+
+TEN = Tumbling(10)
+ACCUMULATING, DISCARDING, RETRACTING = Accumulation.ACCUMULATING, Accumulation.DISCARDING, Accumulation.RETRACTING
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: Tumbling(0), "size_ms must be positive"),
+    (lambda: Tumbling(10, 10), "offset_ms must be within one size_ms"),
+    (lambda: Sliding(10, 0), "slide_ms must be positive"),
+    (lambda: Sliding(10, 11), "leaves events without a window"),
+    (lambda: Sliding(10, 5, -5), "offset_ms must be within one slide_ms"),
+    (lambda: Session(0), "gap_ms must be positive"),
+    (lambda: CalendarDay("Europe/Atlantis"), "no zone of the IANA database"),
+    (lambda: CalendarDay("../etc/passwd"), "no zone of the IANA database"),
+    (lambda: CountTumbling(0), "count must be positive"),
+    (lambda: CountSliding(2, 0), "every must be positive"),
+    (lambda: CountSliding(2, 3), "leaves elements out"),
+    (lambda: AfterCount(0), "positive count"),
+    (lambda: AfterProcessingTime(-1), "must not be negative"),
+    (lambda: AfterWatermark(early=AfterWatermark()), "early must not hold AfterWatermark"),
+    (lambda: AfterWatermark(late=Repeatedly(AfterWatermark())), "late must not hold AfterWatermark"),
+    (lambda: AllOf(AfterCount(1)), "AllOf needs at least two"),
+    (AnyOf, "AnyOf needs at least two"),
+    (lambda: InSequence(Repeatedly(AfterCount(1)), AfterCount(1)), "never finishes"),
+    (lambda: KeepCount(0), "positive count"),
+    (lambda: KeepRecent(0), "must be positive"),
+    (lambda: KeepNear("v", Decimal(0)), "must be positive"),
+    (lambda: Aggregate(Aggregation.SUM), "sum needs a field"),
+    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, -1), "must not be negative"),
+    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, 5), r"late=AfterCount\(1\)"),
+    (lambda: WindowSpec(TEN, Purging(AfterWatermark()), ACCUMULATING, 5), "no effect"),
+    (lambda: WindowSpec(GlobalWindow(), Never(), DISCARDING, 5), "leave out allowed_lateness_ms"),
+    (lambda: WindowSpec(CountTumbling(2), Never(), DISCARDING, 5), "leave out allowed_lateness_ms"),
+    (lambda: WindowSpec(TEN, Purging(AfterWatermark()), DISCARDING), "leave out Purging"),
+    (lambda: WindowSpec(TEN, AfterWatermark(early=Purging(AfterCount(1))), RETRACTING), "use Accumulation.ACCUM"),
+    (lambda: WindowSpec(TEN, AfterWatermark(), DISCARDING, evictor=KeepCount(1)), "use ACCUMULATING or RETRACTING"),
+    (lambda: WindowSpec(Session(5), AfterCount(2), DISCARDING), "wrap the trigger in Repeatedly"),
+    (lambda: WindowSpec(Session(5), AnyOf(AfterWatermark(), AfterCount(2)), DISCARDING), "in Repeatedly"),
+    (lambda: WindowSpec(Session(5), AllOf(AfterWatermark(), AfterCount(2)), DISCARDING, 5), "in Repeatedly"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_what_cannot_work_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("assigner", "trigger"),
+    [
+        (Session(5), AfterWatermark()),
+        (Session(5), AllOf(AfterWatermark(), AfterCount(2))),
+        (Session(5), InSequence(AfterCount(1), AfterWatermark())),
+        (Session(5), Never()),
+        (TEN, OrFinally(AfterWatermark(), AfterCount(2))),
+        (GlobalWindow(), Purging(Repeatedly(AfterCount(2)))),
+    ],
+)
+def test_what_can_work_is_not_refused(assigner: Assigner, trigger: Trigger) -> None:
+    spec = WindowSpec(assigner, trigger, ACCUMULATING)
+    assert spec == WindowSpec(assigner, trigger, ACCUMULATING)
+    assert hash(spec) == hash(WindowSpec(assigner, trigger, ACCUMULATING))
+
+
+def test_triggers_show_what_they_are_made_of() -> None:
+    assert str(AllOf(AfterCount(2), Never())) == "AllOf(triggers=(AfterCount(count=2), Never()))"
+    assert AllOf(AfterCount(2), Never()) != AllOf(AfterCount(3), Never())
