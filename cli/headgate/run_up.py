@@ -156,7 +156,7 @@ class Up:
         if not self._caught_up():
             return None
         self._timeline.mark("all events are processed")
-        shipped = [rule.rule for rule in self.stack.settings.book.rules]
+        shipped = [rule.rule for rule in self.stack.book.rules]
         rules, others = verify.comparable(shipped, self.stack.published())
         self.stack.stop_app(self._signals.hurry)
         self._say("reading the topics and comparing")

@@ -12,6 +12,7 @@ from headgate.output import Json
 
 if TYPE_CHECKING:
     from headgate.local.stack import StackSettings
+    from headgate.rulebook import Book
     from headgate.verify import Mark, Verdict
 
 _LIVE_RATE = 250.0
@@ -58,13 +59,12 @@ def command(
     from headgate.local import broker as local_broker
     from headgate.local import workspace
     from headgate.local.stack import StackSettings
-    from headgate.rulebook import read_book, shipped_rules
 
     settings = StackSettings(
         folder=(data or workspace.default_folder()).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
         port=port or local_broker.DEFAULT_PORT,
-        book=read_book([rules or shipped_rules("shop")], streams),
+        book=lambda: _book(rules, streams),
         streams=streams,
         bootstrap=bootstrap,
         seed=seed,
@@ -73,6 +73,16 @@ def command(
     )
     with workspace.alone(settings.folder):
         return _run(settings, events, rate, began_s, as_json=as_json, verbose=verbose)
+
+
+def _book(rules: Path | None, streams: Path | None) -> Book:
+    from headgate.errors import InputError
+    from headgate.rulebook import read_book, shipped_rules
+
+    book = read_book([rules or shipped_rules("shop")], streams)
+    if book.problems:
+        raise InputError("rules: " + "\n".join(problem.render() for problem in book.problems))
+    return book
 
 
 def _run(
@@ -87,8 +97,6 @@ def _run(
     from headgate.talk import silent, to_stderr
     from headgate.timeline import Timeline
 
-    if settings.book.problems:
-        raise InputError("rules: " + "\n".join(problem.render() for problem in settings.book.problems))
     _log_to(settings.folder / "up.log")
     timeline = Timeline(to_stderr if verbose else silent, began_s)
     signals = Signals(to_stderr)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate import streams
 from headgate.errors import HeadgateError
@@ -27,16 +28,16 @@ from headgate.local.generator import Generator, Orders
 from headgate.local.java import Java
 from headgate.local.rules_process import RulesProcess, end_leftover
 from headgate.local.workspace import Workspace
-from headgate.rulebook import Book
 from headgate.talk import Say
 from headgate.timeline import Timeline
 from headgate_rules.settings import KafkaDocument, RulesSettings, StreamDocument
-from rulecore.errors import RuleError
-from rulecore.load import decode_record
-from rulecore.model import Rule, canonical_json
 from streamcore.kafka.control import ControlLog
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics, wait_for_broker
+
+if TYPE_CHECKING:
+    from headgate.rulebook import Book
+    from rulecore.model import Rule
 
 _STREAM: Final = "shop"
 _BROKER_WAIT_MS: Final = 30_000
@@ -51,12 +52,15 @@ _RECORD_BYTES: Final = 1 << 20
 @dataclass(frozen=True, slots=True)
 class StackSettings:
     """``bootstrap``: a Kafka of somebody else's; None: the local broker in ``broker_folder`` on ``port``.
-    ``seed``: of a new shop. ``drain_s``: how long the app may take to come to a batch boundary."""
+
+    ``book`` reads the rules to publish; it is called while the app starts. ``seed``: of a new shop. ``drain_s``: how
+    long the app may take to come to a batch boundary.
+    """
 
     folder: Path
     broker_folder: Path
     port: int
-    book: Book
+    book: Callable[[], Book]
     streams: Path | None = None
     bootstrap: str | None = None
     seed: int | None = None
@@ -79,6 +83,7 @@ class Stack:
         self._shop: Workspace | None = None
         self._app: RulesProcess | None = None
         self._generator: Generator | None = None
+        self._book: Book | None = None
         self.kafka = KafkaSettings(settings.bootstrap or f"{HOST}:{settings.port}", client_id="headgate-up")
 
     @property
@@ -92,6 +97,12 @@ class Stack:
         """The app; there is one after ``start``."""
         assert self._app is not None, "start() comes first"
         return self._app
+
+    @property
+    def book(self) -> Book:
+        """The rules to publish; there are some after ``start``."""
+        assert self._book is not None, "start() comes first"
+        return self._book
 
     @property
     def generator(self) -> Generator:
@@ -114,6 +125,7 @@ class Stack:
         with ThreadPoolExecutor(1) as pool:
             broker = pool.submit(self._start_broker)
             self._start_known_app()
+            self._book = self.settings.book()  # what reads rules is slow to import; broker and app start meanwhile
             broker.result()
         self._timeline.mark("broker is ready")
         self._open_shop()
@@ -185,9 +197,11 @@ class Stack:
 
     def _publish(self) -> None:
         """The rules that the control topic does not have, or has in an older version."""
+        from rulecore.model import canonical_json
+
         with ControlLog(self.kafka, self.shop.names.control) as log:
             there = {name: _version(value) for name, value in log.read_all().values.items()}
-            missing = [r.rule for r in self.settings.book.rules if there.get(r.rule.id, 0) < r.rule.version]
+            missing = [r.rule for r in self.book.rules if there.get(r.rule.id, 0) < r.rule.version]
             for rule in missing:
                 log.publish(rule.id, canonical_json(rule))
         self._say(f"rules: {len(there)} were there, {len(missing)} published")
@@ -263,6 +277,9 @@ class Stack:
 
 
 def _rule(value: bytes) -> Rule | None:
+    from rulecore.errors import RuleError
+    from rulecore.load import decode_record
+
     try:
         return decode_record(value, _RECORD_BYTES)
     except RuleError:
