@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from headgate.rows import read_rows
-from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.factory import RulesFactory, RuleStream
 from rulecore.load import load_path
 from rulecore.model import canonical_json
 from streamcore.app import App, Source

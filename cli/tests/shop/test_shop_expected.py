@@ -12,7 +12,7 @@ import yaml
 from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, expect
 from headgate.local.shop.settings import BLOCK, ShopSettings, start_before
 from headgate.local.shop.stream import ROUND, records
-from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.factory import RulesFactory, RuleStream
 from rulecore.load import load_path
 from rulecore.model import Emit, Rule, canonical_json
 from streamcore.app import App, Source

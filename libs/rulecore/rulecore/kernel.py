@@ -8,7 +8,6 @@ knows neither Spark nor Kafka: it is the same in production, in a test and in a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import orjson
 import polars as pl
@@ -16,10 +15,11 @@ import polars as pl
 from rulecore import lang
 from rulecore.alerts import Origin, event_alert, window_alert
 from rulecore.compiled import CompiledRule, RuleLimits
+from rulecore.factory import RulesFactory
 from rulecore.members import GroupId
 from rulecore.ruleset import RuleSet, Status, StatusKind
 from rulecore.windowed import Failure, Firing, WindowGroup
-from streamcore.kernel import Control, Cut, Kernel, Routed
+from streamcore.kernel import Control, Cut, Routed
 from streamcore.lanes import LATE, STATUS, Record
 from streamcore.packing import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -30,26 +30,6 @@ _GROUPS = "groups"
 _SET = "\0set"  # no rule id begins so: the set's own values
 
 
-@dataclass(frozen=True, slots=True)
-class RuleStream:
-    """A stream that rules may be written on, and the topic that its events come from."""
-
-    schema: StreamSchema
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class RulesFactory:
-    """Makes the kernel of a shard; travels to the workers."""
-
-    streams: tuple[RuleStream, ...]
-    limits: RuleLimits = field(default_factory=RuleLimits)
-    max_distinct: int = 10_000
-
-    def __call__(self) -> Kernel:
-        return RulesKernel(self)
-
-
 class RulesKernel:
     """One shard's rules, panes and memory."""
 
@@ -57,7 +37,8 @@ class RulesKernel:
         self.factory = factory
         self.schemas = {s.schema.name: s.schema for s in factory.streams}
         self.topics = {s.schema.name: s.topic for s in factory.streams}
-        self.rules = RuleSet.empty(self.schemas, factory.limits)
+        self.limits = RuleLimits(rules=factory.max_rules)
+        self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
         self.memory = KeyValueTable()
         self.groups: dict[GroupId, WindowGroup] = {}
@@ -85,8 +66,7 @@ class RulesKernel:
         self.derived_from = blob
         own = orjson.loads(blob)
         records = tuple((key, value) for key, value in self.stored if key != _SET)
-        limits = self.factory.limits
-        self.rules = RuleSet.restore(self.schemas, limits, records, own["epoch"], own["quarantined"])
+        self.rules = RuleSet.restore(self.schemas, self.limits, records, own["epoch"], own["quarantined"])
         self._regroup(0, 0)
 
     def _store_rules(self) -> None:
@@ -241,4 +221,4 @@ def control_of(rule_id: str, value: bytes | None, offset: int) -> Control:
     return Control(0, offset, rule_id.encode(), value)
 
 
-__all__: Sequence[str] = ("RuleStream", "RulesFactory", "RulesKernel", "control_of")
+__all__: Sequence[str] = ("RulesKernel", "control_of")

@@ -14,9 +14,8 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from rulecore.compiled import RuleLimits
 from rulecore.errors import RuleError, RuleSetError
-from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.factory import RulesFactory, RuleStream
 from rulecore.model import Rule, canonical_json
 from rulecore.ruletests import Alert, Event
 from rulecore.yamldoc import Json
@@ -35,7 +34,7 @@ def run_in_process(
     rules: Sequence[Rule], streams: Mapping[str, StreamSchema], events: Mapping[str, Sequence[Event]]
 ) -> Sequence[Alert]:
     """The alerts of the events (see ``RuleRunner``). ``RuleError`` for a rule or an event that is refused."""
-    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()), RuleLimits())()
+    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
     frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
     latest = max((int(frame[EVENT_MS].to_numpy().max()) for frame in frames.values()), default=0)
     control = [Control(0, i, rule.id.encode(), canonical_json(rule)) for i, rule in enumerate(rules)]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore import lang
-from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.factory import RulesFactory, RuleStream
 from streamcore.app import App, Source
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
 from streamcore.local import LocalApp, RawRecord, control_record

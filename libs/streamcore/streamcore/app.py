@@ -12,27 +12,17 @@ from dataclasses import dataclass, field
 
 from streamcore.errors import ConfigError
 from streamcore.kernel import KernelFactory
+from streamcore.limits import Limits, StateSettings
 from streamcore.schema import StreamSchema
-from streamcore.state.log import StateSettings
 from streamcore.watermark import WatermarkStrategy
+
+#: ``source`` of raw records that are not events; events carry the index of their topic in ``App.topics``.
+HEARTBEAT = -1
+CONTROL = -2
 
 MAX_STREAMS = 64
 MAX_SHARDS = 4096
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds that a single record or cut may not exceed.
-
-    ``future_ms``: an event time further ahead of the clock than this is a dead letter, so that one wrong timestamp
-    cannot push the watermark past everybody else. ``flush_rows``: rows that a stage-1 task holds before it packs them.
-    """
-
-    record_bytes: int = 256 * 1024
-    future_ms: int = 5 * 60_000
-    events_per_cut: int = 500_000
-    flush_rows: int = 250_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import App, Source
+from streamcore.app import CONTROL, HEARTBEAT, App, Source
 from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
 from streamcore.hashing import hash_columns, shard_of
 from streamcore.kernel import Control
@@ -31,10 +31,6 @@ from streamcore.packing import (
 )
 from streamcore.schema import EVENT_MS, PARTITION
 from streamcore.watermark import Progress
-
-#: ``source`` of records that are not events; events carry the index of their topic in ``App.topics``.
-HEARTBEAT = -1
-CONTROL = -2
 
 #: Columns of a raw batch, in this order.
 RAW = pa.schema(

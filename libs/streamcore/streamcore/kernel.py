@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
-from streamcore.lanes import Record
-from streamcore.state.table import StateTable
+    from streamcore.lanes import Record
+    from streamcore.state.table import StateTable
 
 
 @dataclass(frozen=True, slots=True)

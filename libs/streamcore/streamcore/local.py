@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streamcore.app import App
-from streamcore.ingest import CONTROL, HEARTBEAT, RAW, Ingest
+from streamcore.app import CONTROL, HEARTBEAT, App
+from streamcore.ingest import RAW, Ingest
 from streamcore.lanes import Record
 from streamcore.packing import Parcel
 from streamcore.shard import Shard, ShardOutput

@@ -9,11 +9,11 @@ import orjson
 import polars as pl
 import pytest
 
-from streamcore.app import App, Limits, Source
+from streamcore.app import HEARTBEAT, App, Source
 from streamcore.errors import ConfigError
-from streamcore.ingest import HEARTBEAT
 from streamcore.kernel import Cut, Routed
 from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
+from streamcore.limits import Limits
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 from streamcore.state import StateTable

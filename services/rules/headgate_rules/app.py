@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
-from rulecore.kernel import RulesFactory, RuleStream
+from rulecore.factory import RulesFactory, RuleStream
 from streamcore.app import App, Source
 from streamcore.kafka.control import control_topic
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
@@ -32,7 +32,7 @@ def build_app(settings: RulesSettings) -> App:
         lanes={lane: settings.lane_topic(lane) for lane in LANES},
         kernel=RulesFactory(
             streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
-            limits=settings.rule_limits,
+            max_rules=settings.max_rules,
             max_distinct=settings.max_distinct,
         ),
         shards=settings.shards,

@@ -13,12 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+from streamcore.limits import Limits
 from streamcore.spark.session import SparkSettings
 from streamcore.watermark import WatermarkStrategy
 
 if TYPE_CHECKING:
-    from rulecore.compiled import RuleLimits
-    from streamcore.app import Limits
     from streamcore.schema import StreamSchema
 
 Positive = Annotated[int, Field(gt=0)]
@@ -121,16 +120,7 @@ class RulesSettings(_Document):
     @property
     def limits(self) -> Limits:
         """Of records and cuts."""
-        from streamcore.app import Limits
-
         return Limits(self.record_bytes, self.future_ms, self.events_per_cut)
-
-    @property
-    def rule_limits(self) -> RuleLimits:
-        """Of rules."""
-        from rulecore.compiled import RuleLimits
-
-        return RuleLimits(rules=self.max_rules)
 
 
 def load_schema(path: Path) -> StreamSchema:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows it by
 
-from streamcore.app import App
-from streamcore.ingest import CONTROL, HEARTBEAT
+from streamcore.app import CONTROL, HEARTBEAT, App
 from streamcore.spark.processor import OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
 
 

@@ -36,18 +36,12 @@ import polars as pl
 
 from streamcore.errors import CorruptState
 from streamcore.hashing import bucket_of
+from streamcore.limits import StateSettings
 from streamcore.state.blobs import BlobStore
 from streamcore.state.table import HASH, StateTable
 
 HEAD = "head"
 FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StateSettings:
-    """``buckets``: how many cuts it takes to write every row again, and the most log blobs that a load reads."""
-
-    buckets: int = 32
 
 
 @dataclass(slots=True)

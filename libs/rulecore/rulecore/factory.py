@@ -1,0 +1,32 @@
+"""What makes a rules kernel, as a value that travels: it imports the kernel only where one is made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamcore.kernel import Kernel
+    from streamcore.schema import StreamSchema
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStream:
+    """A stream that rules may be written on, and the topic that its events come from."""
+
+    schema: StreamSchema
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFactory:
+    """Makes the kernel of a shard. ``max_distinct``: values that a distinct count keeps per key and pane."""
+
+    streams: tuple[RuleStream, ...]
+    max_rules: int = 20_000
+    max_distinct: int = 10_000
+
+    def __call__(self) -> Kernel:
+        from rulecore.kernel import RulesKernel
+
+        return RulesKernel(self)
