@@ -18,7 +18,7 @@ COPY libs/ libs/
 COPY services/ services/
 COPY cli/ cli/
 RUN uv pip install --python /opt/headgate/bin/python --no-cache --offline --no-deps --no-build-isolation .
-# Spark's Kafka connector, verified against its lock, goes among Spark's own jars.
+# What Spark needs beyond its own jars, verified against its lock, goes among them.
 RUN HEADGATE_CACHE=/tmp/cache python -c "from headgate.local import jars, java; jars.ensure(jars.JarSet.SPARK, java.ensure())" \
  && cp -n /tmp/cache/jars/spark-*/*.jar /opt/headgate/lib/python3.11/site-packages/pyspark/jars/ \
  && pip uninstall --yes uv setuptools wheel

@@ -45,7 +45,7 @@ def java() -> Java:
 
 @pytest.fixture(scope="session")
 def spark_jars(java: Java) -> Path:
-    """The folder with Spark's Kafka connector, for ``SparkSettings(jars=...)``."""
+    """The folder for ``SparkSettings(jars=...)``."""
     return jars.ensure(jars.JarSet.SPARK, java, to_stderr)
 
 

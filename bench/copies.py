@@ -8,11 +8,12 @@ from collections.abc import Callable
 import orjson
 
 from bench.child import Child
-from bench.cpu import load_average, of_process
+from bench.cpu import of_process
 from bench.events import EventSet, batches
 from bench.place import Place
 from bench.result import Result, throughput
 from bench.yardstick import Yardstick
+from headgate.local import jars
 from streamcore.kafka.readers import scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
 
@@ -27,9 +28,10 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
     name = place.new_name("copy-json" if json else "copy")
     folder = place.run_folder(name)
     ensure_topics(place.kafka, [TopicSpec(name, wanted.partitions)])
-    before, broker = load_average(), of_process(place.broker_pid)
+    broker = of_process(place.broker_pid)
     arguments = ["--bootstrap", place.kafka.bootstrap, "--source", source, "--target", name]
-    arguments += ["--checkpoint", str(folder / "checkpoint"), "--jars", str(place.jars), "--per-cut", str(_PER_CUT)]
+    library = jars.ensure(jars.JarSet.COPY, place.java, place.say)
+    arguments += ["--checkpoint", str(folder / "checkpoint"), "--jars", str(library), "--per-cut", str(_PER_CUT)]
     command = arguments + (["--json"] if json else [])
     with Yardstick() as yardstick, Child("bench.spark_copy", command, folder / "stderr.log") as child:
         child.wait_for_events(events, _LIMIT_S)
@@ -44,8 +46,7 @@ def copy(place: Place, events: int, *, json: bool) -> Result:
         "keys": wanted.users,
         **figures,
         "broker_cpu_seconds_per_million": round(broker * 1e6 / events, 2),
-        "load_average": [before, load_average()],
-        "yardstick_ms": yardstick.ms,
+        **yardstick.figures(),
         **checked,
     }
 

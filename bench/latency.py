@@ -14,20 +14,21 @@ import orjson
 from bench import oracle, rules
 from bench.app import AppUnderTest
 from bench.child import Child, CutSample
-from bench.cpu import load_average, of_process
+from bench.cpu import of_process
 from bench.events import EventSet
 from bench.paced import PacedLoad
 from bench.place import APPEND_TIME, Place, create_topic
 from bench.result import Result, phases, spread
 from bench.throughput import compared, event_pairs_found, refuse_odd_lanes
 from bench.yardstick import Yardstick
+from headgate.local.stack import PARALLELISM, SHARDS
 from streamcore.kafka.readers import Follower, Record, scan_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.lanes import ALERTS
 
 _PARTITIONS = 2
-#: One task a stage: a task's own cost decides at such a rate, and the second core is the broker's and the reader's.
-SMALL_CUTS: Mapping[str, object] = {"parallelism": 1, "shards": 2}
+#: As `headgate up` runs the app: a task's own cost decides at such a rate.
+SMALL_CUTS: Mapping[str, object] = {"parallelism": PARALLELISM, "shards": SHARDS}
 _SETTLE_S = 60
 
 
@@ -40,7 +41,6 @@ def latency(
     topic = place.new_name("paced")
     create_topic(place.kafka, TopicSpec(topic, _PARTITIONS, config=APPEND_TIME))
     app = AppUnderTest.prepare(place, "latency", topic, these.published(), {**SMALL_CUTS, **options})
-    before = load_average()
     with Yardstick() as yardstick, app.start() as child:
         child.wait(lambda: bool(child.cuts), 300)
         with PacedLoad(place.kafka, topic, events, rate) as load, _reader(app) as reader:
@@ -71,8 +71,7 @@ def latency(
         "broker_cores_used": round(broker / measured_s, 2),
         "load_behind_ms": round(load.behind_s * 1000),
         **cut_figures(child, cuts),
-        "load_average": [before, load_average()],
-        "yardstick_ms": yardstick.ms,
+        **yardstick.figures(),
         **checked,
     }
 

@@ -29,12 +29,13 @@ APPEND_TIME = (("message.timestamp.type", "LogAppendTime"),)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A running broker, the folder for settings and checkpoints, and Spark's jars."""
+    """A running broker, the folder for settings and checkpoints, Spark's jars and the Java that runs all."""
 
     broker: EmbeddedBroker
     kafka: KafkaSettings
     folder: Path
     jars: Path
+    java: java_runtime.Java
     say: Say
 
     @property
@@ -147,6 +148,5 @@ def open_place(say: Say, *, fresh: bool) -> Place:
         shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     bootstrap = broker.start()
-    return Place(
-        broker, KafkaSettings(bootstrap, client_id="bench"), folder, jars.ensure(jars.JarSet.SPARK, java, say), say
-    )
+    library = jars.ensure(jars.JarSet.SPARK, java, say)
+    return Place(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, say)

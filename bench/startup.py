@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from bench.app import AppUnderTest
 from bench.child import Child
-from bench.cpu import load_average
 from bench.events import EventSet
 from bench.latency import SMALL_CUTS
 from bench.paced import PacedLoad
@@ -21,8 +20,6 @@ from streamcore.kafka.topics import TopicSpec, delete_topics
 from streamcore.lanes import ALERTS
 
 _RATE = 1_000
-#: As `headgate up` starts it.
-_QUICK_START = {**SMALL_CUTS, "java_options": ["-XX:TieredStopAtLevel=1"]}
 _SETTLE_S = 10
 _LIMIT_S = 300.0
 
@@ -33,14 +30,13 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
     create_topic(place.kafka, TopicSpec(topic, 2))
     events = EventSet(50_000, partitions=2)
     rules = event_rules(1_000, events.users)
-    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), {**_QUICK_START, **options})
+    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), {**SMALL_CUTS, **options})
     results: list[Result] = []
     with (
         PacedLoad(place.kafka, topic, events, _RATE),
         Follower(place.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
     ):
         for what in ("first start", "second start", "start after kill -9"):
-            before = load_average()
             with Yardstick() as yardstick, app.start() as child:
                 seconds, first = _first(reader, child)
                 time.sleep(_SETTLE_S)
@@ -58,8 +54,7 @@ def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
                     "first_alert_s": round(seconds, 1),
                     "cpu_seconds": round(cpu.total, 1),
                     "alert": str((first.key or b"").decode()),
-                    "load_average": [before, load_average()],
-                    "yardstick_ms": yardstick.ms,
+                    **yardstick.figures(),
                 }
             )
     found = event_pairs_found(app.alerts())

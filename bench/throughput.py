@@ -10,7 +10,7 @@ import polars as pl
 from bench import oracle, rules
 from bench.app import AppUnderTest
 from bench.child import CutSample
-from bench.cpu import load_average, of_process
+from bench.cpu import of_process
 from bench.events import EventSet
 from bench.place import Place
 from bench.result import Result, phases, throughput
@@ -53,7 +53,7 @@ def windowed(place: Place, events: int, rule_count: int, options: Mapping[str, o
 
 
 def _run(app: AppUnderTest, wanted: EventSet) -> Result:
-    before, broker = load_average(), of_process(app.place.broker_pid)
+    broker = of_process(app.place.broker_pid)
     with Yardstick() as yardstick, app.start() as child:
         child.wait_for_events(wanted.events, _LIMIT_S)
         figures = throughput(child, wanted.events)
@@ -67,8 +67,7 @@ def _run(app: AppUnderTest, wanted: EventSet) -> Result:
         "broker_cpu_seconds_per_million": round(broker * 1e6 / wanted.events, 2),
         "phases_ms": phases(child, [c for c in cuts if c.events][1:]),
         "state_bytes_per_cut": max((int(str(c.report["state_bytes"])) for c in cuts), default=0),
-        "load_average": [before, load_average()],
-        "yardstick_ms": yardstick.ms,
+        **yardstick.figures(),
     }
 
 

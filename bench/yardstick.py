@@ -13,6 +13,9 @@ from types import TracebackType
 
 import numpy as np
 
+from bench.cpu import load_average
+from bench.result import Result
+
 _EVERY_S = 2.0
 _ROWS = 200_000
 
@@ -29,10 +32,11 @@ def fixed_work_ms() -> float:
 
 
 class Yardstick:
-    """Measures while it is entered, one per cent of one core."""
+    """Measures while it is entered, one per cent of one core; ``figures`` go into every result."""
 
     def __init__(self) -> None:
         self._samples: list[float] = []
+        self._load_before = load_average()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="yardstick", daemon=True)
 
@@ -41,10 +45,10 @@ class Yardstick:
             self._samples.append(fixed_work_ms())
             self._stop.wait(_EVERY_S)
 
-    @property
-    def ms(self) -> float:
-        """The median so far."""
-        return round(statistics.median(self._samples), 1) if self._samples else 0.0
+    def figures(self) -> Result:
+        """The median so far, and the load before and now."""
+        median = round(statistics.median(self._samples), 1) if self._samples else 0.0
+        return {"load_average": [self._load_before, load_average()], "yardstick_ms": median}
 
     def __enter__(self) -> Yardstick:
         self._thread.start()

@@ -176,8 +176,7 @@ class AppUnderTest:
                 with self._news:
                     if "cut" in document:
                         self.lines.append(_cut(document["cut"], start))
-                    elif "spark" in document:
-                        self.ends[document["spark"]["batchId"]] = _ends(document["spark"]["sources"])
+                        self.ends[document["cut"]["batch"]] = _ends(document["cut"]["offsets"])
                     self._news.notify_all()
 
     @property
@@ -261,11 +260,6 @@ def _cut(entries: Mapping[str, Any], start: int) -> Cut:
     return Cut(start, *(entries[name] for name in names))
 
 
-def _ends(sources: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _ends(topics: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     """``topic-partition`` -> the offset at which the batch ended."""
-    found: dict[str, int] = {}
-    for source in sources:
-        end = json.loads(source["endOffset"])
-        if isinstance(end, dict):  # the heartbeat's is a number
-            found |= {f"{topic}-{p}": int(offset) for topic, places in end.items() for p, offset in places.items()}
-    return found
+    return {f"{topic}-{p}": int(offset) for topic, places in topics.items() for p, offset in places.items()}

@@ -23,6 +23,7 @@ START_MS = 1_704_067_200_000  # 2024-01-01
 DISORDER_MS = 10_000
 HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
+LAST_MS = START_MS + 365 * DAY_MS  # later than any order
 TICK = "tick"  # moves the watermark; no rule of ours looks at it
 _LAG_MS = 5_000
 

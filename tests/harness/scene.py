@@ -124,7 +124,10 @@ class Scene:
 
 
 def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **settings: object) -> Scene:
-    """An app, not started, with empty topics. ``settings`` are those of the rules app."""
+    """An app, not started, without input but for an event that keeps ``probe`` from holding the watermark back.
+
+    ``settings`` are those of the rules app.
+    """
     files = orders.write_streams(folder / "streams")
     document: dict[str, object] = {
         "app": name,
@@ -143,7 +146,9 @@ def new_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, **setti
     document |= settings
     inputs = [TopicSpec(f"{name}.orders", orders.PARTITIONS), TopicSpec(f"{name}.probe", 1)]
     ensure_topics(kafka, [*inputs, *topics(RulesSettings.model_validate(document))])
-    return Scene(kafka, AppUnderTest(folder, document))
+    scene = Scene(kafka, AppUnderTest(folder, document))
+    scene.send_raw(scene.probe_topic, [(None, Order(0, orders.LAST_MS, orders.TICK, orders.TICK).value)])
+    return scene
 
 
 def check_same(found: Sequence[Alert], wanted: Sequence[Alert]) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from streamcore.windowing import Aggregate, Aggregation, Counts, Dropped, DropReason, Firing, Output, Timing, WindowSpec
 from streamcore.windowing.values import AnyWindow, CountWindow, Fields, Scalar
-from tests.harness.transcript_spec import SpecText
+from tests.harness.transcript_spec import SpecText, Strict
 
 
 class Runner(Protocol):
@@ -46,10 +46,6 @@ class Mismatch(AssertionError):
     def __init__(self, message: str, step: int | None) -> None:
         super().__init__(message)
         self.step = step
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class ElementText(Strict):

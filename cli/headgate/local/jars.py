@@ -1,4 +1,4 @@
-"""Fetches the pinned jars of Spark's Kafka connector and of the Kafka broker, without Maven.
+"""Fetches the pinned jars that Spark and the Kafka broker need, without Maven.
 
 A lock file holds every jar, transitive ones too, as ``group:artifact:version sha256``. The downloading is done by
 Apache Ivy, which is one of pyspark's own jars, from its built-in default repository; nothing is resolved, and
@@ -43,9 +43,10 @@ _TOLD_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock."""
+    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with."""
 
     SPARK = "spark"
+    COPY = "copy"
     KAFKA = "kafka"
 
 

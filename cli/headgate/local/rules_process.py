@@ -148,11 +148,9 @@ class RulesProcess:
             except ValueError:
                 continue
             if "cut" in document:
-                self._cut(document["cut"], document["cut"]["lanes"])
-            elif "spark" in document:
-                self._progress(document["spark"])
+                self._cut(document["cut"], document["cut"]["lanes"], document["cut"]["offsets"])
 
-    def _cut(self, cut: Mapping[str, int], lanes: Mapping[str, int]) -> None:
+    def _cut(self, cut: Mapping[str, int], lanes: Mapping[str, int], offsets: Mapping[str, Mapping[str, int]]) -> None:
         now, before = time.monotonic(), self.figures
         self._recent.append((now, cut["events"]))
         while self._recent[0][0] < now - _RATE_WINDOW_S:
@@ -163,28 +161,13 @@ class RulesProcess:
             epoch=cut["epoch"],
             cuts=before.cuts + 1,
             events=before.events + cut["events"],
+            committed={int(p): offset for p, offset in offsets.get(self._topic, {}).items()},
             alerts=before.alerts + lanes.get(ALERTS, 0),
             events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
             cut_ms=(*before.cut_ms, took_ms)[-_CUTS_KEPT:],
             last_report_s=now,
         )
-
-    def _progress(self, progress: Mapping[str, object]) -> None:
-        committed = _offsets(progress, self._topic)
-        if committed is not None:
-            self.figures = replace(self.figures, committed=committed)
-
-
-def _offsets(progress: Mapping[str, object], topic: str) -> Mapping[int, int] | None:
-    """The end offsets of a topic in Spark's report of a batch, None when it says nothing of the topic."""
-    sources = progress.get("sources")
-    for source in sources if isinstance(sources, list) else []:
-        end = source.get("endOffset")
-        offsets = orjson.loads(end) if isinstance(end, str) else end
-        if isinstance(offsets, dict) and isinstance(offsets.get(topic), dict):
-            return {int(partition): int(offset) for partition, offset in offsets[topic].items()}
-    return None
 
 
 def end_leftover(settings_file: Path, limit_ms: int, say: Say) -> None:

@@ -44,8 +44,9 @@ _BROKER_WAIT_MS: Final = 30_000
 _GENERATOR_WAIT_S: Final = 60.0
 _LEFTOVER_WAIT_MS: Final = 60_000
 _RETENTION_MS: Final = 10 * 365 * 86_400_000  # by size only, or a shop of last month could not be compared
-#: The simple compiler only: a third less CPU until the first cut, at the price of top speed, which nobody needs here.
-_QUICK_START = ("-XX:TieredStopAtLevel=1",)
+#: One task a stage: half the fixed cost of a cut, and the other core is the broker's.
+SHARDS: Final = 2
+PARALLELISM: Final = 1
 _RECORD_BYTES: Final = 1 << 20
 
 
@@ -182,9 +183,8 @@ class Stack:
             checkpoint=shop.checkpoint,
             jars=self._jars,
             local_dir=shop.scratch,
-            shards=2,
-            parallelism=1,  # one task a stage: half the fixed cost of a cut, and the other core is the broker's
-            java_options=_QUICK_START,
+            shards=SHARDS,
+            parallelism=PARALLELISM,
             output_retention_ms=_RETENTION_MS,
         )
 

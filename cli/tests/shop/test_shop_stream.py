@@ -51,7 +51,7 @@ def test_the_decoder_gives_every_record_its_fate(made: list[ShopRecord]) -> None
     schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
     numbers = pa.array(range(N), pa.int64())
     values = pa.array([r.value for r in made], pa.large_binary())
-    decoded = JsonDecoder(schema).decode(RawBatch(values, numbers.cast(pa.int32()), numbers, numbers, NOW_MS))
+    decoded = JsonDecoder(schema).decode(RawBatch(values, numbers.cast(pa.int32()), numbers, NOW_MS))
     assert decoded.dead.column("row").to_pylist() == [r.index for r in made if r.fate is Fate.DEAD]
     assert decoded.events.column("ts").to_pylist() == [r.event_ms for r in made if r.fate is not Fate.DEAD]
 
@@ -61,7 +61,7 @@ def test_every_kind_of_dead_letter_occurs() -> None:
     dead = [r.value for r in records(SHOP, 0, 60 * BLOCK) if r.fate is Fate.DEAD]
     numbers = pa.array(range(len(dead)), pa.int64())
     decoded = JsonDecoder(schema).decode(
-        RawBatch(pa.array(dead, pa.large_binary()), numbers.cast(pa.int32()), numbers, numbers, NOW_MS)
+        RawBatch(pa.array(dead, pa.large_binary()), numbers.cast(pa.int32()), numbers, NOW_MS)
     )
     assert set(decoded.dead.column("code").to_pylist()) == set(DeadCode)
 

@@ -19,11 +19,12 @@ from rulecore.factory import RulesFactory
 from rulecore.members import GroupId
 from rulecore.ruleset import RuleSet, Status, StatusKind
 from rulecore.windowed import Failure, Firing, WindowGroup
+from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Routed
 from streamcore.lanes import LATE, STATUS, Record
-from streamcore.packing import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
+from streamcore.watermark import NO_WATERMARK
 
 _RULES = "rules"
 _GROUPS = "groups"
@@ -67,7 +68,7 @@ class RulesKernel:
         own = orjson.loads(blob)
         records = tuple((key, value) for key, value in self.stored if key != _SET)
         self.rules = RuleSet.restore(self.schemas, self.limits, records, own["epoch"], own["quarantined"])
-        self._regroup(0, 0)
+        self._regroup({}, 0)
 
     def _store_rules(self) -> None:
         kept = dict(self.rules.records())
@@ -85,7 +86,7 @@ class RulesKernel:
             self.groups[group] = WindowGroup(group, self.schemas[group.stream], self.factory.max_distinct)
         return self.groups[group]
 
-    def _regroup(self, now_ms: int, watermark_ms: int) -> None:
+    def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Every windowed rule to its group. A paused one keeps its aggregates; one in quarantine does not."""
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule_id in sorted(self.rules.rules):
@@ -96,7 +97,9 @@ class RulesKernel:
             del self.groups[group]
             self.memory.put(str(group), None)
         for group, rules in wanted.items():
-            self._group(group).set_rules(rules, self.memory, now_ms, watermark_ms)
+            self._group(group).set_rules(
+                rules, self.memory, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
+            )
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -185,7 +188,7 @@ class RulesKernel:
     def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
         self.rules = self.rules.quarantine(rule.rule.id, reason)
         self._store_rules()
-        self._regroup(0, 0)
+        self._regroup({}, 0)
         status = Status(rule.rule.id, rule.rule.version, StatusKind.QUARANTINED, reason, self.rules.epoch, 0, -1)
         return _status(status)
 

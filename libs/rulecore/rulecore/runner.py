@@ -36,10 +36,10 @@ def run_in_process(
     """The alerts of the events (see ``RuleRunner``). ``RuleError`` for a rule or an event that is refused."""
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
     frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
-    latest = max((int(frame[EVENT_MS].to_numpy().max()) for frame in frames.values()), default=0)
+    latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
     control = [Control(0, i, rule.id.encode(), canonical_json(rule)) for i, rule in enumerate(rules)]
     routed = {Routed(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
-    first = Cut(0, routed, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, NO_WATERMARK)
+    first = Cut(0, routed, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, {})
     last = Cut(0, {}, (), _CLOCK_MS, NO_WATERMARK, _END_MS, latest)
     records = [*kernel.step(first), *kernel.step(last)]
     _refuse_unless_accepted(records)
@@ -52,7 +52,6 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
         values=pa.array([orjson.dumps(event) for event in events], pa.binary()),
         partition=pa.array([0] * count, pa.int32()),
         offset=pa.array(range(count), pa.int64()),
-        ingest_ms=pa.array([0] * count, pa.int64()),
         clock_ms=_CLOCK_MS,
     )
     decoded = JsonDecoder(schema).decode(batch)

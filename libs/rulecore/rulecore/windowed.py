@@ -149,10 +149,11 @@ class WindowGroup:
         values = {n: columns[n].to_numpy() for n in columns.columns if not n.startswith("distinct:")}
         rows = PaneRows(slots, self.panes.pane_of(taken[EVENT_MS].to_numpy()), values)
         distinct = {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}
-        firings, failures = self._early(rows, distinct, index)
+        arrivals = self.panes.arrive(rows)
+        firings, failures = self._early(rows, arrivals, distinct, index)
         if failures:
             return [], failures
-        self.panes.add(rows)
+        self.panes.add(rows, arrivals)
         for name, listed in distinct.items():
             self.distinct[name].add(rows.codes, listed)
         return firings, []
@@ -213,12 +214,11 @@ class WindowGroup:
         return [pl.when(counts).then(value).alias(f"distinct:{name}")]
 
     def _early(
-        self, rows: PaneRows, distinct: Mapping[str, list[object]], index: Ints
+        self, rows: PaneRows, arrivals: Arrivals, distinct: Mapping[str, list[object]], index: Ints
     ) -> tuple[list[Firing], list[Failure]]:
         firings: list[Firing] = []
         early = [m for m in self.members if m.rule.rule.emit is Emit.EARLY]
         plans = []
-        arrivals = self.panes.arrive(rows)
         for panes in sorted({m.panes for m in early}):
             layout = self.panes.layout(arrivals, panes)
             windows = self.panes.trail(rows, layout, panes)

@@ -16,13 +16,20 @@ from streamcore.limits import Limits, StateSettings
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
-#: ``source`` of raw records that are not events; events carry the index of their topic in ``App.topics``.
-HEARTBEAT = -1
-CONTROL = -2
+#: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
+CONTROL = -1
+
+#: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
+PARTITIONS_PER_TOPIC = 1 << 16
 
 MAX_STREAMS = 64
 MAX_SHARDS = 4096
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
+
+
+def partitions_of(source: int) -> range:
+    """Numbers of all source partitions that the topic at this place of ``App.topics`` can have."""
+    return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)

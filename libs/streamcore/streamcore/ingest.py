@@ -8,42 +8,29 @@ reason. Every input record ends in exactly one of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, HEARTBEAT, App, Source
+from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, Source
+from streamcore.arrow import ipc_stream
 from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
 from streamcore.hashing import hash_columns, shard_of
 from streamcore.kernel import Control
 from streamcore.lanes import DEAD_LETTERS, Record, to_ipc
 from streamcore.packing import (
-    PARTITIONS_PER_TOPIC,
     Parcel,
     ParcelKind,
     events_kind,
     pack_control,
-    pack_events,
+    pack_partitions,
     pack_progress,
 )
 from streamcore.schema import EVENT_MS, PARTITION
 from streamcore.watermark import Progress
-
-#: Columns of a raw batch, in this order.
-RAW = pa.schema(
-    [
-        pa.field("source", pa.int32()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("ingest_ms", pa.int64()),
-        pa.field("clock_ms", pa.int64()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-    ]
-)
 
 
 class Ingest:
@@ -52,38 +39,38 @@ class Ingest:
     def __init__(self, app: App) -> None:
         self.app = app
         self.decoders = [_decoder(app, source) for source in app.sources]
-        self._reset()
+        self._reset(0)
 
-    def _reset(self) -> None:
-        self.clock_ms = 0
-        self.seen = False
+    def _reset(self, clock_ms: int) -> None:
+        self.clock_ms = clock_ms
         self.control: list[Control] = []
         self.dead: list[tuple[int, Record]] = []
         self.progress: dict[int, Progress] = {}
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held = 0
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
-        """All batches of a task to parcels; holds at most ``Limits.flush_rows`` events and one batch."""
-        self._reset()
+    def run(self, batches: Iterable[pa.RecordBatch], clock_ms: int, partitions: Sequence[int] = ()) -> Iterator[Parcel]:
+        """All batches of a task (``raw.RAW``) to parcels; holds at most ``Limits.flush_rows`` events and one batch.
+
+        ``partitions``: the source partitions that there are, from one task of the cut.
+        """
+        self._reset(clock_ms)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
             if self.held >= self.app.limits.flush_rows:
                 yield from self._flush_events()
         yield from self._flush_events()
-        yield from self._rest()
+        yield from self._rest(partitions)
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        self.seen = True
-        self.clock_ms = max(self.clock_ms, batch.column("clock_ms")[0].as_py())
         sources = batch.column("source")
         present = pc.unique(sources).to_pylist()
         for source in sorted(present):
             part = batch if len(present) == 1 else batch.filter(pc.equal(sources, source))
             if source == CONTROL:
                 self._add_control(part)
-            elif source != HEARTBEAT:
+            else:
                 self._add_events(source, part)
 
     def _add_control(self, batch: pa.RecordBatch) -> None:
@@ -96,7 +83,6 @@ class Ingest:
             values=batch.column("value"),
             partition=numbers,
             offset=batch.column("offset"),
-            ingest_ms=batch.column("ingest_ms"),
             clock_ms=self.clock_ms,
         )
         decoded = self.decoders[source].decode(raw)
@@ -151,14 +137,14 @@ class Ingest:
         start = 0
         for shard, end in enumerate(ends.tolist()):
             if end > start:
-                yield Parcel(shard, kind, self.clock_ms, pack_events(ordered.slice(start, end - start)))
+                yield Parcel(shard, kind, self.clock_ms, ipc_stream(ordered.slice(start, end - start)))
             start = end
 
-    def _rest(self) -> Iterator[Parcel]:
+    def _rest(self, partitions: Sequence[int]) -> Iterator[Parcel]:
         """Progress goes to every shard even when empty: it is what makes a shard take part in the cut."""
-        if not self.seen:
-            return
         copies = [(ParcelKind.PROGRESS, pack_progress([*self.progress.values()]))]
+        if partitions:
+            copies.append((ParcelKind.PARTITIONS, pack_partitions(partitions)))
         if self.control:
             copies.append((ParcelKind.CONTROL, pack_control(self.control)))
         for shard in range(self.app.shards):

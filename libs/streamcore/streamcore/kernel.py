@@ -44,8 +44,8 @@ class Cut:
     ``events`` hold, for each stream and key, the frame of ``StreamSchema.arrow`` with the rows that this shard owns
     under that key, in order of partition and offset. ``control`` is the same on every shard, in order of offset.
     ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end.
-    ``latest_event_ms`` is the latest event time seen before the cut. ``shard`` 0 speaks for all where something must
-    be said once.
+    ``latest_event_ms`` is, for each stream, the latest event time seen before the cut. ``shard`` 0 speaks for all where
+    something must be said once.
     """
 
     shard: int
@@ -54,7 +54,7 @@ class Cut:
     clock_ms: int
     watermark_ms: int
     next_watermark_ms: int
-    latest_event_ms: int
+    latest_event_ms: Mapping[str, int]
 
 
 class Kernel(Protocol):

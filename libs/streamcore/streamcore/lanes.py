@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streamcore.arrow import ipc_stream
+
 ALERTS = "alerts"
 SHADOW = "shadow"
 STATUS = "status"
@@ -49,10 +51,7 @@ def to_ipc(records: Sequence[Record]) -> bytes:
         pa.array([r.value for r in records], pa.large_binary()),
         pa.array([list(r.headers) for r in records], _HEADERS),
     ]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-    return bytes(sink.getvalue())
+    return ipc_stream(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
 
 def from_ipc(blob: bytes) -> Iterator[Record]:

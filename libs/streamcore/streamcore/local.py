@@ -9,42 +9,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
-from streamcore.app import CONTROL, HEARTBEAT, App
-from streamcore.ingest import RAW, Ingest
+from streamcore.app import CONTROL, App
+from streamcore.ingest import Ingest
 from streamcore.lanes import Record
 from streamcore.packing import Parcel
+from streamcore.raw import raw_batch
 from streamcore.shard import Shard, ShardOutput
 from streamcore.state.blobs import MemoryBlobs
 
 
 @dataclass(frozen=True, slots=True)
 class RawRecord:
-    """One record as a broker would hand it over. ``source``: the topic's index in the app, CONTROL or HEARTBEAT."""
+    """One record as a broker would hand it over. ``source``: the topic's index in the app, or CONTROL."""
 
     source: int
     partition: int
     offset: int
     value: bytes | None
     key: bytes | None = None
-    ingest_ms: int = 0
 
 
 @dataclass(slots=True)
 class LocalApp:
-    """Runs cuts one after the other. ``blobs`` is the durable state: hand it to a new LocalApp to restart."""
+    """Runs cuts one after the other. ``blobs`` is the durable state: hand it to a new LocalApp to restart.
+
+    ``partitions``: source partitions that the watermark waits for before they gave an event (``app.partitions_of``).
+    """
 
     app: App
     blobs: dict[int, MemoryBlobs] = field(default_factory=dict)
     outputs: list[ShardOutput] = field(default_factory=list)
     shards: dict[int, Shard] = field(default_factory=dict)
+    partitions: Sequence[int] = ()
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
         """Run one cut, its records spread over so many stage-1 tasks; the output of all shards in shard order."""
-        heartbeat = RawRecord(HEARTBEAT, 0, 0, None)
-        parts = [[*records[t::tasks], heartbeat] if t == 0 else [*records[t::tasks]] for t in range(tasks)]
-        parcels = [p for part in parts for p in Ingest(self.app).run(_batches(part, clock_ms))]
+        parcels: list[Parcel] = []
+        for task in range(tasks):
+            partitions = self.partitions if task == 0 else ()
+            parcels += Ingest(self.app).run(_batches(records[task::tasks]), clock_ms, partitions)
         self.outputs = [self._step(number, parcels) for number in range(self.app.shards)]
         return [record for output in self.outputs for record in output.records]
 
@@ -59,16 +65,12 @@ def control_record(offset: int, key: str, value: bytes | None) -> RawRecord:
     return RawRecord(CONTROL, 0, offset, value, key.encode())
 
 
-def _batches(records: Sequence[RawRecord], clock_ms: int) -> Iterable[pa.RecordBatch]:
-    if not records:
-        return
-    columns = [
-        pa.array([r.source for r in records], pa.int32()),
-        pa.array([r.partition for r in records], pa.int32()),
-        pa.array([r.offset for r in records], pa.int64()),
-        pa.array([r.ingest_ms for r in records], pa.int64()),
-        pa.array([clock_ms] * len(records), pa.int64()),
-        pa.array([r.key for r in records], pa.binary()),
-        pa.array([r.value for r in records], pa.binary()),
-    ]
-    yield pa.RecordBatch.from_arrays(columns, schema=RAW)
+def _batches(records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
+    if records:
+        yield raw_batch(
+            np.array([r.source for r in records], np.int32),
+            np.array([r.partition for r in records], np.int32),
+            np.array([r.offset for r in records], np.int64),
+            [r.key for r in records],
+            [r.value for r in records],
+        )

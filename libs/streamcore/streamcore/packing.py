@@ -1,9 +1,9 @@
 """The form in which a cut crosses from stage 1 to the shards: few fat rows instead of millions of thin ones.
 
 A parcel is ``(shard, kind, clock_ms, blob)``. Events of one stream under one key travel as one Arrow IPC stream per
-shard; control records and partition progress are copied to every shard; dead letters pass through one shard on their
-way to their lane. Parcels of one cut arrive in any order; ``Parcels.open`` puts their rows back into the order of
-partition and offset, so a shard's input does not depend on how a shuffle interleaved it.
+shard; control records, the list of partitions and their progress are copied to every shard; dead letters pass through
+one shard on their way to their lane. Parcels of one cut arrive in any order; ``open_parcels`` puts their rows back into
+the order of partition and offset, so a shard's input does not depend on how a shuffle interleaved it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
+from streamcore.arrow import ipc_stream
 from streamcore.kernel import Control, Routed
 from streamcore.lanes import Record, from_ipc
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
 from streamcore.watermark import Progress
-
-#: A source partition is one number: the topic's index in the app's list, and the partition within the topic.
-PARTITIONS_PER_TOPIC = 1 << 16
 
 _MAX_ROUTES = 64
 
@@ -34,6 +32,7 @@ class ParcelKind(enum.IntEnum):
     PROGRESS = 0
     CONTROL = 1
     DEAD = 2
+    PARTITIONS = 3
     EVENTS = 16
 
 
@@ -55,6 +54,7 @@ class Contents:
     events: dict[Routed, pl.DataFrame]
     control: list[Control]
     progress: list[Progress]
+    partitions: list[int]
     dead: list[Record]
 
 
@@ -64,17 +64,14 @@ def events_kind(stream: int, route: int) -> int:
     return ParcelKind.EVENTS + stream * _MAX_ROUTES + route
 
 
-def pack_events(events: pa.Table) -> bytes:
-    """Arrow IPC, uncompressed: the shuffle compresses."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, events.schema) as writer:
-        writer.write_table(events)
-    return bytes(sink.getvalue())
-
-
 def pack_progress(progress: Sequence[Progress]) -> bytes:
     """A few numbers a source partition."""
     return orjson.dumps([[p.partition, p.max_event_ms, p.events] for p in progress])
+
+
+def pack_partitions(partitions: Sequence[int]) -> bytes:
+    """The numbers of the source partitions that there are."""
+    return orjson.dumps([*partitions])
 
 
 _CONTROL = pa.schema(
@@ -95,10 +92,7 @@ def pack_control(records: Sequence[Control]) -> bytes:
         pa.array([r.key for r in records], pa.large_binary()),
         pa.array([r.value for r in records], pa.large_binary()),
     ]
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _CONTROL) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_CONTROL))
-    return bytes(sink.getvalue())
+    return ipc_stream(pa.RecordBatch.from_arrays(columns, schema=_CONTROL))
 
 
 def _unpack_control(blob: bytes) -> list[Control]:
@@ -115,6 +109,7 @@ def open_parcels(parcels: Iterable[Parcel], streams: Sequence[StreamSchema]) -> 
         by_kind.setdefault(parcel.kind, []).append(parcel.blob)
     control = [r for blob in by_kind.get(ParcelKind.CONTROL, ()) for r in _unpack_control(blob)]
     progress = [Progress(*row) for blob in by_kind.get(ParcelKind.PROGRESS, ()) for row in orjson.loads(blob)]
+    partitions = [n for blob in by_kind.get(ParcelKind.PARTITIONS, ()) for n in orjson.loads(blob)]
     dead = [r for blob in by_kind.get(ParcelKind.DEAD, ()) for r in from_ipc(blob)]
     events = {}
     for kind, blobs in sorted(by_kind.items()):
@@ -126,6 +121,7 @@ def open_parcels(parcels: Iterable[Parcel], streams: Sequence[StreamSchema]) -> 
         events=events,
         control=sorted(control, key=lambda r: (r.partition, r.offset)),
         progress=sorted(progress, key=lambda p: p.partition),
+        partitions=sorted(partitions),
         dead=sorted(dead, key=lambda r: r.headers),
     )
 

@@ -37,8 +37,7 @@ _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)\Z")
 PARTITION = "__partition"  # int32: index of (topic, partition) in the app's source list
 OFFSET = "__offset"  # int64: Kafka offset in that partition
 EVENT_MS = "__event_ms"  # int64: event time, epoch milliseconds
-INGEST_MS = "__ingest_ms"  # int64: the record's timestamp at the broker, epoch milliseconds
-ENGINE_COLUMNS = (PARTITION, OFFSET, EVENT_MS, INGEST_MS)
+ENGINE_COLUMNS = (PARTITION, OFFSET, EVENT_MS)
 
 
 class Kind(enum.StrEnum):
@@ -173,7 +172,6 @@ class StreamSchema:
             pa.field(PARTITION, pa.int32()),
             pa.field(OFFSET, pa.int64()),
             pa.field(EVENT_MS, pa.int64()),
-            pa.field(INGEST_MS, pa.int64()),
         ]
         return pa.schema(declared + engine)
 

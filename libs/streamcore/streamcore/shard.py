@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from streamcore.app import App
+from streamcore.app import App, partitions_of
 from streamcore.kernel import Cut, Kernel
 from streamcore.lanes import Record
 from streamcore.packing import Parcel, open_parcels
@@ -49,7 +49,7 @@ class Shard:
         """Process this shard's parcels of one cut and write its state to ``blobs``."""
         loaded = self._load(blobs)
         contents = open_parcels(parcels, self.app.schemas)
-        before = self.time
+        before = self.time.expect(contents.partitions, contents.clock_ms)
         after = before.advance(contents.progress, contents.clock_ms, self.app.watermark)
         cut = Cut(
             shard=self.number,
@@ -58,7 +58,10 @@ class Shard:
             clock_ms=contents.clock_ms,
             watermark_ms=before.watermark_ms,
             next_watermark_ms=after.watermark_ms,
-            latest_event_ms=before.latest_event_ms,
+            latest_event_ms={
+                schema.name: before.latest_event_ms(partitions_of(source))
+                for source, schema in enumerate(self.app.schemas)
+            },
         )
         self.clean = False
         records = contents.dead + self.kernel.step(cut)

@@ -37,7 +37,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTime:
-    """A source partition's history: its latest event time ever, and the clock when it last gave an event."""
+    """A source partition's history: its latest event time ever, and the clock when it last gave an event.
+
+    Before its first event: ``NO_WATERMARK``, and the clock when it was first expected.
+    """
 
     max_event_ms: int
     active_ms: int
@@ -45,15 +48,24 @@ class PartitionTime:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkState:
-    """The app's time at a cut boundary. A partition counts from the first event that it gave."""
+    """The app's time at a cut boundary.
+
+    A partition that is expected holds the watermark back until it gives an event or is idle; any other counts from
+    the first event that it gave.
+    """
 
     watermark_ms: int = NO_WATERMARK
     partitions: Mapping[int, PartitionTime] = field(default_factory=dict)
 
-    @property
-    def latest_event_ms(self) -> int:
-        """The latest event time of any partition."""
-        return max((t.max_event_ms for t in self.partitions.values()), default=NO_WATERMARK)
+    def latest_event_ms(self, partitions: range) -> int:
+        """The latest event time of any of these partitions."""
+        return max((t.max_event_ms for n, t in self.partitions.items() if n in partitions), default=NO_WATERMARK)
+
+    def expect(self, partitions: Iterable[int], clock_ms: int) -> WatermarkState:
+        """The state with these partitions in it. Without them the first cut, which may hold events of one partition
+        only, would make the others' backlog late."""
+        new = {n: PartitionTime(NO_WATERMARK, clock_ms) for n in partitions if n not in self.partitions}
+        return replace(self, partitions={**self.partitions, **new}) if new else self
 
     def advance(self, progress: Iterable[Progress], clock_ms: int, strategy: WatermarkStrategy) -> WatermarkState:
         """The state after a cut. Monotone: the watermark never goes back, whatever the cut holds."""

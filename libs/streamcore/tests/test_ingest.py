@@ -9,7 +9,7 @@ import orjson
 import polars as pl
 import pytest
 
-from streamcore.app import HEARTBEAT, App, Source
+from streamcore.app import App, Source
 from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, Routed
 from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
@@ -123,9 +123,9 @@ def test_an_event_from_the_future_is_a_dead_letter_and_does_not_move_the_waterma
     assert app.outputs[0].watermark_ms == CLOCK - 10_000
 
 
-def test_a_heartbeat_alone_makes_every_shard_take_part() -> None:
+def test_every_shard_takes_part_in_a_cut_of_nothing() -> None:
     app = LocalApp(new_app())
-    out = app.cut([RawRecord(HEARTBEAT, 0, 1, None)], CLOCK)
+    out = app.cut([], CLOCK)
     assert sum(r.lane == "time" for r in out) == 3
 
 

@@ -63,8 +63,9 @@ def test_every_window_stands_as_recomputed_from_all_events_after_each_event(
     table, done = new_table(), 0
     for batch in split(sequence, sizes):
         rows = rows_of(table, batch)
-        windows = table.trail(rows, table.layout(table.arrive(rows), panes), panes)
-        table.add(rows)
+        arrivals = table.arrive(rows)
+        windows = table.trail(rows, table.layout(arrivals, panes), panes)
+        table.add(rows, arrivals)
         found: dict[int, dict[tuple[object, int], tuple[int, int, int]]] = {}
         for i, row in enumerate(windows.row.tolist()):
             key = table.keys.keys[int(windows.slots[i])]
@@ -81,7 +82,8 @@ def test_closing_windows_hold_all_events_of_their_panes(
 ) -> None:
     table = new_table()
     for batch in split(sequence, sizes):
-        table.add(rows_of(table, batch))
+        rows = rows_of(table, batch)
+        table.add(rows, table.arrive(rows))
     windows = table.closing(after, after + more, panes)
     found = {
         (table.keys.keys[int(s)], int(e)): (int(c), int(t))
@@ -103,7 +105,7 @@ def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event],
     table, copy = new_table(), PaneTable({"key": pl.String()}, PANE_MS)
     for i, batch in enumerate(split(sequence, sizes)):
         rows = rows_of(table, batch)
-        table.add(rows)
+        table.add(rows, table.arrive(rows))
         if i % 3 == 0:
             table.set_fired(np.unique(rows.codes)[:1], 5)
         copy.load(table.changes())
@@ -114,7 +116,8 @@ def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event],
 
 def test_an_expired_pane_is_gone_and_its_key_is_given_out_again() -> None:
     table = new_table()
-    table.add(rows_of(table, [("a", 5, 1), ("b", 95, 1)]))
+    rows = rows_of(table, [("a", 5, 1), ("b", 95, 1)])
+    table.add(rows, table.arrive(rows))
     table.expire(first_pane=9)
     assert table.rows(0, 1)["key"].to_list() == ["b"]
     assert len(table.keys) == 1

@@ -17,6 +17,21 @@ from streamcore.watermark import NO_WATERMARK, Progress, WatermarkState, Waterma
 STRATEGY = WatermarkStrategy(disorder_ms=10, idle_ms=1_000)
 
 
+def test_a_partition_that_is_expected_holds_the_watermark_until_it_gives_an_event() -> None:
+    state = WatermarkState().expect([0, 1], 0).advance([Progress(0, 200, 1)], 0, STRATEGY)
+    assert state.watermark_ms == NO_WATERMARK
+    state = state.expect([0, 1], 10).advance([Progress(0, 300, 1), Progress(1, 120, 1)], 10, STRATEGY)
+    assert state.watermark_ms == 120 - STRATEGY.disorder_ms
+
+
+def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> None:
+    state = WatermarkState().expect([0, 1], 0)
+    state = state.expect([0, 1], 999).advance([Progress(0, 200, 1)], 999, STRATEGY)
+    assert state.watermark_ms == NO_WATERMARK
+    state = state.expect([0, 1], 1_000).advance([Progress(0, 200, 1)], 1_000, STRATEGY)
+    assert state.watermark_ms == 200 - STRATEGY.disorder_ms
+
+
 def test_the_slowest_partition_decides() -> None:
     state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
     assert state.watermark_ms == 80
@@ -41,9 +56,10 @@ def test_when_all_are_idle_the_watermark_stays() -> None:
     assert state.watermark_ms == 190
 
 
-def test_the_latest_event_time_is_over_all_partitions() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
-    assert state.latest_event_ms == 200
+def test_the_latest_event_time_is_that_of_the_partitions_asked_for() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1), Progress(2, 300, 1)], 0, STRATEGY)
+    assert state.latest_event_ms(range(2)) == 200
+    assert state.latest_event_ms(range(3, 5)) == NO_WATERMARK
 
 
 cuts = st.lists(
@@ -59,7 +75,7 @@ def test_it_never_goes_back_and_stays_behind_some_event(sequence: list[tuple[int
         clock += step
         after = state.advance([Progress(p, ms, 1) for p, ms in seen.items()], clock, STRATEGY)
         assert after.watermark_ms >= state.watermark_ms
-        assert after.watermark_ms <= max(after.latest_event_ms - STRATEGY.disorder_ms, NO_WATERMARK)
+        assert after.watermark_ms <= max(after.latest_event_ms(range(4)) - STRATEGY.disorder_ms, NO_WATERMARK)
         state = after
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from headgate_rules.settings import RulesSettings, load_settings
-from streamcore.errors import ConfigError, StreamError
+from streamcore.errors import ConfigError, Retryable, StreamError
 from streamcore.spark.start import Start
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _run(settings: RulesSettings, start: Start) -> None:
     from headgate_rules.app import build_runner
     from streamcore.spark.runner import Listeners
 
-    runner = build_runner(settings, Listeners(_report, _progress), start)
+    runner = build_runner(settings, start, Listeners(_report, _progress, _failure))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runner.drain())
     runner.run()
@@ -56,7 +56,12 @@ def _report(report: CutReport) -> None:
 
 
 def _progress(progress: Mapping[str, object]) -> None:
-    _print({"spark": {name: progress[name] for name in ("batchId", "numInputRows", "durationMs", "sources")}})
+    _print({"spark": {name: progress[name] for name in ("batchId", "durationMs")}})
+
+
+def _failure(error: Retryable) -> None:
+    sys.stderr.write(f"headgate-rules: trying again: {error}\n")
+    sys.stderr.flush()
 
 
 def _print(document: Mapping[str, object]) -> None:

@@ -50,7 +50,7 @@ def topics(settings: RulesSettings) -> list[TopicSpec]:
     return [*lanes, control_topic(settings.control_topic), TopicSpec(settings.markers_topic, 1, compacted=True)]
 
 
-def build_runner(settings: RulesSettings, listeners: Listeners, start: Start | None = None) -> Runner:
+def build_runner(settings: RulesSettings, start: Start, listeners: Listeners) -> Runner:
     """Make sure of the broker and the topics, and put the app together."""
     kafka = settings.kafka.settings()
     run = RunSettings(
@@ -64,4 +64,4 @@ def build_runner(settings: RulesSettings, listeners: Listeners, start: Start | N
     wait_for_broker(kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(kafka, run.delivery.transaction_timeout_ms)
     ensure_topics(kafka, topics(settings))
-    return Runner(build_app(settings), run, listeners, start)
+    return Runner(build_app(settings), run, start, listeners)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from streamcore.errors import ConfigError, CorruptState, Retryable, StreamError
 
-#: What these files hold: flat, text and whole numbers only.
+#: What is read back with ``read_json``: flat, text and whole numbers only.
 Entry = str | int
 
 
-def write_json(path: Path, entries: Mapping[str, Entry]) -> None:
+def write_json(path: Path, entries: Mapping[str, object]) -> None:
     """Replace ``path`` in one step: a reader, or a crash at any moment, finds the old file or the new one, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming_file_errors(path):

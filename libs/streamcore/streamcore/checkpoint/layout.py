@@ -5,6 +5,7 @@
     <root>/app.json      name, shards, output version, format of these files: written once, compared at each start
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
+    <root>/positions/N   what batch N reads: see ``positions``
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
 Refuses, before Spark starts, whatever Spark would take for a new query or trip over half-way: both lose or repeat
@@ -21,9 +22,10 @@ from pathlib import Path
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
 from streamcore.checkpoint.files import Entry, naming_file_errors, read_int, read_json, write_json
+from streamcore.checkpoint.positions import PositionLog
 from streamcore.errors import ConfigError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -47,6 +49,11 @@ class CheckpointRoot:
     def spark(self) -> Path:
         """Spark's ``checkpointLocation``."""
         return self.path / "spark"
+
+    @property
+    def positions(self) -> PositionLog:
+        """What each batch reads."""
+        return PositionLog(self.path / "positions")
 
     @property
     def epoch_path(self) -> Path:
@@ -162,6 +169,11 @@ class CheckpointRoot:
                 "more than the last commit is missing",
             )
         self._check_contents(planned, committed)
+        decided = self.positions.batches()
+        if committed and committed[-1] not in decided:
+            self._refuse(f"positions/{committed[-1]} is missing", f"batch {committed[-1]} is committed")
+        if decided and decided[-1] > planned[-1]:
+            self._refuse(f"positions has batch {decided[-1]}, the last planned is {planned[-1]}", "logs do not match")
 
     def _check_contents(self, planned: Sequence[int], committed: Sequence[int]) -> None:
         """The files that a start reads: the last two of each log. Their first line is the log's version."""

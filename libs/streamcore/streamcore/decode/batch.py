@@ -58,13 +58,12 @@ class DecodeLimits:
 class RawBatch:
     """Records as they came: arrays of one length. ``clock_ms`` is the cut's clock, in epoch milliseconds.
 
-    ``partition`` is the index of (topic, partition) in the app's source list, ``ingest_ms`` the broker's timestamp.
+    ``partition`` is the number of (topic, partition) in the app.
     """
 
     values: pa.LargeBinaryArray | pa.BinaryArray
     partition: pa.Int32Array
     offset: pa.Int64Array
-    ingest_ms: pa.Int64Array
     clock_ms: int
 
     def __len__(self) -> int:

@@ -164,12 +164,11 @@ class JsonDecoder:
             rows = rows[order]
             columns = pl.concat([part.columns for part in parts])[order]
         table = columns.to_arrow(compat_level=pl.CompatLevel.oldest())
-        engine = [batch.partition, batch.offset, batch.ingest_ms]
+        engine = [batch.partition, batch.offset]
         if len(rows) < len(batch):
             engine = [column.take(pa.array(rows)) for column in engine]
         event_ms = table.column(self._schema.event_time)
-        partition, offset, ingest_ms = engine
-        return pa.Table.from_arrays([*table.columns, partition, offset, event_ms, ingest_ms], schema=self._schema.arrow)
+        return pa.Table.from_arrays([*table.columns, *engine, event_ms], schema=self._schema.arrow)
 
 
 def _text(record: bytes | None) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import confluent_kafka as ck
+import confluent_kafka.admin
 import kafka
 from kafka import errors as kp
 
@@ -166,6 +167,34 @@ def consumer(
     }
     with naming_errors(settings, "consumer"):
         return ck.Consumer(options | ({"error_cb": log} if log else {}), logger=_LOG)
+
+
+def span_consumer(settings: KafkaSettings, log: ClientLog) -> ck.Consumer:
+    """A confluent consumer for volume: reads ahead in large pieces, and refuses to skip records that are gone."""
+    options = settings.librdkafka() | {
+        "group.id": f"{settings.client_id}-unused",
+        "isolation.level": Isolation.COMMITTED.value,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "fetch.message.max.bytes": 4 * 1024 * 1024,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.error.backoff.ms": 100,
+        "queued.min.messages": 100_000,
+        "queued.max.messages.kbytes": 16 * 1024,
+        "reconnect.backoff.max.ms": 1_000,
+        "error_cb": log,
+    }
+    with naming_errors(settings, "consumer"):
+        return ck.Consumer(options, logger=_LOG)
+
+
+def volume_admin(settings: KafkaSettings) -> ck.admin.AdminClient:
+    """confluent-kafka's administration client, for what is asked in every cut."""
+    with naming_errors(settings, "connect"):
+        return ck.admin.AdminClient({"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}, logger=_LOG)
 
 
 def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:

@@ -1,10 +1,10 @@
-"""Where Kafka is and how to log in: one value, three dialects.
+"""Where Kafka is and how to log in: one value, two dialects.
 
 Promises that a password is read when a client is built and at no other time: the settings hold the *name* of a
-file or of an environment variable, so no ``repr``, log line, error, query plan or checkpoint can carry the secret.
-Spark gets the name as well (Kafka's own configuration providers read it inside each JVM).
+file or of an environment variable, so no ``repr``, log line, error, query plan or checkpoint can carry the secret. The
+file or variable must be there on every machine that runs a task.
 
-Refuses every client option that is not in ``EXTRA_OPTIONS``: an unknown option differs between the three clients,
+Refuses every client option that is not in ``EXTRA_OPTIONS``: an unknown option differs between the two clients,
 and several of them (``transactional.id``, ``isolation.level``, ``acks``) would break the exactly-once protocol.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from streamcore.errors import ConfigError
 
-#: What librdkafka, kafka-python and Spark accept as the value of an option.
+#: What librdkafka and kafka-python accept as the value of an option.
 Option = str | int | float | bool
 
 #: Allowed extra options: the common name -> name in kafka-python. Those with one are milliseconds.
@@ -31,17 +31,8 @@ EXTRA_OPTIONS: Mapping[str, str | None] = {
     "connections.max.idle.ms": "connections_max_idle_ms",
 }
 
-#: Fetch sizes for Spark's source. Measured: source CPU -30 %, broker CPU to a fifth, against the defaults.
-SPARK_FETCH_OPTIONS: Mapping[str, str] = {
-    "kafka.max.poll.records": "10000",
-    "kafka.max.partition.fetch.bytes": "8388608",
-    "kafka.fetch.max.bytes": "104857600",
-}
-
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):\d{1,5}\Z")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_PROVIDERS = "org.apache.kafka.common.config.provider"
-_SECURITY = "org.apache.kafka.common.security"
 
 
 class SecurityProtocol(enum.StrEnum):
@@ -199,61 +190,3 @@ class KafkaSettings:
             options["sasl_plain_password"] = password
         names = {"ssl_cafile": self.ca_file, "ssl_certfile": self.cert_file, "ssl_keyfile": self.key_file}
         return options | {name: str(path) for name, path in names.items() if path is not None}
-
-    def spark(self) -> dict[str, str]:
-        """Options of Spark's Kafka source, without the password: each JVM reads it from the same file or variable.
-
-        The file (its folder mounted at the same path) or variable must exist on every machine that runs a task.
-        """
-        options = {"kafka.bootstrap.servers": ",".join(self.servers), "kafka.security.protocol": self.security.value}
-        options |= {**SPARK_FETCH_OPTIONS, **{f"kafka.{name}": value for name, value in self.extra}}
-        providers: dict[str, str] = {}
-        if self.security.sasl:
-            options |= self._spark_login(providers)
-        if self.ca_file is not None:
-            options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": str(self.ca_file)}
-        if self.key_file is not None and self.cert_file is not None:
-            options |= {
-                "kafka.ssl.keystore.type": "PEM",
-                "kafka.ssl.keystore.certificate.chain": _from_directory(self.cert_file, providers),
-                "kafka.ssl.keystore.key": _from_directory(self.key_file, providers),
-            }
-        if providers:
-            options["kafka.config.providers"] = ",".join(providers)
-            options |= {
-                f"kafka.config.providers.{name}.class": f"{_PROVIDERS}.{cls}" for name, cls in providers.items()
-            }
-        return options
-
-    def _spark_login(self, providers: dict[str, str]) -> dict[str, str]:
-        if self.password_file is not None:
-            self._check_for_jaas(self.password_file.read_text(encoding="utf-8") if self.password_file.exists() else "")
-            reference = _from_directory(self.password_file, providers)
-        else:
-            self._check_for_jaas(self._read_password())
-            providers["env"] = "EnvVarConfigProvider"
-            reference = f"${{env:{self.password_env}}}"
-        plain = self.mechanism is SaslMechanism.PLAIN
-        module = f"{_SECURITY}.plain.PlainLoginModule" if plain else f"{_SECURITY}.scram.ScramLoginModule"
-        user = (self.username or "").replace("\\", "\\\\").replace('"', '\\"')
-        return {
-            "kafka.sasl.mechanism": self.mechanism.value,
-            "kafka.sasl.jaas.config": f'{module} required username="{user}" password="{reference}";',
-        }
-
-    def _check_for_jaas(self, raw: str) -> None:
-        """The JVM pastes the raw text between quotes: what would end the quotes is refused here, with a reason."""
-        if not raw:
-            raise ConfigError(f"kafka password: {self._password_source} is missing or empty")
-        if any(c in raw for c in '"\\\r\n'):
-            raise ConfigError(
-                f"kafka password: {self._password_source} holds a quote, a backslash or a line end, which the login "
-                "configuration of Spark's Kafka client cannot carry; use another password, without a final line end"
-            )
-
-
-def _from_directory(path: Path, providers: dict[str, str]) -> str:
-    """A reference that Kafka's Java client replaces by the content of the file."""
-    providers["directory"] = "DirectoryConfigProvider"
-    absolute = path.absolute()
-    return f"${{directory:{absolute.parent}:{absolute.name}}}"

@@ -6,12 +6,14 @@ module imports nothing heavy; the work is in ``streamcore.spark.work``, imported
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streamcore.app import App
+    from streamcore.kafka.settings import KafkaSettings
+    from streamcore.planner import Share
+
+#: The job's property with the shares of its tasks.
+CUT = "streamcore.cut"
 
 PARCEL = StructType(
     [
@@ -69,14 +76,29 @@ class PackedApp:
 
 @dataclass(frozen=True, slots=True)
 class Stage1:
-    """The function for ``mapInArrow``. A class: a nested function would take copies of its module's globals along."""
+    """The function for ``mapInArrow``. A class: a nested function would take copies of its module's globals along.
+
+    Its input says nothing; the task's share of the cut is in the job's property ``CUT``, as ``pack_shares`` wrote it.
+    """
 
     app: PackedApp
+    kafka: KafkaSettings
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from streamcore.spark import work
 
-        return work.parcels(self.app, batches)
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "called in a task"
+        shares = pickle.loads(base64.b64decode(context.getLocalProperty(CUT) or ""))  # noqa: S301 - our driver wrote it
+        task = context.partitionId()
+        return work.parcels(self.app, self.kafka, shares[task]) if task < len(shares) else iter(())
+
+
+def pack_shares(shares: Sequence[Share]) -> str:
+    """The value of ``CUT``."""
+    return base64.b64encode(pickle.dumps([*shares])).decode()
 
 
 class _SparkBlobs:

@@ -3,8 +3,8 @@
 ``Runner.run`` blocks until the app was asked to drain or cannot go on. What a cut does, in the callback that Spark
 calls once a batch (a crash after a step leaves what the step's line says):
 
-1. Refuse the batch if a drain was asked for, or if the lease is no longer ours. Nothing of the batch has run: its
-   offsets are planned, and the next start runs it.
+1. Refuse the batch if a drain was asked for, or if the lease is no longer ours. Then decide what it reads, unless that
+   was decided before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
 2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
    yet part of the query; a replay starts from the state before it.
 3. Write the output of all shards and the marker in one transaction (``streamcore.kafka.exactly_once``). A crash
@@ -14,7 +14,6 @@ calls once a batch (a crash after a step leaves what the step's line says):
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import Counter
@@ -30,12 +29,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streamcore.app import App
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import Lease
-from streamcore.errors import ConfigError, Drained, Fenced, Permanent, Retryable, StreamError
+from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
+from streamcore.kafka.ends import Ends
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import WriterId
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import from_ipc
+from streamcore.planner import Planner
+from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.start import Start
@@ -70,7 +72,8 @@ class RunSettings:
 class CutReport:
     """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane.
 
-    ``events`` were decoded in this cut (dead letters not among them); ``loaded`` shards had to read their state.
+    ``offsets``: by topic and partition, up to where the cut has read. ``events`` were decoded in this cut (dead letters
+    not among them); ``loaded`` shards had to read their state.
     """
 
     batch: int
@@ -78,6 +81,7 @@ class CutReport:
     outcome: Outcome
     events: int
     lanes: Mapping[str, int]
+    offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
     watermark_ms: int
     run_ms: int
@@ -85,6 +89,10 @@ class CutReport:
     state_bytes: int
     loaded: int
     oversized: int
+
+
+def _ignore_failure(_: Retryable) -> None:
+    return None
 
 
 def _ignore_report(_: CutReport) -> None:
@@ -97,24 +105,24 @@ def _ignore_progress(_: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """``report`` is called in the cut, so it must be quick; ``progress`` gets Spark's own figures of a batch, later."""
+    """``report`` is called in the cut, so it must be quick; ``progress`` gets Spark's own figures of a batch, later;
+    ``failure`` gets what made the query end, before it starts again."""
 
     report: Callable[[CutReport], None] = _ignore_report
     progress: Callable[[Mapping[str, object]], None] = _ignore_progress
+    failure: Callable[[Retryable], None] = _ignore_failure
 
 
 class Runner:
     """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes.
 
-    ``start``: one that was entered already, and that somebody else leaves.
+    ``start``: entered already; who made it leaves it.
     """
 
-    def __init__(
-        self, app: App, settings: RunSettings, listeners: Listeners | None = None, start: Start | None = None
-    ) -> None:
+    def __init__(self, app: App, settings: RunSettings, start: Start, listeners: Listeners | None = None) -> None:
         self.app = app
         self.settings = settings
-        self._start_before = start
+        self.start = start
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
         self._drain = threading.Event()
@@ -127,13 +135,9 @@ class Runner:
         self._drain.set()
 
     def run(self) -> None:
-        """Own the checkpoint and run until drained. Raises ``StreamError`` when the app cannot go on."""
-        with contextlib.ExitStack() as owned:
-            start = self._start_before or owned.enter_context(
-                Start(self.app.name, self.settings.checkpoint, self.settings.spark)
-            )
-            epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards))
-            self._run_with_restarts(start.session(), start.lease, epoch)
+        """Run until drained. Raises ``StreamError`` when the app cannot go on."""
+        epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards))
+        self._run_with_restarts(self.start.session(), self.start.lease, epoch)
 
     def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
         """One query after the other until drained; cuts that were committed between two failures reset the count."""
@@ -146,6 +150,7 @@ class Runner:
                 if self._committed > last:
                     failures, pause_ms, last = 0, self.settings.restarts.pause_ms, self._committed
                 failures += 1
+                self.listeners.failure(error)
                 if failures > self.settings.restarts.attempts:
                     raise Permanent(
                         f"app {self.app.name}: gave up after {failures} failures in a row: {error}"
@@ -163,18 +168,20 @@ class Runner:
             writer.open()
             self.root.verify()
             self._failure = None
-            query = self._start(session, _Cuts(self, writer, lease, epoch))
+            query = self._start(session, _Cuts(self, self._planner(), session, writer, lease, epoch))
             try:
                 self._watch(query)
             finally:
                 query.stop()
         self._raise_failure(query)
 
+    def _planner(self) -> Planner:
+        ends = Ends(self.settings.kafka, [self.app.control_topic, *self.app.topics])
+        return Planner(self.app, self.root.positions, ends, self.settings.starting_offsets == "latest")
+
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
-        frame = build_query(
-            session, self.app, settings.kafka.spark(), settings.spark.parallelism, settings.starting_offsets
-        )
+        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("update")
         stream = stream.option("checkpointLocation", str(self.root.spark)).queryName(self.app.name)
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
@@ -217,6 +224,8 @@ class _Cuts:
     """The callback of one query."""
 
     runner: Runner
+    planner: Planner
+    session: SparkSession
     writer: ExactlyOnceWriter
     lease: Lease
     epoch: int
@@ -231,8 +240,10 @@ class _Cuts:
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         # 1. Not a row of the batch has been read yet.
-        self.runner.refuse_if_draining(batch)
-        self.lease.check()
+        self._check(batch)
+        cut = self.planner.cut(batch, lambda: self._check(batch))
+        shares = self.planner.shares(cut, self.runner.settings.spark.parallelism)
+        self.session.sparkContext.setLocalProperty(CUT, pack_shares(shares))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started = time.perf_counter()
         rows = sorted(frame.collect(), key=lambda row: row.shard)
@@ -250,7 +261,8 @@ class _Cuts:
                 outcome=receipt.outcome,
                 events=max((r.events for r in rows), default=0),
                 lanes=dict(lanes),
-                clock_ms=max((r.clock_ms for r in rows), default=0),
+                offsets=cut.end.by_topic(),
+                clock_ms=cut.end.clock_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
                 run_ms=round((ran - started) * 1000),
                 commit_ms=round((done - ran) * 1000),
@@ -259,6 +271,10 @@ class _Cuts:
                 oversized=receipt.oversized,
             )
         )
+
+    def _check(self, batch: int) -> None:
+        self.runner.refuse_if_draining(batch)
+        self.lease.check()
 
     def _records(self, rows: Sequence[Row]) -> Iterator[OutRecord]:
         lanes = self.runner.app.lanes
@@ -289,7 +305,7 @@ def _from_spark(error: StreamingQueryException | None, cause: BaseException | No
     text = str(cause if cause is not None else error)
     if isinstance(cause, StreamError):
         return cause
-    if "streamcore.errors." in text and "CorruptState" in text:
+    if any(f"streamcore.errors.{kind.__name__}" in text for kind in (ConfigError, CorruptState, Permanent)):
         return Permanent(text)
     return Retryable(text)
 

@@ -58,7 +58,7 @@ class Start:
         usual_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         try:
-            session = open_session(self._app_name, self._settings)
+            session = open_session(f"headgate-{self._app_name}", self._settings)
         except Exception as error:
             failed = Permanent(f"the Spark session did not start: {error}; what the JVM said is on standard error")
             failed.__cause__ = error

@@ -6,11 +6,11 @@ or finish as a whole, so a part never carries half a count into the next pane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from streamcore.errors import ConfigError
-from streamcore.windowing.triggers import Earliest, Moment, Trigger, TriggerState, fire_again
+from streamcore.windowing.triggers import Earliest, Moment, Trigger, TriggerState, fire_again, with_part
 from streamcore.windowing.values import Element
 
 
@@ -30,10 +30,14 @@ class _Observing(Trigger):
         pairs = zip(self.parts, state.parts, strict=True)
         return any(part.ready(of, moment) and part.purges(of, moment) for part, of in pairs)
 
+    def _parts_ready(self, state: TriggerState, moment: Moment) -> Iterator[bool]:
+        """Of each part in turn."""
+        return (part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+
 
 @dataclass(frozen=True)
-class Repeatedly(_Observing):
-    """The trigger again and again: it never finishes."""
+class _Wrapping(_Observing):
+    """One trigger, ready when it is."""
 
     trigger: Trigger
 
@@ -45,37 +49,29 @@ class Repeatedly(_Observing):
     def earliest_firing(self) -> Earliest:
         return self.trigger.earliest_firing
 
+    def ready(self, state: TriggerState, moment: Moment) -> bool:
+        return self.trigger.ready(state.parts[0], moment)
+
+
+@dataclass(frozen=True)
+class Repeatedly(_Wrapping):
+    """The trigger again and again: it never finishes."""
+
     @property
     def earliest_finish(self) -> Earliest:
         return Earliest.NEVER
-
-    def ready(self, state: TriggerState, moment: Moment) -> bool:
-        return self.trigger.ready(state.parts[0], moment)
 
     def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
         return TriggerState(parts=(fire_again(self.trigger, state.parts[0], moment),))
 
 
 @dataclass(frozen=True)
-class Purging(_Observing):
+class Purging(_Wrapping):
     """The trigger, and each of its panes empties the window: fire and purge."""
-
-    trigger: Trigger
-
-    @property
-    def parts(self) -> tuple[Trigger, ...]:
-        return (self.trigger,)
-
-    @property
-    def earliest_firing(self) -> Earliest:
-        return self.trigger.earliest_firing
 
     @property
     def earliest_finish(self) -> Earliest:
         return self.trigger.earliest_finish
-
-    def ready(self, state: TriggerState, moment: Moment) -> bool:
-        return self.trigger.ready(state.parts[0], moment)
 
     def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
         after = self.trigger.fire(state.parts[0], moment)
@@ -85,8 +81,11 @@ class Purging(_Observing):
         return True
 
 
+@dataclass(frozen=True, init=False)
 class _Several(_Observing):
     """At least two triggers, given one after the other."""
+
+    triggers: tuple[Trigger, ...]
 
     def __init__(self, *triggers: Trigger) -> None:
         if len(triggers) < 2:
@@ -95,43 +94,36 @@ class _Several(_Observing):
 
     @property
     def parts(self) -> tuple[Trigger, ...]:
-        triggers: tuple[Trigger, ...] = self.__dict__["triggers"]
-        return triggers
+        return self.triggers
 
 
 @dataclass(frozen=True, init=False)
 class AllOf(_Several):
     """Once, when all are ready."""
 
-    triggers: tuple[Trigger, ...]
-
     @property
     def earliest_firing(self) -> Earliest:
         return max(part.earliest_firing for part in self.parts)
 
     def ready(self, state: TriggerState, moment: Moment) -> bool:
-        return all(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+        return all(self._parts_ready(state, moment))
 
 
 @dataclass(frozen=True, init=False)
 class AnyOf(_Several):
     """Once, when any is ready."""
 
-    triggers: tuple[Trigger, ...]
-
     @property
     def earliest_firing(self) -> Earliest:
         return min(part.earliest_firing for part in self.parts)
 
     def ready(self, state: TriggerState, moment: Moment) -> bool:
-        return any(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+        return any(self._parts_ready(state, moment))
 
 
 @dataclass(frozen=True, init=False)
 class InSequence(_Several):
     """The first until it has finished, then the next; finishes with the last. ``count`` of its state: which one."""
-
-    triggers: tuple[Trigger, ...]
 
     def __init__(self, *triggers: Trigger) -> None:
         super().__init__(*triggers)
@@ -175,8 +167,7 @@ class InSequence(_Several):
         return self.parts[state.count]
 
     def _with_current(self, state: TriggerState, part: TriggerState) -> TriggerState:
-        parts = (*state.parts[: state.count], part, *state.parts[state.count + 1 :])
-        return replace(state, parts=parts)
+        return with_part(state, state.count, part)
 
 
 @dataclass(frozen=True)
@@ -199,7 +190,7 @@ class OrFinally(_Observing):
         return min(self.trigger.earliest_finish, self.until.earliest_firing)
 
     def ready(self, state: TriggerState, moment: Moment) -> bool:
-        return any(part.ready(of, moment) for part, of in zip(self.parts, state.parts, strict=True))
+        return any(self._parts_ready(state, moment))
 
     def fire(self, state: TriggerState, moment: Moment) -> TriggerState:
         if self.until.ready(state.parts[1], moment):

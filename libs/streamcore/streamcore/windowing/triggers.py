@@ -122,7 +122,7 @@ class AfterWatermark(Trigger):
 
     def observe(self, state: TriggerState, element: Element, moment: Moment) -> TriggerState:
         phase = self._phase(state)
-        return _with_part(state, phase, self.parts[phase].observe(state.parts[phase], element, moment))
+        return with_part(state, phase, self.parts[phase].observe(state.parts[phase], element, moment))
 
     def ready(self, state: TriggerState, moment: Moment) -> bool:
         return self._at_end(state, moment) or self._part_ready(state, moment)
@@ -131,7 +131,7 @@ class AfterWatermark(Trigger):
         if self._at_end(state, moment):
             return replace(self.start(), flag=True, done=self.late is None)
         phase = self._phase(state)
-        return _with_part(state, phase, fire_again(self.parts[phase], state.parts[phase], moment))
+        return with_part(state, phase, fire_again(self.parts[phase], state.parts[phase], moment))
 
     def purges(self, state: TriggerState, moment: Moment) -> bool:
         phase = self._phase(state)
@@ -142,7 +142,7 @@ class AfterWatermark(Trigger):
         flag = moment.past_end and all(state.flag for state in states)
         phase = int(flag)
         merged = self.parts[phase].merge([s.parts[phase] for s in states], moment)
-        return _with_part(replace(self.start(), flag=flag), phase, merged)
+        return with_part(replace(self.start(), flag=flag), phase, merged)
 
     def _at_end(self, state: TriggerState, moment: Moment) -> bool:
         return moment.past_end and not state.flag
@@ -265,5 +265,6 @@ def fire_again(trigger: Trigger, state: TriggerState, moment: Moment) -> Trigger
     return trigger.start() if after.done else after
 
 
-def _with_part(state: TriggerState, index: int, part: TriggerState) -> TriggerState:
+def with_part(state: TriggerState, index: int, part: TriggerState) -> TriggerState:
+    """The state with another state of one of its parts."""
     return replace(state, parts=(*state.parts[:index], part, *state.parts[index + 1 :]))

@@ -29,6 +29,14 @@ class Combine(enum.Enum):
     MIN = "min"
     MAX = "max"
 
+    @property
+    def operation(self) -> np.ufunc:
+        """Of two numbers, or of two columns of them."""
+        return _OPERATIONS[self]
+
+
+_OPERATIONS: Mapping[Combine, np.ufunc] = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}
+
 
 @dataclass(frozen=True, slots=True)
 class Partial:

@@ -188,14 +188,13 @@ class PaneTable:
 
     # --- writing ------------------------------------------------------------------------------------------------
 
-    def add(self, rows: PaneRows) -> None:
-        """Add the events' contributions to their panes."""
-        codes, inverse = np.unique(rows.codes, return_inverse=True)
-        self.runs.insert(codes[~self.runs.contains(codes)])
+    def add(self, rows: PaneRows, arrivals: Arrivals) -> None:
+        """Add the events' contributions to their panes, which ``arrive`` has made."""
+        codes = arrivals.codes
         places = self.runs.locate(codes)
         for name, values in rows.values.items():
             partial = self.partials[name]
-            self.runs.merge(name, partial.combine, places, _gather(partial, values, inverse, len(codes)))
+            self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
         self._dirty.append(codes)
 
     def fired(self, codes: Ints, bit: int) -> Mask:
@@ -294,7 +293,8 @@ def _running(partial: Partial, values: Array, segment: Ints, base: Array) -> Arr
         running = frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
     else:
         running = _scan(partial.combine, values, segment)
-    return _pairwise(partial.combine, running, base[segment])
+    result: Array = partial.combine.operation(running, base[segment])
+    return result
 
 
 def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
@@ -304,19 +304,13 @@ def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
     running = values.copy()
     step = 1
     while (same := np.flatnonzero(segment[step:] == segment[:-step])).size:
-        running[same + step] = _pairwise(combine, running[same + step], running[same])
+        running[same + step] = combine.operation(running[same + step], running[same])
         step *= 2
     return running
-
-
-def _pairwise(combine: Combine, left: Array, right: Array) -> Array:
-    operation = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}[combine]
-    return operation(left, right)
 
 
 def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
     """Combine the values of each group."""
     result = np.full(groups, partial.identity, dtype=partial.dtype)
-    operation = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}[partial.combine]
-    operation.at(result, group, values)
+    partial.combine.operation.at(result, group, values)
     return result

@@ -20,7 +20,6 @@ ColumnKind = tuple[type[np.int64] | type[np.float64], int | float]
 
 _SMALL = 4096
 _EMPTY = np.empty(0, dtype=np.int64)
-_OPERATIONS = {Combine.SUM: np.add, Combine.MIN: np.minimum, Combine.MAX: np.maximum}
 
 
 def expand(starts: Ints, counts: Ints) -> Ints:
@@ -55,9 +54,10 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One run's share: the ranges with entries in it, all their places, and where each range begins in those."""
+    """One run's share: the ranges with entries, how many each has, all their places, and where each begins there."""
 
     rows: Ints
+    counts: Ints
     members: Ints
     first: Ints
 
@@ -66,7 +66,7 @@ class _Part:
         low, high = np.searchsorted(run.codes, start), np.searchsorted(run.codes, stop)
         rows = np.flatnonzero(high > low)
         counts = (high - low)[rows]
-        return cls(rows, expand(low[rows], counts), np.cumsum(counts) - counts)
+        return cls(rows, counts, expand(low[rows], counts), np.cumsum(counts) - counts)
 
 
 class _Run:
@@ -99,7 +99,7 @@ class Runs:
 
     def set_columns(self, kinds: Mapping[str, ColumnKind]) -> None:
         """Keep exactly these columns; a new one holds its identity everywhere."""
-        for run in (self.large, self.small):
+        for run in self._both():
             run.columns = {
                 name: run.columns[name] if name in run.columns else np.full(len(run.codes), identity, dtype=dtype)
                 for name, (dtype, identity) in kinds.items()
@@ -149,10 +149,10 @@ class Runs:
     def members(self, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Entries with ``start[i] <= code < stop[i]``: the i (ascending) and the code of each."""
         which, found = [], []
-        for run in (self.large, self.small):
-            low, high = np.searchsorted(run.codes, start), np.searchsorted(run.codes, stop)
-            which.append(np.repeat(np.arange(len(start)), high - low))
-            found.append(run.codes[expand(low, high - low)])
+        for run in self._both():
+            part = _Part.between(run, start, stop)
+            which.append(np.repeat(part.rows, part.counts))
+            found.append(run.codes[part.members])
         index = np.concatenate(which)
         order = np.argsort(index, kind="stable")
         return index[order], np.concatenate(found)[order]
@@ -166,7 +166,7 @@ class Runs:
         assert ranges.generation == self._generation, "entries have moved since"
         dtype, identity = self.kinds[name]
         result = np.full(ranges.length, identity, dtype=dtype)
-        operation = _OPERATIONS[combine]
+        operation = combine.operation
         for run, part in zip(self._both(), ranges.parts, strict=True):
             if part.rows.size:
                 values = operation.reduceat(run.columns[name][part.members], part.first)
@@ -179,7 +179,7 @@ class Runs:
 
     def merge(self, name: str, combine: Combine, places: Places, values: Array) -> None:
         """Combine a value into each of these entries, which must be distinct."""
-        operation = _OPERATIONS[combine]
+        operation = combine.operation
         for run, rows, place in self._at(places):
             column = run.columns[name]
             column[place] = operation(column[place], values[rows])

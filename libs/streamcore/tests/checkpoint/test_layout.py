@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
 from streamcore.checkpoint.files import file_error, read_json, write_json
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.positions import Cut
 from streamcore.errors import ConfigError, CorruptState, Retryable
+from streamcore.position import Position
 
 SHOP = AppIdentity("shop", 16)
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"shop":{"0":17}}\n'
@@ -35,6 +37,8 @@ def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int =
         for batch in range(first, last + 1):
             (root.spark / log / str(batch)).write_text(text)
             (root.spark / log / f".{batch}.crc").write_text("checksum")
+    for batch in range(first, committed + 1):
+        root.positions.write(batch, Cut(Position(0, {}), Position(batch, {("shop", 0): 17})))
     (root.spark / "metadata").write_text('{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
 
 
@@ -101,6 +105,8 @@ def write(name: str, text: str) -> Damage:
         (write("offsets/6", "v1\n"), "spark/offsets/6 is cut short"),
         (write("offsets/5", "{}\n{}\n"), "spark/offsets/5 is cut short"),
         (write("commits/5", "v"), "spark/commits/5 is cut short"),
+        (remove("../positions/5"), "positions/5 is missing .batch 5 is committed"),
+        (write("../positions/7", "{}"), "positions has batch 7, the last planned is 6"),
     ],
 )
 def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
@@ -141,7 +147,7 @@ def test_a_format_of_the_future_is_refused(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
-    with pytest.raises(ConfigError, match="format 99, this program reads 1"):
+    with pytest.raises(ConfigError, match="format 99, this program reads 2"):
         root.prepare(SHOP)
 
 

@@ -41,7 +41,6 @@ def raw_batch(records: Sequence[bytes | None]) -> RawBatch:
         values=pa.array(records, pa.large_binary()),
         partition=pa.array([i % 3 for i in range(n)], pa.int32()),
         offset=pa.array([1000 + i for i in range(n)], pa.int64()),
-        ingest_ms=pa.array([CLOCK_MS - i for i in range(n)], pa.int64()),
         clock_ms=CLOCK_MS,
     )
 
@@ -85,7 +84,7 @@ class Both:
                 assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
             else:
                 event_ms = expected[self.schema.names.index(self.schema.event_time)]
-                engine = (i % 3, 1000 + i, event_ms, CLOCK_MS - i)
+                engine = (i % 3, 1000 + i, event_ms)
                 assert [*map(_comparable, next(rows))] == [*map(_comparable, (*expected, *engine))], record
         return decoded
 

@@ -155,6 +155,6 @@ def test_a_slice_of_small_binary_is_decoded_like_any_other() -> None:
     )
     records = [b'{"ts":%d,"m":%d.25}' % (i, i) for i in range(100)]
     n = pa.array(range(100), pa.int64())
-    batch = RawBatch(pa.array(records, pa.binary()), n.cast(pa.int32()), n, n, clock_ms=0)
-    part = RawBatch(batch.values[40:60], batch.partition[40:60], batch.offset[40:60], batch.ingest_ms[40:60], 0)
+    batch = RawBatch(pa.array(records, pa.binary()), n.cast(pa.int32()), n, clock_ms=0)
+    part = RawBatch(batch.values[40:60], batch.partition[40:60], batch.offset[40:60], 0)
     assert JsonDecoder(schema).decode(part).events.equals(JsonDecoder(schema).decode(batch).events.slice(40, 20))

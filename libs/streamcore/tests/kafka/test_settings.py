@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamcore.errors import ConfigError, StreamError
 from streamcore.kafka import clients
 from streamcore.kafka.clients import ClientLog
-from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 
 SECRET = "hunter2-correct-horse"
 LOGIN = KafkaSettings(
@@ -52,7 +52,7 @@ def test_the_final_line_end_of_a_password_file_is_not_part_of_it(by_file: KafkaS
 def test_the_password_is_in_no_text_of_the_settings(login: KafkaSettings, by_file: KafkaSettings) -> None:
     for settings in (login, by_file):
         texts = [repr(settings), str(settings), repr(settings.librdkafka()), str(settings.kafka_python())]
-        texts += [str(settings.spark()), pickle.dumps(settings).decode("latin-1")]
+        texts.append(pickle.dumps(settings).decode("latin-1"))
         assert not any(SECRET in text for text in texts)
 
 
@@ -79,24 +79,6 @@ def test_the_password_is_in_no_log_no_error_and_no_traceback() -> None:
     assert SECRET not in run.stdout + run.stderr
 
 
-def test_spark_is_told_where_the_password_is(login: KafkaSettings, by_file: KafkaSettings) -> None:
-    by_variable = login.spark()
-    assert 'password="${env:HG_TEST_SECRET}"' in by_variable["kafka.sasl.jaas.config"]
-    assert by_variable["kafka.config.providers"] == "env"
-    assert by_variable["kafka.max.poll.records"] == "10000"
-    folder = by_file.password_file.parent if by_file.password_file else None
-    assert f'password="${{directory:{folder}:password}}"' in by_file.spark()["kafka.sasl.jaas.config"]
-
-
-@pytest.mark.parametrize("bad", ['a"b', "a\\b", "a\n"])
-def test_a_password_that_spark_could_not_carry_is_refused_without_showing_it(bad: str, by_file: KafkaSettings) -> None:
-    assert by_file.password_file is not None
-    by_file.password_file.write_text(bad)
-    with pytest.raises(ConfigError, match="quote, a backslash or a line end") as error:
-        by_file.spark()
-    assert bad not in str(error.value)
-
-
 def test_a_missing_password_is_named_by_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("HG_TEST_SECRET", raising=False)
     with pytest.raises(ConfigError, match="variable HG_TEST_SECRET is empty"):
@@ -110,15 +92,13 @@ def test_tls_files_reach_every_dialect(tmp_path: Path) -> None:
     tls = KafkaSettings("b:9093", SecurityProtocol.SSL, ca_file=ca, cert_file=cert, key_file=key)
     assert tls.librdkafka()["ssl.key.location"] == str(key)
     assert tls.kafka_python()["ssl_cafile"] == str(ca)
-    assert tls.spark()["kafka.ssl.truststore.location"] == str(ca)
-    assert tls.spark()["kafka.ssl.keystore.key"] == f"${{directory:{tmp_path}:tls.key}}"
 
 
 def test_only_options_of_the_list_are_taken() -> None:
     allowed = KafkaSettings("b:9092", extra=(("metadata.max.age.ms", "5000"), ("client.rack", "r1")))
     assert allowed.librdkafka()["metadata.max.age.ms"] == "5000"
     assert allowed.kafka_python()["metadata_max_age_ms"] == 5_000
-    assert allowed.spark()["kafka.client.rack"] == "r1"
+    assert allowed.librdkafka()["client.rack"] == "r1"
     with pytest.raises(ConfigError, match=r"isolation\.level"):
         KafkaSettings("b:9092", extra=(("isolation.level", "read_uncommitted"),))
     with pytest.raises(ConfigError, match=r"reconnect.backoff.ms is 'soon'.*whole number"):
@@ -172,11 +152,3 @@ def test_a_refused_login_is_told_although_the_call_only_timed_out() -> None:
     error = clients.confluent_error(timed_out, "fencing", KafkaSettings("b:9092"), log)
     assert isinstance(error, ConfigError)
     assert "wrong password" in str(error)
-
-
-@pytest.mark.parametrize("mechanism", list(SaslMechanism))
-def test_each_mechanism_has_its_login_module(mechanism: SaslMechanism, login: KafkaSettings) -> None:
-    module = "PlainLoginModule" if mechanism is SaslMechanism.PLAIN else "ScramLoginModule"
-    options = replace(login, mechanism=mechanism).spark()
-    assert module in options["kafka.sasl.jaas.config"]
-    assert options["kafka.sasl.mechanism"] == mechanism.value

@@ -1,0 +1,60 @@
+"""The positions of a checkpoint's cuts: from where to where each batch reads, written before it runs.
+
+A batch that runs again finds its position here and reads the same records at the same time. One file a batch, whole or
+absent; old ones go when Spark's own do.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamcore.checkpoint.files import naming_file_errors, write_json
+from streamcore.errors import CorruptState
+from streamcore.position import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What lies between two positions."""
+
+    start: Position
+    end: Position
+
+
+@dataclass(frozen=True, slots=True)
+class PositionLog:
+    """The files ``<folder>/<batch>``. ``keep``: how many of the last batches."""
+
+    folder: Path
+    keep: int = 100
+
+    def batches(self) -> tuple[int, ...]:
+        """Batches with a position, ascending."""
+        with naming_file_errors(self.folder):
+            names = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
+        return tuple(sorted(int(name) for name in names if name.isascii() and name.isdigit()))
+
+    def read(self, batch: int) -> Cut | None:
+        """What the batch reads, None when that has not been decided; ``CorruptState`` for a file that is not ours."""
+        path = self.folder / str(batch)
+        with naming_file_errors(path):
+            try:
+                text = path.read_bytes()
+            except FileNotFoundError:
+                return None
+        try:
+            document = json.loads(text)
+            return Cut(Position.from_json(document["start"]), Position.from_json(document["end"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptState(f"{path}: no position of ours ({len(text)} bytes); restore from a savepoint") from error
+
+    def write(self, batch: int, cut: Cut) -> None:
+        """Decide what the batch reads. Once written it stays."""
+        with naming_file_errors(self.folder):
+            self.folder.mkdir(exist_ok=True)
+        write_json(self.folder / str(batch), {"start": cut.start.to_json(), "end": cut.end.to_json()})
+        old = self.folder / str(batch - self.keep)
+        with naming_file_errors(old):
+            old.unlink(missing_ok=True)

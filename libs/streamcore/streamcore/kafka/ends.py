@@ -1,0 +1,67 @@
+"""Which partitions there are, and how far they reach: what a cut is planned from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import confluent_kafka as ck
+from confluent_kafka import admin
+
+from streamcore.errors import ConfigError, Retryable
+from streamcore.kafka import clients
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.position import Place
+
+_AGAIN_S = 0.5
+
+
+class Ends:
+    """Asks one cluster about some topics. New partitions are looked for every ``look_again_ms``."""
+
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str], look_again_ms: int = 30_000) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._look_again_s = look_again_ms / 1000
+        self._client = clients.volume_admin(settings)
+        self._places: list[Place] = []
+        self._looked_s = 0.0
+
+    def first(self) -> Mapping[Place, int]:
+        """The offset of the first record that is still there, for every partition."""
+        return self._ask(admin.OffsetSpec.earliest())
+
+    def last(self) -> Mapping[Place, int]:
+        """The offset after the last committed record, for every partition."""
+        return self._ask(admin.OffsetSpec.latest())
+
+    def _ask(self, which: admin.OffsetSpec) -> dict[Place, int]:
+        """Tries until ``request_timeout_ms`` is over: a broker may be away for a while. Then, or when trying is no
+        use, an error of ``streamcore.errors``."""
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        while True:
+            try:
+                with clients.naming_errors(self._settings, f"ends of topics {list(self._topics)}"):
+                    return self._ask_once(which, max(1.0, deadline - time.monotonic()))
+            except Retryable:
+                self._looked_s = 0.0
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_AGAIN_S)
+
+    def _ask_once(self, which: admin.OffsetSpec, limit_s: float) -> dict[Place, int]:
+        if not self._looked_s or time.monotonic() - self._looked_s > self._look_again_s:
+            self._places = [place for topic in self._topics for place in self._partitions(topic, limit_s)]
+            self._looked_s = time.monotonic()
+        wanted = {ck.TopicPartition(topic, partition): which for topic, partition in self._places}
+        committed = ck.IsolationLevel.READ_COMMITTED
+        answers = self._client.list_offsets(wanted, isolation_level=committed, request_timeout=limit_s)
+        return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+
+    def _partitions(self, topic: str, limit_s: float) -> list[Place]:
+        found = self._client.list_topics(topic, timeout=limit_s).topics[topic]
+        if found.error is not None:
+            raise clients.confluent_error(found.error, f"partitions of topic {topic}", self._settings)
+        if not found.partitions:
+            raise ConfigError(f"topic {topic}: does not exist; create the topic, or correct its name")
+        return [(topic, partition) for partition in sorted(found.partitions)]

@@ -1,0 +1,92 @@
+"""Where a cut begins and ends: one value for events, control records and the clock.
+
+It is written down before the cut runs and read back when the cut runs again, so a cut is the same records at the same
+time whenever it runs (``planner``, ``checkpoint.positions``). Everything here is a pure function of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamcore.errors import CorruptState
+
+#: A partition of a topic.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far everything has been read. ``offsets``: the next one of every partition that is known. ``clock_ms``: the
+    time of the cut that ends here, 0 before the first."""
+
+    clock_ms: int
+    offsets: Mapping[Place, int]
+
+    def by_topic(self) -> dict[str, dict[str, int]]:
+        """The offsets by topic and partition, in order."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return topics
+
+    def to_json(self) -> dict[str, object]:
+        """As it is kept."""
+        return {"clock_ms": self.clock_ms, "topics": self.by_topic()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> Position:
+        """What ``to_json`` gave; ``CorruptState`` for anything else."""
+        clock_ms, topics = document.get("clock_ms"), document.get("topics")
+        if not isinstance(clock_ms, int) or not isinstance(topics, dict):
+            raise CorruptState(f"position: {document} is no position of ours; restore from a savepoint")
+        return cls(clock_ms, {(t, int(p)): int(offset) for t, places in topics.items() for p, offset in places.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Records of one partition with ``start <= offset < end``. ``source``: as in ``raw.RAW``."""
+
+    source: int
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def next_position(
+    start: Position, ends: Mapping[Place, int], unlimited: Collection[str], limit: int, clock_ms: int
+) -> Position:
+    """The end of the cut that begins at ``start``, when the partitions reach to ``ends``.
+
+    About ``limit`` records, shared out in proportion to what waits, and at least one wherever something waits; topics
+    in ``unlimited`` are read to their end. A partition that is new begins at 0. The clock never goes back.
+    """
+    waiting = {place: end - start.offsets.get(place, 0) for place, end in ends.items()}
+    limited = sum(count for (topic, _), count in waiting.items() if topic not in unlimited)
+    offsets = dict(start.offsets)
+    for place, count in waiting.items():
+        taken = count if place[0] in unlimited or limited <= limit else max(1, count * limit // limited)
+        offsets[place] = start.offsets.get(place, 0) + min(count, taken)
+    return Position(max(clock_ms, start.clock_ms), offsets)
+
+
+def spans(start: Position, end: Position, sources: Mapping[str, int]) -> list[Span]:
+    """What lies between two positions, in the order of topics and partitions. ``sources``: a topic's number."""
+    found = []
+    for (topic, partition), stop in sorted(end.offsets.items()):
+        begin = start.offsets.get((topic, partition), 0)
+        if stop > begin:
+            found.append(Span(sources[topic], topic, partition, begin, stop))
+    return found
+
+
+def share_out(every: Sequence[Span], tasks: int) -> list[list[Span]]:
+    """Spans for so many tasks, the largest first and each to the task that has the least so far; no task is empty."""
+    shares: list[list[Span]] = [[] for _ in range(max(1, tasks))]
+    sizes = [0] * len(shares)
+    for span in sorted(every, key=lambda s: (s.start - s.end, s.topic, s.partition)):
+        least = sizes.index(min(sizes))
+        shares[least].append(span)
+        sizes[least] += span.end - span.start
+    return [share for share in shares if share]

@@ -1,0 +1,38 @@
+"""Records as they come from a broker, in columns: what stage 1 takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: Columns of a raw batch, in this order. ``source``: the topic's index in the app, or ``app.CONTROL``.
+RAW = pa.schema(
+    [
+        pa.field("source", pa.int32()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+
+
+def raw_batch(
+    sources: npt.NDArray[np.int32],
+    partitions: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+) -> pa.RecordBatch:
+    """Columns of one length to a batch of ``RAW``."""
+    columns = [
+        pa.array(sources),
+        pa.array(partitions),
+        pa.array(offsets),
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW)

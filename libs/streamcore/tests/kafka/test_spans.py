@@ -1,0 +1,203 @@
+"""Spans of a real broker's partitions: each record of them once, in order, whatever was read before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import confluent_kafka as ck
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import admin
+
+from streamcore.errors import ConfigError, Permanent, Retryable
+from streamcore.kafka import clients
+from streamcore.kafka.ends import Ends
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.spans import SpanReader
+from streamcore.position import Span
+
+if TYPE_CHECKING:
+    from tests.kafka.conftest import Wire
+
+    from conftest import NewTopic
+
+pytestmark = pytest.mark.kafka
+
+Row = tuple[int, int, bytes | None, bytes | None]
+
+
+def write(kafka: KafkaSettings, topic: str, count: int, partitions: int = 1, first: int = 0) -> None:
+    """``count`` records to each partition: key ``k<n>``, value ``<partition>:<n>``."""
+    producer = clients.producer(kafka)
+    for n in range(first, first + count):
+        for partition in range(partitions):
+            producer.produce(topic, b"%d:%d" % (partition, n), b"k%d" % n, partition)
+    assert producer.flush(30) == 0
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    """(partition, offset, key, value) of all records, in the order in which they came."""
+    names = ("partition", "offset", "key", "value")
+    return [row for b in batches for row in zip(*(b.column(n).to_pylist() for n in names), strict=True)]
+
+
+def expected(partition: int, start: int, end: int) -> list[Row]:
+    return [(partition, n, b"k%d" % n, b"%d:%d" % (partition, n)) for n in range(start, end)]
+
+
+@pytest.fixture
+def reader(kafka: KafkaSettings) -> Iterator[SpanReader]:
+    with closing(SpanReader(kafka)) as one:
+        yield one
+
+
+def test_spans_hold_their_records_with_keys_values_and_source(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+) -> None:
+    topic = new_topic(partitions=2)
+    write(kafka, topic, 500, 2)
+    (batch,) = reader.read([Span(7, topic, 0, 100, 250), Span(7, topic, 1, 0, 3)])
+    assert set(batch.column("source").to_pylist()) == {7}
+    assert sorted(rows([batch])) == expected(0, 100, 250) + expected(1, 0, 3)
+
+
+def test_readers_that_take_turns_in_any_way_read_what_each_was_asked_for(
+    kafka: KafkaSettings, new_topic: NewTopic
+) -> None:
+    """Cuts of random lengths, shared out at random: a partition changes its reader, pauses, and is read again."""
+    topics, chance = [new_topic(partitions=3), new_topic()], random.Random(5)
+    for topic, partitions in zip(topics, (3, 1), strict=True):
+        write(kafka, topic, 20_000, partitions)
+    places = [(topics[0], 0), (topics[0], 1), (topics[0], 2), (topics[1], 0)]
+    done = dict.fromkeys(places, 0)
+    readers = [SpanReader(kafka) for _ in range(2)]
+    again = 0
+    while any(end < 20_000 for end in done.values()):
+        cut = [
+            Span(topics.index(t), t, p, start, min(20_000, start + chance.choice([1, 10, 3_000, 7_000])))
+            for (t, p), start in done.items()
+            if start < 20_000 and chance.random() < 0.8
+        ]
+        chance.shuffle(cut)
+        split = chance.randrange(len(cut) + 1)
+        for one, share in zip(readers, (cut[:split], cut[split:]), strict=True):
+            wanted = [row for s in share for row in of_source(s.source, expected(s.partition, s.start, s.end))]
+            found = [row for b in one.read(share) for n in (0, 1) for row in of_source(n, rows([only(b, n)]))]
+            assert sorted(found) == sorted(wanted)
+        if chance.random() < 0.7:
+            done |= {(s.topic, s.partition): s.end for s in cut}
+        else:
+            again += 1
+    assert again, "a cut was read again"
+    for one in readers:
+        one.close()
+
+
+def of_source(source: int, found: list[Row]) -> list[tuple[int, Row]]:
+    return [(source, row) for row in found]
+
+
+def only(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
+    return batch.filter(pc.equal(batch.column("source"), source))
+
+
+def test_what_is_left_early_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader) -> None:
+    topic = new_topic()
+    write(kafka, topic, 50_000)
+    span = Span(0, topic, 0, 10, 45_000)
+    early = reader.read([span])
+    assert rows([next(early)])[0] == expected(0, 10, 11)[0]
+    early.close()
+    assert rows(reader.read([span])) == expected(0, 10, 45_000)
+    assert rows(reader.read([Span(0, topic, 0, 45_000, 50_000)])) == expected(0, 45_000, 50_000)
+
+
+def test_offsets_without_records_are_passed_over(kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader) -> None:
+    """Transactions, some of them aborted, each with a marker behind it; the last offsets of a span hold none."""
+    topic = new_topic()
+    producer = ck.Producer(kafka.librdkafka() | {"transactional.id": topic})
+    producer.init_transactions(30)
+    kept = []
+    for number in range(6):
+        producer.begin_transaction()
+        for n in range(3):
+            producer.produce(topic, b"%d.%d" % (number, n), partition=0)
+        if number % 2:
+            assert producer.flush(30) == 0
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+            kept += [b"%d.%d" % (number, n) for n in range(3)]
+    end = Ends(kafka, [topic]).last()[topic, 0]
+    assert end == 24
+    assert [value for *_, value in rows(reader.read([Span(0, topic, 0, 0, end)]))] == kept
+    values = []
+    for start in range(end):  # offset by offset, over markers and aborted records
+        values += [value for *_, value in rows(reader.read([Span(0, topic, 0, start, start + 1)]))]
+    assert values == kept
+
+
+def test_records_that_are_gone_are_an_error_and_not_a_gap(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+) -> None:
+    topic = new_topic()
+    write(kafka, topic, 100)
+    client = admin.AdminClient(kafka.librdkafka())
+    for future in client.delete_records([ck.TopicPartition(topic, 0, 60)]).values():
+        future.result(30)
+    with pytest.raises(Permanent, match=f"topic {topic}, partition 0: offset 50 is gone"):
+        rows(reader.read([Span(0, topic, 0, 50, 100)]))
+    assert rows(reader.read([Span(0, topic, 0, 60, 100)])) == expected(0, 60, 100)
+
+
+def test_a_broker_that_is_away_is_waited_for_and_then_named(
+    kafka: KafkaSettings, wire: Wire, new_topic: NewTopic
+) -> None:
+    topic = new_topic()
+    write(kafka, topic, 10)
+    slow = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=1_500)
+    with closing(SpanReader(slow)) as reader:
+        assert len(rows(reader.read([Span(0, topic, 0, 0, 5)]))) == 5
+        wire.cut()
+        write(kafka, topic, 10, first=10)
+        with pytest.raises(Retryable, match="nothing came for 1500 ms"):
+            rows(reader.read([Span(0, topic, 0, 5, 20)]))
+        wire.mend()
+        assert rows(reader.read([Span(0, topic, 0, 5, 20)])) == expected(0, 5, 20)
+
+
+def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
+    kafka: KafkaSettings, new_topic: NewTopic
+) -> None:
+    topics = [new_topic(partitions=2), new_topic()]
+    write(kafka, topics[0], 4, 2)
+    ends = Ends(kafka, topics, look_again_ms=0)
+    wanted = {(topics[0], 0): 4, (topics[0], 1): 4, (topics[1], 0): 0}
+    assert ends.last() == wanted
+    assert ends.first() == dict.fromkeys(wanted, 0)
+    producer = ck.Producer(kafka.librdkafka() | {"transactional.id": topics[1]})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topics[1], b"open", partition=0)
+    producer.flush(30)
+    assert ends.last()[topics[1], 0] == 0, "an open transaction is not to be read"
+    producer.commit_transaction(30)
+    assert ends.last()[topics[1], 0] == 2
+    grow(kafka, topics[1], 3)
+    assert ends.last() == wanted | {(topics[1], 0): 2, (topics[1], 1): 0, (topics[1], 2): 0}
+
+
+def grow(kafka: KafkaSettings, topic: str, partitions: int) -> None:
+    client = admin.AdminClient(kafka.librdkafka())
+    for future in client.create_partitions([admin.NewPartitions(topic, partitions)]).values():
+        future.result(30)
+
+
+def test_a_topic_that_is_not_there_is_named(kafka: KafkaSettings) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        Ends(replace(kafka, request_timeout_ms=2_000), ["nowhere"]).last()

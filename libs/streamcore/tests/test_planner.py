@@ -1,0 +1,140 @@
+"""What a batch reads is decided once, and everything follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, Source
+from streamcore.checkpoint.positions import Cut, PositionLog
+from streamcore.errors import CorruptState, Drained, Permanent
+from streamcore.limits import Limits
+from streamcore.planner import Planner, Share
+from streamcore.position import Place, Position, Span
+from streamcore.schema import StreamSchema
+
+
+def schema(name: str) -> StreamSchema:
+    document = {"name": name, "event_time": "ts", "keys": [[]], "fields": {"ts": "timestamp not null"}}
+    return StreamSchema.parse(document)
+
+
+def no_kernel() -> object:
+    raise AssertionError("a plan needs no kernel")
+
+
+APP = App(
+    "a",
+    (Source(schema("x"), "tx"), Source(schema("y"), "ty")),
+    "control",
+    {},
+    no_kernel,  # type: ignore[arg-type]
+    limits=Limits(events_per_cut=10),
+)
+
+
+@dataclass
+class Topics:
+    """A cluster of which a test says how far its partitions reach."""
+
+    reach: dict[Place, int]
+    begin: dict[Place, int] = field(default_factory=dict)
+
+    def first(self) -> dict[Place, int]:
+        return dict.fromkeys(self.reach, 0) | self.begin
+
+    def last(self) -> dict[Place, int]:
+        return dict(self.reach)
+
+
+def go_on() -> None:
+    """Nothing asks for a stop."""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> PositionLog:
+    return PositionLog(tmp_path / "positions", keep=5)
+
+
+def planner(log: PositionLog, topics: Topics, *times: int, from_the_end: bool = False) -> Planner:
+    clock = iter(times)
+    return Planner(APP, log, topics, from_the_end=from_the_end, now_ms=lambda: next(clock))
+
+
+def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: PositionLog) -> None:
+    topics = Topics({("tx", 0): 4, ("ty", 0): 0, ("control", 0): 1})
+    first = planner(log, topics, 100).cut(0, go_on)
+    assert first == Cut(Position(0, topics.first()), Position(100, topics.last()))
+    topics.reach[("tx", 0)] = 9
+    assert planner(log, topics).cut(0, go_on) == first, "no clock was asked"
+    assert planner(log, topics, 200).cut(1, go_on) == Cut(first.end, Position(200, topics.last()))
+
+
+def test_without_input_a_cut_waits_for_a_second_to_pass(log: PositionLog) -> None:
+    topics = Topics({("tx", 0): 0, ("control", 0): 0})
+    log.write(0, Cut(Position(0, topics.reach), Position(5_000, topics.reach)))
+    assert planner(log, topics, 5_001, 5_999, 6_000).cut(1, go_on).end.clock_ms == 6_000
+
+
+def test_a_stop_while_it_waits_decides_nothing(log: PositionLog) -> None:
+    topics = Topics({("tx", 0): 0, ("control", 0): 0})
+    log.write(0, Cut(Position(0, topics.reach), Position(5_000, topics.reach)))
+    asked = iter([None, None, Drained("stop")])
+
+    def check() -> None:
+        if (stop := next(asked)) is not None:
+            raise stop
+
+    with pytest.raises(Drained):
+        planner(log, topics, 5_001, 5_002).cut(1, check)
+    assert log.read(1) is None
+
+
+def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: PositionLog) -> None:
+    topics = Topics({("tx", 0): 7, ("control", 0): 3}, {("tx", 0): 2})
+    cut = planner(log, topics, 1_000, from_the_end=True).cut(0, go_on)
+    assert cut.start == Position(0, {("tx", 0): 7, ("control", 0): 0})
+    assert cut.end.offsets == topics.reach
+
+
+def test_records_that_are_gone_stop_the_app(log: PositionLog) -> None:
+    log.write(0, Cut(Position(0, {}), Position(1, {("tx", 0): 8, ("ty", 1): 2})))
+    with pytest.raises(Permanent, match=r"topic tx, partition 0: was read up to offset 8, and now it ends at 5"):
+        planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).cut(1, go_on)
+    with pytest.raises(Permanent, match=r"topic ty, partition 1: .* now it is not there"):
+        planner(log, Topics({("tx", 0): 8}), 2).cut(1, go_on)
+
+
+def test_a_position_that_is_lost_is_not_made_up(log: PositionLog) -> None:
+    with pytest.raises(CorruptState, match="position of batch 3 is missing"):
+        planner(log, Topics({("tx", 0): 5}), 2).cut(4, go_on)
+
+
+def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: PositionLog) -> None:
+    start = Position(1, {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
+    end = Position(9, {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
+    shares = planner(log, Topics({})).shares(Cut(start, end), 2)
+    assert [share.clock_ms for share in shares] == [9, 9]
+    assert [share.partitions for share in shares] == [(0, 1, PARTITIONS_PER_TOPIC), ()]
+    spans = {span for share in shares for span in share.spans}
+    assert spans == {Span(0, "tx", 0, 0, 6), Span(1, "ty", 0, 3, 4), Span(CONTROL, "control", 0, 0, 2)}
+
+
+def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: PositionLog) -> None:
+    at = Position(1, {("tx", 0): 4, ("control", 0): 0})
+    assert planner(log, Topics({})).shares(Cut(at, Position(7, at.offsets)), 3) == [Share((), 7, (0,))]
+
+
+BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "topics": {"t": 1}}, "end": {}}']
+
+
+def test_old_positions_go_and_bad_ones_are_refused(log: PositionLog) -> None:
+    for batch in range(9):
+        log.write(batch, Cut(Position(batch, {}), Position(batch + 1, {("tx", 0): batch})))
+    assert log.batches() == (4, 5, 6, 7, 8)
+    for text in BAD:
+        (log.folder / "8").write_text(text)
+        with pytest.raises(CorruptState, match="no position of ours"):
+            log.read(8)
