@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from streamcore.kafka import clients
+from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Record
 from tests.harness import orders, rules
 from tests.harness.orders import HOUR_MS, Order
@@ -88,7 +88,7 @@ def test_every_kind_of_bad_record_is_a_dead_letter_with_its_bytes_and_its_reason
 
 def test_a_record_of_a_megabyte_becomes_a_dead_letter_that_says_how_long_it_was(live: Scene) -> None:
     value = b'{"id": 1, "country": "' + b"x" * 1_040_000 + b'"}'
-    producer = clients.control_producer(live.kafka)  # the other one sends no records as large
+    producer = control_plane.control_producer(live.kafka)  # the other one sends no records as large
     sent = producer.send(live.orders_topic, value=value, key=None, partition=0).get(60)
     producer.close()
     live.count += 1

@@ -1,4 +1,4 @@
-"""Builds the clients and names their errors: above this module nobody sees a client library's exception.
+"""Builds the clients of the data plane and names their errors: above this module nobody sees the library's exception.
 
 Promises that every failure becomes one of ``streamcore.errors`` with the brokers, the action and what to do. Options
 that decide correctness (acknowledgements, idempotence, isolation, no topic creation by accident) are fixed here.
@@ -13,8 +13,6 @@ from contextlib import contextmanager
 
 import confluent_kafka as ck
 import confluent_kafka.admin
-import kafka
-from kafka import errors as kp
 
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.settings import KafkaSettings, Option
@@ -44,7 +42,7 @@ _NEVER = {_E._NOT_IMPLEMENTED, _E._UNSUPPORTED_FEATURE, _E.UNSUPPORTED_VERSION, 
 
 #: Error codes -> (class, what to do). A code that is not here is Retryable: its outcome is unknown, and the caller's
 #: own limit ends the attempts.
-_KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
+KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
     (_FENCED, Fenced, "another process writes under the same identity; this one must stop"),
     (_LOGIN, ConfigError, "check security protocol, mechanism, user name, password and TLS files"),
     (_RIGHTS, ConfigError, "grant this user the right, or use another user"),
@@ -53,15 +51,6 @@ _KNOWN: tuple[tuple[set[int], type[StreamError], str], ...] = (
     ({_E.INVALID_TRANSACTION_TIMEOUT}, ConfigError, "raise transaction.max.timeout.ms of the broker, or lower ours"),
     ({_E._INVALID_ARG}, ConfigError, "correct the setting"),
     (_NEVER, Permanent, "the broker or client does not support the request"),
-)
-_KNOWN_PYTHON: tuple[tuple[tuple[type[Exception], ...], type[StreamError], str], ...] = (
-    ((kp.ProducerFencedError,), Fenced, _KNOWN[0][2]),
-    ((kp.SaslAuthenticationFailedError, kp.UnsupportedSaslMechanismError), ConfigError, _KNOWN[1][2]),
-    ((kp.AuthorizationError,), ConfigError, _KNOWN[2][2]),
-    ((kp.UnknownTopicOrPartitionError, kp.InvalidTopicError), ConfigError, _KNOWN[3][2]),
-    ((kp.MessageSizeTooLargeError, kp.RecordListTooLargeError), Permanent, _KNOWN[4][2]),
-    ((kp.KafkaConfigurationError, kp.InvalidReplicationFactorError), ConfigError, _KNOWN[6][2]),
-    ((kp.PolicyViolationError, kp.UnsupportedVersionError, kp.IllegalArgumentError), Permanent, _KNOWN[7][2]),
 )
 
 
@@ -86,29 +75,19 @@ def confluent_error(
     detail = f"{error.name()}: {error.str()}"
     if log and log.last is not None and log.last.code() != error.code():
         detail += f" (before it: {log.last.str()})"
-    for known, cls, advice in _KNOWN:
+    for known, cls, advice in KNOWN:
         if codes & known:
             return cls(f"kafka {settings.bootstrap}: {action}: {detail}; {advice}")
     return Retryable(f"kafka {settings.bootstrap}: {action}: {detail}; is the broker up and reachable?")
 
 
-def python_error(error: Exception, action: str, settings: KafkaSettings) -> StreamError:
-    """The error of ours for one of kafka-python's."""
-    for classes, cls, advice in _KNOWN_PYTHON:
-        if isinstance(error, classes):
-            return cls(f"kafka {settings.bootstrap}: {action}: {error}; {advice}")
-    return Retryable(f"kafka {settings.bootstrap}: {action}: {error}; is the broker up and reachable?")
-
-
 @contextmanager
 def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = None) -> Iterator[None]:
-    """Turn whatever a client raises inside into an error of ours."""
+    """Turn whatever a confluent client raises inside into an error of ours."""
     try:
         yield
     except ck.KafkaException as error:
         raise confluent_error(error.args[0], action, settings, log) from error
-    except kp.KafkaError as error:
-        raise python_error(error, action, settings) from error
 
 
 def _producing(settings: KafkaSettings) -> dict[str, Option]:
@@ -195,35 +174,3 @@ def volume_admin(settings: KafkaSettings) -> ck.admin.AdminClient:
     """confluent-kafka's administration client, for what is asked in every cut."""
     with naming_errors(settings, "connect"):
         return ck.admin.AdminClient({"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}, logger=_LOG)
-
-
-def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:
-    """kafka-python's administration client."""
-    with naming_errors(settings, "connect"):
-        return kafka.KafkaAdminClient(**settings.kafka_python())
-
-
-def control_producer(settings: KafkaSettings) -> kafka.KafkaProducer:
-    """kafka-python's producer, acknowledged by all replicas: a few records that somebody waits for."""
-    with naming_errors(settings, "connect"):
-        return kafka.KafkaProducer(
-            **settings.kafka_python(),
-            acks="all",
-            enable_idempotence=True,
-            allow_auto_create_topics=False,
-            max_block_ms=settings.request_timeout_ms,
-        )
-
-
-def independent_consumer(settings: KafkaSettings, isolation: Isolation) -> kafka.KafkaConsumer:
-    """kafka-python's consumer for ``assign``: shares no code with the client that wrote."""
-    with naming_errors(settings, "connect"):
-        return kafka.KafkaConsumer(
-            **settings.kafka_python(),
-            isolation_level=isolation.value,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
-            max_partition_fetch_bytes=8 * 1024 * 1024,
-            max_poll_records=10_000,
-        )

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import kafka
 
-from streamcore.kafka import clients
+from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
@@ -50,9 +50,9 @@ class ControlLog:
 
     def publish(self, key: str, value: bytes | None) -> Position:
         """Write one change (None deletes) and wait until all replicas have it."""
-        with clients.naming_errors(self._settings, f"publish {key} to topic {self._topic}"):
+        with control_plane.naming_errors(self._settings, f"publish {key} to topic {self._topic}"):
             if self._producer is None:
-                self._producer = clients.control_producer(self._settings)
+                self._producer = control_plane.control_producer(self._settings)
             sent = self._producer.send(self._topic, value=value, key=key.encode(), partition=0)
             written = sent.get(timeout=self._settings.request_timeout_ms / 1000)
         return Position(int(written.partition), int(written.offset))

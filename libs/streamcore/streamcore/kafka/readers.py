@@ -17,7 +17,7 @@ import confluent_kafka as ck
 import kafka
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.kafka import clients
+from streamcore.kafka import clients, control_plane
 from streamcore.kafka.clients import Isolation
 from streamcore.kafka.markers import partition_count
 from streamcore.kafka.settings import KafkaSettings
@@ -69,7 +69,8 @@ def read_topic(
 @contextmanager
 def _independent(settings: KafkaSettings, isolation: Isolation, action: str) -> Iterator[kafka.KafkaConsumer]:
     """kafka-python's consumer, closed at the end, its errors named."""
-    with clients.naming_errors(settings, action), closing(clients.independent_consumer(settings, isolation)) as client:
+    new = control_plane.independent_consumer
+    with control_plane.naming_errors(settings, action), closing(new(settings, isolation)) as client:
         yield client
 
 

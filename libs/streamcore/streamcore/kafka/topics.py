@@ -16,7 +16,7 @@ from kafka import errors as kp
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.kafka import clients
+from streamcore.kafka import clients, control_plane
 from streamcore.kafka.settings import KafkaSettings
 
 #: Compaction that keeps a topic of markers or rules small: the default leaves a week or a gigabyte uncompacted.
@@ -80,12 +80,12 @@ def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
 def ensure_topics(settings: KafkaSettings, specs: Iterable[TopicSpec]) -> tuple[TopicState, ...]:
     """Create what is missing, check what is there (``ConfigError``), and return the state in the specs' order."""
     wanted = tuple(specs)
-    with closing(clients.admin(settings)) as admin:
+    with closing(control_plane.admin(settings)) as admin:
         present = _describe(admin, settings, [s.name for s in wanted])
         for spec in wanted:
             if spec.name not in present:
                 _create(admin, settings, spec)
-        with clients.naming_errors(settings, "waiting for new topics"):
+        with control_plane.naming_errors(settings, "waiting for new topics"):
             admin.wait_for_topics([s.name for s in wanted], timeout_ms=settings.request_timeout_ms)
         present = _describe(admin, settings, [s.name for s in wanted])
     for spec in wanted:
@@ -95,16 +95,16 @@ def ensure_topics(settings: KafkaSettings, specs: Iterable[TopicSpec]) -> tuple[
 
 def describe(settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
     """State of those of the topics that exist."""
-    with closing(clients.admin(settings)) as admin:
+    with closing(control_plane.admin(settings)) as admin:
         return _describe(admin, settings, names)
 
 
 def delete_topics(settings: KafkaSettings, names: Sequence[str]) -> None:
     """Delete those of the topics that exist."""
-    with closing(clients.admin(settings)) as admin:
+    with closing(control_plane.admin(settings)) as admin:
         present = list(_describe(admin, settings, names))
         if present:
-            with clients.naming_errors(settings, f"delete topics {present}"):
+            with control_plane.naming_errors(settings, f"delete topics {present}"):
                 admin.delete_topics(present)
 
 
@@ -130,7 +130,7 @@ def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: i
     A broker whose settings this user may not read is passed over: ``init_transactions`` will be refused there with
     the same advice.
     """
-    with closing(clients.admin(settings)) as admin:
+    with closing(control_plane.admin(settings)) as admin:
         for broker, allowed_ms in _max_transaction_timeouts(admin, settings):
             if allowed_ms < transaction_timeout_ms:
                 raise ConfigError(
@@ -142,7 +142,7 @@ def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: i
 
 def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSettings) -> list[tuple[int, int]]:
     try:
-        with clients.naming_errors(settings, "read broker settings"):
+        with control_plane.naming_errors(settings, "read broker settings"):
             brokers = [int(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
             wanted = [ConfigResource(ConfigResourceType.BROKER, str(b), {_MAX_TIMEOUT: None}) for b in brokers]
             found = admin.describe_configs(wanted, config_filter="all").get("broker", {})
@@ -153,7 +153,7 @@ def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSett
 
 def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicSpec) -> None:
     wanted = {"num_partitions": spec.partitions, "replication_factor": spec.replication, "configs": spec.options}
-    with clients.naming_errors(settings, f"create topic {spec.name}"):
+    with control_plane.naming_errors(settings, f"create topic {spec.name}"):
         try:
             admin.create_topics({spec.name: wanted})
         except kp.TopicAlreadyExistsError:
@@ -161,7 +161,7 @@ def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicS
 
 
 def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
-    with clients.naming_errors(settings, f"describe topics {list(names)}"):
+    with control_plane.naming_errors(settings, f"describe topics {list(names)}"):
         found = {}
         for topic in admin.describe_topics(list(names)):
             error = kp.for_code(topic["error_code"])

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError, StreamError
-from streamcore.kafka import clients
+from streamcore.kafka import clients, control_plane
 from streamcore.kafka.clients import ClientLog
 from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 
@@ -58,7 +58,7 @@ def test_the_password_is_in_no_text_of_the_settings(login: KafkaSettings, by_fil
 
 VERBOSE = """
 import logging, sys
-from streamcore.kafka import clients
+from streamcore.kafka import clients, control_plane
 from streamcore.kafka.clients import Isolation
 from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
@@ -67,7 +67,7 @@ settings = KafkaSettings(
     request_timeout_ms=300,
 )
 clients.consumer(settings, Isolation.COMMITTED).close()
-clients.admin(settings)
+control_plane.admin(settings)
 """
 
 
@@ -140,7 +140,7 @@ def test_every_error_of_a_client_becomes_one_of_ours() -> None:
         assert isinstance(error, StreamError)
         assert "kafka b:9092: trying" in str(error)
     for cls in (c for c in vars(kp).values() if isinstance(c, type) and issubclass(c, kp.KafkaError)):
-        assert isinstance(clients.python_error(cls("why"), "trying", settings), StreamError)
+        assert isinstance(control_plane.python_error(cls("why"), "trying", settings), StreamError)
 
 
 def test_a_refused_login_is_told_although_the_call_only_timed_out() -> None:
