@@ -122,6 +122,12 @@ def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: Kaf
     assert sum(end_offsets(kafka, [topic]).values()) == PRIMER
     assert generator.waiting_s(0) > 0
     assert generator.waiting_s(PRIMER) == 0
+    again = Generator(kafka, topic, SHOP, Orders(700), lambda: 0)
+    again.start()
+    while not again.done:
+        again.check()
+        threading.Event().wait(0.05)
+    assert sum(end_offsets(kafka, [topic]).values()) == PRIMER + 700, "only a new stream waits"
 
 
 # --- the app's process --------------------------------------------------------------------------------------------

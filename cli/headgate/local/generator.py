@@ -1,8 +1,8 @@
 """The invented shop as a thread: sends events at a pace, can be stopped, and never makes an event late by accident.
 
-The app knows how far a partition has come only from events it has read of it. So a run begins with primers: few
-records, together no longer than the app allows for disorder, and then a pause until their cut is done. After them every
-partition counts, and one that is read ahead of the others moves no watermark.
+What is late depends on what the app has read before, and before its first cut it has read nothing. So a new stream
+begins with primers: few records, together no longer than the app allows for disorder, and then a pause until their cut
+is done.
 
 Positions live in the topic itself (``headgate.local.shop.produce``), so a stop of any kind loses and repeats nothing.
 """
@@ -121,7 +121,7 @@ class Generator:
         end = None if events is None else self.first_index + events
         if not self._whole:
             self._produce(self.first_index)
-        for pause in primers(self._shop, self.first_index, self._partitions):
+        for pause in primers(self._shop, 0, self._partitions) if self.first_index == 0 else ():
             if (end is not None and pause >= end) or self._stop.is_set():
                 break
             self._produce(pause)

@@ -68,8 +68,15 @@ class WatermarkState:
         return replace(self, partitions={**self.partitions, **new}) if new else self
 
     def advance(self, progress: Iterable[Progress], clock_ms: int, strategy: WatermarkStrategy) -> WatermarkState:
-        """The state after a cut. Monotone: the watermark never goes back, whatever the cut holds."""
+        """The state after a cut. Monotone: the watermark never goes back, whatever the cut holds.
+
+        When all partitions were silent for ``idle_ms``, the app was away, or its world was: none of them is idle then,
+        and the first event after that waits for the others anew.
+        """
+        progress = [*progress]
         times = dict(self.partitions)
+        if progress and all(clock_ms - t.active_ms >= strategy.idle_ms for t in times.values()):
+            times = {n: replace(t, active_ms=clock_ms) for n, t in times.items()}
         for seen in progress:
             before = times.get(seen.partition)
             latest = seen.max_event_ms if before is None else max(before.max_event_ms, seen.max_event_ms)

@@ -56,6 +56,16 @@ def test_when_all_are_idle_the_watermark_stays() -> None:
     assert state.watermark_ms == 190
 
 
+def test_after_a_silence_of_all_partitions_each_is_waited_for_again() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 190, 1)], 0, STRATEGY)
+    state = state.advance([Progress(0, 900, 1)], 5_000, STRATEGY)
+    assert state.watermark_ms == 180, "the app was away; partition 1 may have as much to say"
+    late = state.advance([Progress(1, 700, 1)], 5_100, STRATEGY)
+    assert late.watermark_ms == 690
+    state = state.advance([Progress(0, 901, 1)], 5_900, STRATEGY).advance([Progress(0, 902, 1)], 6_000, STRATEGY)
+    assert state.watermark_ms == 892, "it has not, and is idle"
+
+
 def test_the_latest_event_time_is_that_of_the_partitions_asked_for() -> None:
     state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1), Progress(2, 300, 1)], 0, STRATEGY)
     assert state.latest_event_ms(range(2)) == 200
