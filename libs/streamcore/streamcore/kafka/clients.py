@@ -135,7 +135,7 @@ def consumer(
 
     ``report_ends``: an event when a partition's end is reached, at the latest ``end_wait_ms`` after it was.
     """
-    options = settings.librdkafka() | {
+    options = {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()} | {
         "group.id": f"{settings.client_id}-unused",
         "isolation.level": isolation.value,
         "enable.auto.commit": False,
@@ -150,7 +150,7 @@ def consumer(
 
 def span_consumer(settings: KafkaSettings, log: ClientLog) -> ck.Consumer:
     """A confluent consumer for volume: reads ahead in large pieces, and refuses to skip records that are gone."""
-    options = settings.librdkafka() | {
+    options = {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()} | {
         "group.id": f"{settings.client_id}-unused",
         "isolation.level": Isolation.COMMITTED.value,
         "enable.auto.commit": False,
@@ -163,7 +163,6 @@ def span_consumer(settings: KafkaSettings, log: ClientLog) -> ck.Consumer:
         "fetch.error.backoff.ms": 100,
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 16 * 1024,
-        "reconnect.backoff.max.ms": 1_000,
         "error_cb": log,
     }
     with naming_errors(settings, "consumer"):
