@@ -27,13 +27,14 @@ _LIMIT_S = 240.0
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One line of a cut. ``start``: which start of the app printed it, from 1."""
+    """One line of a cut. ``start``: which start of the app printed it, from 1. ``offsets``: by topic and partition."""
 
     start: int
     batch: int
     outcome: str
     events: int
     lanes: Mapping[str, int]
+    offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
     watermark_ms: int
 
@@ -54,7 +55,6 @@ class AppUnderTest:
     settings: Mapping[str, object]
     lines: list[Cut] = field(default_factory=list)
     starts: int = 0
-    ends: dict[int, dict[str, int]] = field(default_factory=dict)
     _run: _Run | None = None
     _orphans: list[int] = field(default_factory=list)
     _news: threading.Condition = field(default_factory=threading.Condition)
@@ -176,7 +176,6 @@ class AppUnderTest:
                 with self._news:
                     if "cut" in document:
                         self.lines.append(_cut(document["cut"], start))
-                        self.ends[document["cut"]["batch"]] = _ends(document["cut"]["offsets"])
                     self._news.notify_all()
 
     @property
@@ -235,9 +234,10 @@ class AppUnderTest:
         self.wait_for(lambda: self.lane(name) >= count, f"{count} records on lane {name}")
 
     def offsets_after(self, batch: int) -> dict[str, int]:
-        """``topic-partition`` -> where a batch ended, as Spark reported it, which is a moment after the cut."""
-        self.wait_for(lambda: batch in self.ends, f"Spark's report of batch {batch}")
-        return self.ends[batch]
+        """``topic-partition`` -> where a batch ended."""
+        self.wait_for(lambda: batch in self.batches, f"the report of batch {batch}")
+        topics = self.batches[batch].offsets
+        return {f"{topic}-{p}": offset for topic, places in topics.items() for p, offset in places.items()}
 
     def _said(self) -> str:
         with self._news:
@@ -256,10 +256,5 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _cut(entries: Mapping[str, Any], start: int) -> Cut:
-    names = ("batch", "outcome", "events", "lanes", "clock_ms", "watermark_ms")
+    names = ("batch", "outcome", "events", "lanes", "offsets", "clock_ms", "watermark_ms")
     return Cut(start, *(entries[name] for name in names))
-
-
-def _ends(topics: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """``topic-partition`` -> the offset at which the batch ended."""
-    return {f"{topic}-{p}": int(offset) for topic, places in topics.items() for p, offset in places.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streamcore.app import CONTROL, App, partitions_of
-from streamcore.checkpoint.positions import Cut, PositionLog
+from streamcore.checkpoint.positions import Bounds, PositionLog
 from streamcore.errors import CorruptState, Permanent
 from streamcore.position import Place, Position, Span, next_position, share_out, spans
 
@@ -50,7 +50,7 @@ class Planner:
     from_the_end: bool = False
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def cut(self, batch: int, check: Callable[[], None]) -> Cut:
+    def cut(self, batch: int, check: Callable[[], None]) -> Bounds:
         """What the batch reads: as decided before, or decided now.
 
         Then it waits for input, a second at most, for time goes on without any. ``check`` is called meanwhile, and may
@@ -60,16 +60,16 @@ class Planner:
         if decided is not None:
             return decided
         start = self._start(batch)
+        unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
         while True:
             check()
             ends = self.ends.last()
             _refuse_shrunk(start, ends)
-            unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
             end = next_position(start, ends, unlimited, limit, self.now_ms())
             if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _PULSE_MS:
                 break
             time.sleep(_LOOK_S)
-        decided = Cut(start, end)
+        decided = Bounds(start, end)
         self.log.write(batch, decided)
         return decided
 
@@ -86,7 +86,7 @@ class Planner:
             offsets |= {place: end for place, end in self.ends.last().items() if place[0] != self.app.control_topic}
         return Position(0, offsets)
 
-    def shares(self, cut: Cut, tasks: int) -> list[Share]:
+    def shares(self, cut: Bounds, tasks: int) -> list[Share]:
         """The cut for at most so many tasks, at least one."""
         numbers = {self.app.control_topic: CONTROL} | {topic: n for n, topic in enumerate(self.app.topics)}
         every = share_out(spans(cut.start, cut.end, numbers), tasks) or [[]]

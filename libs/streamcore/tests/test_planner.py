@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, Source
-from streamcore.checkpoint.positions import Cut, PositionLog
+from streamcore.checkpoint.positions import Bounds, PositionLog
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits
 from streamcore.planner import Planner, Share
@@ -66,21 +66,21 @@ def planner(log: PositionLog, topics: Topics, *times: int, from_the_end: bool = 
 def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 4, ("ty", 0): 0, ("control", 0): 1})
     first = planner(log, topics, 100).cut(0, go_on)
-    assert first == Cut(Position(0, topics.first()), Position(100, topics.last()))
+    assert first == Bounds(Position(0, topics.first()), Position(100, topics.last()))
     topics.reach[("tx", 0)] = 9
     assert planner(log, topics).cut(0, go_on) == first, "no clock was asked"
-    assert planner(log, topics, 200).cut(1, go_on) == Cut(first.end, Position(200, topics.last()))
+    assert planner(log, topics, 200).cut(1, go_on) == Bounds(first.end, Position(200, topics.last()))
 
 
 def test_without_input_a_cut_waits_for_a_second_to_pass(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
-    log.write(0, Cut(Position(0, topics.reach), Position(5_000, topics.reach)))
+    log.write(0, Bounds(Position(0, topics.reach), Position(5_000, topics.reach)))
     assert planner(log, topics, 5_001, 5_999, 6_000).cut(1, go_on).end.clock_ms == 6_000
 
 
 def test_a_stop_while_it_waits_decides_nothing(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
-    log.write(0, Cut(Position(0, topics.reach), Position(5_000, topics.reach)))
+    log.write(0, Bounds(Position(0, topics.reach), Position(5_000, topics.reach)))
     asked = iter([None, None, Drained("stop")])
 
     def check() -> None:
@@ -100,7 +100,7 @@ def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: Posit
 
 
 def test_records_that_are_gone_stop_the_app(log: PositionLog) -> None:
-    log.write(0, Cut(Position(0, {}), Position(1, {("tx", 0): 8, ("ty", 1): 2})))
+    log.write(0, Bounds(Position(0, {}), Position(1, {("tx", 0): 8, ("ty", 1): 2})))
     with pytest.raises(Permanent, match=r"topic tx, partition 0: was read up to offset 8, and now it ends at 5"):
         planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).cut(1, go_on)
     with pytest.raises(Permanent, match=r"topic ty, partition 1: .* now it is not there"):
@@ -115,7 +115,7 @@ def test_a_position_that_is_lost_is_not_made_up(log: PositionLog) -> None:
 def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: PositionLog) -> None:
     start = Position(1, {("tx", 0): 0, ("tx", 1): 5, ("ty", 0): 3, ("control", 0): 0})
     end = Position(9, {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
-    shares = planner(log, Topics({})).shares(Cut(start, end), 2)
+    shares = planner(log, Topics({})).shares(Bounds(start, end), 2)
     assert [share.clock_ms for share in shares] == [9, 9]
     assert [share.partitions for share in shares] == [(0, 1, PARTITIONS_PER_TOPIC), ()]
     spans = {span for share in shares for span in share.spans}
@@ -124,7 +124,7 @@ def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: Positio
 
 def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: PositionLog) -> None:
     at = Position(1, {("tx", 0): 4, ("control", 0): 0})
-    assert planner(log, Topics({})).shares(Cut(at, Position(7, at.offsets)), 3) == [Share((), 7, (0,))]
+    assert planner(log, Topics({})).shares(Bounds(at, Position(7, at.offsets)), 3) == [Share((), 7, (0,))]
 
 
 BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "topics": {"t": 1}}, "end": {}}']
@@ -132,7 +132,7 @@ BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "top
 
 def test_old_positions_go_and_bad_ones_are_refused(log: PositionLog) -> None:
     for batch in range(9):
-        log.write(batch, Cut(Position(batch, {}), Position(batch + 1, {("tx", 0): batch})))
+        log.write(batch, Bounds(Position(batch, {}), Position(batch + 1, {("tx", 0): batch})))
     assert log.batches() == (4, 5, 6, 7, 8)
     for text in BAD:
         (log.folder / "8").write_text(text)

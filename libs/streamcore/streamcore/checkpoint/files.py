@@ -31,13 +31,20 @@ def write_json(path: Path, entries: Mapping[str, object]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def read_json(path: Path) -> dict[str, Entry] | None:
-    """The entries, or None when there is no such file; ``CorruptState`` when it is not what ``write_json`` wrote."""
+def read_whole(path: Path) -> bytes | None:
+    """What is in the file, or None when there is no such file."""
     with naming_file_errors(path):
         try:
-            text = path.read_bytes()
+            return path.read_bytes()
         except FileNotFoundError:
             return None
+
+
+def read_json(path: Path) -> dict[str, Entry] | None:
+    """The entries, or None when there is no such file; ``CorruptState`` when it is not what ``write_json`` wrote."""
+    text = read_whole(path)
+    if text is None:
+        return None
     try:
         entries = json.loads(text)
     except ValueError:

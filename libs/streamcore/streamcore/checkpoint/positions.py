@@ -10,14 +10,14 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamcore.checkpoint.files import naming_file_errors, write_json
+from streamcore.checkpoint.files import naming_file_errors, read_whole, write_json
 from streamcore.errors import CorruptState
 from streamcore.position import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """What lies between two positions."""
+class Bounds:
+    """Where a cut begins and ends."""
 
     start: Position
     end: Position
@@ -36,25 +36,23 @@ class PositionLog:
             names = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
         return tuple(sorted(int(name) for name in names if name.isascii() and name.isdigit()))
 
-    def read(self, batch: int) -> Cut | None:
+    def read(self, batch: int) -> Bounds | None:
         """What the batch reads, None when that has not been decided; ``CorruptState`` for a file that is not ours."""
         path = self.folder / str(batch)
-        with naming_file_errors(path):
-            try:
-                text = path.read_bytes()
-            except FileNotFoundError:
-                return None
+        text = read_whole(path)
+        if text is None:
+            return None
         try:
             document = json.loads(text)
-            return Cut(Position.from_json(document["start"]), Position.from_json(document["end"]))
+            return Bounds(Position.from_json(document["start"]), Position.from_json(document["end"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptState(f"{path}: no position of ours ({len(text)} bytes); restore from a savepoint") from error
 
-    def write(self, batch: int, cut: Cut) -> None:
+    def write(self, batch: int, bounds: Bounds) -> None:
         """Decide what the batch reads. Once written it stays."""
         with naming_file_errors(self.folder):
             self.folder.mkdir(exist_ok=True)
-        write_json(self.folder / str(batch), {"start": cut.start.to_json(), "end": cut.end.to_json()})
+        write_json(self.folder / str(batch), {"start": bounds.start.to_json(), "end": bounds.end.to_json()})
         old = self.folder / str(batch - self.keep)
         with naming_file_errors(old):
             old.unlink(missing_ok=True)

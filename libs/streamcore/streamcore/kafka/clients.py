@@ -90,11 +90,15 @@ def naming_errors(settings: KafkaSettings, action: str, log: ClientLog | None = 
         raise confluent_error(error.args[0], action, settings, log) from error
 
 
+def _connecting(settings: KafkaSettings) -> dict[str, Option]:
+    """A broker that was away is found again within a second, unless the settings say otherwise."""
+    return {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}
+
+
 def _producing(settings: KafkaSettings) -> dict[str, Option]:
     """The partitioner is Java's, so that a key lands on the partition where any other producer puts it."""
     return {
-        "reconnect.backoff.max.ms": 1_000,
-        **settings.librdkafka(),
+        **_connecting(settings),
         "enable.idempotence": True,
         "partitioner": "murmur2_random",
         "compression.type": "lz4",
@@ -135,41 +139,42 @@ def consumer(
 
     ``report_ends``: an event when a partition's end is reached, at the latest ``end_wait_ms`` after it was.
     """
-    options = {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()} | {
-        "group.id": f"{settings.client_id}-unused",
+    options: dict[str, Option] = {
         "isolation.level": isolation.value,
-        "enable.auto.commit": False,
         "enable.partition.eof": report_ends,
         "fetch.wait.max.ms": end_wait_ms,
         "auto.offset.reset": "earliest",
-        "allow.auto.create.topics": False,
     }
-    with naming_errors(settings, "consumer"):
-        return ck.Consumer(options | ({"error_cb": log} if log else {}), logger=_LOG)
+    return _consumer(settings, options, log)
 
 
 def span_consumer(settings: KafkaSettings, log: ClientLog) -> ck.Consumer:
     """A confluent consumer for volume: reads ahead in large pieces, and refuses to skip records that are gone."""
-    options = {"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()} | {
-        "group.id": f"{settings.client_id}-unused",
+    options: dict[str, Option] = {
         "isolation.level": Isolation.COMMITTED.value,
-        "enable.auto.commit": False,
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
-        "allow.auto.create.topics": False,
         "fetch.message.max.bytes": 4 * 1024 * 1024,
         "fetch.wait.max.ms": 100,
         "fetch.queue.backoff.ms": 5,
         "fetch.error.backoff.ms": 100,
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 16 * 1024,
-        "error_cb": log,
+    }
+    return _consumer(settings, options, log)
+
+
+def _consumer(settings: KafkaSettings, options: dict[str, Option], log: ClientLog | None) -> ck.Consumer:
+    fixed: dict[str, Option] = {
+        "group.id": f"{settings.client_id}-unused",
+        "enable.auto.commit": False,
+        "allow.auto.create.topics": False,
     }
     with naming_errors(settings, "consumer"):
-        return ck.Consumer(options, logger=_LOG)
+        return ck.Consumer(_connecting(settings) | fixed | options | ({"error_cb": log} if log else {}), logger=_LOG)
 
 
 def volume_admin(settings: KafkaSettings) -> ck.admin.AdminClient:
     """confluent-kafka's administration client, for what is asked in every cut."""
     with naming_errors(settings, "connect"):
-        return ck.admin.AdminClient({"reconnect.backoff.max.ms": 1_000, **settings.librdkafka()}, logger=_LOG)
+        return ck.admin.AdminClient(_connecting(settings), logger=_LOG)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
 from streamcore.checkpoint.files import file_error, read_json, write_json
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
-from streamcore.checkpoint.positions import Cut
+from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError, CorruptState, Retryable
 from streamcore.position import Position
 
@@ -38,7 +38,7 @@ def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int =
             (root.spark / log / str(batch)).write_text(text)
             (root.spark / log / f".{batch}.crc").write_text("checksum")
     for batch in range(first, committed + 1):
-        root.positions.write(batch, Cut(Position(0, {}), Position(batch, {("shop", 0): 17})))
+        root.positions.write(batch, Bounds(Position(0, {}), Position(batch, {("shop", 0): 17})))
     (root.spark / "metadata").write_text('{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
 
 
