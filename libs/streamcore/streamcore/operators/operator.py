@@ -1,0 +1,64 @@
+"""The contract of an operator: one stateful step of a topology, on one shard of the key space.
+
+An operator takes frames and gives frames. Like a kernel it reads no clock, no random number and no environment: what it
+answers is a pure function of the rows, the time of the cut and its tables. Topologies chain operators
+(``streamcore.topology``); the same operator runs under Spark, in-process and in a back-test.
+
+Rows are Polars frames. Columns of a row are the user's (text, numbers, booleans, decimals, UTC datetimes of millisecond
+precision) and ``EVENT_MS``, the row's event time in epoch milliseconds (int64, never null). The order of the rows is
+their order of arrival, which is the same whenever the cut runs again.
+
+Within a cut, an operator goes through three moments, in this order: the clock becomes ``clock_ms``; the rows arrive,
+while the watermark is ``watermark_ms``; the watermark becomes ``next_watermark_ms``. A watermark of ``END_OF_TIME_MS``
+says that the stream has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from streamcore.state.table import StateTable
+
+#: The port of an operator's proper output; other ports are side outputs.
+MAIN = "main"
+#: The port of rows that came too late, with the columns ``LATE_REASON`` (text) and ``LATENESS_MS`` (int64).
+LATE = "late"
+LATE_REASON = "late_reason"
+LATENESS_MS = "lateness_ms"
+
+#: Rows by port. A port without rows may be left out.
+Ports = Mapping[str, "pl.DataFrame"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The time of a cut as one operator sees it: the watermark before its rows and after them, and the clock."""
+
+    watermark_ms: int
+    next_watermark_ms: int
+    clock_ms: int
+
+
+class Operator(Protocol):
+    """One operator with its tables in memory."""
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+        """Process a cut: one frame an input, each with all its columns even where it has no rows."""
+        ...
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """The tables that hold all state, by a name of small letters, digits, _ and -."""
+        ...
+
+    def loaded(self) -> None:
+        """Called once, after the stored rows have been loaded and before the first step."""
+        ...
+
+    def metrics(self) -> Mapping[str, int]:
+        """What was counted since the last call, by name: rows late, dropped, evicted, refused by a limit."""
+        ...
