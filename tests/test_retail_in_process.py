@@ -45,7 +45,7 @@ def run(cut_records: int, shards: int) -> list[Record]:
     """Every record that comes out when the lines are cut into so many."""
     stream = schema()
     factory = RulesFactory((RuleStream(stream, "retail"),))
-    app = LocalApp(App("retail", (Source(stream, "retail"),), "control", {}, factory, shards=shards))
+    app = LocalApp(App("retail", (Source(stream, "retail"),), "control", {}, (factory,), shards=shards))
     loaded, problems = load_path(ROOT / "rules" / "retail")
     assert not problems
     rules = [one.rule for one in loaded if one.rule is not None]

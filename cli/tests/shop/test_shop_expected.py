@@ -36,7 +36,7 @@ def run(settings: ShopSettings, n: int, cut_records: int) -> list[Record]:
     schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
     factory = RulesFactory((RuleStream(schema, "shop"),))
     source = Source(schema, "shop", reject_extra_fields=True)
-    app = LocalApp(App("shop", (source,), "control", {}, factory, shards=3))
+    app = LocalApp(App("shop", (source,), "control", {}, (factory,), shards=3))
     output = app.cut([control_record(i, r.id, canonical_json(r)) for i, r in enumerate(shipped())], NOW_MS)
     rng, offsets, cut = random.Random(cut_records), Counter[int](), list[RawRecord]()
     border = BLOCK  # the first cut ends before any record is late

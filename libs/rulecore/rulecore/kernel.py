@@ -20,7 +20,7 @@ from rulecore.members import GroupId
 from rulecore.ruleset import RuleSet, Status, StatusKind
 from rulecore.windowed import Failure, Firing, WindowGroup
 from streamcore.app import PARTITIONS_PER_TOPIC
-from streamcore.kernel import Control, Cut, Routed
+from streamcore.kernel import Control, Cut, Output, Routed
 from streamcore.lanes import LATE, STATUS, Record
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
@@ -103,7 +103,7 @@ class RulesKernel:
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
-    def step(self, cut: Cut) -> list[Record]:
+    def step(self, cut: Cut) -> Output:
         """Rule changes, then events in the order of their streams, then the windows that the watermark closes."""
         records = self._change(cut)
         for name in self.schemas:
@@ -112,7 +112,7 @@ class RulesKernel:
         for group in sorted(self.groups, key=str):
             if group in self.groups:  # a rule that fails may take its group with it
                 records += self._window(cut, self.groups[group])
-        return records
+        return Output(records)
 
     def _change(self, cut: Cut) -> list[Record]:
         if not cut.control:

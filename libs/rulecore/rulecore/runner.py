@@ -41,7 +41,7 @@ def run_in_process(
     routed = {Routed(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
     first = Cut(0, routed, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, {})
     last = Cut(0, {}, (), _CLOCK_MS, NO_WATERMARK, _END_MS, latest)
-    records = [*kernel.step(first), *kernel.step(last)]
+    records = [*kernel.step(first).records, *kernel.step(last).records]
     _refuse_unless_accepted(records)
     return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
 

@@ -41,7 +41,7 @@ SCHEMA = StreamSchema.parse(
 def new_app(shards: int = 2, disorder_ms: int = 0) -> App:
     kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
     watermark = WatermarkStrategy(disorder_ms=disorder_ms)
-    return App("t", (Source(SCHEMA, "pay"),), "control", {}, kernel, shards=shards, watermark=watermark)
+    return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
 
 
 def rule(rule_id: str, version: int = 1, **fields: object) -> RawRecord:
@@ -311,4 +311,4 @@ def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
     first.cut([windowed(version=2), pay(1, 2)], CLOCK)
     (alert,) = lane(second.cut([pay(2, 3)], CLOCK), ALERTS)
     assert (alert["version"], alert["values"]) == (2, {"count(*)": 3})
-    assert all(output.loaded for output in second.outputs)
+    assert all(output.figures.loaded for output in second.outputs)

@@ -6,14 +6,15 @@ The value says everything that the engine needs and nothing about how it runs: t
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamcore.errors import ConfigError
-from streamcore.kernel import KernelFactory
+from streamcore.kernel import Exchange, HeadFactory, KernelFactory, Routed
 from streamcore.limits import Limits, StateSettings
-from streamcore.schema import StreamSchema
+from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
 #: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
@@ -22,9 +23,15 @@ CONTROL = -1
 #: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
 PARTITIONS_PER_TOPIC = 1 << 16
 
-MAX_STREAMS = 64
+MAX_STREAMS = 256
 MAX_SHARDS = 4096
+MAX_STAGES = 16
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
+
+
+def source_of(partition: int) -> int:
+    """The place in ``App.topics`` of the topic that a source partition belongs to."""
+    return partition // PARTITIONS_PER_TOPIC
 
 
 def partitions_of(source: int) -> range:
@@ -32,28 +39,54 @@ def partitions_of(source: int) -> range:
     return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
+class EventTime(enum.StrEnum):
+    """Where an event's time comes from: its own field, the broker's timestamp, or the clock of the cut."""
+
+    FIELD = "field"
+    INGESTION = "ingestion"
+    PROCESSING = "processing"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream and the topic that it arrives on."""
+    """One stream and the topic that it arrives on. ``watermark``: its own strategy; None: the app's."""
 
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool = False
+    watermark: WatermarkStrategy | None = None
+    time: EventTime = EventTime.FIELD
+
+    def __post_init__(self) -> None:
+        if self.watermark is not None:
+            for name, kinds in ((self.watermark.punctuation, _MARKS), (self.watermark.end, _MARKS[:1])):
+                field_there = None if name is None else self.schema.get(name)
+                if name is not None and (field_there is None or field_there.type.kind not in kinds):
+                    wanted = " or ".join(kind.value for kind in kinds)
+                    raise ConfigError(f"stream {self.schema.name}: watermark: {name!r} is no {wanted} field of it")
+
+
+_MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """``shards`` is fixed when the app is first started; parallelism may change, the key space may not.
+    """``stages``: the kernels, one after the other; what each gets is said by the ``exchanges``. Without a ``head``
+    every event goes to the first of them, under each key of its stream.
 
-    ``lanes`` maps each lane that the kernel and the engine use to a topic. ``control_topic`` carries records that
-    every shard sees in the same cut.
+    ``shards`` is fixed when the app is first started; parallelism may change, the key space may not. ``lanes`` maps
+    each lane that kernels and engine use to a topic. ``control_topic`` carries records that every shard sees in the
+    same cut. ``domains``: sets of sources (by index) that have a watermark together, the app's own first; default: all.
     """
 
     name: str
     sources: tuple[Source, ...]
     control_topic: str
     lanes: Mapping[str, str]
-    kernel: KernelFactory
+    stages: tuple[KernelFactory, ...]
+    head: HeadFactory | None = None
+    exchanges: tuple[Exchange, ...] = ()
+    domains: tuple[tuple[int, ...], ...] = ()
     shards: int = 4
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)
@@ -66,9 +99,15 @@ class App:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_STREAMS} streams")
         if not 1 <= self.shards <= MAX_SHARDS:
             raise ConfigError(f"app {self.name}: between 1 and {MAX_SHARDS} shards")
+        if not 1 <= len(self.stages) <= MAX_STAGES:
+            raise ConfigError(f"app {self.name}: between 1 and {MAX_STAGES} keyed stages, not {len(self.stages)}")
         for what, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
             if len(set(names)) != len(names):
                 raise ConfigError(f"app {self.name}: a {what} appears twice in {names}")
+        if self.head is None and not self.exchanges:
+            object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
+        if not self.domains:
+            object.__setattr__(self, "domains", (tuple(range(len(self.sources))),))
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -79,3 +118,17 @@ class App:
     def schemas(self) -> tuple[StreamSchema, ...]:
         """Schemas of the sources, in order."""
         return tuple(s.schema for s in self.sources)
+
+    def watermark_of(self, source: int) -> WatermarkStrategy:
+        """The strategy of the source at this place."""
+        return self.sources[source].watermark or self.watermark
+
+    def idle_ms(self, partition: int) -> int:
+        """How long this source partition may be silent before it is idle."""
+        return self.watermark_of(source_of(partition)).idle_ms
+
+
+def _by_keys(schemas: Iterable[StreamSchema]) -> Iterator[Exchange]:
+    for schema in schemas:
+        for route, key in enumerate(schema.keys):
+            yield Exchange(Routed(schema.name, route), key)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def ipc_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
@@ -11,3 +16,10 @@ def ipc_stream(rows: pa.Table | pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write(rows)
     return bytes(sink.getvalue())
+
+
+def to_table(frame: pl.DataFrame) -> pa.Table:
+    """A frame with text as Arrow's plain large strings, as all columns of ours have it."""
+    import polars  # the driver imports this module and has no frames
+
+    return frame.to_arrow(compat_level=polars.CompatLevel.oldest())

@@ -1,36 +1,37 @@
 """Stage 1: raw records of a cut to parcels for the shards. No state, no order between tasks, no clock of its own.
 
-A task sees some of the cut's records, from any of its sources. It decodes them against the schema of their stream,
-gives every valid event to the shard that owns it under each of the stream's keys, copies control records and the
-progress of the source partitions to every shard, and sends what cannot be decoded to the dead letters with the
-reason. Every input record ends in exactly one of these.
+A task sees some of the cut's records, from any of its sources. It decodes them against the schema of their stream, lets
+the app's head transform them, gives the rows to the shards that own them, copies control records and the progress of
+the source partitions to every shard, and sends what cannot be decoded to the dead letters with the reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, Source
-from streamcore.arrow import ipc_stream
-from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
-from streamcore.hashing import hash_columns, shard_of
-from streamcore.kernel import Control
-from streamcore.lanes import DEAD_LETTERS, Record, to_ipc
+from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime, Source
+from streamcore.arrow import to_table
+from streamcore.decode import Decoded, DecodeLimits, ExtraFields, JsonDecoder, RawBatch
+from streamcore.kernel import Control, Head, Output, Routed
+from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.packing import (
+    Figures,
     Parcel,
     ParcelKind,
-    events_kind,
     pack_control,
+    pack_figures,
     pack_partitions,
     pack_progress,
+    pack_records,
+    pack_rows,
 )
-from streamcore.schema import EVENT_MS, PARTITION
-from streamcore.watermark import Progress
+from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 
 
 class Ingest:
@@ -39,12 +40,15 @@ class Ingest:
     def __init__(self, app: App) -> None:
         self.app = app
         self.decoders = [_decoder(app, source) for source in app.sources]
-        self._reset(0)
+        self.head: Head = app.head() if app.head is not None else ByKeys(app.schemas)
+        self.begin(0)
 
-    def _reset(self, clock_ms: int) -> None:
+    def begin(self, clock_ms: int) -> None:
+        """A new cut."""
         self.clock_ms = clock_ms
         self.control: list[Control] = []
-        self.dead: list[tuple[int, Record]] = []
+        self.records: list[tuple[int, Record]] = []
+        self.counted: Counter[str] = Counter()
         self.progress: dict[int, Progress] = {}
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held = 0
@@ -54,14 +58,13 @@ class Ingest:
 
         ``partitions``: the source partitions that there are, from one task of the cut.
         """
-        self._reset(clock_ms)
+        self.begin(clock_ms)
         for batch in batches:
             if batch.num_rows:
                 self._add(batch)
             if self.held >= self.app.limits.flush_rows:
                 yield from self._flush_events()
-        yield from self._flush_events()
-        yield from self._rest(partitions)
+        yield from self.rest(partitions)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         sources = batch.column("source")
@@ -86,24 +89,31 @@ class Ingest:
             clock_ms=self.clock_ms,
         )
         decoded = self.decoders[source].decode(raw)
-        if decoded.events.num_rows:
-            self.events[source].append(decoded.events)
-            self.held += decoded.events.num_rows
-            self._note_progress(decoded.events)
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
+        if decoded.events.num_rows:
+            self.add_decoded(source, self._timed(source, batch, decoded))
 
-    def _note_progress(self, events: pa.Table) -> None:
-        latest = (
-            events.select([PARTITION, EVENT_MS]).group_by(PARTITION).aggregate([(EVENT_MS, "max"), ([], "count_all")])
-        )
-        for partition, event_ms, count in zip(*(latest.column(n).to_pylist() for n in range(3)), strict=True):
-            before = self.progress.get(partition)
-            self.progress[partition] = (
-                Progress(partition, event_ms, count)
-                if before is None
-                else Progress(partition, max(event_ms, before.max_event_ms), count + before.events)
-            )
+    def _timed(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
+        """The events with the event time that the source asks for."""
+        time = self.app.sources[source].time
+        if time is EventTime.FIELD:
+            return decoded.events
+        if time is EventTime.PROCESSING:
+            times = pa.repeat(pa.scalar(self.clock_ms, pa.int64()), decoded.events.num_rows)
+        else:
+            alive = np.ones(batch.num_rows, dtype=bool)
+            alive[decoded.dead.column("row").to_numpy()] = False
+            times = batch.column("timestamp_ms").filter(pa.array(alive))
+        return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
+
+    def add_decoded(self, source: int, events: pa.Table) -> None:
+        """Take events of one source, ``StreamSchema.arrow``."""
+        self.events[source].append(events)
+        self.held += events.num_rows
+        for seen in progress_of(events, self.app.watermark_of(source)):
+            before = self.progress.get(seen.partition)
+            self.progress[seen.partition] = seen if before is None else _both(before, seen)
 
     def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
         rows = batch.take(dead.column("row").combine_chunks())
@@ -118,30 +128,31 @@ class Ingest:
                 ("reason_code", code.encode()),
                 ("reason", reason.encode()),
             )
-            self.dead.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
+            self.records.append((partition % self.app.shards, Record(DEAD_LETTERS, key, value, headers)))
 
     def _flush_events(self) -> Iterator[Parcel]:
         for source, tables in enumerate(self.events):
             if tables:
                 table = pa.concat_tables(tables).combine_chunks()
-                for route, key in enumerate(self.app.schemas[source].keys):
-                    yield from self._by_shard(table, events_kind(source, route), key)
+                yield from self._sent(source, table)
         self.events = [[] for _ in self.app.sources]
         self.held = 0
 
-    def _by_shard(self, table: pa.Table, kind: int, key: tuple[str, ...]) -> Iterator[Parcel]:
-        columns = pl.DataFrame(table.select(key)).get_columns()
-        shards = shard_of(hash_columns(columns, table.num_rows), self.app.shards)
-        ordered = table.take(pa.array(np.argsort(shards.astype(np.int16), kind="stable")))
-        ends = np.cumsum(np.bincount(shards, minlength=self.app.shards))
-        start = 0
-        for shard, end in enumerate(ends.tolist()):
-            if end > start:
-                yield Parcel(shard, kind, self.clock_ms, ipc_stream(ordered.slice(start, end - start)))
-            start = end
+    def _sent(self, source: int, table: pa.Table) -> Iterator[Parcel]:
+        output = self.head.step(source, table, self.clock_ms)
+        for place, exchange in enumerate(self.app.exchanges):
+            rows = output.rows.get(exchange.rows)
+            if rows is not None and len(rows):
+                arrow = rows if isinstance(rows, pa.Table) else to_table(rows)
+                yield from pack_rows(exchange, ParcelKind.ROWS + place, arrow, self.app.shards, self.clock_ms)
+        shard = table.column(PARTITION)[0].as_py() % self.app.shards
+        self.records += [(shard, record) for record in output.records]
+        self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
+        self.counted.update(output.counted)
 
-    def _rest(self, partitions: Sequence[int]) -> Iterator[Parcel]:
+    def rest(self, partitions: Sequence[int]) -> Iterator[Parcel]:
         """Progress goes to every shard even when empty: it is what makes a shard take part in the cut."""
+        yield from self._flush_events()
         copies = [(ParcelKind.PROGRESS, pack_progress([*self.progress.values()]))]
         if partitions:
             copies.append((ParcelKind.PARTITIONS, pack_partitions(partitions)))
@@ -150,8 +161,61 @@ class Ingest:
         for shard in range(self.app.shards):
             for kind, blob in copies:
                 yield Parcel(shard, kind, self.clock_ms, blob)
-        for shard in sorted({s for s, _ in self.dead}):
-            yield Parcel(shard, ParcelKind.DEAD, self.clock_ms, to_ipc([r for s, r in self.dead if s == shard]))
+        for shard in sorted({s for s, _ in self.records}):
+            blob = pack_records([r for s, r in self.records if s == shard], (self._first_partition(), 0))
+            yield Parcel(shard, ParcelKind.RECORDS, self.clock_ms, blob)
+        if self.counted:
+            blob = pack_figures(Figures(counted=self.counted))
+            yield Parcel(0, ParcelKind.FIGURES, self.clock_ms, blob)
+
+    def _first_partition(self) -> int:
+        """Which task this is: no partition is read by two."""
+        return min(self.progress, default=-1)
+
+
+class ByKeys:
+    """A head that sends every event to an exchange for each key of its stream."""
+
+    def __init__(self, schemas: Sequence[StreamSchema]) -> None:
+        self.routes = [[Routed(schema.name, route) for route in range(len(schema.keys))] for schema in schemas]
+
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> Output:  # noqa: ARG002 - as all heads
+        return Output(rows=dict.fromkeys(self.routes[source], events))
+
+
+def progress_of(events: pa.Table, strategy: WatermarkStrategy) -> list[Progress]:
+    """What some events of one source say of the time of its partitions."""
+    latest = events.select([PARTITION, EVENT_MS]).group_by(PARTITION).aggregate([(EVENT_MS, "max"), ([], "count_all")])
+    marks = _marks(events, strategy)
+    return [
+        Progress(partition, event_ms, count, marks.get(partition, event_ms - strategy.disorder_ms))
+        for partition, event_ms, count in zip(*(latest.column(n).to_pylist() for n in range(3)), strict=True)
+    ]
+
+
+def _marks(events: pa.Table, strategy: WatermarkStrategy) -> dict[int, int]:
+    """The watermark of each partition, where the events themselves say it."""
+    marks: dict[int, int] = {}
+    if strategy.punctuation is not None:
+        marks = dict.fromkeys(pc.unique(events.column(PARTITION)).to_pylist(), NO_WATERMARK)
+        says = events.column(strategy.punctuation)
+        times = pc.if_else(says, events.column(EVENT_MS), None) if pa.types.is_boolean(says.type) else says
+        spoken = pa.table({PARTITION: events.column(PARTITION), "ms": times}).group_by(PARTITION)
+        found = spoken.aggregate([("ms", "max")]).to_pydict()
+        marks |= {n: ms for n, ms in zip(found[PARTITION], found["ms_max"], strict=True) if ms is not None}
+    if strategy.end is not None:
+        ended = events.filter(pc.fill_null(events.column(strategy.end), fill_value=False))
+        marks |= dict.fromkeys(pc.unique(ended.column(PARTITION)).to_pylist(), END_OF_TIME_MS)
+    return marks
+
+
+def _both(one: Progress, other: Progress) -> Progress:
+    return Progress(
+        one.partition,
+        max(one.max_event_ms, other.max_event_ms),
+        one.events + other.events,
+        max(one.watermark_ms, other.watermark_ms),
+    )
 
 
 def _decoder(app: App, source: Source) -> JsonDecoder:

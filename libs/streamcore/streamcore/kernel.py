@@ -9,13 +9,16 @@ function of the cut and of the state before it, which is what replay after a cra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
+    from streamcore.lane_rows import LaneRows
     from streamcore.lanes import Record
+    from streamcore.operators.operator import StepTime
     from streamcore.state.table import StateTable
 
 
@@ -38,14 +41,23 @@ class Routed:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange:
+    """Rows that are sent to the shard that owns their ``key``, for the kernel of a stage. Keyed stages count from 0."""
+
+    rows: Routed
+    key: tuple[str, ...]
+    stage: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """A shard's share of one cut.
 
-    ``events`` hold, for each stream and key, the frame of ``StreamSchema.arrow`` with the rows that this shard owns
-    under that key, in order of partition and offset. ``control`` is the same on every shard, in order of offset.
-    ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end.
-    ``latest_event_ms`` is, for each stream, the latest event time seen before the cut. ``shard`` 0 speaks for all where
-    something must be said once.
+    ``events`` hold, for each exchange, the rows that this shard owns under its key, in order of partition and offset;
+    of a source's events, all columns of ``StreamSchema.arrow``. ``control`` is the same on every shard, by offset.
+    ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end; ``times`` are
+    those of each of the app's domains. ``latest_event_ms`` is, for each stream, the latest event time seen before the
+    cut. ``shard`` 0 speaks for all where something must be said once.
     """
 
     shard: int
@@ -55,12 +67,26 @@ class Cut:
     watermark_ms: int
     next_watermark_ms: int
     latest_event_ms: Mapping[str, int]
+    times: Sequence[StepTime] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a step gives out: records and rows for lanes, and rows for the exchanges of later stages.
+
+    ``counted``: what happened how often, for the metrics.
+    """
+
+    records: Sequence[Record] = ()
+    lanes: Sequence[LaneRows] = ()
+    rows: Mapping[Routed, pl.DataFrame | pa.Table] = field(default_factory=dict)
+    counted: Mapping[str, int] = field(default_factory=dict)
 
 
 class Kernel(Protocol):
     """One shard's code with its tables in memory."""
 
-    def step(self, cut: Cut) -> list[Record]:
+    def step(self, cut: Cut) -> Output:
         """Process a cut. May raise only for a broken program; bad data becomes a record on a lane."""
         ...
 
@@ -81,3 +107,20 @@ class KernelFactory(Protocol):
     """Makes a kernel for a shard. It travels to the workers, so it must be picklable: settings and schemas only."""
 
     def __call__(self) -> Kernel: ...
+
+
+class Head(Protocol):
+    """The part of an app that needs no key and no state, in stage 1: from decoded events to rows for the shards."""
+
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> Output:
+        """Some events of one source (``StreamSchema.arrow``), in order of offset within a partition.
+
+        Whatever it gives to an exchange keeps the columns ``PARTITION`` and ``OFFSET`` of the event that it comes from.
+        """
+        ...
+
+
+class HeadFactory(Protocol):
+    """Makes the head of a task. Picklable, as a kernel's factory."""
+
+    def __call__(self) -> Head: ...

@@ -34,15 +34,16 @@ class RawRecord:
 
 @dataclass(slots=True)
 class LocalApp:
-    """Runs cuts one after the other. ``blobs`` is the durable state: hand it to a new LocalApp to restart.
+    """Runs cuts one after the other. ``blobs`` is the durable state, by stage and shard: hand it to a new LocalApp to
+    restart. ``outputs``: those of the last cut, stage by stage.
 
     ``partitions``: source partitions that the watermark waits for before they gave an event (``app.partitions_of``).
     """
 
     app: App
-    blobs: dict[int, MemoryBlobs] = field(default_factory=dict)
+    blobs: dict[tuple[int, int], MemoryBlobs] = field(default_factory=dict)
     outputs: list[ShardOutput] = field(default_factory=list)
-    shards: dict[int, Shard] = field(default_factory=dict)
+    shards: dict[tuple[int, int], Shard] = field(default_factory=dict)
     partitions: Sequence[int] = ()
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
@@ -51,13 +52,23 @@ class LocalApp:
         for task in range(tasks):
             partitions = self.partitions if task == 0 else ()
             parcels += Ingest(self.app).run(_batches(records[task::tasks]), clock_ms, partitions)
-        self.outputs = [self._step(number, parcels) for number in range(self.app.shards)]
-        return [record for output in self.outputs for record in output.records]
+        return [record for output in self.run(parcels) for record in output.all_records()]
 
-    def _step(self, number: int, parcels: Iterable[Parcel]) -> ShardOutput:
-        shard = self.shards.setdefault(number, Shard(self.app, number))
-        blobs = self.blobs.setdefault(number, MemoryBlobs())
-        return shard.step([p for p in parcels if p.shard == number], blobs)
+    def run(self, parcels: Sequence[Parcel]) -> list[ShardOutput]:
+        """All keyed stages of one cut, from the parcels of stage 1."""
+        self.outputs = []
+        for stage in range(len(self.app.stages)):
+            outputs = [self._step(stage, number, parcels) for number in range(self.app.shards)]
+            parcels = [parcel for output in outputs for parcel in output.parcels]
+            self.outputs += outputs
+        return self.outputs
+
+    def _step(self, stage: int, number: int, parcels: Iterable[Parcel]) -> ShardOutput:
+        place = (stage, number)
+        if place not in self.shards:
+            self.shards[place] = Shard(self.app, number, stage)
+        blobs = self.blobs.setdefault(place, MemoryBlobs())
+        return self.shards[place].step([p for p in parcels if p.shard == number], blobs)
 
 
 def control_record(offset: int, key: str, value: bytes | None) -> RawRecord:

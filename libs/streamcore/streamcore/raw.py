@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 #: Columns of a raw batch, in this order. ``source``: the topic's index in the app, or ``app.CONTROL``.
+#: ``timestamp_ms``: the broker's, null where nobody asked for it.
 RAW = pa.schema(
     [
         pa.field("source", pa.int32()),
@@ -16,6 +17,7 @@ RAW = pa.schema(
         pa.field("offset", pa.int64()),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
+        pa.field("timestamp_ms", pa.int64()),
     ]
 )
 
@@ -26,6 +28,7 @@ def raw_batch(
     offsets: npt.NDArray[np.int64],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int] | None = None,
 ) -> pa.RecordBatch:
     """Columns of one length to a batch of ``RAW``."""
     columns = [
@@ -34,5 +37,6 @@ def raw_batch(
         pa.array(offsets),
         pa.array(keys, pa.binary()),
         pa.array(values, pa.binary()),
+        pa.nulls(len(values), pa.int64()) if timestamps_ms is None else pa.array(timestamps_ms, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RAW)

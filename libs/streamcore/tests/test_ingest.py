@@ -11,7 +11,7 @@ import pytest
 
 from streamcore.app import App, Source
 from streamcore.errors import ConfigError
-from streamcore.kernel import Cut, Routed
+from streamcore.kernel import Cut, Output, Routed
 from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
 from streamcore.limits import Limits
 from streamcore.local import LocalApp, RawRecord, control_record
@@ -32,7 +32,7 @@ CLOCK = 1_700_000_000_000
 class Recorder:
     """A kernel that gives back what it saw."""
 
-    def step(self, cut: Cut) -> list[Record]:
+    def step(self, cut: Cut) -> Output:
         seen = [
             Record("seen", b"%d" % cut.shard, orjson.dumps([r.stream, r.route, *row]))
             for r, frame in sorted(cut.events.items(), key=str)
@@ -40,7 +40,7 @@ class Recorder:
         ]
         heard = [Record("control", b"%d" % cut.shard, r.key) for r in cut.control]
         times = [Record("time", None, orjson.dumps([cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms]))]
-        return seen + heard + times
+        return Output(seen + heard + times)
 
     def tables(self) -> dict[str, StateTable]:
         return {}
@@ -53,7 +53,7 @@ class Recorder:
 
 
 def new_app(shards: int = 3, **limits: int) -> App:
-    return App("a", (Source(SCHEMA, "t"),), "c", {}, Recorder, shards=shards, limits=Limits(**limits))
+    return App("a", (Source(SCHEMA, "t"),), "c", {}, (Recorder,), shards=shards, limits=Limits(**limits))
 
 
 def event(offset: int, user: str | None, partition: int = 0, ts: int = CLOCK) -> RawRecord:
@@ -140,7 +140,7 @@ def test_records_of_lanes_read_back_as_they_were_written() -> None:
 
 def test_an_app_that_cannot_work_is_not_built() -> None:
     with pytest.raises(ConfigError, match="stream appears twice"):
-        App("a", (Source(SCHEMA, "t"), Source(SCHEMA, "u")), "c", {}, Recorder)
+        App("a", (Source(SCHEMA, "t"), Source(SCHEMA, "u")), "c", {}, (Recorder,))
     with pytest.raises(ConfigError, match="shards"):
         new_app(shards=0)
 
@@ -149,10 +149,10 @@ def test_a_cut_gives_kernels_polars_frames_of_the_stream() -> None:
     frames: list[pl.DataFrame] = []
 
     class Keep(Recorder):
-        def step(self, cut: Cut) -> list[Record]:
+        def step(self, cut: Cut) -> Output:
             frames.extend(f for r, f in cut.events.items() if r == Routed("s", 0))
-            return []
+            return Output()
 
-    app = App("a", (Source(SCHEMA, "t"),), "c", {}, Keep, shards=1)
+    app = App("a", (Source(SCHEMA, "t"),), "c", {}, (Keep,), shards=1)
     LocalApp(app).cut([event(0, "a")], CLOCK)
     assert frames[0].columns == SCHEMA.arrow.names

@@ -30,7 +30,7 @@ APP = App(
     (Source(schema("x"), "tx"), Source(schema("y"), "ty")),
     "control",
     {},
-    no_kernel,  # type: ignore[arg-type]
+    (no_kernel,),  # type: ignore[arg-type]
     limits=Limits(events_per_cut=10),
 )
 

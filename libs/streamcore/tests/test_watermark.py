@@ -12,64 +12,98 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.watermark import NO_WATERMARK, Progress, WatermarkState, WatermarkStrategy
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState, WatermarkStrategy
 
 STRATEGY = WatermarkStrategy(disorder_ms=10, idle_ms=1_000)
 
 
+def idle(_: int) -> int:
+    return STRATEGY.idle_ms
+
+
+def seen_in(partition: int, event_ms: int) -> Progress:
+    return Progress(partition, event_ms, 1, event_ms - STRATEGY.disorder_ms)
+
+
+def ended_in(partition: int) -> Progress:
+    return Progress(partition, 500, 1, END_OF_TIME_MS)
+
+
 def test_a_partition_that_is_expected_holds_the_watermark_until_it_gives_an_event() -> None:
-    state = WatermarkState().expect([0, 1], 0).advance([Progress(0, 200, 1)], 0, STRATEGY)
+    state = WatermarkState().expect([0, 1], 0).advance([seen_in(0, 200)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
-    state = state.expect([0, 1], 10).advance([Progress(0, 300, 1), Progress(1, 120, 1)], 10, STRATEGY)
+    state = state.expect([0, 1], 10).advance([seen_in(0, 300), seen_in(1, 120)], 10, idle)
     assert state.watermark_ms == 120 - STRATEGY.disorder_ms
 
 
 def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> None:
     state = WatermarkState().expect([0, 1], 0)
-    state = state.expect([0, 1], 999).advance([Progress(0, 200, 1)], 999, STRATEGY)
+    state = state.expect([0, 1], 999).advance([seen_in(0, 200)], 999, idle)
     assert state.watermark_ms == NO_WATERMARK
-    state = state.expect([0, 1], 1_000).advance([Progress(0, 200, 1)], 1_000, STRATEGY)
+    state = state.expect([0, 1], 1_000).advance([seen_in(0, 200)], 1_000, idle)
     assert state.watermark_ms == 200 - STRATEGY.disorder_ms
 
 
 def test_the_slowest_partition_decides() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
+    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
     assert state.watermark_ms == 80
 
 
 def test_an_idle_partition_no_longer_holds_back_and_does_again_when_it_speaks() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1)], 0, STRATEGY)
-    state = state.advance([Progress(0, 200, 1)], 999, STRATEGY)
+    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
+    state = state.advance([seen_in(0, 200)], 999, idle)
     assert state.watermark_ms == 80
-    state = state.advance([Progress(0, 200, 1)], 1_000, STRATEGY)
+    state = state.advance([seen_in(0, 200)], 1_000, idle)
     assert state.watermark_ms == 190
-    state = state.advance([Progress(0, 300, 1), Progress(1, 95, 1)], 1_001, STRATEGY)
+    state = state.advance([seen_in(0, 300), seen_in(1, 95)], 1_001, idle)
     assert state.watermark_ms == 190
 
 
 def test_before_the_first_event_there_is_no_watermark() -> None:
-    assert WatermarkState().advance([], 5, STRATEGY).watermark_ms == NO_WATERMARK
+    assert WatermarkState().advance([], 5, idle).watermark_ms == NO_WATERMARK
 
 
 def test_when_all_are_idle_the_watermark_stays() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1)], 0, STRATEGY).advance([], 5_000, STRATEGY)
+    state = WatermarkState().advance([seen_in(0, 200)], 0, idle).advance([], 5_000, idle)
     assert state.watermark_ms == 190
 
 
 def test_after_a_silence_of_all_partitions_each_is_waited_for_again() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 190, 1)], 0, STRATEGY)
-    state = state.advance([Progress(0, 900, 1)], 5_000, STRATEGY)
+    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 190)], 0, idle)
+    state = state.advance([seen_in(0, 900)], 5_000, idle)
     assert state.watermark_ms == 180, "the app was away; partition 1 may have as much to say"
-    late = state.advance([Progress(1, 700, 1)], 5_100, STRATEGY)
+    late = state.advance([seen_in(1, 700)], 5_100, idle)
     assert late.watermark_ms == 690
-    state = state.advance([Progress(0, 901, 1)], 5_900, STRATEGY).advance([Progress(0, 902, 1)], 6_000, STRATEGY)
+    state = state.advance([seen_in(0, 901)], 5_900, idle).advance([seen_in(0, 902)], 6_000, idle)
     assert state.watermark_ms == 892, "it has not, and is idle"
 
 
 def test_the_latest_event_time_is_that_of_the_partitions_asked_for() -> None:
-    state = WatermarkState().advance([Progress(0, 200, 1), Progress(1, 90, 1), Progress(2, 300, 1)], 0, STRATEGY)
+    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90), seen_in(2, 300)], 0, idle)
     assert state.latest_event_ms(range(2)) == 200
     assert state.latest_event_ms(range(3, 5)) == NO_WATERMARK
+
+
+def test_each_partition_may_have_an_idle_time_of_its_own() -> None:
+    state = WatermarkState().advance([seen_in(0, 200), seen_in(1, 90)], 0, idle)
+    assert state.advance([seen_in(0, 200)], 500, lambda n: 400 if n else 1_000).watermark_ms == 190
+
+
+def test_an_event_without_punctuation_holds_the_watermark_and_does_not_move_it() -> None:
+    state = WatermarkState().advance([Progress(0, 200, 1, NO_WATERMARK), seen_in(1, 90)], 0, idle)
+    assert state.watermark_ms == NO_WATERMARK
+    state = state.advance([Progress(0, 300, 1, 70)], 1, idle)
+    assert state.watermark_ms == 70
+    assert state.advance([Progress(0, 400, 1, NO_WATERMARK)], 2, idle).watermark_ms == 70
+
+
+def test_the_stream_has_ended_when_every_partition_has() -> None:
+    state = WatermarkState().expect([0, 1], 0).advance([ended_in(0)], 0, idle)
+    assert state.watermark_ms == NO_WATERMARK
+    state = state.advance([seen_in(1, 90)], 1, idle)
+    assert state.watermark_ms == 80, "one that has ended holds nobody back"
+    assert state.advance([], 5_000, idle).watermark_ms == 80, "one that is only idle may go on"
+    assert state.advance([ended_in(1)], 2, idle).watermark_ms == END_OF_TIME_MS
 
 
 cuts = st.lists(
@@ -83,7 +117,7 @@ def test_it_never_goes_back_and_stays_behind_some_event(sequence: list[tuple[int
     state, clock = WatermarkState(), 0
     for step, seen in sequence:
         clock += step
-        after = state.advance([Progress(p, ms, 1) for p, ms in seen.items()], clock, STRATEGY)
+        after = state.advance([seen_in(p, ms) for p, ms in seen.items()], clock, idle)
         assert after.watermark_ms >= state.watermark_ms
         assert after.watermark_ms <= max(after.latest_event_ms(range(4)) - STRATEGY.disorder_ms, NO_WATERMARK)
         state = after
@@ -94,6 +128,6 @@ def test_the_order_in_which_partitions_report_does_not_matter(sequence: list[tup
     one, two, clock = WatermarkState(), WatermarkState(), 0
     for step, seen in sequence:
         clock += step
-        progress = [Progress(p, ms, 1) for p, ms in seen.items()]
-        one, two = one.advance(progress, clock, STRATEGY), two.advance(progress[::-1], clock, STRATEGY)
+        progress = [seen_in(p, ms) for p, ms in seen.items()]
+        one, two = one.advance(progress, clock, idle), two.advance(progress[::-1], clock, idle)
     assert one == two

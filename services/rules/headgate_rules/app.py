@@ -30,10 +30,12 @@ def build_app(settings: RulesSettings) -> App:
         sources=tuple(Source(schema, stream.topic, stream.reject_extra_fields) for stream, schema in schemas),
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES},
-        kernel=RulesFactory(
-            streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
-            max_rules=settings.max_rules,
-            max_distinct=settings.max_distinct,
+        stages=(
+            RulesFactory(
+                streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
+                max_rules=settings.max_rules,
+                max_distinct=settings.max_distinct,
+            ),
         ),
         shards=settings.shards,
         watermark=settings.watermark,

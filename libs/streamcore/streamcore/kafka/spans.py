@@ -64,8 +64,10 @@ class SpanReader:
         self._lanes: dict[Place, _Lane] = {}
         self._record_bytes = 1024.0  # a running mean
 
-    def read(self, spans: Sequence[Span]) -> Generator[pa.RecordBatch]:
+    def read(self, spans: Sequence[Span], *, timestamps: bool = False) -> Generator[pa.RecordBatch]:
         """The records of the spans, at most one span a partition, in batches of ``raw.RAW`` of some megabytes.
+
+        ``timestamps``: with the broker's. Asking each record for it costs time.
 
         In order within a partition. ``Permanent`` when records are gone, ``Retryable`` when none came for
         ``request_timeout_ms``; then, and when the iterator is left early, the same spans can be asked for again.
@@ -80,7 +82,7 @@ class SpanReader:
                 del waiting[place]
             rows = sum(len(messages) for _, messages in pieces)
             if rows >= self._piece() or (rows and not waiting):
-                yield self._batch(pieces)
+                yield self._batch(pieces, timestamps=timestamps)
                 pieces, came_s = [], time.monotonic()
             if waiting and self._receive(waiting):
                 came_s = time.monotonic()
@@ -176,7 +178,7 @@ class SpanReader:
                 f"{self._settings.request_timeout_ms} ms{last}; is the broker up and reachable?"
             )
 
-    def _batch(self, pieces: list[tuple[Span, list[ck.Message]]]) -> pa.RecordBatch:
+    def _batch(self, pieces: list[tuple[Span, list[ck.Message]]], *, timestamps: bool) -> pa.RecordBatch:
         counts = [len(messages) for _, messages in pieces]
         messages = [m for _, some in pieces for m in some]
         batch = raw_batch(
@@ -185,6 +187,7 @@ class SpanReader:
             np.concatenate([_offsets(some) for _, some in pieces]),
             list(map(ck.Message.key, messages)),
             list(map(ck.Message.value, messages)),
+            [message.timestamp()[1] for message in messages] if timestamps else None,
         )
         mean = batch.nbytes / len(messages)
         self._record_bytes = max(mean, 0.8 * self._record_bytes + 0.2 * mean)

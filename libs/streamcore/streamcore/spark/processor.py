@@ -1,4 +1,4 @@
-"""Stages 1 and 2 as Spark calls them: what is pickled, the rows that cross the JVM, and a shard's blobs there.
+"""The stages as Spark calls them: what is pickled, the rows that cross the JVM, and a shard's blobs there.
 
 Spark also opens the processor in a process of its own when it plans, only to ask for its state variables. So this
 module imports nothing heavy; the work is in ``streamcore.spark.work``, imported where it is done.
@@ -18,7 +18,6 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
     BinaryType,
-    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -53,7 +52,8 @@ OUTPUT = StructType(
         StructField("watermark_ms", LongType()),
         StructField("clock_ms", LongType()),
         StructField("state_bytes", LongType()),
-        StructField("loaded", BooleanType()),
+        StructField("loaded", IntegerType()),
+        StructField("counted", StringType()),
     ]
 )
 _NAME = StructType([StructField("name", StringType())])
@@ -119,10 +119,11 @@ class _SparkBlobs:
 
 
 class ShardProcessor(StatefulProcessor):
-    """Stage 2: one grouping key of ``transformWithState`` is one shard."""
+    """A keyed stage: one grouping key of ``transformWithState`` is one shard."""
 
-    def __init__(self, app: PackedApp) -> None:
+    def __init__(self, app: PackedApp, stage: int) -> None:
         self.app = app
+        self.stage = stage
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.blobs = _SparkBlobs(handle)
@@ -135,7 +136,7 @@ class ShardProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         from streamcore.spark import work
 
-        yield work.step(self.app, int(key[0]), rows, self.blobs)
+        yield from work.step(self.app, self.stage, int(key[0]), rows, self.blobs)
 
     def close(self) -> None:
         """Nothing to close: what is kept, is kept on purpose."""

@@ -16,7 +16,11 @@ from streamcore.spark.processor import OUTPUT, PARCEL, PackedApp, ShardProcessor
 
 def build_query(spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int) -> DataFrame:
     """The app's output, one row a shard and cut (``processor.OUTPUT``)."""
+    last = len(app.stages) - 1
     packed = PackedApp.of(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     parcels = batches.load().select("value").mapInArrow(Stage1(packed, kafka), PARCEL)
-    return parcels.groupBy("shard").transformWithState(ShardProcessor(packed), OUTPUT, "Update", "None")
+    for stage in range(len(app.stages)):
+        schema = OUTPUT if stage == last else PARCEL
+        parcels = parcels.groupBy("shard").transformWithState(ShardProcessor(packed, stage), schema, "Append", "None")
+    return parcels

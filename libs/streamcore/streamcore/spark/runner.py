@@ -14,10 +14,11 @@ calls once a batch (a crash after a step leaves what the step's line says):
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,7 +74,8 @@ class CutReport:
     """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane.
 
     ``offsets``: by topic and partition, up to where the cut has read. ``events`` were decoded in this cut (dead letters
-    not among them); ``loaded`` shards had to read their state.
+    not among them); ``loaded`` shards had to read their state. ``counted``: what operators counted, by operator and
+    name.
     """
 
     batch: int
@@ -88,6 +90,7 @@ class CutReport:
     commit_ms: int
     state_bytes: int
     loaded: int
+    counted: Mapping[str, int]
     oversized: int
 
 
@@ -182,7 +185,7 @@ class Runner:
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
         frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism)
-        stream = frame.writeStream.foreachBatch(cuts.run).outputMode("update")
+        stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", str(self.root.spark)).queryName(self.app.name)
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
@@ -268,6 +271,7 @@ class _Cuts:
                 commit_ms=round((done - ran) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
                 loaded=sum(r.loaded for r in rows),
+                counted=_total(row.counted for row in rows),
                 oversized=receipt.oversized,
             )
         )
@@ -289,6 +293,13 @@ class _Cuts:
 
     def _lane_of_topic(self, topic: str) -> str:
         return next(lane for lane, name in self.runner.app.lanes.items() if name == topic)
+
+
+def _total(counted: Iterable[str]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for text in counted:
+        total.update(json.loads(text))
+    return dict(total)
 
 
 def _shortened(record: OutRecord, limit_bytes: int) -> OutRecord:

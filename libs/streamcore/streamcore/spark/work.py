@@ -1,4 +1,4 @@
-"""What a Python worker does for stages 1 and 2. Thin: it converts rows and calls the engine.
+"""What a Python worker does for stage 1 and the keyed stages. Thin: it converts rows and calls the engine.
 
 A worker process serves many tasks, one after the other. It keeps what it built (decoders, Kafka clients, shards with
 their tables) in this module, so that a cut pays for its data and not for its set-up. What it keeps is never trusted: a
@@ -10,10 +10,11 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 
+import orjson
 import pyarrow as pa
 from pyspark.sql import Row
 
-from streamcore.app import App
+from streamcore.app import App, EventTime
 from streamcore.ingest import Ingest
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
@@ -35,7 +36,7 @@ _PARCEL_ARROW = pa.schema(
 
 _ingests: dict[str, Ingest] = {}
 _readers: dict[KafkaSettings, SpanReader] = {}
-_shards: dict[tuple[str, int], Shard] = {}
+_shards: dict[tuple[str, int, int], Shard] = {}
 
 
 def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[pa.RecordBatch]:
@@ -43,7 +44,8 @@ def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[p
     ingest = _ingests.get(packed.identity)
     if ingest is None:
         ingest = _ingests[packed.identity] = Ingest(_open(packed))
-    for parcel in ingest.run(_read(kafka, share), share.clock_ms, share.partitions):
+    timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
+    for parcel in ingest.run(_read(kafka, share, timestamps=timestamps), share.clock_ms, share.partitions):
         columns = [
             pa.array([parcel.shard], pa.int32()),
             pa.array([int(parcel.kind)], pa.int32()),
@@ -53,21 +55,28 @@ def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[p
         yield pa.RecordBatch.from_arrays(columns, schema=_PARCEL_ARROW)
 
 
-def _read(kafka: KafkaSettings, share: Share) -> Iterator[pa.RecordBatch]:
+def _read(kafka: KafkaSettings, share: Share, *, timestamps: bool) -> Iterator[pa.RecordBatch]:
     """The records. After an error the client is given up: the next attempt begins with a new one."""
     if not share.spans:
         return
     reader = _readers.pop(kafka, None) or SpanReader(kafka)
-    yield from reader.read(share.spans)
+    yield from reader.read(share.spans, timestamps=timestamps)
     _readers[kafka] = reader
 
 
-def step(packed: PackedApp, number: int, rows: Iterable[Row], blobs: BlobStore) -> Row:
-    """Stage 2 of a shard: its parcels of a cut to ``processor.OUTPUT``."""
-    shard = _shards.get((packed.identity, number))
+def step(packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs: BlobStore) -> Iterator[Row]:
+    """A shard of a keyed stage: its parcels of a cut to those of the next stage, or, of the last one, to
+    ``processor.OUTPUT``."""
+    place = (packed.identity, stage, number)
+    shard = _shards.get(place)
     if shard is None:
-        shard = _shards[packed.identity, number] = Shard(_open(packed), number)
-    return _to_row(shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs))
+        shard = _shards[place] = Shard(_open(packed), number, stage)
+    output = shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
+    if shard.last:
+        yield _to_row(output)
+        return
+    for parcel in output.onward():
+        yield Row(shard=parcel.shard, kind=int(parcel.kind), clock_ms=parcel.clock_ms, blob=parcel.blob)
 
 
 def _open(packed: PackedApp) -> App:
@@ -77,13 +86,15 @@ def _open(packed: PackedApp) -> App:
 
 
 def _to_row(output: ShardOutput) -> Row:
+    records = output.all_records()
     return Row(
         shard=output.shard,
-        records=to_ipc(output.records) if output.records else b"",
-        produced=len(output.records),
+        records=to_ipc(records) if records else b"",
+        produced=len(records),
         events=output.events,
         watermark_ms=output.watermark_ms,
         clock_ms=output.clock_ms,
-        state_bytes=output.state_bytes,
-        loaded=output.loaded,
+        state_bytes=output.figures.state_bytes,
+        loaded=output.figures.loaded,
+        counted=orjson.dumps(output.figures.counted).decode(),
     )

@@ -10,16 +10,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final
+
+from streamcore.watermark import END_OF_TIME_MS as END_OF_TIME_MS  # noqa: PLC0414 - part of this vocabulary
 
 #: A field of an element.
 Scalar = None | bool | int | float | Decimal | str
 Fields = Mapping[str, Scalar]
 #: What a window function answers.
 Result = Scalar | tuple[Scalar, ...]
-
-#: The watermark after the last element of all, and the end of the global window. No event time comes near it.
-END_OF_TIME_MS: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
