@@ -8,9 +8,10 @@ the source partitions to every shard, and sends what cannot be decoded to the de
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,7 +45,7 @@ class Ingest:
         self.begin(0)
 
     def begin(self, clock_ms: int) -> None:
-        """A new cut."""
+        """A new cut; then its input, and then ``rest``."""
         self.clock_ms = clock_ms
         self.control: list[Control] = []
         self.records: list[tuple[int, Record]] = []
@@ -92,7 +93,7 @@ class Ingest:
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         if decoded.events.num_rows:
-            self.add_decoded(source, self._timed(source, batch, decoded))
+            self._take(source, self._timed(source, batch, decoded))
 
     def _timed(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """The events with the event time that the source asks for."""
@@ -107,13 +108,16 @@ class Ingest:
             times = batch.column("timestamp_ms").filter(pa.array(alive))
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
-    def add_decoded(self, source: int, events: pa.Table) -> None:
-        """Take events of one source, ``StreamSchema.arrow``."""
+    def _take(self, source: int, events: pa.Table) -> None:
         self.events[source].append(events)
         self.held += events.num_rows
         for seen in progress_of(events, self.app.watermark_of(source)):
-            before = self.progress.get(seen.partition)
-            self.progress[seen.partition] = seen if before is None else _both(before, seen)
+            self.note(seen)
+
+    def note(self, seen: Progress) -> None:
+        """How far a source partition has come."""
+        before = self.progress.get(seen.partition)
+        self.progress[seen.partition] = seen if before is None else _both(before, seen)
 
     def _add_dead(self, source: int, batch: pa.RecordBatch, dead: pa.Table) -> None:
         rows = batch.take(dead.column("row").combine_chunks())
@@ -140,18 +144,22 @@ class Ingest:
 
     def _sent(self, source: int, table: pa.Table) -> Iterator[Parcel]:
         output = self.head.step(source, table, self.clock_ms)
-        for place, exchange in enumerate(self.app.exchanges):
-            rows = output.rows.get(exchange.rows)
-            if rows is not None and len(rows):
-                arrow = rows if isinstance(rows, pa.Table) else to_table(rows)
-                yield from pack_rows(exchange, ParcelKind.ROWS + place, arrow, self.app.shards, self.clock_ms)
+        yield from self.pack(output.rows)
         shard = table.column(PARTITION)[0].as_py() % self.app.shards
         self.records += [(shard, record) for record in output.records]
         self.records += [(shard, record) for rows in output.lanes for record in rows.records()]
         self.counted.update(output.counted)
 
+    def pack(self, rows: Mapping[Routed, pl.DataFrame | pa.Table]) -> Iterator[Parcel]:
+        """Rows for the exchanges."""
+        for place, exchange in enumerate(self.app.exchanges):
+            found = rows.get(exchange.rows)
+            if found is not None and len(found):
+                table = found if isinstance(found, pa.Table) else to_table(found)
+                yield from pack_rows(exchange, ParcelKind.ROWS + place, table, self.app.shards, self.clock_ms)
+
     def rest(self, partitions: Sequence[int]) -> Iterator[Parcel]:
-        """Progress goes to every shard even when empty: it is what makes a shard take part in the cut."""
+        """All that is left of the cut. Progress goes to every shard, even when empty, so that each takes part."""
         yield from self._flush_events()
         copies = [(ParcelKind.PROGRESS, pack_progress([*self.progress.values()]))]
         if partitions:

@@ -47,6 +47,10 @@ class StepTime:
 class Operator(Protocol):
     """One operator with its tables in memory."""
 
+    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
+        """The columns of the rows of every port, without ``EVENT_MS``."""
+        ...
+
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         """Process a cut: one frame an input, each with all its columns even where it has no rows."""
         ...

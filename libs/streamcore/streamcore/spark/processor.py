@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import (
@@ -70,7 +70,7 @@ class PackedApp:
     @classmethod
     def of(cls, app: App) -> PackedApp:
         """Pack."""
-        blob = pickle.dumps(app)
+        blob = cloudpickle.dumps(app)  # an app may hold functions that its author wrote beside it
         return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
 
 

@@ -1,0 +1,33 @@
+"""Control records as rows: what an operator that listens to the control topic gets as its last input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from streamcore.kernel import Control
+from streamcore.schema import EVENT_MS
+
+#: Columns of a control row. ``value`` null takes back what ``key`` names. Their event time says nothing.
+CONTROL_KEY = "control_key"
+CONTROL_VALUE = "control_value"
+SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.Binary()}
+
+
+def control_rows(records: Sequence[Control]) -> pl.DataFrame:
+    """In order of offset; a record whose key is no text is left out, for nobody can name it."""
+    pairs = [(key, record.value) for record in records if (key := _text(record.key)) is not None]
+    columns = {
+        CONTROL_KEY: pl.Series([key for key, _ in pairs], dtype=pl.String),
+        CONTROL_VALUE: pl.Series([value for _, value in pairs], dtype=pl.Binary),
+        EVENT_MS: pl.Series([0] * len(pairs), dtype=pl.Int64),
+    }
+    return pl.DataFrame(columns)
+
+
+def _text(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,248 @@
+"""The nodes of a topology: values that say what happens to rows, and nothing about where or when.
+
+A node's inputs are ports of other nodes, so a graph is the nodes that can be reached from its sinks, and cannot hold
+a circle. Nodes are told apart by identity: the same expression written twice is two nodes. Everything in a node travels
+to the workers. Refuses to know stages, shards and how anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from streamcore.app import EventTime
+from streamcore.errors import ConfigError
+from streamcore.operators.operator import MAIN
+from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.watermark import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from streamcore.operators.operator import Operator
+
+#: Columns of a row as a user sees them. Every row also has ``EVENT_MS``.
+Schema = Mapping[str, pl.DataType]
+#: From rows to rows. Row by row: what it makes of a row does not depend on the rows beside it.
+Transform = Callable[[pl.DataFrame], pl.DataFrame]
+
+TIME = pl.Datetime("ms", "UTC")
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """``name``: what it is called in errors and pictures, and for an operator what its state is called. Empty: the
+    topology finds one."""
+
+    name: str
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Where its rows come from."""
+        return ()
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        """What it gives, by port."""
+        return {}
+
+    @property
+    def kind(self) -> str:
+        """What it does, in a word or two."""
+        return type(self).__name__.lower()
+
+    @property
+    def detail(self) -> str:
+        """What a reader of a picture wants to know besides."""
+        return ""
+
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - most do not
+        """Whether these columns of its (only) input come out as they went in."""
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Port:
+    """One of a node's outputs."""
+
+    node: Node
+    name: str = MAIN
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of its rows."""
+        return self.node.ports[self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class Source(Node):
+    """Events of a stream."""
+
+    stream: StreamSchema
+    watermark: WatermarkStrategy
+    time: EventTime = EventTime.FIELD
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return {MAIN: {field.name: dtype_of(field.type) for field in self.stream.fields}}
+
+    @property
+    def detail(self) -> str:
+        how = "punctuated" if self.watermark.punctuation else f"disorder {self.watermark.disorder_ms} ms"
+        return f"{self.time.value} time, {how}"
+
+
+@dataclass(frozen=True, eq=False)
+class Stateless(Node):
+    """``function`` over rows; ``what`` it is called. ``changes``: the columns that it may change; None: any."""
+
+    before: Port
+    what: str
+    function: Transform
+    schema: Schema
+    changes: frozenset[str] | None = None
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return (self.before,)
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return {MAIN: self.schema}
+
+    @property
+    def kind(self) -> str:
+        return self.what
+
+    def keeps(self, columns: Sequence[str]) -> bool:
+        return self.changes is not None and not self.changes.intersection(columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Union(Node):
+    """Rows of several streams with the same columns."""
+
+    streams: tuple[Port, ...]
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return self.streams
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return {MAIN: self.streams[0].schema}
+
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - it changes nothing
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Keyed:
+    """An input of an operator: rows that meet on the shard that owns their key. ``columns``: those that the operator
+    needs, None: all."""
+
+    port: Port
+    key: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name in self.key if name not in self.port.schema]
+        if missing:
+            raise ConfigError(f"key_by: {missing} are no columns of this stream; it has {[*self.port.schema]}")
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(Node):
+    """A stateful operator over keyed inputs. ``make``: makes it, on a shard.
+
+    ``heard``: it also gets the control records, as a last input. ``side_lanes``: ports that end in a lane of their own.
+    ``keeps_key``: its output has the key columns as they were.
+    """
+
+    what: str
+    keyed: tuple[Keyed, ...]
+    make: Callable[[], Operator]
+    schemas: Mapping[str, Schema]
+    about: str = ""
+    heard: bool = False
+    keeps_key: bool = True
+    side_lanes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return tuple(one.port for one in self.keyed)
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        return self.schemas
+
+    @property
+    def kind(self) -> str:
+        return self.what
+
+    @property
+    def detail(self) -> str:
+        return self.about
+
+
+@dataclass(frozen=True, eq=False)
+class Sink(Node):
+    """A lane. ``key``: the columns that make a record's key."""
+
+    before: Port
+    lane: str
+    key: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        missing = [name for name in self.key if name not in self.before.schema]
+        if missing:
+            raise ConfigError(
+                f"sink {self.lane}: {missing} are no columns of this stream; it has {[*self.before.schema]}"
+            )
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return (self.before,)
+
+    @property
+    def detail(self) -> str:
+        return f"key {', '.join(self.key)}" if self.key else ""
+
+
+def walk(sinks: Sequence[Node]) -> Iterator[Node]:
+    """All nodes that can be reached, each once and after its inputs, in an order that depends on the graph alone."""
+    seen: set[int] = set()
+
+    def visit(node: Node) -> Iterator[Node]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        for port in node.inputs:
+            yield from visit(port.node)
+        yield node
+
+    for sink in sinks:
+        yield from visit(sink)
+
+
+def dtype_of(logical: Type) -> pl.DataType:
+    """The column type of a field's values in a topology: decimals are decimals, times are UTC datetimes."""
+    match logical.kind:
+        case Kind.DECIMAL:
+            return pl.Decimal(logical.precision, logical.scale)
+        case Kind.TIMESTAMP:
+            return TIME
+        case Kind.LONG:
+            return pl.Int64()
+        case Kind.DOUBLE:
+            return pl.Float64()
+        case Kind.BOOLEAN:
+            return pl.Boolean()
+        case Kind.STRING:
+            return pl.String()
+
+
+def empty(schema: Schema) -> pl.DataFrame:
+    """No rows of these columns, with ``EVENT_MS``."""
+    return pl.DataFrame(schema={**schema, EVENT_MS: pl.Int64()})

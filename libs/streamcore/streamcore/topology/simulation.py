@@ -1,0 +1,166 @@
+"""A topology in this process, on tables: for tests, for trying things out, and for back-tests.
+
+The same operators, shards and state as on Spark; only decoding and the broker are left out. The caller makes the cuts,
+so time and the borders of a cut are whatever a test says they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from streamcore.app import PARTITIONS_PER_TOPIC, App
+from streamcore.arrow import to_table
+from streamcore.errors import ConfigError
+from streamcore.ingest import Ingest, progress_of
+from streamcore.kernel import Control
+from streamcore.lane_rows import LaneRows
+from streamcore.lanes import DEAD_LETTERS, Record
+from streamcore.local import LocalApp
+from streamcore.packing import Parcel
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.state.blobs import MemoryBlobs
+from streamcore.topology.kernel import HeadAtWork
+from streamcore.topology.nodes import Source
+from streamcore.topology.topology import Topology
+from streamcore.watermark import END_OF_TIME_MS, Progress
+
+#: An optional column of an input: the source partition that a row is from, 0 where nothing is said.
+FROM_PARTITION = "partition"
+
+
+@dataclass
+class Result:
+    """What came out: ``lanes`` by name, rows in order; ``dead``: dead letters; ``counted``: by operator and name."""
+
+    lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
+    dead: list[Record] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+
+    def __getitem__(self, lane: str) -> pl.DataFrame:
+        """The rows of a lane; no rows and no columns where nothing came."""
+        return self.lanes.get(lane, pl.DataFrame())
+
+    def add(self, other: Result) -> None:
+        """What came later."""
+        for lane, rows in other.lanes.items():
+            self.lanes[lane] = pl.concat([self.lanes[lane], rows]) if lane in self.lanes else rows
+        self.dead += other.dead
+        for name, count in other.counted.items():
+            self.counted[name] = self.counted.get(name, 0) + count
+
+
+class Simulation:
+    """Runs a topology cut by cut. ``blobs``: the state of an earlier one, to go on from."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        shards: int = 1,
+        blobs: dict[tuple[int, int], MemoryBlobs] | None = None,
+        app: App | None = None,
+    ) -> None:
+        self.topology = topology
+        self.local = LocalApp(app or topology.app(shards=shards), {} if blobs is None else blobs)
+        self.ingest = Ingest(self.local.app)
+        self.head = HeadAtWork(topology)
+        self.offsets = [0] * len(topology.sources)
+        self.seen: set[int] = set()
+
+    @property
+    def blobs(self) -> dict[tuple[int, int], MemoryBlobs]:
+        """The durable state."""
+        return self.local.blobs
+
+    def cut(
+        self,
+        inputs: Mapping[str, pl.DataFrame],
+        *,
+        clock_ms: int = 0,
+        control: Mapping[str, bytes | None] | None = None,
+    ) -> Result:
+        """One cut: rows by stream, control values by key."""
+        return self._run(inputs, clock_ms, control or {}, [])
+
+    def end(self, *, clock_ms: int = 0) -> Result:
+        """The last cut: every stream ends, so all windows close and all timers of event time fire."""
+        ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
+        return self._run({}, clock_ms, {}, ends)
+
+    def _first_partitions(self) -> list[int]:
+        return [source * PARTITIONS_PER_TOPIC for source in range(len(self.topology.sources))]
+
+    def _run(
+        self,
+        inputs: Mapping[str, pl.DataFrame],
+        clock_ms: int,
+        control: Mapping[str, bytes | None],
+        ends: Sequence[Progress],
+    ) -> Result:
+        unknown = sorted(set(inputs) - {node.name for node in self.topology.sources})
+        if unknown:
+            raise ConfigError(f"topology {self.topology.name}: it reads no stream {unknown[0]!r}")
+        result = Result()
+        self.ingest.begin(clock_ms)
+        self.ingest.control += [Control(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())]
+        parcels: list[Parcel] = []
+        for number, node in enumerate(self.topology.sources):
+            rows = inputs.get(node.name)
+            if rows is not None and rows.height:
+                parcels += self._take(number, self._engine_columns(number, node, rows, clock_ms), result)
+        for progress in ends:
+            self.ingest.note(progress)
+        parcels += self.ingest.rest(())
+        for output in self.local.run(parcels):
+            result.add(_result(output.lanes, output.records, output.figures.counted))
+        return result
+
+    def _engine_columns(self, number: int, node: Source, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
+        schema = node.ports["main"]
+        missing = [name for name in schema if name not in rows.columns]
+        if missing:
+            raise ConfigError(f"stream {node.name}: the rows have no column {missing[0]!r}")
+        start = self.offsets[number]
+        self.offsets[number] += rows.height
+        given = FROM_PARTITION in rows.columns and FROM_PARTITION not in schema
+        partition = pl.col(FROM_PARTITION) if given else pl.lit(0)
+        time = pl.col(node.stream.event_time).cast(schema[node.stream.event_time]).dt.epoch("ms")
+        return rows.select(
+            *(pl.col(name).cast(dtype) for name, dtype in schema.items()),
+            (partition.cast(pl.Int32) + number * PARTITIONS_PER_TOPIC).alias(PARTITION),
+            pl.int_range(start, start + pl.len(), dtype=pl.Int64).alias(OFFSET),
+            (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
+        )
+
+    def _take(self, number: int, rows: pl.DataFrame, result: Result) -> Iterator[Parcel]:
+        strategy = self.local.app.watermark_of(number)
+        names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
+        for progress in progress_of(to_table(rows.select(names).with_columns(_MS)), strategy):
+            self.seen.add(progress.partition)
+            self.ingest.note(progress)
+        output = self.head.rows(number, rows)
+        result.add(_result(output.lanes, output.records, output.counted))
+        yield from self.ingest.pack(output.rows)
+
+
+_MS = pl.col(pl.Datetime).dt.epoch("ms")
+
+
+def _result(lanes: Sequence[LaneRows], records: Sequence[Record], counted: Mapping[str, int]) -> Result:
+    result = Result(dead=[record for record in records if record.lane == DEAD_LETTERS], counted=dict(counted))
+    for rows in lanes:
+        result.add(Result({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
+    return result
+
+
+def run(topology: Topology, inputs: Mapping[str, pl.DataFrame], *, cut_rows: int = 100_000, shards: int = 1) -> Result:
+    """All rows of the inputs, in their order, in cuts of so many rows a stream; then every stream ends."""
+    simulation, result = Simulation(topology, shards=shards), Result()
+    longest = max((rows.height for rows in inputs.values()), default=0)
+    for start in range(0, longest, cut_rows):
+        result.add(simulation.cut({name: rows[start : start + cut_rows] for name, rows in inputs.items()}))
+    result.add(simulation.end())
+    return result

@@ -1,0 +1,120 @@
+"""How a topology is written: streams, keyed streams, windows; each step gives a new value and changes nothing.
+
+::
+
+    orders = source(schema, bounded(5_000))
+    revenue = (
+        orders.filter(pl.col("quantity") > 0)
+        .map(amount=pl.col("price") * pl.col("quantity"))
+        .key_by("country")
+        .window(Tumbling(3_600_000))
+        .aggregate(revenue=Sum("amount"), orders=Count())
+    )
+    topology = Topology("revenue", revenue.sink("revenue", key="country"))
+
+What cannot work is refused where it is written, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import polars as pl
+
+from streamcore.app import EventTime
+from streamcore.errors import ConfigError
+from streamcore.operators.operator import MAIN
+from streamcore.schema import StreamSchema
+from streamcore.topology.nodes import Keyed, Node, Port, Schema, Sink, Source, Stateless, Transform, Union
+from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
+from streamcore.watermark import WatermarkStrategy
+
+
+def source(
+    schema: StreamSchema, watermark: WatermarkStrategy | None = None, *, time: EventTime = EventTime.FIELD
+) -> Stream:
+    """The events of a stream. ``time``: where their time comes from."""
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time)))
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Rows that are on no particular shard."""
+
+    port: Port
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        return self.port.schema
+
+    def map(self, **columns: pl.Expr) -> Stream:
+        """Adds columns, or replaces those of the same name. Each is a Polars expression over one row."""
+        return self._then("map", Mapped(columns), changes=frozenset(columns))
+
+    def select(self, *columns: str | pl.Expr) -> Stream:
+        """These columns and no others."""
+        exprs = tuple(pl.col(c) if isinstance(c, str) else c for c in columns)
+        plain = {c for c in columns if isinstance(c, str)}
+        return self._then("select", Selected(exprs), changes=frozenset(set(self.schema) - plain))
+
+    def filter(self, condition: pl.Expr) -> Stream:
+        """The rows for which the condition is true."""
+        return self._then("filter", Filtered(condition), changes=frozenset())
+
+    def flat_map(self, function: Transform) -> Stream:
+        """Whatever the function makes of each row: none, one or several rows.
+
+        It gets a frame and gives a frame, row by row; columns that begin with two underscores must stay. It is tried
+        on a frame without rows at once.
+        """
+        return self._then("flat_map", function, changes=None)
+
+    def union(self, *others: Stream) -> Stream:
+        """The rows of all."""
+        for other in others:
+            if dict(other.schema) != dict(self.schema):
+                raise ConfigError(f"union: the columns differ: {dict(self.schema)} and {dict(other.schema)}")
+        return Stream(Port(Union("", (self.port, *(other.port for other in others)))))
+
+    def key_by(self, *columns: str) -> KeyedStream:
+        """Brings the rows of a key together; without columns, all rows."""
+        return KeyedStream(Keyed(self.port, columns))
+
+    def side(self, name: str) -> Stream:
+        """A side output of the operator that this stream comes from."""
+        ports = self.port.node.ports
+        if name not in ports or name == MAIN:
+            known = sorted(set(ports) - {MAIN})
+            raise ConfigError(f"{self.port.node.kind} has no side output {name!r}; it has {known or 'none'}")
+        return Stream(Port(self.port.node, name))
+
+    def sink(self, lane: str, *, key: str | tuple[str, ...] = ()) -> Sink:
+        """Ends in a lane. ``key``: the columns that make a record's key."""
+        return Sink("", self.port, lane, (key,) if isinstance(key, str) else key)
+
+    def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
+        schema = schema_after(what, function, self.schema)
+        return Stream(Port(Stateless("", self.port, what, function, schema, changes)))
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedStream:
+    """Rows with those of the same key."""
+
+    keyed: Keyed
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The key's columns."""
+        return self.keyed.key
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        return self.keyed.port.schema
+
+
+#: Makes a node from a stream; what a shared piece of topology is written as.
+Step = Callable[[Stream], Node]

@@ -1,0 +1,125 @@
+"""A topology as a value: a name and its sinks. Everything else is what can be reached from them.
+
+It can be printed (``text``, ``mermaid``), planned without starting anything (``plan``), run in this process on tables
+(``streamcore.topology.simulation``) and made into an app for Spark (``app``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from streamcore.app import App, Source
+from streamcore.errors import ConfigError
+from streamcore.lanes import DEAD_LETTERS
+from streamcore.limits import Limits, StateSettings
+from streamcore.topology import nodes
+from streamcore.topology.levels import Levels, assign
+from streamcore.topology.nodes import Node, Operation, Sink, walk
+
+_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """``sinks``: where it ends. ``ConfigError`` for what cannot run."""
+
+    name: str
+    sinks: tuple[Sink, ...]
+    levels: Levels = field(init=False, repr=False, compare=False)
+
+    def __init__(self, name: str, *sinks: Sink) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "sinks", sinks)
+        if not sinks:
+            raise ConfigError(f"topology {name}: it ends nowhere; give it at least one sink")
+        object.__setattr__(self, "levels", assign(sinks, _names(name, [*walk(sinks)])))
+
+    @property
+    def sources(self) -> tuple[nodes.Source, ...]:
+        """The streams that it reads, in order."""
+        return tuple(node for node in self.levels.nodes if isinstance(node, nodes.Source))
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """The operators with state, each after its inputs."""
+        return tuple(node for node in self.levels.nodes if isinstance(node, Operation))
+
+    @cached_property
+    def domains(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of sources that have a watermark together: all, and those that feed some operator."""
+        every = tuple(range(len(self.sources)))
+        found = [tuple(sorted(self.levels.sources[node])) for node in self.operations]
+        return tuple(dict.fromkeys([every, *found]))
+
+    @property
+    def lanes(self) -> tuple[str, ...]:
+        """All lanes that rows or dead letters may end in."""
+        sides = [lane for node in self.operations for lane in node.side_lanes.values()]
+        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks), *sides, DEAD_LETTERS]))
+
+    def name_of(self, node: Node) -> str:
+        """What a node is called, in errors, pictures and the names of its state."""
+        return self.levels.names[node]
+
+    def app(
+        self,
+        *,
+        topics: Mapping[str, str] | None = None,
+        lanes: Mapping[str, str] | None = None,
+        control_topic: str | None = None,
+        shards: int = 4,
+        state: StateSettings | None = None,
+        limits: Limits | None = None,
+    ) -> App:
+        """The app that runs it. ``topics``: by stream, its own name where nothing is said; ``lanes``: by lane, the
+        topology's name and the lane's where nothing is said."""
+        from streamcore.topology.kernel import TopologyHead, TopologyStage
+
+        topics, lanes = topics or {}, lanes or {}
+        return App(
+            name=self.name,
+            sources=tuple(
+                Source(node.stream, topics.get(node.name, node.name), watermark=node.watermark, time=node.time)
+                for node in self.sources
+            ),
+            control_topic=control_topic or f"{self.name}.control",
+            lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
+            stages=tuple(TopologyStage(self, level) for level in range(1, max(2, self.levels.count))),
+            head=TopologyHead(self),
+            exchanges=tuple(sending.exchange for sending in self.levels.sendings),
+            domains=self.domains,
+            shards=shards,
+            state=state or StateSettings(),
+            limits=limits or Limits(),
+        )
+
+    def text(self) -> str:
+        """The graph, a line a node, each after its inputs, by the level on which it runs."""
+        from streamcore.topology.picture import text
+
+        return text(self)
+
+    def mermaid(self) -> str:
+        """The graph as a Mermaid flowchart."""
+        from streamcore.topology.picture import mermaid
+
+        return mermaid(self)
+
+
+def _names(topology: str, every: Sequence[Node]) -> dict[Node, str]:
+    """The name that a node was given, or its kind and a number; a name is given once."""
+    count: Counter[str] = Counter()
+    names: dict[Node, str] = {}
+    for node in every:
+        count[node.kind] += 1
+        names[node] = node.name or f"{node.kind.replace(' ', '-')}-{count[node.kind]}"
+    for name, times in Counter(names.values()).items():
+        if times > 1:
+            raise ConfigError(f"topology {topology}: {times} nodes are named {name!r}; state is found by name")
+        if not _NAME.match(name):
+            raise ConfigError(f"topology {topology}: node name {name!r}: small letters, digits, _, . and -, at most 63")
+    return names
