@@ -70,7 +70,8 @@ class PackedApp:
     @classmethod
     def of(cls, app: App) -> PackedApp:
         """Pack."""
-        blob = cloudpickle.dumps(app)  # an app may hold functions that its author wrote beside it
+        # An app may hold functions that its author wrote beside it.
+        blob = cloudpickle.dumps(app)  # type: ignore[no-untyped-call]
         return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
 
 

@@ -17,8 +17,9 @@ What cannot work is refused where it is written, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -26,9 +27,12 @@ from streamcore.app import EventTime
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
 from streamcore.schema import StreamSchema
-from streamcore.topology.nodes import Keyed, Node, Port, Schema, Sink, Source, Stateless, Transform, Union
+from streamcore.topology.nodes import Keyed, Operation, Port, Schema, Sink, Source, Stateless, Transform, Union
 from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
 from streamcore.watermark import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from streamcore.operators.operator import Operator
 
 
 def source(
@@ -116,5 +120,23 @@ class KeyedStream:
         return self.keyed.port.schema
 
 
-#: Makes a node from a stream; what a shared piece of topology is written as.
-Step = Callable[[Stream], Node]
+def operate(
+    inputs: Sequence[KeyedStream],
+    what: str,
+    make: Callable[[], Operator],
+    *,
+    name: str = "",
+    about: str = "",
+    heard: bool = False,
+    keeps_key: bool = True,
+    side_lanes: Mapping[str, str] | None = None,
+) -> Stream:
+    """An operator over keyed inputs (``nodes.Operation``): what all keyed steps are written with, and yours too.
+
+    ``make``: makes the operator, on each shard; a class, a ``functools.partial`` or anything else that can be pickled.
+    """
+    keyed = tuple(one.keyed for one in inputs)
+    ports = make().schemas()
+    if unknown := set(side_lanes or ()) - set(ports):
+        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
+    return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, dict(side_lanes or {}))))

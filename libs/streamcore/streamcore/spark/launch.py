@@ -1,0 +1,44 @@
+"""Runs an app from its value: topics, session, runner, and a stop between batches when the process is asked to end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from streamcore.app import App
+from streamcore.spark.start import Start
+
+if TYPE_CHECKING:
+    from streamcore.kafka.topics import TopicSpec
+    from streamcore.spark.runner import Listeners, RunSettings
+
+_BROKER_WAIT_MS = 60_000
+
+
+def launch(app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
+    """Runs until SIGTERM or SIGINT (or until it cannot go on: ``StreamError``). Blocks.
+
+    Topics that the app writes are made where they are missing; event topics belong to their producers.
+    """
+    with Start(app.name, settings.checkpoint, settings.spark) as start:
+        from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
+        from streamcore.spark.runner import Runner
+
+        wait_for_broker(settings.kafka, _BROKER_WAIT_MS)
+        check_transaction_timeout(settings.kafka, settings.delivery.transaction_timeout_ms)
+        ensure_topics(settings.kafka, own_topics(app, settings.markers_topic))
+        runner = Runner(app, settings, start, listeners)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: runner.drain())
+        runner.run()
+
+
+def own_topics(app: App, markers_topic: str) -> list[TopicSpec]:
+    """The topics that the app writes, and the control topic."""
+    from streamcore.kafka.control import control_topic
+    from streamcore.kafka.topics import TopicSpec
+
+    lanes = [TopicSpec(topic, 1) for topic in dict.fromkeys(app.lanes.values())]
+    return [*lanes, control_topic(app.control_topic), TopicSpec(markers_topic, 1, compacted=True)]

@@ -1,0 +1,114 @@
+"""Apps on Spark whose cuts a test decides: what each reads and what its clock says, written down before they run.
+
+A process of its own runs the apps one after the other in one Spark session, each until its last cut is committed:
+
+    python -m tests.harness.scripted FILE     FILE: a pickled list of ``Script``
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamcore.app import App
+from streamcore.checkpoint.layout import CheckpointRoot
+from streamcore.checkpoint.lease import Lease
+from streamcore.checkpoint.positions import Bounds
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.position import Place, Position
+from streamcore.spark.session import SparkSettings
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cut: up to where each partition is read, and the clock."""
+
+    ends: Mapping[Place, int]
+    clock_ms: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """An app and its cuts. ``checkpoint``: a folder of its own."""
+
+    app: App
+    kafka: KafkaSettings
+    checkpoint: Path
+    spark: SparkSettings
+    steps: Sequence[Step]
+
+    @property
+    def markers_topic(self) -> str:
+        return f"{self.app.name}.markers"
+
+
+def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> None:
+    """Run them all; what the process said is in the error if it failed."""
+    from pyspark import cloudpickle
+
+    file = folder / "scripts"
+    file.write_bytes(cloudpickle.dumps([*scripts]))  # type: ignore[no-untyped-call]
+    command = [sys.executable, "-m", "tests.harness.scripted", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+def _decide(script: Script, batch: int) -> None:
+    """One cut, as a planner would have written it down; none after the last."""
+    log = CheckpointRoot(script.checkpoint).positions
+    before = log.read(batch - 1)
+    if batch < len(script.steps) and log.read(batch) is None:
+        start = Position(0, {}) if before is None else before.end
+        step = script.steps[batch]
+        log.write(batch, Bounds(start, Position(step.clock_ms, {**start.offsets, **step.ends})))
+
+
+class _SharedStart:
+    """What a runner asks of a start, with a session that others use too."""
+
+    def __init__(self, session: object, lease: Lease) -> None:
+        self.lease = lease
+        self._session = session
+
+    def session(self) -> object:
+        return self._session
+
+
+def _run_one(session: object, script: Script) -> None:
+    from streamcore.kafka.topics import ensure_topics
+    from streamcore.spark.launch import own_topics
+    from streamcore.spark.runner import CutReport, Listeners, Runner, RunSettings
+
+    ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
+    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic)
+    script.checkpoint.mkdir(parents=True, exist_ok=True)
+    with Lease(script.checkpoint) as lease:
+        runner: Runner
+
+        def report(cut: CutReport) -> None:
+            _decide(script, cut.batch + 1)
+            if cut.batch + 1 == len(script.steps):
+                runner.drain()
+
+        runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
+        _decide(script, len(CheckpointRoot(script.checkpoint).positions.batches()))
+        runner.run()
+
+
+def main() -> None:
+    """Run the scripts of the file that is named."""
+    from pyspark import cloudpickle
+
+    from streamcore.spark.start import Start
+
+    scripts: list[Script] = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
+    with Start("scripted", Path(sys.argv[1]).parent / "session", scripts[0].spark) as start:
+        for script in scripts:
+            _run_one(start.session(), script)
+
+
+if __name__ == "__main__":
+    main()
