@@ -30,6 +30,7 @@ class RawRecord:
     offset: int
     value: bytes | None
     key: bytes | None = None
+    timestamp_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,4 +85,5 @@ def _batches(records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
             np.array([r.offset for r in records], np.int64),
             [r.key for r in records],
             [r.value for r in records],
+            [r.timestamp_ms for r in records],
         )

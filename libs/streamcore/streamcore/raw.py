@@ -28,7 +28,7 @@ def raw_batch(
     offsets: npt.NDArray[np.int64],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
-    timestamps_ms: Sequence[int] | None = None,
+    timestamps_ms: Sequence[int | None] | None = None,
 ) -> pa.RecordBatch:
     """Columns of one length to a batch of ``RAW``."""
     columns = [
