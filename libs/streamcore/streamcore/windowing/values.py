@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
 #: A field of an element.
-Scalar = None | bool | int | float | Decimal | str
+Scalar = None | bool | int | float | Decimal | str | datetime
 Fields = Mapping[str, Scalar]
 #: What a window function answers.
-Result = Scalar | tuple[Scalar, ...]
+Result = Scalar | tuple[Scalar | Fields, ...]
 
 #: The watermark after the last element of all, and the end of the global window. No event time comes near it.
 END_OF_TIME_MS: Final = 2**62
