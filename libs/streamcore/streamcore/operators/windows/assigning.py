@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
@@ -20,19 +20,21 @@ def fields_of(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]:
     """The columns that assigner and trigger read; ``ConfigError`` where they or the evictor's do not fit."""
     found: list[str] = []
     if isinstance(spec.assigner, Session) and spec.assigner.gap_field is not None:
-        found.append(_typed(schema, spec.assigner.gap_field, "gap_field", "whole numbers", pl.DataType.is_integer))
+        found.append(_typed(schema, spec.assigner.gap_field, "gap_field", "whole numbers", lambda dtype: dtype.is_integer()))
     for one in walk(spec.trigger):
         if isinstance(one, OnPunctuation):
             found.append(_typed(schema, one.flag, "OnPunctuation", "booleans", lambda dtype: dtype == pl.Boolean))
     if isinstance(spec.evictor, KeepNear):
-        _typed(schema, spec.evictor.field, "KeepNear", "numbers", pl.DataType.is_numeric)
+        _typed(schema, spec.evictor.field, "KeepNear", "numbers", lambda dtype: dtype.is_numeric())
     return list(dict.fromkeys(found))
 
 
-def _typed(schema: Mapping[str, pl.DataType], name: str, where: str, what: str, fits: object) -> str:
+def _typed(
+    schema: Mapping[str, pl.DataType], name: str, where: str, what: str, fits: Callable[[pl.DataType], bool]
+) -> str:
     if name not in schema:
         raise ConfigError(f"{where}: there is no column {name!r}; there are {', '.join(schema)}")
-    if not callable(fits) or not fits(schema[name]):
+    if not fits(schema[name]):
         raise ConfigError(f"{where}: column {name!r} is {schema[name]}; it needs {what}")
     return name
 

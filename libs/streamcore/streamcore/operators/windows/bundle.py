@@ -64,13 +64,13 @@ class Bundle:
         return [
             series.alias(f"{name}.{column}")
             for name, aggregate in self.aggregates.items()
-            for column, series in zip(self._names(name), aggregate.store(self._of(name, partials)), strict=True)
+            for column, series in zip(self._names(name), aggregate.store(self._of(name, partials), self.schema), strict=True)
         ]
 
     def load(self, rows: pl.DataFrame) -> Columns:
         """The partials from a frame that holds their columns."""
         return self._joined(
-            {n: a.load([rows[f"{n}.{c}"] for c in self._names(n)]) for n, a in self.aggregates.items()}
+            {n: a.load([rows[f"{n}.{c}"] for c in self._names(n)], self.schema) for n, a in self.aggregates.items()}
         )
 
     def _names(self, name: str) -> list[str]:

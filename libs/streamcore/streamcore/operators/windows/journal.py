@@ -50,4 +50,5 @@ class Journal(ABC):
         """All live rows, as they are after what was loaded."""
         frames, self.loaded = [self.rows(0, 1), *self.loaded], []
         every = pl.concat(frames)
-        return every.unique(self.name, keep="last", maintain_order=True).filter(~pl.col(GONE))
+        latest = every.unique(self.name, keep="last", maintain_order=True) if self.name else every.tail(1)
+        return latest.filter(~pl.col(GONE))
