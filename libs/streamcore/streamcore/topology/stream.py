@@ -33,6 +33,8 @@ from streamcore.watermark import WatermarkStrategy
 
 if TYPE_CHECKING:
     from streamcore.operators.operator import Operator
+    from streamcore.topology.windowed import WindowedStream
+    from streamcore.windowing import Assigner
 
 
 def source(
@@ -118,6 +120,12 @@ class KeyedStream:
     def schema(self) -> Schema:
         """Its columns."""
         return self.keyed.port.schema
+
+    def window(self, assigner: Assigner) -> WindowedStream:
+        """Cut into windows."""
+        from streamcore.topology.windowed import WindowedStream
+
+        return WindowedStream(self.keyed, assigner)
 
 
 def operate(
