@@ -37,6 +37,10 @@ class RunningSums:
         row = {self.key: pl.String(), self.value: pl.Int64()}
         return {MAIN: {self.key: pl.String(), "total": pl.Int64(), "watermark_ms": pl.Int64()}, LATE: row}
 
+    @property
+    def output_delay_ms(self) -> int:
+        return 0
+
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         (rows,) = inputs
         late = rows.filter(pl.col(EVENT_MS) < time.watermark_ms)

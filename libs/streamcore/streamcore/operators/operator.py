@@ -51,6 +51,11 @@ class Operator(Protocol):
         """The columns of the rows of every port, without ``EVENT_MS``."""
         ...
 
+    @property
+    def output_delay_ms(self) -> int:
+        """By how much the event times of its rows may be before the watermark that it has just come to."""
+        ...
+
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         """Process a cut: one frame an input, each with all its columns even where it has no rows."""
         ...

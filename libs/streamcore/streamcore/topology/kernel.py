@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 import pyarrow as pa
@@ -25,6 +25,7 @@ from streamcore.topology.guard import guarded
 from streamcore.topology.logical import logical
 from streamcore.topology.nodes import Node, Operation, Port, Sink, Stateless, Union, empty
 from streamcore.topology.topology import Topology
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 
 
 @dataclass(frozen=True)
@@ -202,4 +203,14 @@ class _Pass:
     def _time(self, node: Operation) -> StepTime:
         assert self.cut is not None, "operators are on keyed levels"
         domain = tuple(sorted(self.topology.levels.sources[node]))
-        return self.cut.times[self.topology.domains.index(domain)]
+        return _behind(self.cut.times[self.topology.domains.index(domain)], self.topology.levels.delays[node])
+
+
+def _behind(time: StepTime, delay_ms: int) -> StepTime:
+    """The time of an operator after others that hold rows back for so long; at the end nobody holds anything back."""
+    before, after = time.watermark_ms, time.next_watermark_ms
+    return replace(
+        time,
+        watermark_ms=before if before >= END_OF_TIME_MS else max(NO_WATERMARK, before - delay_ms),
+        next_watermark_ms=after if after >= END_OF_TIME_MS else max(NO_WATERMARK, after - delay_ms),
+    )

@@ -37,6 +37,8 @@ class Levels:
     sendings: list[Sending] = field(default_factory=list)
     #: The sources that a node's rows come from, by their place among the sources.
     sources: dict[Node, frozenset[int]] = field(default_factory=dict)
+    #: How far the watermark that a node works with is behind its sources', because operators before it hold rows back.
+    delays: dict[Node, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -67,6 +69,11 @@ def _set(levels: Levels, node: Node, keys: dict[int, Key | None], sources: froze
     levels.of[node] = frozenset(keys)
     levels.keys |= {(node, level): key for level, key in keys.items()}
     levels.sources[node] = sources
+    levels.delays[node] = max((levels.delays[p.node] + _own_delay(p.node) for p in node.inputs), default=0)
+
+
+def _own_delay(node: Node) -> int:
+    return node.delay_ms if isinstance(node, Operation) else 0
 
 
 def _sources(levels: Levels, node: Node) -> frozenset[int]:

@@ -157,7 +157,8 @@ class Operation(Node):
     """A stateful operator over keyed inputs. ``make``: makes it, on a shard.
 
     ``heard``: it also gets the control records, as a last input. ``side_lanes``: ports that end in a lane of their own.
-    ``keeps_key``: its output has the key columns as they were.
+    ``keeps_key``: its output has the key columns as they were. ``delay_ms``: how far behind its watermark the event
+    times of its rows may be.
     """
 
     what: str
@@ -167,6 +168,7 @@ class Operation(Node):
     about: str = ""
     heard: bool = False
     keeps_key: bool = True
+    delay_ms: int = 0
     side_lanes: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -33,6 +33,8 @@ from streamcore.watermark import WatermarkStrategy
 
 if TYPE_CHECKING:
     from streamcore.operators.operator import Operator
+    from streamcore.topology.windowed import WindowedStream
+    from streamcore.windowing import Assigner
 
 
 def source(
@@ -119,6 +121,12 @@ class KeyedStream:
         """Its columns."""
         return self.keyed.port.schema
 
+    def window(self, assigner: Assigner) -> WindowedStream:
+        """Cut into windows."""
+        from streamcore.topology.windowed import WindowedStream
+
+        return WindowedStream(self.keyed, assigner)
+
 
 def operate(
     inputs: Sequence[KeyedStream],
@@ -136,7 +144,10 @@ def operate(
     ``make``: makes the operator, on each shard; a class, a ``functools.partial`` or anything else that can be pickled.
     """
     keyed = tuple(one.keyed for one in inputs)
-    ports = make().schemas()
+    one = make()
+    ports = one.schemas()
     if unknown := set(side_lanes or ()) - set(ports):
         raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
-    return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, dict(side_lanes or {}))))
+    sides = dict(side_lanes or {})
+    delay_ms = one.output_delay_ms
+    return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from streamcore.app import App, Source
 from streamcore.errors import ConfigError
@@ -19,6 +20,9 @@ from streamcore.limits import Limits, StateSettings
 from streamcore.topology import nodes
 from streamcore.topology.levels import Levels, assign
 from streamcore.topology.nodes import Node, Operation, Sink, walk
+
+if TYPE_CHECKING:
+    from streamcore.topology.plan import Plan
 
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
 
@@ -96,6 +100,12 @@ class Topology:
             state=state or StateSettings(),
             limits=limits or Limits(),
         )
+
+    def plan(self) -> Plan:
+        """What it will need, without starting anything."""
+        from streamcore.topology.plan import plan
+
+        return plan(self)
 
     def text(self) -> str:
         """The graph, a line a node, each after its inputs, by the level on which it runs."""

@@ -112,10 +112,11 @@ class ReferenceWindows:
         return window
 
     def _overlapping(self, of: _Key, window: AnyWindow) -> list[AnyWindow]:
-        """The sessions that become one with this one. Those that live are disjoint, so one pass finds all."""
+        """The sessions that become one with this one, by their ends. Those that live are disjoint: one pass finds all."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
-        return [other for other in of.live if isinstance(other, Window) and other.overlaps(window)]
+        found = [other for other in of.live if isinstance(other, Window) and other.overlaps(window)]
+        return sorted(found, key=_by_end)
 
     def _drop(self, window: AnyWindow, element: Element, reason: DropReason) -> Dropped:
         self._count(dropped_expired=reason is DropReason.EXPIRED, dropped_closed=reason is DropReason.CLOSED)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
 from streamcore.watermark import END_OF_TIME_MS as END_OF_TIME_MS  # noqa: PLC0414 - part of this vocabulary
 
 #: A field of an element.
-Scalar = None | bool | int | float | Decimal | str
+Scalar = None | bool | int | float | Decimal | str | datetime
 Fields = Mapping[str, Scalar]
 #: What a window function answers.
-Result = Scalar | tuple[Scalar, ...]
+Result = Scalar | tuple[Scalar | Fields, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,121 @@
+"""Sums of whole numbers that no number of rows can overflow.
+
+A sum is held in *limbs* of 32 bits, each in an int64 array, the lowest first: all but the last are in ``0 .. 2**32``,
+the last has the sign. Two limbs hold sums of int64, four those of 128-bit decimals and of squares. There is room for
+2**31 rows at the limits of their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Array, Ints, Mask, Partials
+from streamcore.aggregates.columns import LONGEST_DIGITS, decimals, is_long, to_array, words
+
+BITS = 32
+_LOW = np.int64((1 << BITS) - 1)
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+def carry(limbs: Sequence[Ints]) -> list[Ints]:
+    """The same sums with every limb but the last in its range."""
+    result: list[Ints] = []
+    rest: Ints | np.int64 = np.int64(0)
+    for limb in limbs[:-1]:
+        whole = limb + rest
+        result.append(whole & _LOW)
+        rest = whole >> BITS
+    return [*result, limbs[-1] + rest]
+
+
+def sums(limbs: Sequence[Ints], group: Ints, groups: int) -> list[Ints]:
+    """The sum of each group."""
+    return carry([scatter(limb, group, groups) for limb in limbs])
+
+
+def scatter(values: Array, group: Ints, groups: int) -> Array:
+    """Plain sums of each group, in the type of the values."""
+    total = np.zeros(groups, dtype=values.dtype)
+    np.add.at(total, group, values)
+    return total
+
+
+def integer_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
+    """Two limbs for the sum of each group."""
+    bound = max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
+    if bound * values.size <= _INT64_MAX:  # nearly always, and half the work
+        return carry([scatter(values, group, groups), np.zeros(groups, dtype=np.int64)])
+    return sums([values & _LOW, values >> BITS], group, groups)
+
+
+def column_sums(column: pl.Series, group: Ints, groups: int) -> list[Ints]:
+    """The sum of each group of a column of integers or decimals, nulls being 0: four limbs for long decimals."""
+    if not is_long(column.dtype):
+        return integer_sums(to_array(column), group, groups)
+    upper, lower = words(column)
+    return sums([lower & _LOW, (lower >> BITS) & _LOW, upper & _LOW, upper >> BITS], group, groups)
+
+
+def squares(values: Ints) -> list[Ints]:
+    """Four limbs for the square of each value, by halves: ``(a * 2**32 + b)**2``."""
+    size = np.abs(values).view(np.uint64)
+    half, low = np.uint64(BITS), np.uint64(_LOW)
+    a, b = size >> half, size & low
+    aa, ab, bb = a * a, np.uint64(2) * a * b, b * b
+    limbs = bb & low, (bb >> half) + (ab & low), (ab >> half) + (aa & low), aa >> half
+    return carry([limb.view(np.int64) for limb in limbs])
+
+
+def named(prefix: str, limbs: Sequence[Ints]) -> dict[str, Ints]:
+    """The limbs as columns of a partial."""
+    return {f"{prefix}{i}": limb for i, limb in enumerate(limbs)}
+
+
+def limbs_of(prefix: str, partials: Partials) -> list[Ints]:
+    """What ``named`` has named."""
+    count = sum(1 for name in partials if name.startswith(prefix))
+    return [partials[f"{prefix}{i}"] for i in range(count)]
+
+
+def as_floats(limbs: Sequence[Ints]) -> Array:
+    """The nearest floats but for a rounding or two: from the top, so that small negative sums stay exact."""
+    total = limbs[-1].astype(np.float64)
+    for limb in reversed(limbs[:-1]):
+        total = total * 2.0**BITS + limb
+    return total
+
+
+def as_objects(limbs: Sequence[Ints]) -> Array:
+    """Python's own whole numbers."""
+    total = limbs[-1].astype(object)
+    for limb in reversed(limbs[:-1]):
+        total = total * (1 << BITS) + limb
+    return total
+
+
+def as_int64(limbs: Sequence[Ints]) -> tuple[Ints, Mask]:
+    """Two limbs as one number, and which fit."""
+    low, high = limbs
+    return (high << BITS) | low, (high >> (BITS - 1)) == (high >> 63)
+
+
+def as_decimals(limbs: Sequence[Ints], scale: int, present: Mask) -> pl.Series:
+    """Decimals of 38 digits; null where there are more, or where nothing is present."""
+    if len(limbs) == 2:
+        upper, fits = limbs[1] >> BITS, np.ones(len(present), dtype=bool)
+        lower = (limbs[1] << BITS) | limbs[0]
+    else:
+        lower, upper = limbs[0] | (limbs[1] << BITS), limbs[2] | (limbs[3] << BITS)
+        fits = (limbs[3] >> (BITS - 1)) == (limbs[3] >> 63)
+        fits &= _below(10**LONGEST_DIGITS, upper, lower) & ~_below(1 - 10**LONGEST_DIGITS, upper, lower)
+    return decimals(upper, lower, pl.Decimal(LONGEST_DIGITS, scale), present & fits)
+
+
+def _below(bound: int, upper: Ints, lower: Ints) -> Mask:
+    """Which numbers of two words are less than the bound."""
+    high, low = bound >> 64, np.uint64(bound & ((1 << 64) - 1))
+    below: Mask = (upper < high) | ((upper == high) & (lower.view(np.uint64) < low))
+    return below

@@ -1,0 +1,145 @@
+"""The least and the greatest value: numbers, decimals, booleans, times, text (by code points).
+
+NaN is greater than every other number, as in PostgreSQL, DuckDB and Spark: ``Max`` is NaN where there is one, ``Min``
+only where there is nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
+from streamcore.aggregates.columns import from_array, is_ordered, stored_type, to_array
+from streamcore.aggregates.totals import present
+from streamcore.windowing.values import Element, Result, Scalar
+
+_ORDERED = "numbers, booleans, times and text"
+
+
+@dataclass(frozen=True)
+class _Extreme(Aggregate):
+    """``m``: the value, where there is one; ``has``: whether there is."""
+
+    column: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        dtype = self.column_type(schema, self.column)
+        if not is_ordered(dtype):
+            raise self.refuse(self.column, dtype, _ORDERED)
+        return dtype
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        return {"m": stored_type(schema[self.column]), "has": pl.Boolean()}
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        some = present(rows[self.column])
+        column, group = rows[self.column].drop_nulls(), group[some]
+        has = np.zeros(groups, dtype=bool)
+        has[group] = True
+        kind = stored_type(column.dtype)
+        if kind not in (pl.Int64(), pl.Float64()):
+            return {"m": self._of_objects(column, group, groups), "has": has}
+        values = to_array(column)
+        best = np.full(groups, self._identity(values), dtype=values.dtype)
+        with np.errstate(invalid="ignore"):
+            self._choose.at(best, group, values)
+        return {"m": best, "has": has}
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        has = left["has"] | right["has"]
+        if left["m"].dtype != object:
+            with np.errstate(invalid="ignore"):
+                return {"m": self._choose(left["m"], right["m"]), "has": has}
+        best, both = np.where(left["has"], left["m"], right["m"]), left["has"] & right["has"]
+        best[both] = self._choose(left["m"][both], right["m"][both])
+        return {"m": best, "has": has}
+
+    def reduce(self, partials: Partials, starts: Ints) -> Partials:
+        if partials["m"].dtype == object or not len(starts):
+            return super().reduce(partials, starts)
+        has = np.logical_or.reduceat(partials["has"], starts)
+        with np.errstate(invalid="ignore"):
+            return {"m": self._choose.reduceat(partials["m"], starts), "has": has}
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:
+        has = partials["has"]
+        values = partials["m"]
+        if values.dtype != object and not has.all():  # what loses against every value may be out of the type's range
+            values = np.where(has, values, np.zeros_like(values))
+        return from_array(values, has, schema[self.column])
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        values = given(elements, self.column)
+        return self._of_values(values) if values else None
+
+    def _of_objects(self, column: pl.Series, group: Ints, groups: int) -> Array:
+        found = pl.DataFrame({"group": group, "m": column}).group_by("group").agg(self._expression(pl.col("m")))
+        best = np.full(groups, None, dtype=object)
+        best[found["group"].to_numpy()] = to_array(found["m"])
+        return best
+
+    @property
+    @abstractmethod
+    def _choose(self) -> np.ufunc:
+        """Of two arrays; NaN is the greatest."""
+
+    @abstractmethod
+    def _identity(self, values: Array) -> float | int:
+        """What loses against every value."""
+
+    @abstractmethod
+    def _expression(self, values: pl.Expr) -> pl.Expr:
+        """Of objects."""
+
+    @abstractmethod
+    def _of_values(self, values: Sequence[Scalar]) -> Scalar:
+        """Of plain values, at least one."""
+
+
+class Min(_Extreme):
+    """The least value; null of nothing."""
+
+    @property
+    def _choose(self) -> np.ufunc:
+        return np.fmin
+
+    def _identity(self, values: Array) -> float | int:
+        return float("nan") if values.dtype == np.float64 else int(np.iinfo(np.int64).max)
+
+    def _expression(self, values: pl.Expr) -> pl.Expr:
+        return values.min()
+
+    def _of_values(self, values: Sequence[Scalar]) -> Scalar:
+        return min(values, key=in_order)
+
+
+class Max(_Extreme):
+    """The greatest value; null of nothing."""
+
+    @property
+    def _choose(self) -> np.ufunc:
+        return np.maximum
+
+    def _identity(self, values: Array) -> float | int:
+        return float("-inf") if values.dtype == np.float64 else int(np.iinfo(np.int64).min)
+
+    def _expression(self, values: pl.Expr) -> pl.Expr:
+        return values.max()
+
+    def _of_values(self, values: Sequence[Scalar]) -> Scalar:
+        return max(values, key=in_order)
+
+
+def in_order(value: Scalar) -> tuple[bool, Scalar]:
+    """A key to sort plain values by: NaN is the greatest."""
+    is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
+    return (is_nan, 0 if is_nan else value)

@@ -1,0 +1,117 @@
+"""The windowed operator: rows in, panes out, as ``streamcore.windowing`` says.
+
+Equal to ``ReferenceWindows`` fed with the clock of a cut, then its rows one by one, then its next watermark. Two paths
+lie behind it: one in columns, for what most windows are, and a general one. Which of them serves is decided by the
+spec alone, and their outputs have the same meaning; between keys the order of panes is fixed, whatever the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate
+from streamcore.errors import ConfigError
+from streamcore.operators.operator import LATE, LATE_REASON, LATENESS_MS, MAIN, Ports, StepTime
+from streamcore.operators.windows.assigning import fields_of
+from streamcore.operators.windows.bundle import Bundle
+from streamcore.operators.windows.columns import IS_FINAL, IS_RETRACTION, PANE, TIMING
+from streamcore.operators.windows.one_by_one import OneByOne
+from streamcore.operators.windows.plan import Plan
+from streamcore.operators.windows.tally import Tally
+from streamcore.operators.windows.values import PaneFunction
+from streamcore.schema import EVENT_MS
+from streamcore.state.table import StateTable
+from streamcore.windowing.spec import WindowSpec
+
+#: How many windows of a shard may live at a time, unless it is said otherwise.
+MAX_WINDOWS = 10_000_000
+
+
+class WindowOperator:
+    """Windows per key over rows of ``schema`` (all columns but EVENT_MS). An ``Operator``.
+
+    ``aggregates``: what a pane is, by the names of its columns; or ``function``: a function of all its elements.
+    MAIN: the key's columns, ``window_start`` and ``window_end`` (UTC; null for the global window; for count windows
+    ``window_first`` and ``window_stop``, numbers of elements), ``pane``, ``timing``, ``is_final``, ``is_retraction``,
+    the values, and EVENT_MS: the last millisecond of the window, or, of global and count windows, the latest event
+    time that the window has taken. ``(key, window, pane)`` is a row's unique name where ``aggregates`` are given.
+    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, a row a
+    window that did not take the element. ``max_windows``: beyond so many live ones (or pieces of shared ones) none
+    begins, and what would have gone into it is counted as ``refused``.
+    """
+
+    def __init__(
+        self,
+        spec: WindowSpec,
+        keys: tuple[str, ...],
+        schema: Mapping[str, pl.DataType],
+        aggregates: Mapping[str, Aggregate] | None = None,
+        *,
+        function: PaneFunction | None = None,
+        late_lane: bool = True,
+        max_windows: int = MAX_WINDOWS,
+    ) -> None:
+        bundle = Bundle(dict(aggregates or {}), dict(schema))
+        _check(keys, schema, bundle, function, max_windows)
+        fields_of(spec, schema)
+        plan = Plan(spec, {key: schema[key] for key in keys}, dict(schema), bundle, function, max_windows)
+        self._shape = plan.shape
+        self._inputs = dict(schema)
+        self.late_lane = late_lane
+        self._tally = Tally()
+        self._path = OneByOne(plan, self._tally)
+
+    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
+        """The columns of both ports."""
+        main = {name: dtype for name, dtype in self._shape.main.items() if name != EVENT_MS}
+        if not self.late_lane:
+            return {MAIN: main}
+        late = {LATE_REASON: pl.String(), LATENESS_MS: pl.Int64(), **{n: main[n] for n in self._shape.window}}
+        return {MAIN: main, LATE: {**self._inputs, **late}}
+
+    @property
+    def output_delay_ms(self) -> int:
+        """None: a pane on time is never before the watermark that it met."""
+        return 0
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+        """Process a cut."""
+        main, late = self._path.step(inputs[0], time)
+        return {MAIN: main, LATE: late} if self.late_lane else {MAIN: main}
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """All state."""
+        return self._path.tables()
+
+    def loaded(self) -> None:
+        """Take what was loaded."""
+        self._path.settle()
+
+    def metrics(self) -> Mapping[str, int]:
+        """As ``windowing.Counts``, and ``refused``."""
+        return self._tally.take()
+
+
+def _check(
+    keys: Sequence[str],
+    schema: Mapping[str, pl.DataType],
+    bundle: Bundle,
+    function: PaneFunction | None,
+    max_windows: int,
+) -> None:
+    if bool(bundle.aggregates) == (function is not None):
+        raise ConfigError("a pane is said either by aggregates or by a function: give one of them")
+    if max_windows < 1:
+        raise ConfigError(f"max_windows must be positive, not {max_windows}")
+    missing = [key for key in keys if key not in schema]
+    if missing:
+        raise ConfigError(f"key {missing[0]!r} is no column of the input: {', '.join(schema)}")
+    own = {"window_start", "window_end", "window_first", "window_stop", PANE, TIMING, IS_FINAL, IS_RETRACTION}
+    for name in [*keys, *(function.schema if function else bundle.aggregates)]:
+        if name in own or (name in keys and list(keys).count(name) > 1):
+            raise ConfigError(f"column {name!r} would stand twice in the output: rename it")
+    taken = set(schema) & (own - {PANE, TIMING, IS_FINAL, IS_RETRACTION} | {LATE_REASON, LATENESS_MS, EVENT_MS})
+    if taken:
+        raise ConfigError(f"column {min(taken)!r} of the input has the name of a column of late rows: rename it")

@@ -1,0 +1,212 @@
+"""Windows one by one: whatever assigner, trigger and evictor there are, element after element.
+
+Keeps the windows that live and asks each when something that concerns it has happened: an element of its own, its end,
+its expiry, or the clock that its trigger waits for. Nothing else is looked at, so a cut costs what it touches. What the
+decisions mean is said by ``windowing.reference``; values are computed when the cut is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamcore.operators.windows.agenda import Agenda
+from streamcore.operators.windows.contents import Folded, Kept
+from streamcore.operators.windows.keys import KeySlots
+from streamcore.operators.windows.live import Fired, LiveWindow, Rules, Said
+from streamcore.operators.windows.tables import Name, WindowTable, bounds
+from streamcore.operators.windows.tally import Tally
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing.pane import Past
+from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.triggers import AfterProcessingTime, Moment, Trigger, TriggerState, walk
+from streamcore.windowing.values import END_OF_TIME_MS, AnyWindow, CountWindow, DropReason, Element, Window
+
+#: Row, window and reason of an element that a window did not take.
+Drop = tuple[int, AnyWindow, DropReason]
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a window held and had said before the cut."""
+
+    node: int
+    said: tuple[Said, ...]
+
+
+class General:
+    """The live windows of a shard. ``fired``, ``dropped`` and ``before``: of this cut so far."""
+
+    def __init__(
+        self, spec: WindowSpec, keys: KeySlots, contents: Folded | Kept, tally: Tally, max_windows: int
+    ) -> None:
+        self.spec = spec
+        self.contents = contents
+        self.tally = tally
+        self.max_windows = max_windows
+        self.rules = Rules(spec, contents)
+        self.windows = WindowTable(keys, contents.arena if isinstance(contents, Folded) else None)
+        self.fired: list[Fired] = []
+        self.dropped: list[Drop] = []
+        self.before: dict[Name, Before] = {}
+        self._keys = keys
+        self._clock_ms = NO_WATERMARK
+        self._watermark_ms = NO_WATERMARK
+        self._clocked = any(isinstance(one, AfterProcessingTime) for one in walk(spec.trigger))
+        self._by_watermark: Agenda[Name] = Agenda()
+        self._by_clock: Agenda[Name] = Agenda()
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def begin(self, clock_ms: int, watermark_ms: int) -> None:
+        """A cut begins: the clock, while the watermark is still where it was."""
+        self.fired, self.dropped, self.before = [], [], {}
+        self._clock_ms, self._watermark_ms = clock_ms, watermark_ms
+        self._ask_all(self._by_clock.take(clock_ms))
+
+    def element(self, element: Element, row: int) -> None:
+        """The element of a row of the cut. Its key is a slot."""
+        assert isinstance(element.key, int)
+        slot = element.key
+        self.tally.elements += 1
+        placed = [self.place(slot, window, element, row) for window in self.spec.assigner.windows(element)]
+        for window in placed:
+            if window is not None:
+                self._ask(slot, window, element.number + 1)
+
+    def watermark(self, watermark_ms: int) -> None:
+        """The watermark after the rows of the cut."""
+        self._watermark_ms = watermark_ms
+        due = self._by_watermark.take(watermark_ms)
+        self._ask_all(self.windows.names() if self._ended else due)
+
+    def plan(self, live: LiveWindow) -> None:
+        """Enter when a window will be due."""
+        if isinstance(live.window, Window):
+            self._by_watermark.put(live.window.end_ms, (live.slot, live.window))
+            self._by_watermark.put(live.window.end_ms + self.spec.allowed_lateness_ms, (live.slot, live.window))
+        self._plan_clock(live)
+
+    @property
+    def _ended(self) -> bool:
+        return self._watermark_ms >= END_OF_TIME_MS
+
+    # --- placing ------------------------------------------------------------------------------------------------
+
+    def place(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
+        """Put the element into the window, or the one that this becomes by merging; None where that is refused."""
+        self.tally.assignments += 1
+        absorbed = self._overlapping(slot, window)
+        window = _cover(window, absorbed)
+        past = self._past(window, element.number)
+        if past.expired:
+            return self._drop(row, window, DropReason.EXPIRED)
+        live = self.windows.get(slot, window)
+        if live is not None and live.trigger.done:
+            return self._drop(row, window, DropReason.CLOSED)
+        if live is None and not absorbed and self.windows.count >= self.max_windows:
+            self.tally.refused += 1
+            return None
+        if live is None:
+            live = self._start(slot, window, absorbed, self._moment(past))
+            live.content.since = 0 if absorbed else element.number
+        self._touch(live)
+        self.rules.add(live, element, row, self._moment(past))
+        self.tally.on_time += not past.end
+        self.tally.late_accepted += past.end
+        return window
+
+    def _overlapping(self, slot: int, window: AnyWindow) -> list[Window]:
+        """The sessions that become one with this one, by their ends."""
+        if not self.spec.assigner.merges or not isinstance(window, Window):
+            return []
+        found = [one for one in self.windows.of(slot) if isinstance(one, Window) and one.overlaps(window)]
+        return sorted(found, key=bounds)
+
+    def _start(self, slot: int, window: AnyWindow, absorbed: Iterable[Window], moment: Moment) -> LiveWindow:
+        others = [self.windows.pop(slot, other) for other in absorbed]
+        for other in others:
+            self._touch(other)
+        live = self.rules.start(slot, window, others, moment)
+        self.windows.put(live)
+        self.plan(live)
+        return live
+
+    def _touch(self, live: LiveWindow) -> None:
+        name = (live.slot, live.window)
+        self.windows.dirty[name] = None
+        if name not in self.before:
+            self.before[name] = Before(live.content.node, live.said)
+
+    def _drop(self, row: int, window: AnyWindow, reason: DropReason) -> None:
+        self.tally.dropped_expired += reason is DropReason.EXPIRED
+        self.tally.dropped_closed += reason is DropReason.CLOSED
+        self.dropped.append((row, window, reason))
+
+    # --- firing -------------------------------------------------------------------------------------------------
+
+    def _ask_all(self, names: Iterable[Name]) -> None:
+        """Windows by their ends; between keys in an order that does not depend on this process."""
+        alive = [(slot, window) for slot, window in names if self.windows.get(slot, window)]
+        for slot, window in sorted(alive, key=self._place_in_order):
+            self._ask(slot, window, 0)
+
+    def _place_in_order(self, name: Name) -> tuple[int, int, int]:
+        first, end = bounds(name[1])
+        return end, first, int(self._keys.hashes[name[0]])
+
+    def _ask(self, slot: int, window: AnyWindow, arrived: int) -> None:
+        """What of the window is due now; afterwards forget it if it has expired."""
+        live = self.windows.get(slot, window)
+        if live is None:
+            return
+        past = self._past(window, arrived)
+        before = Before(live.content.node, live.said)
+        fired = self.rules.due(live, self._moment(past), past)
+        if fired or past.expired:
+            self.before.setdefault((slot, window), before)
+            self.windows.dirty[slot, window] = None
+        self.fired += fired
+        self.tally.evicted += live.evicted
+        live.evicted = 0
+        if past.expired:
+            self.contents.clear(live.content)
+            self.windows.pop(slot, window)
+        else:
+            self._plan_clock(live)
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _past(self, window: AnyWindow, arrived: int) -> Past:
+        """``arrived``: how many elements of the key there are, for count windows."""
+        if isinstance(window, CountWindow):
+            full = self._ended or arrived >= window.end
+            return Past(end=full, expired=full)
+        expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
+        return Past(self._watermark_ms >= window.end_ms, self._ended or self._watermark_ms >= expiry_ms)
+
+    def _moment(self, past: Past) -> Moment:
+        return Moment(past.end, self._clock_ms, self._ended)
+
+    def _plan_clock(self, live: LiveWindow) -> None:
+        if not self._clocked:
+            return
+        wakes_ms = next_wake(self.spec.trigger, live.trigger, self._clock_ms)
+        if wakes_ms is not None and wakes_ms != live.wakes_ms:
+            self._by_clock.put(wakes_ms, (live.slot, live.window))
+        live.wakes_ms = wakes_ms
+
+
+def next_wake(trigger: Trigger, state: TriggerState, clock_ms: int) -> int | None:
+    """The next clock at which some part of the trigger may become ready."""
+    found = [next_wake(part, of, clock_ms) for part, of in zip(trigger.parts, state.parts, strict=True)]
+    if isinstance(trigger, AfterProcessingTime) and state.since_ms is not None:
+        found.append(state.since_ms + trigger.delay_ms)
+    return min((wakes_ms for wakes_ms in found if wakes_ms is not None and wakes_ms > clock_ms), default=None)
+
+
+def _cover(window: AnyWindow, others: Iterable[Window]) -> AnyWindow:
+    for other in others:
+        assert isinstance(window, Window)
+        window = window.cover(other)
+    return window

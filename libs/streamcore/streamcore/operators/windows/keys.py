@@ -1,0 +1,162 @@
+"""The keys that have state, as small numbers: slots. Arrays by slot take the place of an object per key.
+
+A key is found by its stable hash and then compared, column by column. Keys that share all 64 bits of a hash are kept
+in a dictionary: right, and slow only for whoever made them. Null is a key like any other. A slot is held by what is
+stored under it and given out again when nothing is. Slots are private to one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from streamcore.hashing import hash_columns
+from streamcore.operators.windows.table import Hashes, Ints, NumberTable
+
+_NONE = np.empty(0, dtype=np.int64)
+_SLACK = 4096
+
+
+class KeySlots:
+    """A dictionary from key to slot, in columns. ``dtypes``: the key's columns, in order."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        self.dtypes = dict(dtypes)
+        self.hashes: Hashes = np.empty(0, dtype=np.uint64)
+        self._held: Ints = _NONE  # by slot: how many hold it
+        self._row: Ints = _NONE  # by slot: its key's row in the store, -1 for a free slot
+        self._size = 0
+        self._free: list[int] = []
+        self._unsure: list[Ints] = []
+        self._table = NumberTable()
+        self._same_hash: dict[tuple[object, ...], int] = {}
+        self._same_hashes: set[int] = set()
+        self._parts: list[pl.DataFrame] = []
+        self._store = pl.DataFrame(schema=self.dtypes)
+
+    def __len__(self) -> int:
+        return self._size - len(self._free)
+
+    @property
+    def size(self) -> int:
+        """Slots are smaller than this."""
+        return self._size
+
+    def assign(self, frame: pl.DataFrame) -> Ints:
+        """The slot of every row's key. A new key has one until ``sweep``, and longer if it is held by then."""
+        keys = frame.select(list(self.dtypes))
+        hashes = hash_columns(keys.get_columns(), frame.height)
+        slots = self._table.find(hashes)
+        odd = self._odd(hashes)
+        new = np.flatnonzero((slots < 0) & ~odd)
+        if new.size:
+            distinct, first, back = np.unique(hashes[new], return_index=True, return_inverse=True)
+            added = self._add(keys[new[first]], distinct)
+            self._table.add(distinct, added)
+            slots[new] = added[back]
+        self._compare(keys, hashes, slots, odd)
+        return slots
+
+    def frame(self, slots: Ints) -> pl.DataFrame:
+        """The key columns of these slots."""
+        return self._store[self._row[slots]] if self.dtypes else pl.DataFrame()
+
+    def hold(self, slots: Ints) -> None:
+        """Something is stored under each of these; a slot may be held many times, also in one call."""
+        np.add.at(self._held, slots, 1)
+
+    def release(self, slots: Ints) -> None:
+        """The opposite."""
+        np.subtract.at(self._held, slots, 1)
+        self._unsure.append(slots)
+
+    def sweep(self) -> None:
+        """Forget the keys that came or were released since the last call and are not held."""
+        if not self._unsure:
+            return
+        slots = np.unique(np.concatenate(self._unsure))
+        self._unsure = []
+        slots = slots[(self._held[slots] == 0) & (self._row[slots] >= 0)]
+        if slots.size:
+            self._forget(slots)
+
+    def _odd(self, hashes: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        if not self._same_hashes:
+            return np.zeros(len(hashes), dtype=bool)
+        return np.isin(hashes, np.fromiter(self._same_hashes, np.uint64, len(self._same_hashes)))
+
+    def _compare(
+        self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    ) -> None:
+        """Look again, by key, where the slot that the hash led to is another key's."""
+        if not self.dtypes:
+            return
+        if not odd.any():
+            stored = self.frame(slots)
+            for name in self.dtypes:
+                odd = odd | ~keys[name].eq_missing(stored[name]).to_numpy()
+            if not odd.any():
+                return
+        rows = np.flatnonzero(odd)
+        for row in rows.tolist():
+            self._share(int(hashes[row]))
+        # All rows of such a hash, also those that were right.
+        rows = np.flatnonzero(self._odd(hashes))
+        for row, key in zip(rows.tolist(), keys[rows].rows(), strict=True):
+            if key not in self._same_hash:
+                self._same_hash[key] = int(self._add(keys[[row]], hashes[[row]])[0])
+            slots[row] = self._same_hash[key]
+
+    def _share(self, number: int) -> None:
+        """From now on keys of this hash are found by the dictionary."""
+        if number in self._same_hashes:
+            return
+        self._same_hashes.add(number)
+        hashes = np.array([number], dtype=np.uint64)
+        slot = self._table.find(hashes)
+        if slot[0] >= 0:
+            self._table.remove(hashes)
+            self._same_hash[self.frame(slot).row(0)] = int(slot[0])
+
+    def _add(self, keys: pl.DataFrame, hashes: Hashes) -> Ints:
+        reused = [self._free.pop() for _ in range(min(len(self._free), len(hashes)))]
+        fresh = np.arange(self._size, self._size + len(hashes) - len(reused))
+        slots = np.concatenate([np.asarray(reused, dtype=np.int64), fresh])
+        self._size += len(fresh)
+        if self._size > len(self._row):
+            room = max(64, 2 * self._size)
+            self.hashes, self._held, self._row = (
+                np.resize(self.hashes, room),
+                np.concatenate([self._held, np.zeros(room - len(self._held), np.int64)]),
+                np.concatenate([self._row, np.full(room - len(self._row), -1)]),
+            )
+        self.hashes[slots] = hashes
+        self._row[slots] = self._store.height + np.arange(len(slots))
+        self._unsure.append(slots)
+        if self.dtypes:
+            self._append(keys)
+        return slots
+
+    def _append(self, keys: pl.DataFrame) -> None:
+        """Parts are each four times as long as the next, so that a key is copied a few times and parts stay few."""
+        self._parts.append(keys)
+        while len(self._parts) > 1 and self._parts[-2].height < 4 * self._parts[-1].height:
+            last = self._parts.pop()
+            self._parts[-1] = pl.concat([self._parts[-1], last], rechunk=True)
+        self._store = pl.concat(self._parts, rechunk=False)
+
+    def _forget(self, slots: Ints) -> None:
+        hashes = self.hashes[slots]
+        odd = self._odd(hashes)
+        for key in self.frame(slots[odd]).rows():
+            del self._same_hash[key]
+        self._table.remove(hashes[~odd])
+        self._row[slots] = -1
+        self._free += slots.tolist()
+        if self._store.height > 2 * len(self) + _SLACK:
+            live = np.flatnonzero(self._row[: self._size] >= 0)
+            self._parts = [self._store[self._row[live]]]
+            self._store = self._parts[0]
+            self._row[live] = np.arange(len(live))

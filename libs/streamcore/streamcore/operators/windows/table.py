@@ -1,0 +1,90 @@
+"""A hash table from 64-bit numbers to small numbers, a column at a time.
+
+Open addressing with linear probing (Knuth, The Art of Computer Programming 3, 6.4): every pass looks at one place of
+every number that is still open, so a column needs as many passes as its longest probe, and most of it needs one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+
+_FREE = -1
+_GONE = -2
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: neighbours end up far from each other
+_LEAST_BITS = 6
+
+
+class NumberTable:
+    """A dictionary from uint64 to int64 >= 0."""
+
+    def __init__(self) -> None:
+        self._live = 0
+        self._reset(_LEAST_BITS)
+
+    def __len__(self) -> int:
+        return self._live
+
+    def find(self, numbers: Hashes) -> Ints:
+        """The value of each number, -1 where it has none."""
+        places = self._places(numbers)
+        return np.where(places >= 0, self._values[places], _FREE)
+
+    def add(self, numbers: Hashes, values: Ints) -> None:
+        """Add numbers that are distinct and not there; the values are distinct too."""
+        if 2 * (self._used + len(numbers)) > len(self._values):
+            self._grow(self._live + len(numbers))
+        self._live += len(numbers)
+        self._used += len(numbers)
+        self._put(numbers, values)
+
+    def remove(self, numbers: Hashes) -> None:
+        """Remove distinct numbers that are there."""
+        self._values[self._places(numbers)] = _GONE
+        self._live -= len(numbers)
+
+    def _home(self, numbers: Hashes) -> Ints:
+        with np.errstate(over="ignore"):
+            return ((numbers * _SPREAD) >> self._shift).astype(np.int64)
+
+    def _places(self, numbers: Hashes) -> Ints:
+        """Where each number is, -1 where it is not."""
+        at = self._home(numbers)
+        places = np.full(len(numbers), -1, dtype=np.int64)
+        rows = np.arange(len(numbers))
+        while rows.size:
+            value = self._values[at]
+            found = (self._numbers[at] == numbers[rows]) & (value >= 0)
+            places[rows[found]] = at[found]
+            on = ~found & (value != _FREE)
+            rows, at = rows[on], (at[on] + 1) & self._mask
+        return places
+
+    def _put(self, numbers: Hashes, values: Ints) -> None:
+        """Claim a free place for each: of those that want the same one the last to write has it, the others go on."""
+        at, rows = self._home(numbers), np.arange(len(numbers))
+        while rows.size:
+            free = self._values[at] < 0
+            claimed, at_claimed = rows[free], at[free]
+            self._values[at_claimed] = values[claimed]
+            won = self._values[at_claimed] == values[claimed]
+            self._numbers[at_claimed[won]] = numbers[claimed[won]]
+            rows = np.concatenate([rows[~free], claimed[~won]])
+            at = (np.concatenate([at[~free], at_claimed[~won]]) + 1) & self._mask
+
+    def _grow(self, wanted: int) -> None:
+        held = self._values >= 0
+        numbers, values = self._numbers[held], self._values[held]
+        self._reset(max(_LEAST_BITS, int(4 * wanted - 1).bit_length()))
+        self._used = len(numbers)
+        self._put(numbers, values)
+
+    def _reset(self, bits: int) -> None:
+        self._used = 0
+        self._mask = (1 << bits) - 1
+        self._shift = np.uint64(64 - bits)
+        self._numbers = np.zeros(1 << bits, dtype=np.uint64)
+        self._values = np.full(1 << bits, _FREE, dtype=np.int64)

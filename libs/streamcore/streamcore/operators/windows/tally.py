@@ -1,0 +1,29 @@
+"""What became of everything that came in: the counts of the reference, and what limits refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class Tally:
+    """Since the last ``take``. As ``windowing.Counts``, and ``refused``: assignments to windows beyond the limit.
+
+    The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + refused``.
+    """
+
+    elements: int = 0
+    assignments: int = 0
+    on_time: int = 0
+    late_accepted: int = 0
+    dropped_expired: int = 0
+    dropped_closed: int = 0
+    evicted: int = 0
+    refused: int = 0
+
+    def take(self) -> dict[str, int]:
+        """The counts by name; afterwards they begin again at 0."""
+        counts = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in counts:
+            setattr(self, name, 0)
+        return counts

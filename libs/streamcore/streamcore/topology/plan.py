@@ -1,0 +1,90 @@
+"""What a topology will need when it runs, without starting anything: stages, exchanges, state, lanes, time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamcore.topology.levels import Sending
+from streamcore.topology.nodes import Operation
+from streamcore.topology.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """``tables``: where its state will be. ``watermark_of``: the streams whose watermarks it waits for, and
+    ``delay_ms`` how far behind them it is, because of operators before it."""
+
+    name: str
+    kind: str
+    tables: tuple[str, ...]
+    watermark_of: tuple[str, ...]
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """Rows that are sent to the shards of a stage. ``from_level``: 0 is the part without a key."""
+
+    to: str
+    key: tuple[str, ...]
+    from_level: int
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """One keyed stage: one shuffle, and one state store a shard."""
+
+    level: int
+    exchanges: tuple[ExchangePlan, ...]
+    operators: tuple[OperatorPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of it. ``streams`` are read, ``lanes`` are written."""
+
+    topology: str
+    streams: tuple[str, ...]
+    stages: tuple[StagePlan, ...]
+    lanes: tuple[str, ...]
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"plan of {self.topology}", f"  reads   {', '.join(self.streams)}"]
+        for stage in self.stages:
+            lines.append(f"  stage {stage.level}")
+            for exchange in stage.exchanges:
+                by = ", ".join(exchange.key) or "nothing (one shard)"
+                columns = ", ".join(exchange.columns)
+                lines.append(f"    shuffle {exchange.to} by {by}: {columns} (from level {exchange.from_level})")
+            for one in stage.operators:
+                behind = f", {one.delay_ms} ms behind" if one.delay_ms else ""
+                lines.append(f"    {one.kind} {one.name}: watermark of {', '.join(one.watermark_of)}{behind}")
+                lines += [f"      state {table}" for table in one.tables]
+        return "\n".join([*lines, f"  writes  {', '.join(self.lanes)}"]) + "\n"
+
+
+def plan(topology: Topology) -> Plan:
+    """The plan. Operators are made for it, and no more."""
+    levels = range(1, topology.levels.count)
+    stages = tuple(_stage(topology, level) for level in levels)
+    return Plan(topology.name, tuple(node.name for node in topology.sources), stages, topology.lanes)
+
+
+def _stage(topology: Topology, level: int) -> StagePlan:
+    sendings = [sending for sending in topology.levels.sendings if sending.exchange.stage == level - 1]
+    operators = [node for node in topology.levels.on(level) if isinstance(node, Operation)]
+    return StagePlan(level, tuple(map(_exchange, sendings)), tuple(_operator(topology, node) for node in operators))
+
+
+def _exchange(sending: Sending) -> ExchangePlan:
+    columns = sending.columns if sending.columns is not None else tuple(sending.port.schema)
+    return ExchangePlan(sending.exchange.rows.stream, sending.exchange.key, sending.level, columns)
+
+
+def _operator(topology: Topology, node: Operation) -> OperatorPlan:
+    name = topology.name_of(node)
+    tables = tuple(f"{name}/{table}" for table in node.make().tables())
+    streams = tuple(topology.sources[number].name for number in sorted(topology.levels.sources[node]))
+    return OperatorPlan(name, node.kind, tables, streams, topology.levels.delays[node])

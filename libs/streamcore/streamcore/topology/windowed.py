@@ -1,0 +1,129 @@
+"""Windows over a keyed stream: which, when they fire, what a pane holds, how late is too late, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streamcore.aggregates.aggregate import Aggregate
+from streamcore.errors import ConfigError
+from streamcore.operators.operator import LATE
+from streamcore.topology.nodes import Keyed, Schema
+from streamcore.topology.stream import KeyedStream, Stream, operate
+from streamcore.windowing import (
+    Accumulation,
+    AfterCount,
+    AfterWatermark,
+    Assigner,
+    Evictor,
+    OnPunctuation,
+    Trigger,
+    WindowSpec,
+)
+from streamcore.windowing.triggers import walk
+
+if TYPE_CHECKING:
+    from streamcore.operators.windows.values import PaneFunction, PaneRows, WindowView
+
+
+@dataclass(frozen=True, eq=False)
+class WindowedStream:
+    """A keyed stream cut into windows. Each method but ``aggregate`` and ``apply`` gives a changed copy.
+
+    Without a trigger a window fires at its end, and again for each late element while lateness is allowed.
+    """
+
+    keyed: Keyed
+    assigner: Assigner
+    when: Trigger | None = None
+    accumulation: Accumulation = Accumulation.ACCUMULATING
+    lateness_ms: int = 0
+    evictor: Evictor | None = None
+    late_lane: str | None = None
+
+    def trigger(self, trigger: Trigger) -> WindowedStream:
+        """When panes fire."""
+        return replace(self, when=trigger)
+
+    def accumulating(self) -> WindowedStream:
+        """A pane holds what the panes before it held (this is how windows are)."""
+        return replace(self, accumulation=Accumulation.ACCUMULATING)
+
+    def discarding(self) -> WindowedStream:
+        """A pane holds what came since the one before it."""
+        return replace(self, accumulation=Accumulation.DISCARDING)
+
+    def retracting(self) -> WindowedStream:
+        """As accumulating, and each pane first takes back the one before it."""
+        return replace(self, accumulation=Accumulation.RETRACTING)
+
+    def allowed_lateness(self, lateness_ms: int) -> WindowedStream:
+        """How long after its end, by the watermark, a window takes late elements."""
+        return replace(self, lateness_ms=lateness_ms)
+
+    def evict(self, evictor: Evictor) -> WindowedStream:
+        """Which elements of a pane are seen."""
+        return replace(self, evictor=evictor)
+
+    def late_to(self, lane: str) -> WindowedStream:
+        """The lane of elements that no window takes any more, with the reason and how late they are. Without it they
+        are counted only; with it they are also the side output ``late``."""
+        return replace(self, late_lane=lane)
+
+    @property
+    def spec(self) -> WindowSpec:
+        """As one value; ``ConfigError`` for a combination that makes no sense."""
+        late = AfterCount(1) if self.lateness_ms else None
+        when = self.when or AfterWatermark(late=late)
+        return WindowSpec(self.assigner, when, self.accumulation, self.lateness_ms, self.evictor)
+
+    def aggregate(self, *, name: str = "", **aggregates: Aggregate) -> Stream:
+        """A row a pane: the key, the window, the pane, and each aggregate in a column of its name."""
+        if not aggregates:
+            raise ConfigError("aggregate: name at least one, such as orders=Count()")
+        return self._operate(name, {c for one in aggregates.values() for c in one.inputs}, aggregates=aggregates)
+
+    def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
+        """Rows that a function makes of all elements of a pane; ``schema``: their columns. It must be pure, and
+        windows keep every element for it: where an aggregate can say it, an aggregate is cheaper."""
+        from streamcore.operators.windows.values import PaneFunction
+
+        return self._operate(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
+
+    def _operate(
+        self,
+        name: str,
+        reads: set[str],
+        aggregates: Mapping[str, Aggregate] | None = None,
+        function: PaneFunction | None = None,
+    ) -> Stream:
+        from streamcore.operators.window import WindowOperator
+
+        before = self.keyed.port.schema
+        reads |= {*self.keyed.key, *self._own_columns()}
+        columns = None if self.late_lane else tuple(column for column in before if column in reads)
+        make = partial(
+            WindowOperator,
+            self.spec,
+            self.keyed.key,
+            {column: dtype for column, dtype in before.items() if columns is None or column in columns},
+            aggregates,
+            function=function,
+            late_lane=self.late_lane is not None,
+        )
+        return operate(
+            [KeyedStream(replace(self.keyed, columns=columns))],
+            "window",
+            make,
+            name=name,
+            about=str(self.assigner),
+            side_lanes={LATE: self.late_lane} if self.late_lane else None,
+        )
+
+    def _own_columns(self) -> set[str]:
+        """What the windows themselves read of an element: missing ones are refused by the operator."""
+        flags = {one.flag for one in walk(self.spec.trigger) if isinstance(one, OnPunctuation)}
+        fields = {getattr(self.assigner, "gap_field", None), getattr(self.evictor, "field", None)}
+        return flags | {name for name in fields if name is not None}

@@ -1,0 +1,179 @@
+"""Topologies in this process: cuts, shards, restarts, dead letters, control, and what is behind the watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.errors import ConfigError, CorruptState
+from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.topology.control import SCHEMA as CONTROL
+from streamcore.topology.simulation import Simulation, run
+from streamcore.topology.stream import operate, source
+from streamcore.topology.topology import Topology
+from streamcore.watermark import END_OF_TIME_MS, bounded
+from tests.harness.running_sums import MakeRunningSums, RunningSums
+
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "a",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "n": "long"},
+    }
+)
+A = source(SCHEMA, bounded(10))
+SUMS = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"))
+TOPOLOGY = Topology("t", SUMS.sink("out"))
+
+
+def rows(*events: tuple[int, str, int]) -> pl.DataFrame:
+    frame = pl.DataFrame([*events], schema={"ts": pl.Int64, "user": pl.String, "n": pl.Int64}, orient="row")
+    return frame.with_columns(pl.col("ts").cast(pl.Datetime("ms", "UTC")))
+
+
+events = st.lists(st.tuples(st.integers(0, 100), st.sampled_from("abc"), st.integers(0, 9)), max_size=40)
+
+
+def totals(frame: pl.DataFrame) -> list[tuple[object, ...]]:
+    return sorted(frame.select("user", "total").rows()) if frame.width else []
+
+
+@settings(deadline=None, max_examples=30)
+@given(events, st.integers(1, 20), st.integers(1, 4))
+def test_neither_cuts_nor_shards_change_what_comes_out(
+    found: list[tuple[int, str, int]], cut_rows: int, shards: int
+) -> None:
+    whole = run(TOPOLOGY, {"a": rows(*found)})
+    assert totals(run(TOPOLOGY, {"a": rows(*found)}, cut_rows=cut_rows, shards=shards)["out"]) == totals(whole["out"])
+
+
+def test_another_simulation_goes_on_from_the_state_of_the_first() -> None:
+    first = Simulation(TOPOLOGY, shards=2)
+    first.cut({"a": rows((1, "x", 5), (2, "y", 7))})
+    second = Simulation(TOPOLOGY, shards=2, blobs=first.blobs)
+    assert totals(second.cut({"a": rows((3, "x", 1))})["out"]) == [("x", 6)]
+
+
+def test_operators_see_the_watermark_of_the_cut_before_and_rows_behind_it_are_theirs_to_judge() -> None:
+    topology = Topology("t", SUMS.sink("out"), SUMS.side("late").sink("late"))
+    simulation = Simulation(topology)
+    simulation.cut({"a": rows((100, "x", 1))})
+    result = simulation.cut({"a": rows((200, "x", 1), (89, "y", 1), (90, "z", 1))})
+    assert set(result["out"]["watermark_ms"]) == {90}
+    assert result["late"]["user"].to_list() == ["y"]
+
+
+def test_a_row_on_which_a_function_fails_is_a_dead_letter_with_the_reason_and_harms_no_other() -> None:
+    whole = A.map(n=pl.col("user").str.to_integer())
+    result = run(Topology("t", whole.sink("out")), {"a": rows((1, "7", 0), (2, "x", 0), (3, "8", 0), (4, "y", 0))})
+    assert result["out"]["n"].to_list() == [7, 8]
+    assert [dict(record.headers)["reason_code"] for record in result.dead] == [b"failed"] * 2
+    assert b"map-1" in dict(result.dead[0].headers)["reason"]
+    assert b'"user":"x"' in (result.dead[0].value or b"")
+
+
+def test_a_function_may_make_several_rows_of_one() -> None:
+    def letters(frame: pl.DataFrame) -> pl.DataFrame:
+        return frame.with_columns(letter=pl.col("user").str.split("")).explode("letter")
+
+    parts = A.flat_map(letters)
+    summed = operate([parts.key_by("letter")], "sums", MakeRunningSums("letter", "n"))
+    result = run(Topology("t", summed.sink("out")), {"a": rows((1, "ab", 2), (2, "b", 3))}, shards=3)
+    assert sorted(result["out"].select("letter", "total").rows()) == [("a", 2), ("b", 2), ("b", 5)]
+
+
+def test_rows_may_say_which_partition_they_are_from() -> None:
+    simulation = Simulation(TOPOLOGY)
+    first = rows((100, "x", 1), (50, "y", 1)).with_columns(partition=pl.Series([0, 1]))
+    simulation.cut({"a": first})
+    assert set(simulation.cut({"a": rows((300, "x", 1))})["out"]["watermark_ms"]) == {40}
+
+
+def test_what_operators_count_is_in_the_result() -> None:
+    assert run(TOPOLOGY, {"a": rows((1, "x", 1), (2, "y", 1))}).counted == {"sums-1.rows": 2}
+
+
+class Listener(RunningSums):
+    """Remembers what it heard and what time it was."""
+
+    heard: Sequence[tuple[object, ...]] = ()
+    times: Sequence[StepTime] = ()
+
+    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
+        return {MAIN: {"control_key": pl.String(), "control_value": pl.Binary(), "next_ms": pl.Int64()}}
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+        _, control = inputs
+        assert control.schema == {**CONTROL, EVENT_MS: pl.Int64}
+        return {MAIN: control.with_columns(next_ms=pl.lit(time.next_watermark_ms, pl.Int64))}
+
+    @property
+    def output_delay_ms(self) -> int:
+        return 30
+
+
+def listener() -> Listener:
+    return Listener("user", "n")
+
+
+def test_control_records_reach_every_shard_of_every_stage() -> None:
+    first = operate([A.key_by("user")], "listen", listener, heard=True)
+    second = operate([SUMS.select("total").key_by("total")], "listen", listener, heard=True)
+    topology = Topology("t", first.sink("first"), second.sink("second"))
+    result = Simulation(topology, shards=2).cut({}, control={"k": b"1", "gone": None})
+    for lane in ("first", "second"):
+        heard = result[lane].select("control_key", "control_value").rows()
+        assert heard == [("k", b"1"), ("gone", None)] * 2
+
+
+def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> None:
+    held = operate([A.key_by("user")], "listen", listener, heard=True)
+    after = operate([held.key_by("control_key")], "listen", listener, heard=True)
+    topology = Topology("t", held.sink("held"), after.sink("after"))
+    simulation = Simulation(topology)
+    result = simulation.cut({"a": rows((100, "x", 1))}, control={"k": None})
+    assert (result["held"]["next_ms"].item(), result["after"]["next_ms"].item()) == (90, 60)
+    assert simulation.end().lanes == {}
+    assert topology.plan().stages[-1].operators[-1].delay_ms == 30
+
+
+def test_the_end_is_the_end_for_all() -> None:
+    held = operate([A.key_by("user")], "listen", listener, heard=True)
+    after = operate([held.key_by("control_key")], "listen", listener, heard=True)
+    simulation = Simulation(Topology("t", after.sink("after")))
+    simulation.cut({"a": rows((100, "x", 1))})
+    simulation.end()
+    assert simulation.cut({}, control={"k": None})["after"]["next_ms"].item() == END_OF_TIME_MS
+
+
+def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
+    assert TOPOLOGY.plan().text() == (
+        "plan of t\n"
+        "  reads   a\n"
+        "  stage 1\n"
+        "    shuffle sums-1.0 by user: ts, user, n (from level 0)\n"
+        "    sums sums-1: watermark of a\n"
+        "      state sums-1/sums\n"
+        "  writes  out, deadletters\n"
+    )
+
+
+def test_a_stream_that_nobody_reads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="it reads no stream 'b'"):
+        run(TOPOLOGY, {"b": rows((1, "x", 1))})
+    with pytest.raises(ConfigError, match="stream a: the rows have no column 'user'"):
+        run(TOPOLOGY, {"a": rows((1, "x", 1)).drop("user")})
+
+
+def test_state_that_no_operator_owns_is_not_dropped_in_silence() -> None:
+    first = Simulation(TOPOLOGY)
+    first.cut({"a": rows((1, "x", 5))})
+    renamed = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"), name="other")
+    with pytest.raises(CorruptState, match="stored state 'sums-1/sums', and no operator"):
+        Simulation(Topology("t", renamed.sink("out")), blobs=first.blobs).cut({})
