@@ -6,7 +6,8 @@ Imports neither Spark nor the product, so that a child of either kind starts wit
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 
 import orjson
 
@@ -52,6 +53,12 @@ class Job:
     def to_json(self) -> str:
         """For a command line."""
         return orjson.dumps(asdict(self)).decode()
+
+
+def changed(job: Job, options: Mapping[str, object]) -> Job:
+    """With the options that are fields of a job."""
+    names = {field.name for field in fields(Job)}
+    return replace(job, **{name: value for name, value in options.items() if name in names})  # type: ignore[arg-type]
 
 
 def from_json(text: str) -> Job:

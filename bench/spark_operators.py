@@ -1,4 +1,4 @@
-"""Spark's own stateful operators over the benchmark's events, as a child of the benchmark: what Headgate is held against.
+"""Spark's own stateful operators over the benchmark's events, as a child: what Headgate is held against.
 
 Built-in source and sink (at least once), the engine's session settings with both of the JVM's compilers, one line of
 JSON a batch. ``--variant``: which of Spark's two Python interfaces runs the keyed function.
