@@ -24,7 +24,7 @@ class Accumulator(ABC):
     """What to remember of rows, and what it is worth: to be written by an app, over a frame a group.
 
     The methods are pure functions: no clock, no random number, no memory in the object. ``merge`` must be associative,
-    and merging with ``create()`` must change nothing. Values come back as their type reads: lists, dicts, numbers, text.
+    and merging with ``create()`` must change nothing. Values come back as their type reads: lists, dicts, text.
     For rows one at a time there is ``RowAccumulator``.
     """
 
