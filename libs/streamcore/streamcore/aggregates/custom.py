@@ -112,6 +112,9 @@ class Custom(Aggregate):
         results = [self.accumulator.result(state) for state in self._copied(partials)]
         return pl.Series(results, dtype=self.accumulator.returns)
 
+    def load(self, columns: Sequence[pl.Series], schema: Schema) -> Partials:  # noqa: ARG002
+        return {"state": objects(columns[0].to_list())}
+
     def reference(self, elements: Sequence[Element]) -> Result:
         rows = [{EVENT_MS: element.event_ms} | dict(element.value) for element in elements]
         frame = pl.DataFrame(rows, schema=dict(self.accumulator.columns) | {EVENT_MS: pl.Int64()})
