@@ -146,7 +146,7 @@ _NUMPY = {pl.Int64(): np.int64, pl.Float64(): np.float64, pl.Boolean(): np.bool_
 
 
 def _stored(name: str, column: Array, dtype: pl.DataType) -> pl.Series:
-    return pl.Series(name, column if dtype in _NUMPY else column.tolist(), dtype=dtype)
+    return pl.Series(name, column.tolist() if column.dtype == object else column, dtype=dtype)
 
 
 def _loaded(column: pl.Series, dtype: pl.DataType) -> Array:
