@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given, objects
+from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
 from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, to_array
+from streamcore.aggregates.lists import cut, flat, objects
 from streamcore.aggregates.totals import present
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
@@ -84,8 +85,9 @@ class Collect(_Listing):
         return self._listed(pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values}), groups)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        lists = pl.Series(partials["values"].tolist(), dtype=self.dtypes(schema)["values"])
-        return lists.cast(self.check(schema))
+        lists = partials["values"].tolist()
+        values = flat(lists, plain_type(schema[self.column])).cast(schema[self.column])
+        return cut(values, lists)
 
     def reference(self, elements: Sequence[Element]) -> Result:
         return tuple(given(elements, self.column)[: self.limit])
@@ -148,10 +150,9 @@ class TopN(_Listing):
         return np.zeros_like(partials[_MORE])
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        lists = zip(partials["values"], partials["by"], strict=True)
-        dicts = [[{self.column: v, self.by: b} for v, b in zip(values, by, strict=True)] for values, by in lists]
-        held = {name: plain_type(schema[name]) for name in self.inputs}
-        return pl.Series(dicts, dtype=pl.List(pl.Struct(held))).cast(self.check(schema))
+        lists = {self.column: partials["values"].tolist(), self.by: partials["by"].tolist()}
+        values = {name: flat(lists[name], plain_type(schema[name])).cast(schema[name]) for name in lists}
+        return cut(pl.DataFrame(values).to_struct(), lists[self.column])
 
     def reference(self, elements: Sequence[Element]) -> Result:
         rows = [{name: element.value.get(name) for name in self.inputs} for element in elements]
