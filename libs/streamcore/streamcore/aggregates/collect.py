@@ -97,9 +97,7 @@ class Collect(_Listing):
         return self.limit
 
     def _merged(self, left: _Lists, right: _Lists) -> _Lists:
-        """Mostly one is all after the other."""
-        if left[0] and right[0] and right[0][0] < left[0][-1]:
-            left, right = right, left
+        """Mostly the right one came later."""
         both = tuple(one + other for one, other in zip(left, right, strict=True))
         if left[0] and right[0] and right[0][0] < left[0][-1]:
             return _reordered(both, sorted(range(len(both[0])), key=both[0].__getitem__))
@@ -166,7 +164,8 @@ class TopN(_Listing):
     def _merged(self, left: _Lists, right: _Lists) -> _Lists:
         numbers, _, by = both = tuple(one + other for one, other in zip(left, right, strict=True))
         arrived = sorted(range(len(numbers)), key=numbers.__getitem__)
-        return _reordered(both, sorted(arrived, key=lambda i: in_order(by[i]), reverse=True))
+        keys = [in_order(value) for value in by] if by and isinstance(by[0], float) else by
+        return _reordered(both, sorted(arrived, key=keys.__getitem__, reverse=True))
 
 
 def _reordered(lists: _Lists, order: Sequence[int]) -> _Lists:
