@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given, objects
+from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
 from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, to_array
+from streamcore.aggregates.lists import cut, flat, objects
 from streamcore.aggregates.totals import present
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
@@ -84,8 +85,9 @@ class Collect(_Listing):
         return self._listed(pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values}), groups)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        lists = pl.Series(partials["values"].tolist(), dtype=self.dtypes(schema)["values"])
-        return lists.cast(self.check(schema))
+        lists = partials["values"].tolist()
+        values = flat(lists, plain_type(schema[self.column])).cast(schema[self.column])
+        return cut(values, lists)
 
     def reference(self, elements: Sequence[Element]) -> Result:
         return tuple(given(elements, self.column)[: self.limit])
@@ -95,9 +97,7 @@ class Collect(_Listing):
         return self.limit
 
     def _merged(self, left: _Lists, right: _Lists) -> _Lists:
-        """Mostly one is all after the other."""
-        if left[0] and right[0] and right[0][0] < left[0][-1]:
-            left, right = right, left
+        """Mostly the right one came later."""
         both = tuple(one + other for one, other in zip(left, right, strict=True))
         if left[0] and right[0] and right[0][0] < left[0][-1]:
             return _reordered(both, sorted(range(len(both[0])), key=both[0].__getitem__))
@@ -148,10 +148,9 @@ class TopN(_Listing):
         return np.zeros_like(partials[_MORE])
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        lists = zip(partials["values"], partials["by"], strict=True)
-        dicts = [[{self.column: v, self.by: b} for v, b in zip(values, by, strict=True)] for values, by in lists]
-        held = {name: plain_type(schema[name]) for name in self.inputs}
-        return pl.Series(dicts, dtype=pl.List(pl.Struct(held))).cast(self.check(schema))
+        lists = {self.column: partials["values"].tolist(), self.by: partials["by"].tolist()}
+        values = {name: flat(lists[name], plain_type(schema[name])).cast(schema[name]) for name in lists}
+        return cut(pl.DataFrame(values).to_struct(), lists[self.column])
 
     def reference(self, elements: Sequence[Element]) -> Result:
         rows = [{name: element.value.get(name) for name in self.inputs} for element in elements]
@@ -165,7 +164,8 @@ class TopN(_Listing):
     def _merged(self, left: _Lists, right: _Lists) -> _Lists:
         numbers, _, by = both = tuple(one + other for one, other in zip(left, right, strict=True))
         arrived = sorted(range(len(numbers)), key=numbers.__getitem__)
-        return _reordered(both, sorted(arrived, key=lambda i: in_order(by[i]), reverse=True))
+        keys = [in_order(value) for value in by] if by and isinstance(by[0], float) else by
+        return _reordered(both, sorted(arrived, key=keys.__getitem__, reverse=True))
 
 
 def _reordered(lists: _Lists, order: Sequence[int]) -> _Lists:

@@ -12,7 +12,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from streamcore.aggregates.aggregate import Array, Ints, Mask, objects
+from streamcore.aggregates.aggregate import Array, Ints, Mask
+from streamcore.aggregates.lists import objects
 from streamcore.windowing.values import Scalar
 
 #: Decimals of so many digits fit an int64.

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, objects
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema
+from streamcore.aggregates.lists import objects
 from streamcore.schema import EVENT_MS
 from streamcore.windowing.values import Element, Result
 

@@ -17,6 +17,8 @@ from streamcore.aggregates.columns import LONGEST_DIGITS, decimals, is_long, to_
 
 BITS = 32
 _LOW = np.int64((1 << BITS) - 1)
+#: Whole numbers below this are floats too.
+_EXACT_FLOATS = 2**53
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -64,9 +66,9 @@ def column_sums(column: pl.Series, group: Ints, groups: int) -> list[Ints]:
 
 def square_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
     """Four limbs for the sum of the squares of each group."""
-    if _bound(values) ** 2 * values.size <= _INT64_MAX:
+    if _bound(values) ** 2 <= _INT64_MAX:
         none = np.zeros(groups, dtype=np.int64)
-        return carry([scatter(values * values, group, groups), none, none, none])
+        return carry([*integer_sums(values * values, group, groups), none, none])
     return sums(_squares(values), group, groups)
 
 
@@ -108,6 +110,11 @@ def as_floats(limbs: Sequence[Ints]) -> Array:
     return total
 
 
+def as_small(limbs: Sequence[Ints]) -> Ints:
+    """One number each, where all are known to fit an int64."""
+    return limbs[0] + (limbs[1] << BITS)
+
+
 def as_objects(limbs: Sequence[Ints]) -> Array:
     """Python's own whole numbers."""
     total = limbs[-1].astype(object)
@@ -117,8 +124,10 @@ def as_objects(limbs: Sequence[Ints]) -> Array:
 
 
 def ratios(numerators: Array, denominators: Ints, unit: int) -> Array:
-    """Python's whole numbers divided by others times a unit: the nearest floats."""
-    quotients: Array = numerators / (denominators.astype(object) * unit)
+    """Whole numbers divided by others times a unit: the nearest floats, but for a rounding where they are small."""
+    if numerators.dtype != object and unit < _EXACT_FLOATS and _bound(denominators) * unit < _EXACT_FLOATS:
+        return numerators / (denominators * unit)
+    quotients: Array = numerators.astype(object) / (denominators.astype(object) * unit)
     return quotients.astype(np.float64)
 
 

@@ -23,6 +23,8 @@ from streamcore.aggregates.totals import NUMBERS, float_sums, present, sum_runs
 from streamcore.windowing.values import Element, Result
 
 _SUM, _SQUARES = "s", "q"
+#: Products below this fit an int64, with room for the rounding of the comparison.
+_SAFE = 2.0**62
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,9 @@ def _combined(left: Partials, right: Partials) -> dict[str, Array]:
 
 
 def _spread(partials: Partials) -> Array:
-    """The count times the sum of squares, less the square of the sum: Python's whole numbers."""
-    total = exact.as_objects(exact.limbs_of(_SUM, partials))
-    squares = exact.as_objects(exact.limbs_of(_SQUARES, partials))
-    spread: Array = partials["n"] * squares - total * total
+    """The count times the sum of squares, less the square of the sum: as Python's own numbers if int64 is too small."""
+    count, total, squares = partials["n"], exact.limbs_of(_SUM, partials), exact.limbs_of(_SQUARES, partials)
+    small = bool((count * exact.as_floats(squares) < _SAFE).all())  # and then the square of the sum is not greater
+    as_numbers = exact.as_small if small else exact.as_objects
+    spread: Array = count * as_numbers(squares) - as_numbers(total) ** 2
     return spread

@@ -55,7 +55,7 @@ def test_a_sum_has_the_type_of_its_terms() -> None:
     assert repr(Sum("v")(elements(1.0, 2))) == "3.0"
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False, max_value=1e300)))
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)))
 def test_a_reference_s_sum_does_not_depend_on_the_order_of_its_terms(values: list[int | float]) -> None:
     total = Sum("v")
     assert total(elements(*values)) == total(elements(*reversed(values)))
