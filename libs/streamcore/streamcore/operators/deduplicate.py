@@ -3,8 +3,8 @@
 What it means. A row is a *duplicate* when a row of the same id passed before it, in the order of arrival, and their
 event times are at most ``horizon_ms`` apart. Which of two copies came first is a matter of arrival alone: with
 disordered input the one that passes need not be the earlier one. A duplicate is not remembered, so an id that keeps
-coming passes again once it is further than the horizon from the row that passed. As for SQL's UNIQUE, a null equals nothing: a row
-with a null in its id passes, and is counted.
+coming passes again once it is further than the horizon from the row that passed. As for SQL's UNIQUE, a null equals
+nothing: a row with a null in its id passes, and is counted.
 
 How long. The event times that count begin at ``watermark - horizon_ms``, with the watermark before the cut. A row from
 before that is late: the row that it might repeat may be forgotten, so whether it is a duplicate cannot be known, and
