@@ -1,8 +1,9 @@
 """A real store over HTTP on a port of this machine, with the habits of bad days; and clients for it.
 
-What it does with a request is in the key: ``slow`` answers after a while, ``hang`` never, ``drop`` closes the connection
-without a word, ``half`` in the middle of the answer, ``fail`` says 500, ``gone`` says 404, ``odd`` answers fields of other
-types than declared. ``flaky-2-...`` fails twice, then answers. Everything else is answered at once.
+What it does with a request is in the key: ``slow`` answers after a while, ``hang`` never, ``drop`` closes the
+connection without a word, ``half`` in the middle of the answer, ``fail`` says 500, ``gone`` says 404, ``odd`` answers
+fields of other types than declared, ``none`` has nothing. ``flaky-2-...`` fails twice, then answers. Everything else is
+answered at once.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ class Refused(Exception):
 
 
 class StoreServer:
-    """Listens in a thread of its own. ``asked``: requests by key; ``peak``: the most at once; ``connections``: open."""
+    """Listens in a thread of its own.
+
+    ``asked``: how often, by key; ``peak``: the most requests at once; ``connections``: open, of ``accepted``.
+    """
 
     def __init__(self, slow_s: float = 0.02) -> None:
         self.slow_s = slow_s
         self.asked: Counter[str] = Counter()
-        self.peak = self.connections = self._at_once = 0
+        self.peak = self.requests = self.accepted = self.connections = self._at_once = 0
         self.changed = threading.Condition()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
@@ -96,6 +100,7 @@ class StoreServer:
         keys = path.split(",")
         with self.changed:
             self.asked.update(keys)
+            self.requests += 1
             self.changed.notify_all()
         habits = {key.split("-")[0] for key in keys}
         if "slow" in habits:
@@ -120,6 +125,7 @@ class StoreServer:
     def _note(self, connections: int = 0, at_once: int = 0) -> None:
         with self.changed:
             self.connections += connections
+            self.accepted += max(0, connections)
             self._at_once += at_once
             self.peak = max(self.peak, self._at_once)
             self.changed.notify_all()
