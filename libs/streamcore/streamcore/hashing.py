@@ -10,7 +10,7 @@ somebody who chooses keys can choose their shard.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -92,18 +92,30 @@ def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64A
     starts, lengths = edges[:-1], np.diff(edges)
     words = _words(b"" if data is None else data)
     hashes = [np.full(len(text), seed, dtype=np.uint64) for seed in seeds]
+    for rows, word in _word_by_word(words, starts, lengths):
+        for hashed in hashes:
+            hashed[rows] = mix(hashed[rows] ^ word)
+    for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
+        for hashed, seed in zip(hashes, seeds, strict=True):
+            hashed[row] = _digest(text[row].as_py(), seed)
+    return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
+
+
+def _word_by_word(
+    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    """Rows whose string has an n-th word, and that word, for n = 0, 1 and so on up to ``_LONG_BYTES``."""
+    if lengths.size and lengths[0] == lengths.min() == lengths.max():  # ids mostly are: no gathering, half the time
+        size = int(lengths[0])
+        for at in range(0, min(size, _LONG_BYTES), _WORD_BYTES):
+            yield slice(None), words[starts[0] + at : starts[-1] + at + 1 : size] & _MASKS[min(size - at, _WORD_BYTES)]
+        return
     rows = np.flatnonzero(lengths > 0)
     at = 0
     while rows.size and at < _LONG_BYTES:
         left = lengths[rows] - at
-        word = words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]
-        for hashed in hashes:
-            hashed[rows] = mix(hashed[rows] ^ word)
+        yield rows, words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]
         rows, at = rows[left > _WORD_BYTES], at + _WORD_BYTES
-    for row in rows.tolist():
-        for hashed, seed in zip(hashes, seeds, strict=True):
-            hashed[row] = _digest(text[row].as_py(), seed)
-    return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
 
 
 def _digest(text: bytes, seed: np.uint64) -> np.uint64:

@@ -1,4 +1,4 @@
-"""Which ids were seen, and when: 24 bytes of columns and 8 to 16 of index an id, no Python object.
+"""Which ids were seen, and when: 24 bytes of columns and 12 to 24 of index an id, no Python object.
 
 An id is kept as a fingerprint of 128 bits. With 64 bits, two of 100 million ids would share one with a probability of
 2.7e-4 (n**2 / 2 / 2**64), and a real event would be taken for a repeat; with 128 it is 1.5e-23.
@@ -55,6 +55,10 @@ class Ids:
         """Some of them."""
         return Ids(self.hashes[rows], self.checks[rows], self.event_ms[rows])
 
+    def where(self, mask: Mask) -> Ids:
+        """Those of the mask; nothing is copied when it is all of them, as it mostly is."""
+        return self if mask.all() else self.take(mask)
+
 
 _NONE = Ids(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64))
 
@@ -104,7 +108,7 @@ class FirstSeen:
         self._first_slice = max(self._first_slice, before_ms // self.slice_ms)
         gone = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
         dead = self._count - len(self)
-        if dead > max(_LEAST, self._count // 3):
+        if dead > max(_LEAST, self._count // 2):
             live = self._live(self._held())
             self._written = int(np.count_nonzero(live[: self._written]))
             self._rebuild(self._held().take(live))
@@ -132,7 +136,7 @@ class FirstSeen:
     def changes(self) -> pl.DataFrame:
         new = self._entries.take(slice(self._written, self._count))
         self._written = self._count
-        return _frame(new.take(self._live(new)))
+        return _frame(new.where(self._live(new)))
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         held = self._held()
