@@ -74,7 +74,7 @@ class Deduplication:
     """``id_columns``: text, whole numbers, booleans, dates or times that together name an event.
 
     ``horizon_ms``: how far apart in event time two rows of an id may be and still be one event. ``max_ids``: how many
-    ids a shard remembers after a cut, at 36 to 72 bytes each.
+    ids a shard remembers after a cut, at 40 to 85 bytes each.
     """
 
     id_columns: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Which ids were seen, and when: 24 bytes of columns and 12 to 24 of index an id, no Python object.
+"""Which ids were seen, and when: columns of 24 bytes an entry and an index of 12 to 24, no Python object.
 
 An id is kept as a fingerprint of 128 bits. With 64 bits, two of 100 million ids would share one with a probability of
 2.7e-4 (n**2 / 2 / 2**64), and a real event would be taken for a repeat; with 128 it is 1.5e-23.
@@ -99,7 +99,7 @@ class FirstSeen:
         for number, count in _by_slice(ids, self.slice_ms):
             self._slices[number] = self._slices.get(number, 0) + count
         if 2 * self._count > len(self._index):
-            self._rebuild(self._held())
+            self._clear()
         else:
             self._place(np.arange(before, self._count, dtype=np.int32))
 
@@ -107,11 +107,8 @@ class FirstSeen:
         """Drop the slices that end at or before this time; how many entries went."""
         self._first_slice = max(self._first_slice, before_ms // self.slice_ms)
         gone = sum(self._slices.pop(n) for n in [n for n in self._slices if n < self._first_slice])
-        dead = self._count - len(self)
-        if dead > max(_LEAST, self._count // 2):
-            live = self._live(self._held())
-            self._written = int(np.count_nonzero(live[: self._written]))
-            self._rebuild(self._held().take(live))
+        if self._count - len(self) > max(_LEAST, self._count // 2):
+            self._clear()
         return gone
 
     def floor_for(self, ids: Ids, limit: int) -> int | None:
@@ -160,6 +157,12 @@ class FirstSeen:
             size = max(_LEAST, self._count + self._count // 4)
             kept = self._entries.take(slice(0, used))
             self._entries = Ids(_grown(kept.hashes, size), _grown(kept.checks, size), _grown(kept.event_ms, size))
+
+    def _clear(self) -> None:
+        """Give back what is expired, and make an index for the rest."""
+        live = self._live(self._held())
+        self._written = int(np.count_nonzero(live[: self._written]))
+        self._rebuild(self._held().where(live))
 
     # --- index --------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 import pytest
@@ -30,7 +31,55 @@ from streamcore.enrich import (
     kept,
 )
 from streamcore.errors import ConfigError, StreamError
-from tests.harness.store_server import Client, ManyClient, StoreServer
+from tests.harness.store_server import Client, Http, ManyClient, Refused, StoreServer
+
+
+@dataclass(frozen=True)
+class HangingOpen:
+    """Makes clients whose ``open`` waits for an answer that does not come."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HangingOpen(self.port)
+
+
+class _HangingOpen(Http):
+    async def open(self) -> None:
+        await self._request("hang-open")
+
+
+@dataclass(frozen=True)
+class HalfOpen:
+    """Makes clients that connect and then fail to open."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HalfOpen(self.port)
+
+
+class _HalfOpen(Http):
+    async def open(self) -> None:
+        await super().open()
+        raise Refused("on second thoughts")
+
+
+@dataclass(frozen=True)
+class HangingClose:
+    """Makes clients that wait for ever once they have closed their connections."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HangingClose(self.port)
+
+
+class _HangingClose(Http):
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.Event().wait()
+
 
 NO_CACHE = Caching(max_entries=0)
 QUICK = Retries(attempts=3, pause_ms=1)
@@ -357,8 +406,10 @@ def test_connections_and_the_loop_stay_between_frames_and_end_with_the_last_enri
     second.close()
 
 
-def test_closing_cancels_what_is_under_way(server: StoreServer) -> None:
-    one, raised = Enricher(enrichment(server)), []
+@pytest.mark.parametrize(("client", "requests"), [(Client, 10), (HangingOpen, 1)])
+def test_closing_cancels_what_is_under_way(server: StoreServer, client: Callable[[int], object], requests: int) -> None:
+    one, other, raised = Enricher(enrichment(server, look_up=client(server.port))), Enricher(enrichment(server)), []
+    other.run(pl.DataFrame({"id": ["keeps-the-loop"]}))
 
     def run() -> None:
         try:
@@ -368,13 +419,32 @@ def test_closing_cancels_what_is_under_way(server: StoreServer) -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert server.wait_for_requests(10)
+    assert server.wait_for_requests(1 + requests)
     one.close()
     thread.join()
     assert raised == ["enrichment customers was closed while it looked up"]
+    assert other.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    other.close()
     assert server.wait_until_idle()
     with pytest.raises(StreamError, match="is closed"):
         one.run(pl.DataFrame({"id": ["a"]}))
+
+
+def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
+    one, other = Enricher(enrichment(server, look_up=HalfOpen(server.port))), Enricher(enrichment(server))
+    out = one.run(pl.DataFrame({"id": ["a"]}))
+    assert out.failed.select("reason", "attempts").rows() == [
+        ("the store does not open: Refused: on second thoughts", 1)
+    ]
+    assert server.wait_until_idle()
+    one.close()
+    other.close()
+
+
+def test_a_client_that_hangs_when_closed_is_given_up(server: StoreServer) -> None:
+    one = Enricher(enrichment(server, look_up=HangingClose(server.port), timeout_ms=SHORT_MS))
+    assert one.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    one.close()
 
 
 def test_closing_what_never_ran_needs_no_loop(server: StoreServer) -> None:

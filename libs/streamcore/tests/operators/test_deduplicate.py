@@ -196,10 +196,10 @@ def test_at_the_limit_of_ids_every_row_goes_where_the_policy_says(
 
 
 def steady(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
-    """New ids all the time, each twice."""
+    """New ids all the time, each sent again in the cut after (in the first cut, at once)."""
     result, watermark = [], NO_WATERMARK
     for number in range(cuts):
-        rows = [Row(f"{number}-{i % ids_per_cut}", number * cut_ms + i % 7) for i in range(2 * ids_per_cut)]
+        rows = [Row(f"{n}-{i}", n * cut_ms + i % 7) for n in (number, max(0, number - 1)) for i in range(ids_per_cut)]
         after = number * cut_ms - 10
         result.append(Cut(rows, watermark, after))
         watermark = after
@@ -211,20 +211,28 @@ def test_what_the_watermark_has_passed_is_given_back_and_restarts_do_not_bring_i
     for number, cut in enumerate(steady(cuts=200, ids_per_cut=50, cut_ms=20)):
         if number % 17 == 0:
             one.restart()
-        ports = one.step(cut)
-        assert ports == [MAIN] * 50 + [DUPLICATES] * 50
+        assert one.step(cut) == [MAIN] * 50 + [DUPLICATES] * 50
         assert one.totals["ids"] <= 8 * 50
         blob_bytes.append(sum(map(len, one.blobs.blobs.values())))
     assert blob_bytes[-1] < 2 * blob_bytes[20]
 
 
-def test_the_columns_of_expired_ids_are_cleared() -> None:
+def test_the_columns_of_expired_ids_are_cleared_and_nothing_is_forgotten_with_them() -> None:
     one = Run(Deduplication(("id",), HORIZON))
-    for cut in steady(cuts=100, ids_per_cut=500, cut_ms=50):
-        one.step(cut)
-    seen = one.operator._seen
-    assert len(seen) <= 4 * 500
-    assert seen._count <= 4 * 500 + 1024 + 500
+    for number, cut in enumerate(steady(cuts=60, ids_per_cut=500, cut_ms=50)):
+        if number % 19 == 18:
+            one.restart()
+        assert one.step(cut) == [MAIN] * 500 + [DUPLICATES] * 500
+        assert one.operator._seen._count <= 2 * 5 * 500 + 1024
+    assert len(one.operator._seen) <= 5 * 500
+
+
+def test_memory_ends_to_the_millisecond_though_it_is_given_back_slice_by_slice() -> None:
+    spec = Deduplication(("id",), horizon_ms=1_000)  # slices of 16 ms
+    for watermark, port in ((1_000, DUPLICATES), (1_001, MAIN)):
+        one = Run(spec)
+        one.step(Cut([Row("a", 0)], 0, watermark))
+        assert one.step(Cut([Row("a", 5)], watermark, watermark)) == [port]
 
 
 def test_a_cut_writes_the_ids_of_the_cut_and_no_others() -> None:
