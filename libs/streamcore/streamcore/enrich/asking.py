@@ -134,7 +134,7 @@ class Asking:
         for number, answer in zip(part, answers, strict=True):
             try:
                 values = self._fit(answer)
-            except Exception as error:  # an answer is somebody else's object and may do anything
+            except BaseException as error:  # an answer is somebody else's object and may do anything
                 reason = str(error) if isinstance(error, Misfit) else reason_of(error)
                 self._fail([number], Failure(reason, attempts), outcomes)
                 continue

@@ -51,7 +51,7 @@ def _text(value: object) -> object:
         value.encode()
     except UnicodeEncodeError as error:
         raise Misfit(f"text that is not Unicode: {error.reason}") from None
-    return value
+    return str.__str__(value)
 
 
 def _whole(value: object) -> object:
@@ -59,7 +59,7 @@ def _whole(value: object) -> object:
         raise _misfit(value, "a whole number")
     if not -(2**63) <= value < 2**63:
         raise Misfit("a whole number of more than 64 bits")
-    return value
+    return int(value)
 
 
 def _float(value: object) -> object:

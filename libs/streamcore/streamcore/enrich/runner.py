@@ -59,7 +59,7 @@ class Enricher:
     """Runs an enrichment in this process; keeps its client, its connections and its cache between frames.
 
     Nothing happens before the first ``run``. ``close`` it at the end; another thread may, and then a ``run`` that is
-    under way ends with ``StreamError``. Not for use in a process forked after the first ``run``.
+    under way ends with ``StreamError``. One ``run`` at a time, and not in a process forked after the first.
     """
 
     def __init__(self, spec: Enrichment, now_ms: Callable[[], int] = monotonic_ms) -> None:

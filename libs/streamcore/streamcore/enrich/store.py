@@ -152,4 +152,5 @@ def reason_of(error: BaseException) -> str:
         text = str(error)
     except Exception:  # somebody else's __str__
         text = ""
+    text = text.encode(errors="replace").decode()  # a lone surrogate has no place in a column
     return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS] if text else type(error).__name__

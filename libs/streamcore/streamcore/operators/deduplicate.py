@@ -19,7 +19,7 @@ What follows from that:
   which may be forgotten already. Then it passes.
 - Rows are told apart by a fingerprint of 128 bits; see ``first_seen`` for the probability that two ids share one.
 
-The topology routes rows by the id columns (or by some of them).
+The topology routes rows by the id columns, by all of them and in their order: the state is kept under that hash.
 """
 
 from __future__ import annotations

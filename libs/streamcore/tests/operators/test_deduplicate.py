@@ -231,7 +231,8 @@ def test_memory_ends_to_the_millisecond_though_it_is_given_back_slice_by_slice()
     spec = Deduplication(("id",), horizon_ms=1_000)  # slices of 16 ms
     for watermark, port in ((1_000, DUPLICATES), (1_001, MAIN)):
         one = Run(spec)
-        one.step(Cut([Row("a", 0)], 0, watermark))
+        one.step(Cut([Row("a", 0)], 0, 0))
+        one.step(Cut([], 0, watermark))
         assert one.step(Cut([Row("a", 5)], watermark, watermark)) == [port]
 
 
