@@ -1,4 +1,4 @@
-"""Operators with two inputs, driven cut by cut: what arrives, how it is cut, where the watermark goes, where it restarts.
+"""Operators with two inputs, driven cut by cut: what arrives, how it is cut, where the watermark goes, who restarts.
 
 Every cut is committed through the state log; a restart throws the operator away and loads a new one from the blobs.
 """

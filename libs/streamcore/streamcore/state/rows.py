@@ -17,8 +17,9 @@ import polars as pl
 
 from streamcore.hashing import hash_columns
 from streamcore.schema import EVENT_MS
-from streamcore.state.run import GONE, KEPT, MARKED, Ints, Mask, Run, merged, sorted_run
+from streamcore.state.run import GONE, KEPT, MARKED, Ints, Mask, Run, joined, merged, sorted_run
 from streamcore.state.table import HASH
+from streamcore.windowing.values import END_OF_TIME_MS
 
 #: Columns of what is stored: the row's number in order of arrival (int64) and its state (int8).
 NUMBER = "__number"
@@ -94,7 +95,7 @@ class RowTable:
     def expire(self, before_ms: int) -> Ints:
         """Drop the rows before this time. Returns their places."""
         pairs = zip(self._bases, self._runs, strict=True)
-        dropped = _joined([base + run.expire(before_ms) for base, run in pairs])
+        dropped = _together([base + run.expire(before_ms) for base, run in pairs])
         self._live -= len(dropped)
         return dropped
 
@@ -105,10 +106,27 @@ class RowTable:
         rows, places = [], []
         for base, run in zip(self._bases, self._runs, strict=True):
             row, place = run.matches(of, low_ms, high_ms)
-            equal = _equal(of, row, run, place)
+            equal = run.same_keys(place, of, row)
             rows.append(row[equal])
             places.append(base + place[equal])
-        return Matches(_joined(rows), _joined(places))
+        return Matches(_together(rows), _together(places))
+
+    def last(self, of: Run) -> Ints:
+        """For each row the place of the last row of its key that is not after it; of one time, the last to arrive.
+
+        -1 where there is none, or where that one has been dropped. Rows are dropped in any order, but whoever asks
+        this must drop a row before, or with, the one after it.
+        """
+        best = np.full(len(of), -1)
+        times, numbers = np.full(len(of), -END_OF_TIME_MS), np.full(len(of), -1)
+        for base, run in zip(self._bases, self._runs, strict=True):
+            place = run.last(of)
+            time, number = run.times[place], run.numbers[place]
+            better = (place >= 0) & ((time > times) | ((time == times) & (number > numbers)))
+            best[better], times[better], numbers[better] = base + place[better], time[better], number[better]
+        found = np.flatnonzero(best >= 0)
+        best[found[self.states(best[found]) >= GONE]] = -1
+        return best
 
     def between(self, low_ms: int, high_ms: int) -> Ints:
         """The places of the rows from ``low_ms`` up to, not including, ``high_ms``."""
@@ -117,7 +135,7 @@ class RowTable:
             low, high = np.searchsorted(run.sorted_times, [low_ms, high_ms])
             places = run.by_time[low:high]
             found.append(base + places[run.states[places] < GONE])
-        return _joined(found)
+        return _together(found)
 
     def frame(self, places: Ints) -> pl.DataFrame:
         """The rows at these places, in that order."""
@@ -128,6 +146,11 @@ class RowTable:
             return parts[0]
         order = np.concatenate([index for *_, index in self._split(places)])
         return pl.concat(parts)[np.argsort(order)]
+
+    def run(self, places: Ints) -> Run:
+        """The rows at these distinct places as a run, to ask another table about or this one."""
+        parts = [run.take(np.sort(local)) for run, local, _ in self._split(places)]
+        return joined(parts) if parts else self.sort(self.schema.to_frame())
 
     def numbers(self, places: Ints) -> Ints:
         """The numbers of arrival at these places."""
@@ -147,7 +170,7 @@ class RowTable:
 
     def changes(self) -> pl.DataFrame:
         """Rows added, marked or deleted. Ends a cut: runs are merged, and places are no longer good."""
-        written, deleted = np.unique(_joined(self._written)), np.sort(_joined(self._deleted))
+        written, deleted = np.unique(_together(self._written)), np.sort(_together(self._deleted))
         written = written[self.states(written) < GONE]
         deleted = deleted[self.numbers(deleted) < self._reported_below]
         rows = self._stored(np.concatenate([written, deleted]))
@@ -161,7 +184,7 @@ class RowTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         pairs = zip(self._bases, self._runs, strict=True)
-        places = _joined([base + run.in_bucket(bucket, buckets) for base, run in pairs])
+        places = _together([base + run.in_bucket(bucket, buckets) for base, run in pairs])
         return self._stored(places[self.states(places) < GONE])
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -227,13 +250,5 @@ class RowTable:
         self._bases = np.cumsum([0, *(len(run) for run in runs)])[:-1].tolist()
 
 
-def _equal(of: Run, rows: Ints, run: Run, places: Ints) -> Mask:
-    """Whether the keys of pairs are equal: hashes may be by accident."""
-    equal = np.ones(len(rows), dtype=bool)
-    for left, right in zip(of.keys, run.keys, strict=True):
-        equal &= (of.frame[left].gather(rows) == run.frame[right].gather(places)).to_numpy()
-    return equal
-
-
-def _joined(parts: list[Ints]) -> Ints:
+def _together(parts: list[Ints]) -> Ints:
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

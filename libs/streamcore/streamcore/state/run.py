@@ -95,6 +95,31 @@ class Run:
         live = self.states[places] < GONE
         return np.repeat(rows, counts)[live], places[live]
 
+    def last(self, of: Run) -> Ints:
+        """For each row of ``of`` the place of the last row here of its key that is not after it, gone or not, or -1."""
+        low = np.searchsorted(self.hashes, of.hashes, "left")
+        high = np.searchsorted(self.hashes, of.hashes, "right")
+        places = _lower_bound(self.times, low, high, of.times + 1) - 1
+        open_ = np.flatnonzero(places >= low)
+        while open_.size:  # a second pass only where two keys have one hash
+            open_ = open_[~self.same_keys(places[open_], of, open_)]
+            places[open_] -= 1
+            open_ = open_[places[open_] >= low[open_]]
+        return np.where(places >= low, places, -1)
+
+    def last_of_keys(self) -> Ints:
+        """The place of the last row of each key, ascending."""
+        order = np.lexsort((self.numbers, self.times))
+        keys = self.frame.select(self.keys)[order].with_columns(pl.Series("__place", order))
+        return np.sort(keys.unique(subset=self.keys, keep="last")["__place"].to_numpy())
+
+    def same_keys(self, places: Ints, of: Run, rows: Ints) -> Mask:
+        """Whether the keys of pairs are equal: hashes may be by accident."""
+        equal = np.ones(len(rows), dtype=bool)
+        for ours, theirs in zip(self.keys, of.keys, strict=True):
+            equal &= (self.frame[ours].gather(places) == of.frame[theirs].gather(rows)).to_numpy()
+        return equal
+
 
 def sorted_run(
     keys: tuple[str, ...],
@@ -111,16 +136,20 @@ def sorted_run(
 
 def merged(runs: Sequence[Run]) -> Run:
     """The live rows of runs, oldest run first, as one run."""
-    live = [run.take(np.flatnonzero(run.states < GONE)) if run.gone else run for run in runs]
-    if len(live) == 1:
-        return live[0]
+    return joined([run.take(np.flatnonzero(run.states < GONE)) if run.gone else run for run in runs])
+
+
+def joined(runs: Sequence[Run]) -> Run:
+    """All rows of runs, at least one, oldest run first, as one run."""
+    if len(runs) == 1:
+        return runs[0]
     return sorted_run(
         runs[0].keys,
-        np.concatenate([run.hashes for run in live]),
-        np.concatenate([run.times for run in live]),
-        np.concatenate([run.numbers for run in live]),
-        pl.concat([run.frame for run in live]),
-        np.concatenate([run.states for run in live]),
+        np.concatenate([run.hashes for run in runs]),
+        np.concatenate([run.times for run in runs]),
+        np.concatenate([run.numbers for run in runs]),
+        pl.concat([run.frame for run in runs]),
+        np.concatenate([run.states for run in runs]),
     )
 
 

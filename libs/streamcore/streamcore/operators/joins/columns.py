@@ -1,4 +1,4 @@
-"""The columns that come out of a join, decided once for every join.
+"""What joins have in common: whose rows come out, what must be equal, and the columns that come out.
 
 The rule: all columns of the left; then those of the right that are not part of its key, for they would only repeat the
 left's. A right column with the name of a left one gets a suffix. In a row without a left side the key columns hold the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,14 @@ INPUT = "input"
 _ENGINE_PREFIX = "__"
 _KEY_TYPES = (pl.String, pl.Boolean, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _MAX_KEY_DIGITS = 18
+
+
+class JoinKind(StrEnum):
+    """Whose rows come out without a partner: nobody's, the left's, those of both."""
+
+    INNER = "inner"
+    LEFT = "left"
+    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +94,12 @@ class JoinColumns:
         never behind the watermark, for the row that came last was not.
         """
         times = np.maximum(left[EVENT_MS].to_numpy(), right[EVENT_MS].to_numpy())
-        return self._side_by_side(left, right, times)
+        return self.at(times, left, right)
 
-    def at(self, left: pl.DataFrame, right: pl.DataFrame, times: npt.NDArray[np.int64]) -> pl.DataFrame:
-        """Rows side by side with the event times given."""
-        return self._side_by_side(left, right, times)
+    def at(self, times: npt.NDArray[np.int64], left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        """Rows side by side at these event times."""
+        added = right.drop(EVENT_MS, *self.keys.right).rename(self.renamed, strict=False)
+        return left.drop(EVENT_MS).hstack(added).with_columns(pl.Series(EVENT_MS, times))
 
     def left_only(self, left: pl.DataFrame) -> pl.DataFrame:
         """Rows of the left without a right side, at their own event time."""
@@ -114,10 +124,6 @@ class JoinColumns:
         """The refused rows of both inputs."""
         parts = ((self.left_only(left), "left"), (self.right_only(right), "right"))
         return pl.concat(rows.with_columns(pl.lit(side).alias(INPUT)) for rows, side in parts)
-
-    def _side_by_side(self, left: pl.DataFrame, right: pl.DataFrame, times: npt.NDArray[np.int64]) -> pl.DataFrame:
-        added = right.drop(EVENT_MS, *self.keys.right).rename(self.renamed, strict=False)
-        return left.drop(EVENT_MS).hstack(added).with_columns(pl.Series(EVENT_MS, times))
 
 
 def _own(schema: Schema) -> dict[str, pl.DataType]:

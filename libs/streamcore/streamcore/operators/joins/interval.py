@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinColumns, JoinKeys, Schema
+from streamcore.operators.joins.columns import JoinColumns, JoinKeys, JoinKind, Schema
 from streamcore.operators.joins.sides import DEFAULT_MAX_ROWS, REFUSED, Side
 from streamcore.operators.operator import LATE, MAIN, Ports, StepTime
 from streamcore.state.rows import RowTable
@@ -27,14 +26,6 @@ from streamcore.state.run import MARKED, Ints
 from streamcore.state.table import StateTable
 
 _MAX_BOUND_MS = 2**53
-
-
-class JoinKind(StrEnum):
-    """Whose rows come out without a partner: nobody's, the left's, those of both."""
-
-    INNER = "inner"
-    LEFT = "left"
-    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,26 +41,33 @@ class Side:
         self.name = name
         self.max_rows = max_rows
         self.table = RowTable({**schema, EVENT_MS: pl.Int64()}, keys)
-        self._late = 0
-        self._refused = 0
+        self._late = self._keyless = self._refused = 0
 
     def admit(self, rows: pl.DataFrame, watermark_ms: int) -> Admitted:
         """Sort out the rows of a cut; ``watermark_ms`` is that before them."""
-        rows = rows.select(self.table.schema.names())
-        behind = rows[EVENT_MS] < watermark_ms
-        late, rows = _split(rows, behind)
-        keyless, rows = _split(rows, rows.select(pl.any_horizontal(pl.col(self.table.keys).is_null())).to_series())
-        room = max(0, self.max_rows - len(self.table))
-        admitted = Admitted(rows[:room], keyless, late, rows[room:])
+        late, rows = _split(rows, rows[EVENT_MS] < watermark_ms)
         self._late += late.height
-        self._refused += admitted.refused.height
-        return admitted
+        rows, keyless = self.keyed(rows)
+        room = max(0, self.max_rows - len(self.table))
+        return Admitted(rows[:room], keyless, late, self.refuse(rows[room:]))
+
+    def keyed(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The rows that have a key, and the others."""
+        rows = rows.select(self.table.schema.names())
+        keyless, rows = _split(rows, rows.select(pl.any_horizontal(pl.col(self.table.keys).is_null())).to_series())
+        self._keyless += keyless.height
+        return rows, keyless
+
+    def refuse(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Count them."""
+        self._refused += rows.height
+        return rows
 
     def metrics(self) -> dict[str, int]:
         """Counts since the last call, and the rows kept now."""
-        counts = {f"{self.name}_late": self._late, f"{self.name}_refused": self._refused}
-        self._late = self._refused = 0
-        return {**counts, f"{self.name}_kept": len(self.table)}
+        counts = {"late": self._late, "keyless": self._keyless, "refused": self._refused, "kept": len(self.table)}
+        self._late = self._keyless = self._refused = 0
+        return {f"{self.name}_{what}": count for what, count in counts.items()}
 
 
 def _split(rows: pl.DataFrame, mask: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:

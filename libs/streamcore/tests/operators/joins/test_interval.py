@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinKeys
-from streamcore.operators.joins.interval import Interval, IntervalJoin, IntervalJoinSpec, JoinKind
+from streamcore.operators.joins.columns import JoinKeys, JoinKind
+from streamcore.operators.joins.interval import Interval, IntervalJoin, IntervalJoinSpec
 from streamcore.operators.joins.sides import REFUSED
 from streamcore.operators.operator import LATE, MAIN
 from streamcore.schema import EVENT_MS
@@ -103,7 +103,7 @@ def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_dec
         before, seen = run.watermark_ms, len(run.ports.get(MAIN, []))
         run.cut(cut)
         delay = run.operator.output_delay_ms  # type: ignore[attr-defined]
-        assert all(row[-1] >= before - delay for row in run.ports[MAIN][seen:])  # type: ignore[operator]
+        assert all(row[-1] >= before - delay for row in run.ports[MAIN][seen:])
 
 
 @settings(max_examples=100, deadline=None)
