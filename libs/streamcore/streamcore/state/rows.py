@@ -9,10 +9,11 @@ among the changes, without its columns. Refuses to know what rows mean, watermar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from streamcore.hashing import hash_columns
@@ -154,16 +155,20 @@ class RowTable:
 
     def numbers(self, places: Ints) -> Ints:
         """The numbers of arrival at these places."""
-        result = np.empty(len(places), dtype=np.int64)
-        for run, local, index in self._split(places):
-            result[index] = run.numbers[local]
-        return result
+        return self._read(places, lambda run: run.numbers)
+
+    def times(self, places: Ints) -> Ints:
+        """The event times at these places."""
+        return self._read(places, lambda run: run.times)
 
     def states(self, places: Ints) -> Ints:
         """The states at these places."""
+        return self._read(places, lambda run: run.states)
+
+    def _read(self, places: Ints, column: Callable[[Run], npt.NDArray[np.signedinteger]]) -> Ints:
         result = np.empty(len(places), dtype=np.int64)
         for run, local, index in self._split(places):
-            result[index] = run.states[local]
+            result[index] = column(run)[local]
         return result
 
     # --- StateTable ---------------------------------------------------------------------------------------------

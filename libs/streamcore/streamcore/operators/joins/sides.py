@@ -43,9 +43,9 @@ class Side:
         self.table = RowTable({**schema, EVENT_MS: pl.Int64()}, keys)
         self._late = self._keyless = self._refused = 0
 
-    def admit(self, rows: pl.DataFrame, watermark_ms: int) -> Admitted:
-        """Sort out the rows of a cut; ``watermark_ms`` is that before them."""
-        late, rows = _split(rows, rows[EVENT_MS] < watermark_ms)
+    def admit(self, rows: pl.DataFrame, late_before_ms: int) -> Admitted:
+        """Sort out the rows of a cut; those before this event time are late."""
+        late, rows = _split(rows, rows[EVENT_MS] < late_before_ms)
         self._late += late.height
         rows, keyless = self.keyed(rows)
         room = max(0, self.max_rows - len(self.table))
