@@ -57,7 +57,7 @@ class Driver:
 
     def restart(self) -> None:
         self.operator = self.make()
-        self.log = StateLog(StateSettings(buckets=3))
+        self.log = StateLog(StateSettings(buckets=5))
         tables = self.operator.tables()
         self.log.load(self.blobs.get(HEAD), self.blobs, lambda name: tables[name])
         self.operator.loaded()
@@ -91,21 +91,19 @@ def plans(
     values: st.SearchStrategy[tuple[int, Row]],
     *,
     late: bool = False,
-    times: st.SearchStrategy[int] | None = None,
-    max_size: int = 40,
+    max_size: int = 30,
 ) -> Plan:
     """Any rows in any order, cut anywhere, restarted anywhere, ended by the end of time.
 
     The watermark goes as far as the rows to come allow, or less far; with ``late`` it goes anywhere.
     """
-    times = st.integers(-20, 60) if times is None else times
-    rows = draw(st.lists(st.tuples(values, times), max_size=max_size))
+    rows = draw(st.lists(st.tuples(values, st.integers(-3, 20)), max_size=max_size))
     arrivals = tuple(Arrival(side, at, row) for (side, row), at in rows)
     edges = sorted(draw(st.lists(st.integers(0, len(arrivals)), max_size=8)))
     cuts, watermark, start = [], NO_WATERMARK, 0
     for end in [*edges, len(arrivals)]:
         to_come = min((a.event_ms for a in arrivals[end:]), default=200)
-        goes_to = draw(st.integers(-30, 80)) if late else to_come - draw(st.sampled_from([0, 0, 1, 7, 1000]))
+        goes_to = draw(st.integers(-30, 80)) if late else to_come - draw(st.sampled_from([0, 0, 0, 1, 7, 1000]))
         watermark = max(watermark, goes_to)
         cuts.append(CutPlan(arrivals[start:end], watermark, draw(st.booleans())))
         start = end
