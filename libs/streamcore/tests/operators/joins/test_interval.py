@@ -61,7 +61,7 @@ def matches(left: Arrival, right: Arrival, interval: Interval) -> bool:
     return near and None not in left.values[:2] and left.values[:2] == right.values[:2]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans(rows), intervals, kinds)
 def test_however_the_input_is_cut_and_restarted_each_pair_and_each_outer_row_comes_out_once(
     plan: Plan, interval: Interval, kind: JoinKind
@@ -73,7 +73,7 @@ def test_however_the_input_is_cut_and_restarted_each_pair_and_each_outer_row_com
     assert run.columns[MAIN] == ["k", "n", "v", "v_right", "w", EVENT_MS]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), intervals, kinds)
 def test_rows_behind_the_watermark_are_late_and_the_others_are_joined_exactly(
     plan: Plan, interval: Interval, kind: JoinKind
@@ -86,14 +86,14 @@ def test_rows_behind_the_watermark_are_late_and_the_others_are_joined_exactly(
     assert all(row[-1] > 0 for row in run.ports[LATE])  # type: ignore[operator]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), intervals, kinds)
 def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, interval: Interval, kind: JoinKind) -> None:
     straight = [CutPlan(c.arrivals, c.next_watermark_ms, restart=False) for c in plan]
     assert driver(interval, kind).run(plan).ports == driver(interval, kind).run(straight).ports
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
 def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_declared(
     plan: Plan, interval: Interval, kind: JoinKind
@@ -106,7 +106,7 @@ def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_dec
         assert all(row[-1] >= before - delay for row in run.ports[MAIN][seen:])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
 def test_when_time_ends_nothing_is_kept(plan: Plan, interval: Interval, kind: JoinKind) -> None:
     run = driver(interval, kind).run(plan)
@@ -116,7 +116,7 @@ def test_when_time_ends_nothing_is_kept(plan: Plan, interval: Interval, kind: Jo
     assert run.counts["left_kept"] == run.counts["right_kept"] == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds, st.integers(1, 4))
 def test_rows_without_room_are_refused_as_a_whole_and_the_others_are_joined_exactly(
     plan: Plan, interval: Interval, kind: JoinKind, max_rows: int
@@ -135,6 +135,28 @@ def test_rows_without_room_are_refused_as_a_whole_and_the_others_are_joined_exac
 
 def _named(arrival: Arrival, name: int) -> Arrival:
     return Arrival(arrival.side, arrival.event_ms, (*arrival.values[:2], name, *arrival.values[3:]))
+
+
+@pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL])
+def test_a_row_that_was_matched_before_a_restart_does_not_come_out_as_unmatched_after_it(kind: JoinKind) -> None:
+    run = driver(Interval(0, 10), kind)
+    run.cut(CutPlan((Arrival(0, 5, ("a", 1, 1)),), 0, restart=False))
+    run.cut(CutPlan((Arrival(1, 6, ("a", 1, 2, True)),), 0, restart=True))
+    run.cut(CutPlan((), END_OF_TIME_MS, restart=True))
+    assert run.ports[MAIN] == [("a", 1, 1, 2, True, 6)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [((0, 0), (1, 10)), ((1, 10), (0, 0)), ((1, 0), (0, 5)), ((0, 5), (1, 0))]
+)
+def test_a_row_is_kept_until_the_last_moment_in_which_a_partner_may_come(
+    first: tuple[int, int], second: tuple[int, int]
+) -> None:
+    rows = [Arrival(side, at, ("a", 1, 1) if side == 0 else ("a", 1, 2, True)) for side, at in (first, second)]
+    run = driver(Interval(-5, 10), JoinKind.FULL)
+    run.cut(CutPlan((rows[0],), second[1], restart=False))
+    run.cut(CutPlan((rows[1],), END_OF_TIME_MS, restart=True))
+    assert run.ports[MAIN] == [("a", 1, 1, 2, True, max(first[1], second[1]))]
 
 
 def test_keys_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def as_of_arrival(spec: LookUpSpec, plan: Plan) -> list[Row]:
     return by_value(result)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
 def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(plan: Plan, spec: LookUpSpec) -> None:
     run = temporal(spec).run(plan)
@@ -83,7 +83,7 @@ def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(
     assert run.ports[LATE] == run.ports[REFUSED] == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
 def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan: Plan, spec: LookUpSpec) -> None:
     run = temporal(spec).run(plan)
@@ -92,13 +92,13 @@ def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan:
     assert len(run.ports[LATE]) == len(late) == run.counts["waiting_late"] + run.counts["versions_late"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
 def test_each_row_meets_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookUpSpec) -> None:
     assert by_value(look_up(spec).run(plan).ports[MAIN]) == as_of_arrival(spec, plan)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs, st.sampled_from([temporal, look_up]))
 def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
     plan: Plan, spec: LookUpSpec, make: object
@@ -113,7 +113,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
         assert straight.counts == broken.counts
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
 def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Plan, spec: LookUpSpec) -> None:
     run = temporal(spec)
