@@ -7,11 +7,15 @@ A process of its own runs the apps one after the other in one Spark session, eac
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import orjson
 
 from streamcore.app import App
 from streamcore.checkpoint.layout import CheckpointRoot
@@ -43,6 +47,18 @@ class Script:
     @property
     def markers_topic(self) -> str:
         return f"{self.app.name}.markers"
+
+    @property
+    def reports(self) -> Path:
+        """A ``CutReport`` a line, as JSON, once the app has run."""
+        return self.checkpoint / "reports"
+
+    def counted(self) -> Counter[str]:
+        """What operators counted in all cuts."""
+        total: Counter[str] = Counter()
+        for line in self.reports.read_bytes().splitlines():
+            total.update(orjson.loads(line)["counted"])
+        return total
 
 
 def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> None:
@@ -89,6 +105,8 @@ def _run_one(session: object, script: Script) -> None:
         runner: Runner
 
         def report(cut: CutReport) -> None:
+            with script.reports.open("ab") as file:
+                file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
             _decide(script, cut.batch + 1)
             if cut.batch + 1 == len(script.steps):
                 runner.drain()

@@ -10,7 +10,7 @@ somebody who chooses keys can choose their shard.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ UInt64Array = npt.NDArray[np.uint64]
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
 _SEED = np.uint64(0x2545F4914F6CDD1D)
+_SECOND_SEED = np.uint64(0xD1342543DE82EF95)
 _WORD_BYTES = 8
 #: Longer strings cost a digest each instead of a pass over the column for every word of the longest.
 _LONG_BYTES = 64
@@ -39,10 +40,18 @@ def mix(values: UInt64Array) -> UInt64Array:
 
 def hash_columns(columns: Sequence[pl.Series], height: int) -> UInt64Array:
     """One 64-bit hash a row; no columns (the empty key) hash every row alike. Null equals null."""
-    result = np.full(height, _SEED, dtype=np.uint64)
-    for column in columns:
-        result = mix(result ^ _hash_column(column))
+    (result,) = _fold(columns, height, (_SEED,))
     return result
+
+
+def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt64Array, UInt64Array]:
+    """``hash_columns`` and a second hash with another seed: 128 bits, for telling keys apart without keeping them.
+
+    One column of whole numbers or times has no collisions at all: the mixer is a bijection. Null, which is hashed
+    as if it were one certain number, is the exception.
+    """
+    one, other = _fold(columns, height, (_SEED, _SECOND_SEED))
+    return one, other
 
 
 def shard_of(hashes: UInt64Array, shards: int) -> npt.NDArray[np.int32]:
@@ -55,36 +64,63 @@ def bucket_of(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
     return ((hashes & np.uint64(0xFFFFFFFF)) % np.uint64(buckets)).astype(np.int32)
 
 
-def _hash_column(column: pl.Series) -> UInt64Array:
+def _fold(columns: Sequence[pl.Series], height: int, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
+    """One hash a row for each seed."""
+    results = [np.full(height, seed, dtype=np.uint64) for seed in seeds]
+    for column in columns:
+        results = [mix(r ^ h) for r, h in zip(results, _hash_column(column, seeds), strict=True)]
+    return results
+
+
+def _hash_column(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     valid = column.is_not_null().to_numpy()
     if column.dtype == pl.String:
-        hashed = _hash_strings(column)
-    elif column.dtype.is_float():
+        return [np.where(valid, hashed, _NULL) for hashed in _hash_strings(column, seeds)]
+    if column.dtype.is_float():
         raw = column.fill_null(0.0).to_numpy() + 0.0  # -0.0 equals 0.0, so both hash alike
         hashed = mix(raw.astype(np.float64).view(np.uint64))
     else:
         hashed = mix(column.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64))
-    return np.where(valid, hashed, _NULL)
+    return [np.where(valid, hashed, _NULL)] * len(seeds)
 
 
-def _hash_strings(column: pl.Series) -> UInt64Array:
+def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     """Folds the words of each string, then its length in bytes. A long one is first replaced by its BLAKE2b digest."""
     text = column.fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
     _, offsets, data = text.buffers()
     edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
     starts, lengths = edges[:-1], np.diff(edges)
     words = _words(b"" if data is None else data)
-    hashed = np.full(len(text), _SEED, dtype=np.uint64)
+    hashes = [np.full(len(text), seed, dtype=np.uint64) for seed in seeds]
+    for rows, word in _word_by_word(words, starts, lengths):
+        for hashed in hashes:
+            hashed[rows] = mix(hashed[rows] ^ word)
+    for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
+        for hashed, seed in zip(hashes, seeds, strict=True):
+            hashed[row] = _digest(text[row].as_py(), seed)
+    return [mix(hashed ^ lengths.astype(np.uint64)) for hashed in hashes]
+
+
+def _word_by_word(
+    words: UInt64Array, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Iterator[tuple[slice | npt.NDArray[np.int64], UInt64Array]]:
+    """Rows whose string has an n-th word, and that word, for n = 0, 1 and so on up to ``_LONG_BYTES``."""
+    if lengths.size and lengths[0] == lengths.min() == lengths.max():  # ids mostly are: no gathering, half the time
+        size = int(lengths[0])
+        for at in range(0, min(size, _LONG_BYTES), _WORD_BYTES):
+            yield slice(None), words[starts[0] + at : starts[-1] + at + 1 : size] & _MASKS[min(size - at, _WORD_BYTES)]
+        return
     rows = np.flatnonzero(lengths > 0)
     at = 0
     while rows.size and at < _LONG_BYTES:
         left = lengths[rows] - at
-        hashed[rows] = mix(hashed[rows] ^ (words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]))
+        yield rows, words[starts[rows] + at] & _MASKS[np.minimum(left, _WORD_BYTES)]
         rows, at = rows[left > _WORD_BYTES], at + _WORD_BYTES
-    for row in rows.tolist():
-        digest = hashlib.blake2b(text[row].as_py(), digest_size=_WORD_BYTES).digest()
-        hashed[row] = np.frombuffer(digest, "<u8")[0]
-    return mix(hashed ^ lengths.astype(np.uint64))
+
+
+def _digest(text: bytes, seed: np.uint64) -> np.uint64:
+    key = b"" if seed == _SEED else seed.tobytes()
+    return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=_WORD_BYTES, key=key).digest(), "little"))
 
 
 def _words(data: bytes | pa.Buffer) -> UInt64Array:

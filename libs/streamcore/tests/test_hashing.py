@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_of, hash_columns, shard_of
+from streamcore.hashing import bucket_of, fingerprint_columns, hash_columns, shard_of
 
 
 def hashes(*columns: pl.Series) -> list[str]:
@@ -53,6 +53,13 @@ def test_a_column_of_strings_is_hashed_as_each_of_them_is(texts: list[str]) -> N
     assert hashes(pl.Series(texts)) == [plain_hash(t) for t in texts]
 
 
+@given(st.sampled_from(LENGTHS), st.integers(1, 20), st.integers(0, 3))
+def test_strings_of_one_length_are_hashed_as_each_of_them_is(length: int, count: int, skipped: int) -> None:
+    texts = [f"{n:x}" * length for n in range(count)]
+    texts = [text[:length] for text in texts]
+    assert hashes(pl.Series(["other", *texts])[1:][skipped:]) == [plain_hash(t) for t in texts[skipped:]]
+
+
 def test_a_part_of_a_column_is_hashed_as_the_whole_is() -> None:
     texts = pl.Series([n * "é" for n in LENGTHS])
     assert hashes(texts[3:9]) == hashes(texts)[3:9]
@@ -81,3 +88,19 @@ def test_keys_spread_evenly() -> None:
 
 def test_minus_zero_and_zero_are_one_key() -> None:
     assert len(set(hashes(pl.Series([0.0, -0.0])))) == 1
+
+
+def test_the_first_hash_of_a_fingerprint_is_the_hash_and_the_second_is_what_it_always_was() -> None:
+    columns = [pl.Series(["", "a", "user-17", "x" * 65, None]), pl.Series([0, 1, -1, 2, None], dtype=pl.Int64)]
+    one, other = fingerprint_columns(columns, 5)
+    assert one.tolist() == hash_columns(columns, 5).tolist()
+    assert [f"{int(h):016x}" for h in other] == SECOND
+
+
+@given(st.lists(st.text(max_size=80), unique=True, min_size=2))
+def test_neither_hash_of_a_fingerprint_says_anything_of_the_other(texts: list[str]) -> None:
+    one, other = fingerprint_columns([pl.Series(texts)], len(texts))
+    assert len({*one.tolist(), *other.tolist()}) == 2 * len(texts)
+
+
+SECOND = ["4856b1e6a8522060", "b5300c331a061b19", "5fe011161da21698", "c2fbde3432af31ef", "8fdd14964a1ef521"]

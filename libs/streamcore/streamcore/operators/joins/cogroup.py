@@ -1,0 +1,88 @@
+"""Co-group: all rows of both inputs of one key and window, given together to a function.
+
+Rows whose key holds a null equal no other row's, so they take part in no group; they go to the port ``KEYLESS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from streamcore.operators.joins.columns import Schema
+from streamcore.operators.joins.meeting import Meetings, WindowedSides, WindowedSpec, check_names
+from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.schema import EVENT_MS
+from streamcore.state.table import StateTable
+from streamcore.windowing.values import Window
+
+#: The port of rows whose key holds a null.
+KEYLESS = "keyless"
+
+
+class CoGroupFunction(Protocol):
+    """Makes rows of a group. A pure function, which can be pickled; it is asked once a group."""
+
+    def __call__(
+        self, key: tuple[object, ...], window: Window, left: pl.DataFrame, right: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Rows of the columns that were declared. Either side may be empty, not both; rows are in order of arrival."""
+        ...
+
+
+class CoGroup:
+    """The operator. Inputs: left, right. ``output``: the columns that the function gives; ``EVENT_MS`` is added, the
+    last millisecond of the window.
+    """
+
+    def __init__(
+        self, spec: WindowedSpec, function: CoGroupFunction, output: Schema, left: Schema, right: Schema
+    ) -> None:
+        check_names(output, (EVENT_MS,))
+        self._sides = WindowedSides(spec, left, right)
+        self._function = function
+        self._output = pl.Schema(output)
+        self.output_delay_ms = spec.allowed_lateness_ms
+
+    @property
+    def schema(self) -> pl.Schema:
+        """The columns of the output."""
+        return pl.Schema({**self._output, EVENT_MS: pl.Int64()})
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+        admitted = self._sides.admit(inputs, time)
+        left, right = (one.keyless for one in admitted)
+        return {
+            MAIN: pl.concat([self.schema.to_frame(), *self._groups(self._sides.close(time))]),
+            KEYLESS: self._sides.columns.refused(left, right),
+            **self._sides.side_outputs(admitted, time),
+        }
+
+    def tables(self) -> Mapping[str, StateTable]:
+        return self._sides.tables()
+
+    def loaded(self) -> None:
+        """Nothing to do: windows that had closed close again, unseen, with the first step."""
+
+    def metrics(self) -> Mapping[str, int]:
+        return self._sides.metrics()
+
+    def _groups(self, met: Meetings) -> list[pl.DataFrame]:
+        """The function's rows, group by group."""
+        edges = np.arange(len(met.ends) + 1)
+        left, right = (np.searchsorted(side.meeting, edges).tolist() for side in (met.left, met.right))
+        bounds = zip(met.keys.rows(), met.starts.tolist(), met.ends.tolist(), strict=True)
+        return [
+            self._function(
+                key,
+                Window(start, end),
+                met.left.rows[left[i] : left[i + 1]],
+                met.right.rows[right[i] : right[i + 1]],
+            )
+            .select(self._output.names())
+            .cast(self._output)
+            .with_columns(pl.lit(end - 1, pl.Int64).alias(EVENT_MS))
+            for i, (key, start, end) in enumerate(bounds)
+        ]

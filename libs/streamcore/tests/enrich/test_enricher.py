@@ -1,0 +1,629 @@
+"""Enrichment against a real server that is slow, fails, hangs and drops connections.
+
+Nothing here depends on how long something takes, but for time-outs that are far from what they guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.enrich import (
+    Answer,
+    Caching,
+    Enriched,
+    Enricher,
+    Enrichment,
+    Key,
+    OnFailure,
+    Order,
+    Retries,
+    close_kept,
+    kept,
+)
+from streamcore.errors import ConfigError, StreamError
+from tests.harness.store_server import Client, Http, ManyClient, Refused, StoreServer
+
+NO_CACHE = Caching(max_entries=0)
+QUICK = Retries(attempts=3, pause_ms=1)
+ONCE = Retries(attempts=1)
+LONG_MS = 60_000
+SHORT_MS = 200
+
+
+@pytest.fixture
+def server() -> Iterator[StoreServer]:
+    """A store; at the end nobody may be connected to it, and no event loop may run."""
+    with StoreServer() as one:
+        yield one
+        assert one.wait_until_idle(), "a connection was left open"
+    gc.collect()  # what was left behind warns now, and warnings are errors
+    assert not [t for t in threading.enumerate() if t.name == "enrichment"]
+
+
+def enrichment(server: StoreServer, **options: object) -> Enrichment:
+    usual: dict[str, object] = {
+        "name": "customers",
+        "look_up": Client(server.port),
+        "key": ("id",),
+        "adds": {"text": pl.String(), "size": pl.Int64()},
+        "timeout_ms": LONG_MS,
+        "retries": QUICK,
+        "cache": NO_CACHE,
+    }
+    return Enrichment(**(usual | options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def enrich(server: StoreServer) -> Iterator[Enrich]:
+    """Enriches rows with these ids by the server; further arguments are the enrichment's."""
+    one = Enrich(server)
+    yield one
+    one.close()
+
+
+class Enrich:
+    """One enricher; the next options make another."""
+
+    def __init__(self, server: StoreServer) -> None:
+        self.server = server
+        self.now_ms = 0
+        self.made: list[Enricher] = []
+
+    def using(self, **options: object) -> Enrich:
+        self.made.append(Enricher(enrichment(self.server, **options), lambda: self.now_ms))
+        return self
+
+    def __call__(self, *ids: str | None) -> Enriched:
+        rows = pl.DataFrame({"id": ids, "row": range(len(ids))}, schema={"id": pl.String(), "row": pl.Int64()})
+        out = self.made[-1].run(rows)
+        both = sorted(out.rows["row"].to_list() + out.failed["row"].to_list())
+        assert both == list(range(len(ids))), "every row in exactly one frame"
+        return out
+
+    def metrics(self) -> Mapping[str, int]:
+        return self.made[-1].metrics()
+
+    def close(self) -> None:
+        for one in self.made:
+            one.close()
+
+
+# --- rows and columns ---------------------------------------------------------------------------------------------
+
+
+def test_rows_get_what_the_store_has_and_nulls_where_it_has_nothing(enrich: Enrich) -> None:
+    out = enrich.using()("a", "none-1", None, "bcd")
+    assert out.rows.to_dicts() == [
+        {"id": "a", "row": 0, "text": "a", "size": 1},
+        {"id": "none-1", "row": 1, "text": None, "size": None},
+        {"id": None, "row": 2, "text": None, "size": None},
+        {"id": "bcd", "row": 3, "text": "bcd", "size": 3},
+    ]
+    assert out.failed.schema == {"id": pl.String(), "row": pl.Int64(), "reason": pl.String(), "attempts": pl.Int64()}
+    assert {**enrich.metrics(), "in_flight_peak": 0} == {
+        "look_ups": 3, "hits": 0, "not_found": 1, "retries": 0, "timeouts": 0, "failures": 0, "rows_failed": 0,
+        "cache_evicted": 0, "in_flight_peak": 0, "rows_in_flight_peak": 3, "cached": 0,
+    }  # fmt: skip
+
+
+def test_a_frame_without_rows_gives_frames_without_rows_and_asks_nobody(enrich: Enrich) -> None:
+    out = enrich.using()()
+    assert (out.rows.height, out.failed.height) == (0, 0)
+    assert out.rows.columns == ["id", "row", "text", "size"]
+    assert not enrich.server.asked
+
+
+def test_each_distinct_key_of_a_frame_is_looked_up_once(enrich: Enrich) -> None:
+    out = enrich.using(rows_in_flight=7)(*[f"k{n % 40}" for n in range(400)])
+    assert out.rows["text"].to_list() == [f"k{n % 40}" for n in range(400)]
+    assert set(enrich.server.asked.values()) == {1}
+
+
+def test_ordered_keeps_the_order_of_the_rows_whichever_look_up_ends_first(enrich: Enrich) -> None:
+    ids = ["slow-1", "b", "slow-2", "c", "slow-1"]
+    assert enrich.using()(*ids).rows["id"].to_list() == ids
+
+
+def test_unordered_gives_rows_as_their_look_ups_end_and_rows_of_a_key_as_they_came(enrich: Enrich) -> None:
+    enrich.using(order=Order.UNORDERED, cache=Caching())("cached")
+    out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
+    rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
+    assert rows[:2] == [6, 4], "what needs no look-up ends at once"
+    assert rows[-2:] == [0, 3], "what is tried again ends last"
+    assert sorted(rows[2:-2]) == [1, 2]
+    assert failed == [5]
+
+
+def test_a_key_of_several_columns_reaches_the_client_as_a_tuple() -> None:
+    one = Enricher(Enrichment("pairs", Pairs, ("a", "b"), {"sum": pl.Int64()}))
+    out = one.run(pl.DataFrame({"a": [1, 2, 1, None], "b": [10, 20, 10, 1]}))
+    one.close()
+    assert out.rows["sum"].to_list() == [11, 22, 11, None]
+
+
+# --- failures -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "attempts", "says"),
+    [
+        ("fail-1", 3, "Retryable: the store says 500"),
+        ("drop-1", 3, "IncompleteReadError"),
+        ("half-1", 3, "IncompleteReadError"),
+        ("gone-1", 1, "Refused: the store says 404"),
+        ("odd-1", 1, "size: str where a whole number was declared"),
+    ],
+)
+def test_a_failure_leaves_by_its_lane_with_reason_and_attempts(
+    enrich: Enrich, key: str, attempts: int, says: str
+) -> None:
+    out = enrich.using()("a", key, "b", key)
+    assert out.rows["id"].to_list() == ["a", "b"]
+    assert out.failed["row"].to_list() == [1, 3]
+    assert out.failed["attempts"].to_list() == [attempts, attempts]
+    assert says in out.failed["reason"][0]
+    assert enrich.server.asked[key] == attempts
+    metrics = enrich.metrics()
+    assert (metrics["failures"], metrics["rows_failed"], metrics["retries"]) == (1, 2, attempts - 1)
+
+
+def test_a_failure_may_go_on_with_nulls_instead(enrich: Enrich) -> None:
+    out = enrich.using(on_failure=OnFailure.NULL_COLUMNS)("a", "gone-1")
+    assert out.rows.select("id", "text").rows() == [("a", "a"), ("gone-1", None)]
+    assert out.failed.height == 0
+    assert enrich.metrics()["rows_failed"] == 1
+
+
+def test_what_fails_for_a_while_is_tried_until_it_answers(enrich: Enrich) -> None:
+    out = enrich.using()("flaky-2-a", "flaky-1-b")
+    assert out.rows["text"].to_list() == ["flaky-2-a", "flaky-1-b"]
+    assert enrich.metrics()["retries"] == 3
+
+
+def test_a_store_that_hangs_is_given_up_and_does_not_hold_the_others(enrich: Enrich) -> None:
+    retries = Retries(attempts=2, pause_ms=1)
+    out = enrich.using(timeout_ms=SHORT_MS, retries=retries)("hang-1", "a", "hang-2")
+    assert out.rows["id"].to_list() == ["a"]
+    assert out.failed.select("reason", "attempts").rows() == [(f"no answer within {SHORT_MS} ms", 2)] * 2
+    assert enrich.metrics()["timeouts"] == 4
+
+
+def test_a_connection_that_the_store_closed_meanwhile_costs_a_retry_and_no_row(enrich: Enrich) -> None:
+    enrich.using(concurrency=1)
+    for ids in (["a"], ["b"], ["drop-1"]):
+        enrich(*ids)
+    assert enrich("c").rows["text"].to_list() == ["c"]
+
+
+def test_a_store_that_is_down_fails_the_rows_and_is_tried_again_with_the_next_frame(server: StoreServer) -> None:
+    with StoreServer() as gone:
+        port = gone.port
+    one = Enricher(enrichment(server, look_up=Client(port)))
+    out = one.run(pl.DataFrame({"id": ["a", "b"]}))
+    assert out.failed["attempts"].to_list() == [3, 3]
+    assert "the store does not open: ConnectionRefusedError" in out.failed["reason"][0]
+    one.close()
+    stubborn = Enricher(enrichment(server, look_up=SecondTime(server.port), retries=ONCE))
+    assert stubborn.run(pl.DataFrame({"id": ["a"]})).failed.height == 1
+    assert stubborn.run(pl.DataFrame({"id": ["a"]})).rows["text"].to_list() == ["a"]
+    stubborn.close()
+
+
+def test_whatever_a_client_raises_is_a_failure_and_nothing_more() -> None:
+    one = Enricher(Enrichment("wild", Wild, ("id",), {"text": pl.String()}))
+    out = one.run(pl.DataFrame({"id": [*WILD, "fine"]}))
+    assert one.run(pl.DataFrame({"id": ["fine"]})).rows["text"].to_list() == ["fine"]
+    one.close()
+    assert out.rows["id"].to_list() == ["fine"]
+    assert dict(out.failed.select("id", "reason").rows()) == WILD
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def test_no_more_calls_are_in_flight_than_allowed(enrich: Enrich) -> None:
+    out = enrich.using(concurrency=3)(*[f"slow-{n}" for n in range(30)])
+    assert out.rows.height == 30
+    assert enrich.server.peak <= 3
+    assert enrich.metrics()["in_flight_peak"] == 3
+
+
+def test_no_more_rows_wait_at_once_than_allowed_but_for_a_key_with_more(enrich: Enrich) -> None:
+    enrich.using(concurrency=50, rows_in_flight=5)(*[f"slow-{n}" for n in range(30)])
+    assert enrich.server.peak <= 5
+    assert enrich.metrics()["rows_in_flight_peak"] == 5
+    enrich("slow-1", *["slow-2"] * 20, "slow-3")
+    assert enrich.metrics()["rows_in_flight_peak"] == 20
+
+
+def test_a_pause_before_a_retry_does_not_hold_a_place_among_the_calls(enrich: Enrich) -> None:
+    enrich.using(concurrency=1, order=Order.UNORDERED)
+    out = enrich("flaky-1-a", "b", "c")
+    assert out.rows["row"].to_list() == [1, 2, 0]
+
+
+@pytest.mark.parametrize(("attempts", "pause_s"), [(1, 0.1), (2, 0.3), (3, 0.9), (4, 2.0), (5_000, 2.0)])
+def test_pauses_grow_up_to_the_longest(attempts: int, pause_s: float) -> None:
+    retries = Retries(attempts=9_999, pause_ms=100, growth=3, longest_pause_ms=2_000)
+    assert retries.pause_s(attempts) == pytest.approx(pause_s)
+
+
+# --- many keys a call ---------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_answers_for_many_keys_is_asked_for_many_at_once(enrich: Enrich, server: StoreServer) -> None:
+    enrich.using(look_up=ManyClient(server.port), batch_keys=10, concurrency=2)
+    out = enrich(*[f"k{n}" for n in range(25)], "none-1", "k3")
+    assert out.rows["text"].to_list() == [*[f"k{n}" for n in range(25)], None, "k3"]
+    assert server.requests == 3
+    assert enrich.metrics()["look_ups"] == 26
+
+
+def test_a_call_for_many_keys_fails_or_is_tried_again_as_one(enrich: Enrich, server: StoreServer) -> None:
+    out = enrich.using(look_up=ManyClient(server.port), batch_keys=2)("a", "gone-1", "b", "flaky-1-c", "odd-1", "d")
+    assert out.failed["id"].to_list() == ["a", "gone-1", "odd-1"]
+    assert out.rows["id"].to_list() == ["b", "flaky-1-c", "d"]
+
+
+# --- the cache ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(enrich: Enrich) -> None:
+    asked = enrich.server.asked
+    enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
+    for enrich.now_ms, found, missing, failed in (
+        (0, 1, 1, 1),
+        (9, 1, 1, 2),
+        (10, 1, 2, 3),
+        (99, 1, 3, 4),
+        (100, 2, 3, 5),
+    ):
+        out = enrich("a", "none-1", "gone-1")
+        assert (asked["a"], asked["none-1"], asked["gone-1"]) == (found, missing, failed)
+        assert out.rows["text"].to_list() == ["a", None]
+
+
+def test_the_cache_is_bounded_and_the_longest_unused_goes_first(enrich: Enrich) -> None:
+    enrich.using(cache=Caching(max_entries=2), concurrency=1)
+    for ids in (["a"], ["b"], ["a"], ["c"], ["a"], ["b"]):
+        enrich(*ids)
+    assert enrich.server.asked == {"a": 1, "b": 2, "c": 1}
+    metrics = enrich.metrics()
+    assert (metrics["hits"], metrics["cache_evicted"], metrics["cached"]) == (2, 2, 2)
+    assert enrich.metrics()["hits"] == 0
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_any_frames_give_what_a_dictionary_gives(data: st.DataObject, shared_server: StoreServer) -> None:
+    """The habits of the store, the cache and the order, against the definition row by row."""
+    keys = st.none() | st.sampled_from(["a", "bb", "none-1", "gone-1", "fail-1", "odd-1", "slow-1"])
+    frames = data.draw(st.lists(st.lists(keys, max_size=12), min_size=1, max_size=3))
+    many = data.draw(st.booleans())
+    one = Enricher(
+        enrichment(
+            shared_server,
+            look_up=Client(shared_server.port) if not many else ManyClient(shared_server.port),
+            batch_keys=1,
+            order=data.draw(st.sampled_from(Order)),
+            cache=Caching(max_entries=data.draw(st.sampled_from([0, 1, 100]))),
+            concurrency=data.draw(st.integers(1, 4)),
+            rows_in_flight=data.draw(st.integers(1, 5)),
+            retries=Retries(attempts=2, pause_ms=0),
+        )
+    )
+    for ids in frames:
+        out = one.run(pl.DataFrame({"id": pl.Series(ids, dtype=pl.String), "row": range(len(ids))}))
+        fail = {"gone-1", "fail-1", "odd-1"}
+        text = [None if key is None or key == "none-1" else key for key in ids]
+        assert sorted(out.rows.select("row", "text").rows()) == [
+            (row, text[row]) for row, key in enumerate(ids) if key not in fail
+        ]
+        assert sorted(out.failed["row"].to_list()) == [row for row, key in enumerate(ids) if key in fail]
+        if one.spec.order is Order.ORDERED:
+            assert out.rows["row"].is_sorted()
+            assert out.failed["row"].is_sorted()
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[StoreServer]:
+    with StoreServer(slow_s=0.001) as one:
+        yield one
+
+
+# --- one loop a process -------------------------------------------------------------------------------------------
+
+
+def test_connections_and_the_loop_stay_between_frames_and_end_with_the_last_enricher(server: StoreServer) -> None:
+    first, second = Enricher(enrichment(server)), Enricher(enrichment(server))
+    for _ in range(5):
+        for one in (first, second):
+            one.run(pl.DataFrame({"id": ["a"]}))
+    assert server.accepted == 2
+    assert len([t for t in threading.enumerate() if t.name == "enrichment"]) == 1
+    first.close()
+    first.close()
+    assert second.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    second.close()
+
+
+@pytest.mark.parametrize(("client", "requests"), [("Client", 10), ("HangingOpen", 1)])
+def test_closing_cancels_what_is_under_way(server: StoreServer, client: str, requests: int) -> None:
+    one, other, raised = (
+        Enricher(enrichment(server, look_up=_CLIENTS[client](server.port))),
+        Enricher(enrichment(server)),
+        [],
+    )
+    other.run(pl.DataFrame({"id": ["keeps-the-loop"]}))
+
+    def run() -> None:
+        try:
+            one.run(pl.DataFrame({"id": [f"hang-{n}" for n in range(10)]}))
+        except StreamError as error:
+            raised.append(str(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert server.wait_for_requests(1 + requests)
+    one.close()
+    thread.join()
+    assert raised == ["enrichment customers was closed while it looked up"]
+    assert other.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    other.close()
+    assert server.wait_until_idle()
+    with pytest.raises(StreamError, match="is closed"):
+        one.run(pl.DataFrame({"id": ["a"]}))
+
+
+def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
+    one, other = Enricher(enrichment(server, look_up=HalfOpen(server.port))), Enricher(enrichment(server))
+    out = one.run(pl.DataFrame({"id": ["a"]}))
+    assert out.failed.select("reason", "attempts").rows() == [
+        ("the store does not open: Refused: on second thoughts", 1)
+    ]
+    assert server.wait_until_idle()
+    one.close()
+    other.close()
+
+
+def test_a_client_that_hangs_when_closed_is_given_up(server: StoreServer) -> None:
+    one = Enricher(enrichment(server, look_up=HangingClose(server.port), timeout_ms=SHORT_MS))
+    assert one.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    one.close()
+
+
+def test_closing_what_never_ran_needs_no_loop(server: StoreServer) -> None:
+    Enricher(enrichment(server)).close()
+
+
+def test_tasks_that_a_client_left_behind_end_with_the_loop() -> None:
+    Careless.cancelled = 0
+    one = Enricher(Enrichment("careless", Careless, ("id",), {"text": pl.String()}))
+    assert one.run(pl.DataFrame({"id": ["a", "b"]})).rows.height == 2
+    one.close()
+    assert Careless.cancelled == 2
+
+
+def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server: StoreServer) -> None:
+    one = kept(enrichment(server))
+    assert kept(enrichment(server)) is one
+    one.run(pl.DataFrame({"id": ["a"]}))
+    other = kept(enrichment(server, concurrency=7))
+    assert other is not one
+    assert server.wait_until_idle(), "the one that was replaced is closed"
+    other.run(pl.DataFrame({"id": ["a"]}))
+    close_kept()
+    assert kept(enrichment(server)) is not other
+    close_kept()
+
+
+# --- what cannot be -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"key": ()}, "at least one column"),
+        ({"key": ("a", "a")}, "each once"),
+        ({"adds": {}}, "adds no column"),
+        ({"adds": {"x": pl.Int8()}}, "cannot be Int8"),
+        ({"adds": {"x": pl.Datetime("us")}}, "cannot be Datetime"),
+        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"timeout_ms": 0}, "timeout_ms must be at least 1"),
+        ({"rows_in_flight": 0}, "rows_in_flight must be at least 1"),
+        ({"batch_keys": 0}, "batch_keys must be at least 1"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
+    usual: dict[str, object] = {"name": "x", "look_up": Pairs, "key": ("a",), "adds": {"x": pl.String()}}
+    with pytest.raises(ConfigError, match=says):
+        Enrichment(**(usual | options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"attempts": 0}, {"pause_ms": -1}, {"growth": 0.5}, {"longest_pause_ms": 1}])
+def test_retries_that_cannot_work_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        Retries(**options)  # type: ignore[arg-type]
+
+
+def test_a_cache_of_less_than_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        Caching(found_ttl_ms=-1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [(["a"], "no key column"), (["id", "text"], r"already have \['text'\]"), (["id", "reason"], r"\['reason'\]")],
+)
+def test_frames_that_do_not_fit_are_refused(columns: list[str], says: str) -> None:
+    spec = Enrichment("x", Pairs, ("id",), {"text": pl.String()})
+    with pytest.raises(ConfigError, match=says):
+        spec.check(dict.fromkeys(columns, pl.String()))
+
+
+# --- clients ------------------------------------------------------------------------------------------------------
+
+
+class Pairs:
+    """Adds two numbers."""
+
+    async def open(self) -> None:
+        pass
+
+    async def get(self, key: Key) -> Answer:
+        assert isinstance(key, tuple)
+        return {"sum": sum(key)}
+
+    async def close(self) -> None:
+        raise RuntimeError("of no use to anybody")
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class Trap(dict[str, object]):
+    def get(self, key: object, default: object = None) -> object:
+        raise RuntimeError("trap")
+
+
+WILD = {
+    "value": "ValueError: no",
+    "exit": "SystemExit: 3",
+    "interrupt": "KeyboardInterrupt",
+    "cancelled": "CancelledError",
+    "unprintable": "Unprintable",
+    "number": "the store answered int where fields by name or None were due",
+    "trap": "RuntimeError: trap",
+    "surrogate": "ValueError: ?",
+    "long": f"ValueError: {'x' * 488}",
+}
+
+
+class Wild:
+    """Does what a client should not."""
+
+    async def open(self) -> None:
+        pass
+
+    async def get(self, key: Key) -> Answer:
+        match key:
+            case "value":
+                raise ValueError("no")
+            case "exit":
+                sys.exit(3)
+            case "interrupt":
+                raise KeyboardInterrupt
+            case "cancelled":
+                raise asyncio.CancelledError
+            case "unprintable":
+                raise Unprintable
+            case "number":
+                return 5  # type: ignore[return-value]
+            case "trap":
+                return Trap()
+            case "surrogate":
+                raise ValueError("\ud800")
+            case "long":
+                raise ValueError("x" * 10_000)
+        return {"text": key}
+
+    async def close(self) -> None:
+        pass
+
+
+class Careless:
+    """Leaves tasks behind."""
+
+    cancelled = 0
+
+    async def open(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def get(self, key: Key) -> Answer:
+        self.tasks.append(asyncio.create_task(self.forever()))
+        await asyncio.sleep(0)
+        return {"text": key}
+
+    async def forever(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            Careless.cancelled += 1
+
+    async def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class HangingOpen:
+    """Makes clients whose ``open`` waits for an answer that does not come."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HangingOpen(self.port)
+
+
+class _HangingOpen(Http):
+    async def open(self) -> None:
+        await self._request("hang-open")
+
+
+@dataclass(frozen=True)
+class HalfOpen:
+    """Makes clients that connect and then fail to open."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HalfOpen(self.port)
+
+
+class _HalfOpen(Http):
+    async def open(self) -> None:
+        await super().open()
+        raise Refused("on second thoughts")
+
+
+@dataclass(frozen=True)
+class HangingClose:
+    """Makes clients that wait for ever once they have closed their connections."""
+
+    port: int
+
+    def __call__(self) -> Http:
+        return _HangingClose(self.port)
+
+
+class _HangingClose(Http):
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.Event().wait()
+
+
+class SecondTime:
+    """Makes a client that opens the second time only."""
+
+    def __init__(self, port: int) -> None:
+        self.ports: Sequence[int] = (1, port)
+
+    def __call__(self) -> object:
+        port, *rest = self.ports
+        self.ports = rest or self.ports
+        return Client(port)()
+
+
+_CLIENTS: Mapping[str, Callable[[int], object]] = {"Client": Client, "HangingOpen": HangingOpen}
