@@ -59,6 +59,10 @@ def _copy_json(request: Request) -> list[Result]:
     return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
 
 
+def _read_on_spark(request: Request) -> list[Result]:
+    return _paired(request, "read-on-spark", jobs.READ)
+
+
 def _windows_on_spark(request: Request) -> list[Result]:
     """Tumbling windows; sliding ones with ``--set slide_ms=900000``."""
     return _paired(request, "windows-on-spark", jobs.WINDOWS)
@@ -116,6 +120,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "windowed": _windowed,
     "copy": _copy,
     "copy-json": _copy_json,
+    "read-on-spark": _read_on_spark,
     "windows-on-spark": _windows_on_spark,
     "sessions-on-spark": _sessions_on_spark,
     "process-on-spark": _process_on_spark,

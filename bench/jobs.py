@@ -20,8 +20,10 @@ _MILLION = 1_000_000
 
 
 class Kind(enum.StrEnum):
-    """``WINDOWS`` and ``SESSIONS``: sum and count by user; ``PROCESS``: a function with one value state by user."""
+    """``READ``: every event is decoded, looked at and dropped: what the others cost before they begin. ``WINDOWS``,
+    ``SESSIONS``: sum and count by user; ``PROCESS``: a function with one value state by user."""
 
+    READ = "read"
     WINDOWS = "windows"
     SESSIONS = "sessions"
     PROCESS = "process"
@@ -67,6 +69,7 @@ def from_json(text: str) -> Job:
     return Job(**document | {"kind": Kind(document["kind"])})
 
 
+READ = Job(Kind.READ)
 WINDOWS = Job(Kind.WINDOWS)
 SLIDING = replace(WINDOWS, slide_ms=HOUR_MS // 4)
 SESSIONS = Job(Kind.SESSIONS, hours_per_million=4)

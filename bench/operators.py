@@ -60,7 +60,7 @@ def paired(place: Place, workload: str, job: Job, count: int, options: Mapping[s
 
 def _ratios(one: Result, other: Result) -> Result:
     """Of CPU-seconds, as measured and with each divided by its own yardstick."""
-    ratios: dict[str, float | None] = {}
+    ratios: Result = {}
     for name in ("cpu_seconds_per_million", "cpu_seconds_per_million_steady"):
         a, b, at, bt = (one[name], other[name], one["yardstick_ms"], other["yardstick_ms"])
         if all(isinstance(value, float) and value for value in (a, b, at, bt)):

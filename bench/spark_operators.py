@@ -78,6 +78,8 @@ def _events(spark: SparkSession, job: Job, bootstrap: str, topic: str) -> DataFr
 def _results(events: DataFrame, job: Job, variant: str) -> DataFrame:
     if job.kind is Kind.PROCESS:
         return _process(events, job, variant)
+    if job.kind is Kind.READ:
+        return events.where(f.col(job.value) < 0).select("user_id", "ts", job.value)
     window = _window(job).alias("window")
     sums = events.groupBy(window, "user_id").agg(f.sum(job.value).alias("revenue"), f.count("*").alias("orders"))
     return sums.select("user_id", f.col("window.start"), f.col("window.end"), "revenue", "orders")

@@ -34,6 +34,8 @@ def topology(name: str, job: Job) -> Topology:
 
 
 def _results(events: Stream, job: Job) -> Stream:
+    if job.kind is Kind.READ:
+        return events.filter(pl.col(job.value) < 0).select("user_id", "ts", job.value)
     sums = events.key_by("user_id").window(_assigner(job)).aggregate(revenue=Sum(job.value), orders=Count())
     return sums.select(
         "user_id",
