@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, Routed
-from streamcore.topology.nodes import Keyed, Node, Operation, Port, Source, walk
+from streamcore.topology.nodes import Enriching, Keyed, Node, Operation, Port, Source, walk
 
 Key = tuple[str, ...]
 
@@ -62,6 +63,10 @@ def assign(sinks: Sequence[Node], names: dict[Node, str]) -> Levels:
             _place(levels, node)
         else:
             _follow(levels, node)
+        if isinstance(node, Enriching) and max(levels.of[node]) > 0:
+            raise ConfigError(
+                f"enrich {node.name}: look-ups come before the first key, where there is no state to harm"
+            )
     return levels
 
 

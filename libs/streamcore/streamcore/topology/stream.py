@@ -25,13 +25,28 @@ import polars as pl
 
 from streamcore.app import EventTime
 from streamcore.errors import ConfigError
-from streamcore.operators.operator import MAIN
-from streamcore.schema import StreamSchema
-from streamcore.topology.nodes import Keyed, Operation, Port, Schema, Sink, Source, Stateless, Transform, Union
+from streamcore.lanes import DEAD_LETTERS
+from streamcore.operators.operator import MAIN, StepTime
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.topology.control import SCHEMA as CONTROL
+from streamcore.topology.nodes import (
+    Enriching,
+    Keyed,
+    Operation,
+    Port,
+    Schema,
+    Sink,
+    Source,
+    Stateless,
+    Transform,
+    Union,
+    empty,
+)
 from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
-from streamcore.watermark import WatermarkStrategy
+from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
+    from streamcore.enrich import Enrichment
     from streamcore.operators.operator import Operator
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner
@@ -76,6 +91,13 @@ class Stream:
         on a frame without rows at once.
         """
         return self._then("flat_map", function, changes=None)
+
+    def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
+        """Columns from a store outside, by asynchronous look-ups (``streamcore.enrich``). Only before the first key.
+
+        ``failed_to``: the lane of rows whose look-up failed, with the reason; they are the side output ``failed`` too.
+        """
+        return Stream(Port(Enriching(enrichment.name, self.port, enrichment, failed_to)))
 
     def union(self, *others: Stream) -> Stream:
         """The rows of all."""
@@ -145,9 +167,15 @@ def operate(
     """
     keyed = tuple(one.keyed for one in inputs)
     one = make()
-    ports = one.schemas()
-    if unknown := set(side_lanes or ()) - set(ports):
-        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
+    ports = _ports(one, [*(k.schema for k in keyed), *([CONTROL] if heard else [])])
     sides = dict(side_lanes or {})
+    if unknown := set(sides) - set(ports):
+        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
     delay_ms = one.output_delay_ms
     return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))
+
+
+def _ports(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
+    """What an operator gives, seen from what it makes of nothing."""
+    nothing = operator.step([empty(schema) for schema in inputs], StepTime(NO_WATERMARK, NO_WATERMARK, 0))
+    return {port: {n: t for n, t in rows.schema.items() if n != EVENT_MS} for port, rows in nothing.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
@@ -104,9 +104,6 @@ class Listener(RunningSums):
 
     heard: Sequence[tuple[object, ...]] = ()
     times: Sequence[StepTime] = ()
-
-    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
-        return {MAIN: {"control_key": pl.String(), "control_value": pl.Binary(), "next_ms": pl.Int64()}}
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         _, control = inputs
