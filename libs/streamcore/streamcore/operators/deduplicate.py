@@ -120,7 +120,6 @@ class Deduplicate:
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         (rows,) = inputs
         since_ms = self._since(time.watermark_ms)
-        self._seen.forget(since_ms)
         columns = rows.select(self.spec.id_columns).get_columns()
         ids = Ids(*fingerprint_columns(columns, rows.height), rows[EVENT_MS].to_numpy())
         named = _without_nulls(columns, rows.height)
