@@ -49,7 +49,7 @@ class Operator(Protocol):
 
     @property
     def output_delay_ms(self) -> int:
-        """By how much the event times of its rows may be before the watermark that it has just come to."""
+        """How far behind the watermark a row may come out because of this operator. One that was late is not counted."""
         ...
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:

@@ -177,11 +177,12 @@ class Union(Node):
 @dataclass(frozen=True, eq=False)
 class Keyed:
     """An input of an operator: rows that meet on the shard that owns their key. ``columns``: those that the operator
-    needs, None: all."""
+    needs, None: all. ``broadcast``: there is no key, and every shard gets all rows."""
 
     port: Port
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
+    broadcast: bool = False
 
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in self.port.schema]
