@@ -33,10 +33,6 @@ class RunningSums:
         self.sums = KeyValueTable()
         self.rows = 0
 
-    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
-        row = {self.key: pl.String(), self.value: pl.Int64()}
-        return {MAIN: {self.key: pl.String(), "total": pl.Int64(), "watermark_ms": pl.Int64()}, LATE: row}
-
     @property
     def output_delay_ms(self) -> int:
         return 0

@@ -42,11 +42,13 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Rows that are sent to the shard that owns their ``key``, for the kernel of a stage. Keyed stages count from 0."""
+    """Rows that are sent to the shard that owns their ``key``, or all of them to every shard (``broadcast``), for the
+    kernel of a stage. Keyed stages count from 0."""
 
     rows: Routed
     key: tuple[str, ...]
     stage: int = 0
+    broadcast: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,10 @@ class Contents:
 
 def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock_ms: int) -> Iterator[Parcel]:
     """Rows of one exchange to a parcel for every shard that owns some. ``kind``: ``ParcelKind.ROWS`` plus its place."""
+    if exchange.broadcast:
+        blob = ipc_stream(table)
+        yield from (Parcel(shard, kind, clock_ms, blob) for shard in range(shards))
+        return
     columns = pl.DataFrame(table.select(exchange.key)).get_columns()
     owners = shard_of(hash_columns(columns, table.num_rows), shards)
     ordered = table.take(pa.array(np.argsort(owners.astype(np.int16), kind="stable")))

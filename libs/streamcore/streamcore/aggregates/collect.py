@@ -11,9 +11,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, to_array
+from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, present, to_array
 from streamcore.aggregates.lists import cut, flat, objects
-from streamcore.aggregates.totals import present
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
 

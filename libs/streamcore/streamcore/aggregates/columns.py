@@ -22,6 +22,8 @@ LONGEST_DIGITS = 38
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _WHOLE = (*_INTEGERS, pl.Boolean, pl.Datetime, pl.Date, pl.Time, pl.Duration)
 
+#: For messages: the types that can be added up.
+NUMBERS = "integers (but UInt64 and 128-bit ones: cast them to Int64 or Decimal), decimals and floats"
 #: For messages: the types that are ordered.
 ORDERED = "numbers (but UInt64 and 128-bit ones), booleans, times and text"
 
@@ -77,6 +79,11 @@ def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
     series = pl.Series(values)
     series = series.cast(pl.Int32).cast(dtype) if isinstance(dtype, pl.Date) else series.cast(dtype)
     return with_nulls(series, present)
+
+
+def present(column: pl.Series) -> Mask | slice:
+    """The rows where it is not null, to be used as an index."""
+    return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
 
 
 def with_nulls(series: pl.Series, present: Mask) -> pl.Series:

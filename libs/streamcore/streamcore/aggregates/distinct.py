@@ -9,9 +9,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, identity, identity_type, in_order, is_ordered
+from streamcore.aggregates.columns import ORDERED, identity, identity_type, in_order, is_ordered, present
 from streamcore.aggregates.lists import objects
-from streamcore.aggregates.totals import present
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
 

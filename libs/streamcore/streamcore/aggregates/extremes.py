@@ -14,8 +14,7 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, from_array, in_order, is_ordered, stored_type, to_array
-from streamcore.aggregates.totals import present
+from streamcore.aggregates.columns import ORDERED, from_array, in_order, is_ordered, present, stored_type, to_array
 from streamcore.windowing.values import Element, Result, Scalar
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Mask, Partials, Schema
-from streamcore.aggregates.columns import ORDERED, from_array, is_ordered, stored_type, to_array
-from streamcore.aggregates.totals import present
+from streamcore.aggregates.columns import ORDERED, from_array, is_ordered, present, stored_type, to_array
 from streamcore.schema import EVENT_MS
 from streamcore.windowing.values import Element, Result, Scalar
 

@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, identity, in_order, is_number, is_ordered
+from streamcore.aggregates.columns import NUMBERS, ORDERED, identity, in_order, is_number, is_ordered, present
 from streamcore.aggregates.lists import objects
-from streamcore.aggregates.totals import NUMBERS, present
 from streamcore.errors import ConfigError
 from streamcore.hashing import hash_columns
 from streamcore.windowing.values import Element, Result

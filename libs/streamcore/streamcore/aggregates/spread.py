@@ -18,8 +18,8 @@ import polars as pl
 
 from streamcore.aggregates import exact
 from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
-from streamcore.aggregates.columns import is_long, is_number, scale_of, to_array, with_nulls
-from streamcore.aggregates.totals import NUMBERS, float_sums, present, sum_runs
+from streamcore.aggregates.columns import NUMBERS, is_long, is_number, present, scale_of, to_array, with_nulls
+from streamcore.aggregates.totals import float_sums, sum_runs
 from streamcore.windowing.values import Element, Result
 
 _SUM, _SQUARES = "s", "q"

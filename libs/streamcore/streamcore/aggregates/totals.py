@@ -17,12 +17,19 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates import exact
-from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import LONGEST_DIGITS, is_integer, is_long, is_number, scale_of, with_nulls
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
+from streamcore.aggregates.columns import (
+    LONGEST_DIGITS,
+    NUMBERS,
+    is_integer,
+    is_long,
+    is_number,
+    present,
+    scale_of,
+    with_nulls,
+)
 from streamcore.windowing.values import Element, Result
 
-#: For messages: the types that can be added up.
-NUMBERS = "integers (but UInt64 and 128-bit ones: cast them to Int64 or Decimal), decimals and floats"
 _LIMB = "s"
 
 
@@ -170,11 +177,6 @@ class Mean(_Total):
         if all(isfinite(value) for value in values):
             return float(sum(Fraction(value) for value in values) / len(values))
         return _float_sum(values) / len(values)
-
-
-def present(column: pl.Series) -> Mask | slice:
-    """The rows where it is not null, to be used as an index."""
-    return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
 
 
 def float_sums(values: Array, group: Ints, groups: int) -> Array:

@@ -31,7 +31,7 @@ LATE = "late"
 LATE_REASON = "late_reason"
 LATENESS_MS = "lateness_ms"
 
-#: Rows by port. A port without rows may be left out.
+#: Rows by port, all ports, also those without rows.
 Ports = Mapping[str, "pl.DataFrame"]
 
 
@@ -47,17 +47,13 @@ class StepTime:
 class Operator(Protocol):
     """One operator with its tables in memory."""
 
-    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
-        """The columns of the rows of every port, without ``EVENT_MS``."""
-        ...
-
     @property
     def output_delay_ms(self) -> int:
-        """By how much the event times of its rows may be before the watermark that it has just come to."""
+        """How far behind the watermark a row may come out because of this operator. One that was late is not counted."""
         ...
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
-        """Process a cut: one frame an input, each with all its columns even where it has no rows."""
+        """Process a cut: one frame an input, and one a port, each with all its columns even where it has no rows."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:

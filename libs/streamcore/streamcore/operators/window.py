@@ -57,19 +57,9 @@ class WindowOperator:
         _check(keys, schema, bundle, function, max_windows)
         fields_of(spec, schema)
         plan = Plan(spec, {key: schema[key] for key in keys}, dict(schema), bundle, function, max_windows)
-        self._shape = plan.shape
-        self._inputs = dict(schema)
         self.late_lane = late_lane
         self._tally = Tally()
         self._path = OneByOne(plan, self._tally)
-
-    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
-        """The columns of both ports."""
-        main = {name: dtype for name, dtype in self._shape.main.items() if name != EVENT_MS}
-        if not self.late_lane:
-            return {MAIN: main}
-        late = {LATE_REASON: pl.String(), LATENESS_MS: pl.Int64(), **{n: main[n] for n in self._shape.window}}
-        return {MAIN: main, LATE: {**self._inputs, **late}}
 
     @property
     def output_delay_ms(self) -> int:

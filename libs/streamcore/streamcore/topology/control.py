@@ -10,8 +10,8 @@ from streamcore.kernel import Control
 from streamcore.schema import EVENT_MS
 
 #: Columns of a control row. ``value`` null takes back what ``key`` names. Their event time says nothing.
-CONTROL_KEY = "control_key"
-CONTROL_VALUE = "control_value"
+CONTROL_KEY = "key"
+CONTROL_VALUE = "value"
 SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.Binary()}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pyarrow as pa
 
+from streamcore.enrich import kept
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, Output, Routed
 from streamcore.lane_rows import LaneRows
@@ -23,7 +24,7 @@ from streamcore.state.table import StateTable
 from streamcore.topology.control import control_rows
 from streamcore.topology.guard import guarded
 from streamcore.topology.logical import logical
-from streamcore.topology.nodes import Node, Operation, Port, Sink, Stateless, Union, empty
+from streamcore.topology.nodes import FAILED, Enriching, Node, Operation, Port, Sink, Stateless, Union, empty
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 
@@ -136,6 +137,8 @@ class _Pass:
                     self._unite(node)
                 case Stateless():
                     self._transform(node)
+                case Enriching():
+                    self._enrich(node)
 
     def output(self) -> Output:
         """What leaves this level."""
@@ -155,6 +158,18 @@ class _Pass:
         self.records += result.dead
         if result.good:
             self.give(node, MAIN, pl.concat(result.good) if len(result.good) > 1 else result.good[0])
+
+    def _enrich(self, node: Enriching) -> None:
+        rows = self.of(node.before)
+        if rows is None:
+            return
+        enricher = kept(node.enrichment)
+        result = enricher.run(rows)
+        self.give(node, MAIN, result.rows)
+        self.give(node, FAILED, result.failed)
+        if result.failed.height:
+            self.lanes.append(LaneRows(node.failed_to, (), result.failed))
+        self._count(node, enricher.metrics())
 
     def _unite(self, node: Union) -> None:
         found = [rows for port in node.streams if (rows := self.of(port)) is not None]
@@ -177,7 +192,10 @@ class _Pass:
             self.give(node, port, rows)
             if rows.height and port in node.side_lanes:
                 self.lanes.append(LaneRows(node.side_lanes[port], (), rows))
-        for name, count in self.operators[node].metrics().items():
+        self._count(node, self.operators[node].metrics())
+
+    def _count(self, node: Node, metrics: Mapping[str, int]) -> None:
+        for name, count in metrics.items():
             if count:
                 self.counted[f"{self.topology.name_of(node)}.{name}"] += count
 
@@ -185,15 +203,14 @@ class _Pass:
         """What was sent to an input from the levels before, in their order, and then what is here."""
         assert self.cut is not None, "operators are on keyed levels"
         one = node.keyed[number]
-        schema = one.port.schema if one.columns is None else {name: one.port.schema[name] for name in one.columns}
-        names = [*schema, EVENT_MS]
+        names = [*one.schema, EVENT_MS]
         found: list[pl.DataFrame] = []
         for level in sorted(self.topology.levels.of[one.port.node]):
             rows = self.of(one.port) if level == self.level else self._sent(node, number, level)
             if rows is not None:
                 found.append(rows.select(names))
         if not found:
-            return empty(schema)
+            return empty(one.schema)
         return pl.concat(found) if len(found) > 1 else found[0]
 
     def _sent(self, node: Operation, number: int, level: int) -> pl.DataFrame | None:

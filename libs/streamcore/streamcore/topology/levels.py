@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, Routed
-from streamcore.topology.nodes import Keyed, Node, Operation, Port, Source, walk
+from streamcore.topology.nodes import Enriching, Keyed, Node, Operation, Port, Source, walk
 
 Key = tuple[str, ...]
 
@@ -62,6 +63,10 @@ def assign(sinks: Sequence[Node], names: dict[Node, str]) -> Levels:
             _place(levels, node)
         else:
             _follow(levels, node)
+        if isinstance(node, Enriching) and max(levels.of[node]) > 0:
+            raise ConfigError(
+                f"enrich {node.name}: look-ups come before the first key, where there is no state to harm"
+            )
     return levels
 
 
@@ -98,11 +103,13 @@ def _place(levels: Levels, node: Operation) -> None:
         for before in sorted(levels.of[one.port.node]):
             if before < level:
                 rows = Routed(f"{levels.names[node]}.{number}", before)
-                exchange = Exchange(rows, one.key, level - 1)
+                exchange = Exchange(rows, one.key, level - 1, one.broadcast)
                 levels.sendings.append(Sending(exchange, one.port, before, one.columns))
     key = node.keyed[0].key if node.keeps_key else None
     _set(levels, node, {level: key}, _sources(levels, node))
 
 
 def _with_key(levels: Levels, one: Keyed, level: int) -> bool:
-    return level not in levels.of[one.port.node] or levels.keys[one.port.node, level] == one.key
+    if level not in levels.of[one.port.node]:
+        return True
+    return not one.broadcast and levels.keys[one.port.node, level] == one.key

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
@@ -21,6 +22,9 @@ from streamcore.watermark import WatermarkStrategy
 
 if TYPE_CHECKING:
     from streamcore.operators.operator import Operator
+
+#: The port of rows for which something failed.
+FAILED = "failed"
 
 #: Columns of a row as a user sees them. Every row also has ``EVENT_MS``.
 Schema = Mapping[str, pl.DataType]
@@ -120,6 +124,39 @@ class Stateless(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Enriching(Node):
+    """Columns from a store outside; rows whose look-up failed end in a lane."""
+
+    before: Port
+    enrichment: Enrichment
+    failed_to: str
+
+    def __post_init__(self) -> None:
+        self.enrichment.check(self.before.schema)
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        return (self.before,)
+
+    @property
+    def ports(self) -> Mapping[str, Schema]:
+        schema = self.before.schema
+        failed = {REASON: pl.String(), ATTEMPTS: pl.Int64()}
+        return {MAIN: {**schema, **self.enrichment.adds}, FAILED: {**schema, **failed}}
+
+    @property
+    def kind(self) -> str:
+        return "enrich"
+
+    @property
+    def detail(self) -> str:
+        return f"by {', '.join(self.enrichment.key)}"
+
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - it only adds
+        return True
+
+
+@dataclass(frozen=True, eq=False)
 class Union(Node):
     """Rows of several streams with the same columns."""
 
@@ -140,16 +177,23 @@ class Union(Node):
 @dataclass(frozen=True, eq=False)
 class Keyed:
     """An input of an operator: rows that meet on the shard that owns their key. ``columns``: those that the operator
-    needs, None: all."""
+    needs, None: all. ``broadcast``: there is no key, and every shard gets all rows."""
 
     port: Port
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
+    broadcast: bool = False
 
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in self.port.schema]
         if missing:
             raise ConfigError(f"key_by: {missing} are no columns of this stream; it has {[*self.port.schema]}")
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that the operator gets."""
+        every = self.port.schema
+        return every if self.columns is None else {name: every[name] for name in self.columns}
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ def _heading(level: int, keys: list[str]) -> str:
 
 def _key(levels: Levels, level: int) -> list[str]:
     """The keys by which rows come to a level."""
-    keys = [sending.exchange.key for sending in levels.sendings if sending.exchange.stage == level - 1]
-    return sorted({", ".join(key) or "nothing" for key in keys})
+    exchanges = [sending.exchange for sending in levels.sendings if sending.exchange.stage == level - 1]
+    return sorted({", ".join(one.key) or "nothing" for one in exchanges if not one.broadcast})
 
 
 def _line(topology: Topology, node: Node, level: int) -> str:

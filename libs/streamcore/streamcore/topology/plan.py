@@ -29,6 +29,13 @@ class ExchangePlan:
     key: tuple[str, ...]
     from_level: int
     columns: tuple[str, ...]
+    broadcast: bool
+
+    def text(self) -> str:
+        """For people."""
+        by = ", ".join(self.key) or "nothing (one shard)"
+        what = f"broadcast {self.to}" if self.broadcast else f"shuffle {self.to} by {by}"
+        return f"{what}: {', '.join(self.columns)} (from level {self.from_level})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +62,7 @@ class Plan:
         for stage in self.stages:
             lines.append(f"  stage {stage.level}")
             for exchange in stage.exchanges:
-                by = ", ".join(exchange.key) or "nothing (one shard)"
-                columns = ", ".join(exchange.columns)
-                lines.append(f"    shuffle {exchange.to} by {by}: {columns} (from level {exchange.from_level})")
+                lines.append(f"    {exchange.text()}")
             for one in stage.operators:
                 behind = f", {one.delay_ms} ms behind" if one.delay_ms else ""
                 lines.append(f"    {one.kind} {one.name}: watermark of {', '.join(one.watermark_of)}{behind}")
@@ -80,7 +85,8 @@ def _stage(topology: Topology, level: int) -> StagePlan:
 
 def _exchange(sending: Sending) -> ExchangePlan:
     columns = sending.columns if sending.columns is not None else tuple(sending.port.schema)
-    return ExchangePlan(sending.exchange.rows.stream, sending.exchange.key, sending.level, columns)
+    exchange = sending.exchange
+    return ExchangePlan(exchange.rows.stream, exchange.key, sending.level, columns, exchange.broadcast)
 
 
 def _operator(topology: Topology, node: Operation) -> OperatorPlan:

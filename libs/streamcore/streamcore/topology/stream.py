@@ -19,20 +19,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from streamcore.app import EventTime
 from streamcore.errors import ConfigError
-from streamcore.operators.operator import MAIN
-from streamcore.schema import StreamSchema
-from streamcore.topology.nodes import Keyed, Operation, Port, Schema, Sink, Source, Stateless, Transform, Union
+from streamcore.lanes import DEAD_LETTERS
+from streamcore.operators.operator import LATE, MAIN, StepTime
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.topology.control import SCHEMA as CONTROL
+from streamcore.topology.nodes import (
+    Enriching,
+    Keyed,
+    Operation,
+    Port,
+    Schema,
+    Sink,
+    Source,
+    Stateless,
+    Transform,
+    Union,
+    empty,
+)
 from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
-from streamcore.watermark import WatermarkStrategy
+from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
+    from streamcore.enrich import Enrichment
+    from streamcore.keyed.store import KeyedLimits
+    from streamcore.operators.deduplicate import WhenFull
     from streamcore.operators.operator import Operator
+    from streamcore.operators.process import ProcessFunction
+    from streamcore.topology.joined import JoinedStream
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner
 
@@ -77,6 +97,13 @@ class Stream:
         """
         return self._then("flat_map", function, changes=None)
 
+    def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
+        """Columns from a store outside, by asynchronous look-ups (``streamcore.enrich``). Only before the first key.
+
+        ``failed_to``: the lane of rows whose look-up failed, with the reason; they are the side output ``failed`` too.
+        """
+        return Stream(Port(Enriching(enrichment.name, self.port, enrichment, failed_to)))
+
     def union(self, *others: Stream) -> Stream:
         """The rows of all."""
         for other in others:
@@ -87,6 +114,10 @@ class Stream:
     def key_by(self, *columns: str) -> KeyedStream:
         """Brings the rows of a key together; without columns, all rows."""
         return KeyedStream(Keyed(self.port, columns))
+
+    def broadcast(self) -> Broadcast:
+        """All rows to every shard: for what is small and everybody needs, such as rules or rates."""
+        return Broadcast(Keyed(self.port, (), broadcast=True))
 
     def side(self, name: str) -> Stream:
         """A side output of the operator that this stream comes from."""
@@ -127,6 +158,119 @@ class KeyedStream:
 
         return WindowedStream(self.keyed, assigner)
 
+    def connect(self, broadcast: Broadcast) -> ConnectedStream:
+        """With rows that every shard gets, for a function that hears both."""
+        return ConnectedStream(self, broadcast)
+
+    def process(
+        self,
+        function: ProcessFunction,
+        *,
+        name: str = "",
+        limits: KeyedLimits | None = None,
+        failed_to: str = DEAD_LETTERS,
+    ) -> Stream:
+        """A function over one key at a time, with state and timers (``streamcore.operators.process``).
+
+        ``failed_to``: the lane of events on which it failed, with the reason.
+        """
+        return _process(self, None, function, name, limits, failed_to)
+
+    def join(self, right: KeyedStream) -> JoinedStream:
+        """With another stream, or with a table that changes; how, the result is asked."""
+        from streamcore.topology.joined import JoinedStream
+
+        return JoinedStream(self.keyed, right.keyed)
+
+    def deduplicate(
+        self,
+        horizon_ms: int,
+        *,
+        name: str = "",
+        max_ids: int = 10_000_000,
+        when_full: WhenFull | None = None,
+        duplicates_to: str | None = None,
+        late_to: str = DEAD_LETTERS,
+    ) -> Stream:
+        """Of the rows with one key, the first within ``horizon_ms`` of event time (see ``operators.deduplicate``).
+
+        ``duplicates_to``: the lane of the others; without it they are counted. ``late_to``: the lane of rows so late
+        that nobody can say.
+        """
+        from streamcore.operators.deduplicate import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
+
+        spec = Deduplication(
+            self.key,
+            horizon_ms,
+            max_ids,
+            when_full or WhenFull.PASS,
+            Duplicates.PORT if duplicates_to else Duplicates.COUNT,
+        )
+        lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
+        make = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
+        about = f"within {horizon_ms} ms"
+        return operate([self], "deduplicate", make, name=name, about=about, side_lanes=lanes)
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast:
+    """Rows that every shard gets. ``keyed`` None: the control records of the app."""
+
+    keyed: Keyed | None
+
+
+def control() -> Broadcast:
+    """The records of the app's control topic, with columns ``key`` (text) and ``value`` (bytes, null: taken back)."""
+    return Broadcast(None)
+
+
+@dataclass(frozen=True, eq=False)
+class ConnectedStream:
+    """A keyed stream with a broadcast one."""
+
+    stream: KeyedStream
+    heard: Broadcast
+
+    def process(
+        self,
+        function: ProcessFunction,
+        *,
+        name: str = "",
+        limits: KeyedLimits | None = None,
+        failed_to: str = DEAD_LETTERS,
+    ) -> Stream:
+        """As on a keyed stream; what is broadcast comes to ``process_control``, and before the events of its cut."""
+        return _process(self.stream, self.heard, function, name, limits, failed_to)
+
+
+def _process(
+    stream: KeyedStream,
+    heard: Broadcast | None,
+    function: ProcessFunction,
+    name: str,
+    limits: KeyedLimits | None,
+    failed_to: str,
+) -> Stream:
+    from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
+
+    inputs, records = [stream], None
+    if heard is not None:
+        records = CONTROL if heard.keyed is None else heard.keyed.schema
+        inputs += [] if heard.keyed is None else [KeyedStream(heard.keyed)]
+    make = partial(
+        ProcessOperator, function, key=stream.key, events=dict(stream.schema), control=records, limits=limits
+    )
+    return operate(
+        inputs,
+        "process",
+        make,
+        name=name,
+        about=type(function).__name__,
+        heard=heard is not None and heard.keyed is None,
+        keeps_key=False,
+        side_lanes={FAILED: failed_to} | ({FAILED_CONTROL: failed_to} if heard is not None else {}),
+    )
+
 
 def operate(
     inputs: Sequence[KeyedStream],
@@ -145,9 +289,15 @@ def operate(
     """
     keyed = tuple(one.keyed for one in inputs)
     one = make()
-    ports = one.schemas()
-    if unknown := set(side_lanes or ()) - set(ports):
-        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
+    ports = _ports(one, [*(k.schema for k in keyed), *([CONTROL] if heard else [])])
     sides = dict(side_lanes or {})
+    if unknown := set(sides) - set(ports):
+        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
     delay_ms = one.output_delay_ms
     return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))
+
+
+def _ports(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
+    """What an operator gives, seen from what it makes of nothing."""
+    nothing = operator.step([empty(schema) for schema in inputs], StepTime(NO_WATERMARK, NO_WATERMARK, 0))
+    return {port: {n: t for n, t in rows.schema.items() if n != EVENT_MS} for port, rows in nothing.items()}

@@ -63,6 +63,7 @@ class Topology:
     def lanes(self) -> tuple[str, ...]:
         """All lanes that rows or dead letters may end in."""
         sides = [lane for node in self.operations for lane in node.side_lanes.values()]
+        sides += [node.failed_to for node in self.levels.nodes if isinstance(node, nodes.Enriching)]
         return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks), *sides, DEAD_LETTERS]))
 
     def name_of(self, node: Node) -> str:

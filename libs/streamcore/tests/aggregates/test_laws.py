@@ -88,7 +88,7 @@ def by_group(parts: Sequence[Partials]) -> Partials:
 
 
 @every_kind
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
     kind: Sequence[Aggregate], data: st.DataObject
@@ -103,7 +103,7 @@ def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
     assert_values(aggregate, kept(aggregate, reduced), rows)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
     aggregate = data.draw(st.sampled_from(INVERTIBLE))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 import pytest
@@ -105,9 +105,6 @@ class Listener(RunningSums):
     heard: Sequence[tuple[object, ...]] = ()
     times: Sequence[StepTime] = ()
 
-    def schemas(self) -> Mapping[str, Mapping[str, pl.DataType]]:
-        return {MAIN: {"control_key": pl.String(), "control_value": pl.Binary(), "next_ms": pl.Int64()}}
-
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         _, control = inputs
         assert control.schema == {**CONTROL, EVENT_MS: pl.Int64}
@@ -128,13 +125,13 @@ def test_control_records_reach_every_shard_of_every_stage() -> None:
     topology = Topology("t", first.sink("first"), second.sink("second"))
     result = Simulation(topology, shards=2).cut({}, control={"k": b"1", "gone": None})
     for lane in ("first", "second"):
-        heard = result[lane].select("control_key", "control_value").rows()
+        heard = result[lane].select("key", "value").rows()
         assert heard == [("k", b"1"), ("gone", None)] * 2
 
 
 def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> None:
     held = operate([A.key_by("user")], "listen", listener, heard=True)
-    after = operate([held.key_by("control_key")], "listen", listener, heard=True)
+    after = operate([held.key_by("key")], "listen", listener, heard=True)
     topology = Topology("t", held.sink("held"), after.sink("after"))
     simulation = Simulation(topology)
     result = simulation.cut({"a": rows((100, "x", 1))}, control={"k": None})
@@ -145,7 +142,7 @@ def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> Non
 
 def test_the_end_is_the_end_for_all() -> None:
     held = operate([A.key_by("user")], "listen", listener, heard=True)
-    after = operate([held.key_by("control_key")], "listen", listener, heard=True)
+    after = operate([held.key_by("key")], "listen", listener, heard=True)
     simulation = Simulation(Topology("t", after.sink("after")))
     simulation.cut({"a": rows((100, "x", 1))})
     simulation.end()

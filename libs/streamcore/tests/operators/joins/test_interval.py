@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from itertools import count
 
 import duckdb
@@ -164,6 +166,27 @@ def test_keys_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     arrivals = (Arrival(0, 5, ("a", 1, 1)), Arrival(1, 5, ("a", 1, 2, True)), Arrival(1, 5, ("b", 1, 3, True)))
     run = driver(Interval(0, 0), JoinKind.FULL).run([CutPlan(arrivals, END_OF_TIME_MS, restart=False)])
     assert by_value(run.ports[MAIN]) == joined(list(arrivals), Interval(0, 0), JoinKind.FULL)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "one", "other"),
+    [
+        (pl.Boolean(), True, False),
+        (pl.UInt32(), 1, 2**32 - 1),
+        (pl.Decimal(12, 2), Decimal("1.25"), Decimal("1.50")),
+        (pl.Date(), date(1969, 1, 1), date(2026, 1, 1)),
+        (pl.Datetime("ms", "UTC"), datetime(1969, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
+        (pl.String(), "x" * 200, "x" * 199 + "y"),
+    ],
+)
+def test_keys_of_every_type_are_equal_by_value_also_after_a_restart(
+    dtype: pl.DataType, one: object, other: object
+) -> None:
+    schema, spec = pl.Schema({"k": dtype}), IntervalJoinSpec(JoinKeys.on("k"), Interval(0, 0))
+    run = Driver(lambda: IntervalJoin(spec, schema, schema), (schema, schema))
+    run.cut(CutPlan((Arrival(0, 0, (one,)), Arrival(0, 0, (other,))), 0, restart=False))
+    run.cut(CutPlan((Arrival(1, 0, (other,)), Arrival(1, 0, (None,))), END_OF_TIME_MS, restart=True))
+    assert run.ports[MAIN] == [(other, 0)]
 
 
 def test_bounds_can_be_left_out() -> None:
