@@ -134,7 +134,7 @@ class _Totals(StatefulProcessor):
 class _TotalsInPandas(_Totals):
     """The same on Spark's other interface."""
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802 - Spark's name
+    def handleInputRows(  # noqa: N802 - Spark's name
         self,
         key: tuple[str, ...],
         rows: Iterator[pd.DataFrame],
