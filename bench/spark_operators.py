@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _POLL_S = 0.05
+#: Ours do without pandas.
+_OWN_WORKERS = {"spark.python.daemon.module": "pyspark.daemon"}
 _NUMBER = {"amount": "decimal(18,2)", "quantity": "long"}
 _ZERO = {"amount": Decimal(0), "quantity": 0}
 
@@ -39,7 +41,8 @@ def main() -> None:
     parser.add_argument("--variant", choices=("rows", "pandas"), default="rows")
     arguments = parser.parse_args()
     job = from_json(arguments.job)
-    spark = open_session("bench-spark", SparkSettings(jars=Path(arguments.jars), java_options=JAVA))
+    settings = SparkSettings(jars=Path(arguments.jars), java_options=JAVA, extra=_OWN_WORKERS)
+    spark = open_session("bench-spark", settings)
     results = _results(_events(spark, job, arguments.bootstrap, arguments.source), job, arguments.variant)
     query = (
         results.select(f.col("user_id").alias("key"), f.to_json(f.struct("*")).alias("value"))
