@@ -24,7 +24,7 @@ AT = "at."
 class Cell:
     """One state of all keys. ``get`` and ``set`` are about the current key."""
 
-    __slots__ = ("dirty", "kind", "name", "scope", "stamps", "ttl", "values")
+    __slots__ = ("_fit", "_put_back", "dirty", "kind", "name", "scope", "stamps", "ttl", "values")
 
     def __init__(self, name: str, kind: Kind, ttl: Ttl | None, scope: Scope, dirty: set[int]) -> None:
         self.name = name
@@ -32,7 +32,9 @@ class Cell:
         self.ttl = ttl
         self.scope = scope
         self.dirty = dirty
-        self.values: list[object] = []
+        self.values: list[object] = []  # grows in place, for its method is kept
+        self._fit = kind.fit
+        self._put_back = self.values.__setitem__
         self.stamps: list[int | None] = []
 
     def get(self) -> object:
@@ -42,20 +44,21 @@ class Cell:
     def set(self, value: object) -> None:
         """Write; None clears. ``Misfit`` if the state does not take the value."""
         scope = self.scope
-        slot = scope.slot
-        before = self.values[slot]
+        slot, values = scope.slot, self.values
+        before = values[slot]
         if value is None:
             scope.loosened.add(slot)
-        else:
-            value = self.fit(value)
-        scope.journal.append((self.values.__setitem__, slot, before))
-        self.values[slot] = value
+        try:
+            values[slot] = self._fit(value)
+        except Misfit as error:
+            raise Misfit(f"state {self.name}: {error}") from None
+        scope.journal.append((self._put_back, slot, before))
         self.dirty.add(slot)
 
     def fit(self, value: object) -> object:
         """The value as it will read back; ``Misfit`` names the state."""
         try:
-            return self.kind.fit(value)
+            return self._fit(value)
         except Misfit as error:
             raise Misfit(f"state {self.name}: {error}") from None
 

@@ -6,8 +6,10 @@ know what is kept.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, repeat
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -38,21 +40,21 @@ class Keys(KeyIndex):
         added, self._added = self._added, []
         return added
 
-    def admit(self, frame: pl.DataFrame, most: int) -> list[int]:
-        """The slot of every row's key; -1 for a new key that would be one too many."""
-        columns = frame.select(list(self.dtypes))
-        keys = self._values(columns, frame.height)
+    def admit(self, columns: Sequence[list[object]], height: int, most: int) -> list[int]:
+        """The slot of every row's key; -1 for a new key that would be one too many. ``columns``: of the key."""
+        keys = self._keys(columns, height)
         slots = list(map(self._slots.get, keys, repeat(-1)))
         if -1 not in slots:
             return slots
-        fresh: dict[object, int] = {}
-        for row, slot in enumerate(slots):
-            if slot < 0:
-                fresh.setdefault(keys[row], row)
+        missing = [row for row, slot in enumerate(slots) if slot < 0]
+        fresh = dict(zip((keys[row] for row in reversed(missing)), reversed(missing), strict=True))
+        fresh = dict(sorted(fresh.items(), key=itemgetter(1)))  # each with its first row, in order of arrival
         admitted = dict(islice(fresh.items(), max(0, most - len(self))))
         if admitted:
-            self._add(columns[list(admitted.values())] if self.dtypes else columns, list(admitted))
-        return list(map(self._slots.get, keys, repeat(-1)))
+            self._add(self._frame(list(admitted)), list(admitted))
+        for row in missing:
+            slots[row] = self._slots.get(keys[row], -1)
+        return slots
 
     def forget(self, slots: Iterable[int]) -> None:
         """Give these slots away; nothing may be kept under them."""
@@ -81,7 +83,7 @@ class Keys(KeyIndex):
             columns = rows.select(pl.col(name).cast(dtype) for name, dtype in self.dtypes.items())
         except pl.exceptions.PolarsError as error:
             raise ConfigError(f"{what}: the stored key has other types; a key cannot change ({error})") from error
-        return self.admit(columns if self.dtypes else rows, 2**63)
+        return self.admit([column.to_list() for column in columns.get_columns()], rows.height, sys.maxsize)
 
     def _key_columns(self, places: Slots) -> list[pl.Series]:
         return self.frame(places).get_columns() if self.dtypes else []
@@ -99,9 +101,14 @@ class Keys(KeyIndex):
             self._bucket[added] = bucket_of(self.hashes[added], self._buckets)
         return added
 
+    def _frame(self, keys: list[object]) -> pl.DataFrame:
+        columns = [keys] if len(self.dtypes) == 1 else zip(*keys, strict=True)
+        pairs = zip(self.dtypes.items(), columns, strict=True) if self.dtypes else ()
+        return pl.DataFrame([pl.Series(name, list(values), dtype=dtype) for (name, dtype), values in pairs])
+
     @staticmethod
-    def _values(columns: pl.DataFrame, height: int) -> list[object]:
-        lists = [column.to_list() for column in columns.get_columns()]
-        if not lists:
-            return [()] * height
-        return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True))
+    def _keys(columns: Sequence[list[object]], height: int) -> list[object]:
+        """A single column's values, or a tuple a row."""
+        if len(columns) == 1:
+            return columns[0]
+        return list(zip(*columns, strict=True)) if columns else [()] * height

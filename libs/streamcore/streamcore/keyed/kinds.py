@@ -31,7 +31,7 @@ def _itself(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``fit``: a value that is not None, as it will read back. ``pack``, ``unpack``: to and from a plain value."""
+    """``fit``: a value as it will read back; None stays None. ``pack``, ``unpack``: to and from a plain value."""
 
     dtype: pl.DataType
     fit: Callable[[Any], Any]
@@ -85,11 +85,17 @@ def state_kind(declared: object) -> Kind:
     )
 
 
+def _none(value: Any, otherwise: str) -> None:
+    """None stays None; asked last, for it is rare."""
+    if value is not None:
+        raise Misfit(f"{show(value)} {otherwise}")
+
+
 def _whole(low: int, high: int) -> Callable[[Any], Any]:
     def fit(value: Any) -> Any:
         if type(value) is int and low <= value <= high:
             return value
-        raise Misfit(f"{show(value)} is no whole number from {low} to {high}")
+        return _none(value, f"is no whole number from {low} to {high}")
 
     return fit
 
@@ -104,7 +110,7 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Any]:
                 return Decimal(value).quantize(unit, context=context) + 0
             except (Inexact, InvalidOperation):
                 pass
-        raise Misfit(f"{show(value)} is no exact decimal of {precision} digits, {scale} of them behind the point")
+        return _none(value, f"is no exact decimal of {precision} digits, {scale} of them behind the point")
 
     return fit
 
@@ -117,12 +123,12 @@ def _float(value: Any) -> Any:
             return float(value)
         except OverflowError:
             pass
-    raise Misfit(f"{show(value)} is no floating-point number")
+    return _none(value, "is no floating-point number")
 
 
 def _float32(value: Any) -> Any:
     try:
-        return struct.unpack("<f", struct.pack("<f", _float(value)))[0]
+        return None if value is None else struct.unpack("<f", struct.pack("<f", _float(value)))[0]
     except OverflowError:
         raise Misfit(f"{show(value)} is too large for 32 bits") from None
 
@@ -130,13 +136,13 @@ def _float32(value: Any) -> Any:
 def _bool(value: Any) -> Any:
     if type(value) is bool:
         return value
-    raise Misfit(f"{show(value)} is no boolean")
+    return _none(value, "is no boolean")
 
 
 def _str(value: Any) -> Any:
     if type(value) is str:
         return value if value.isascii() else text(value)
-    raise Misfit(f"{show(value)} is no text")
+    return _none(value, "is no text")
 
 
 def _datetime(value: Any) -> Any:
@@ -144,7 +150,7 @@ def _datetime(value: Any) -> Any:
         if value.microsecond % 1000:
             raise Misfit(f"{show(value)} has microseconds; a datetime is kept in whole milliseconds")
         return in_utc(value)
-    raise Misfit(f"{show(value)} is no datetime")
+    return _none(value, "is no datetime")
 
 
 def _something(value: Any) -> Any:
@@ -155,7 +161,7 @@ def _exactly(wanted: type) -> Callable[[Any], Any]:
     def fit(value: Any) -> Any:
         if type(value) is wanted:
             return plain(value)
-        raise Misfit(f"{show(value)} is no {wanted.__name__}")
+        return _none(value, f"is no {wanted.__name__}")
 
     return fit
 
@@ -164,7 +170,7 @@ def _record(wanted: Any) -> Callable[[Any], Any]:
     def fit(value: Any) -> Any:
         if type(value) is wanted:
             return wanted._make(plain(tuple(value)))
-        raise Misfit(f"{show(value)} is no {wanted.__name__}")
+        return _none(value, f"is no {wanted.__name__}")
 
     return fit
 

@@ -97,11 +97,13 @@ class ValueState(SingleState, Generic[T]):
     def __get__(self, function: object | None, owner: type) -> ValueState[T] | T:
         if function is None:
             return self
-        value = self.of(function).get()
-        return self.default if value is None else value  # type: ignore[no-any-return]  # what was fitted
+        cell: Cell = vars(function).get(self.name) or self.of(function)
+        value = cell.values[cell.scope.slot] if cell.ttl is None else cell.get()  # without a call: most reads
+        return cast("T", self.default if value is None else value)
 
     def __set__(self, function: object, value: T | None) -> None:
-        self.of(function).set(value)
+        cell: Cell = vars(function).get(self.name) or self.of(function)
+        cell.set(value)
 
     def __delete__(self, function: object) -> None:
         self.of(function).set(None)

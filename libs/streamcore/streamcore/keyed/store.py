@@ -29,6 +29,7 @@ from streamcore.keyed.keys import Keys
 from streamcore.keyed.kinds import Kind
 from streamcore.keyed.migration import KeyRow, Row, Staged
 from streamcore.keyed.plain import Misfit, decode, encode
+from streamcore.keyed.records import Inputs
 from streamcore.keyed.scope import Scope
 from streamcore.keyed.states import ManyState, State
 from streamcore.keyed.timers import TimerRows
@@ -91,9 +92,9 @@ class KeyedStore:
         self.staged = Staged(versions, self._write)
         self._unused: set[int] = set()
 
-    def admit(self, rows: pl.DataFrame) -> list[int]:
+    def admit(self, rows: Inputs) -> list[int]:
         """The slot of each row's key; -1 where there are too many keys."""
-        slots = self.keys.admit(rows, self.limits.keys)
+        slots = self.keys.admit([rows.values[name] for name in self.keys.dtypes], len(rows.times), self.limits.keys)
         self._unused.update(self.keys.take_added())
         self.grow()
         return slots

@@ -53,13 +53,12 @@ from streamcore.errors import ConfigError
 from streamcore.keyed.broadcast import Broadcast
 from streamcore.keyed.migration import Migration, Row
 from streamcore.keyed.plain import Misfit, show
-from streamcore.keyed.records import Port, Schema, checked, input_rows, reader
+from streamcore.keyed.records import Inputs, Port, Schema, checked, row_class
 from streamcore.keyed.scope import NO_KEY, Scope, TimeDomain
 from streamcore.keyed.states import states_of
 from streamcore.keyed.store import KeyedLimits, KeyedStore
 from streamcore.keyed.timers import Chain, TimerRows
 from streamcore.operators.operator import MAIN, Ports, StepTime
-from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
 from streamcore.state.versions import Versions
 
@@ -198,8 +197,8 @@ class ProcessOperator:
         self._function = copy.copy(function)
         for kept in self._store.kept:
             states[kept.name].attach(self._function, kept)
-        self._read_events = reader(self._events, "Event")
-        self._read_control = reader(self._control or {}, "Control")
+        self._event_row = row_class(self._events, "Event")
+        self._control_row = row_class(self._control or {}, "Control")
         self._tables = self._store.tables()
 
     # --- Operator -----------------------------------------------------------------------------------------------
@@ -247,9 +246,9 @@ class ProcessOperator:
     def _take_control(self, frame: pl.DataFrame) -> None:
         assert self._control is not None, "asked for with a control input only"
         scope = self._scope
-        rows = input_rows(frame, self._control, f"{self._name}: control")
+        records = Inputs.of(frame, self._control, f"{self._name}: control")
         scope.slot, scope.in_control = NO_KEY, True  # type: ignore[assignment]  # control records have no key
-        for record, scope.event_ms in zip(self._read_control(rows), rows[EVENT_MS].to_list(), strict=True):
+        for record, scope.event_ms in zip(records.rows(self._control_row), records.times, strict=True):
             try:
                 self._function.process_control(record, self._context)
             except Exception as error:
@@ -258,11 +257,11 @@ class ProcessOperator:
         scope.in_control = False
 
     def _take_events(self, frame: pl.DataFrame) -> None:
-        rows = input_rows(frame, self._events, f"{self._name}: events")
-        slots, times = self._store.admit(rows), rows[EVENT_MS].to_list()
+        events = Inputs.of(frame, self._events, f"{self._name}: events")
+        slots = self._store.admit(events)
         scope, context, main, watermark_ms = self._scope, self._context, self._ports[MAIN], self._scope.watermark_ms
         process, journal = self._function.process, scope.journal
-        for event, slot, event_ms in zip(self._read_events(rows), slots, times, strict=True):
+        for event, slot, event_ms in zip(events.rows(self._event_row), slots, events.times, strict=True):
             scope.slot, scope.event_ms = slot, event_ms
             scope.now_ms = event_ms if event_ms > watermark_ms else watermark_ms
             try:
