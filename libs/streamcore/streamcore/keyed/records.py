@@ -82,12 +82,13 @@ class Port:
             row = self._mapping(row)
         if len(row) != len(self._columns):
             raise Misfit(self._difference(row))
+        values = self._values
         try:
-            self._values += [fit(row[column]) for column, fit in self._columns]
-        except KeyError:
-            raise Misfit(self._difference(row)) from None
-        except Misfit:
-            raise Misfit(self._misfit(row)) from None
+            for column, fit in self._columns:
+                values.append(fit(row[column]))
+        except (KeyError, Misfit) as error:
+            del values[len(self._times) * len(self._columns) :]
+            raise Misfit(self._difference(row) if isinstance(error, KeyError) else self._misfit(row)) from None
         self._times.append(self._scope.event_ms)
         self._scope.journal.append(self._undo)
 

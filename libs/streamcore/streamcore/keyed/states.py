@@ -57,7 +57,7 @@ class State(ABC):
     def of(self, function: object) -> Any:
         """What ``attach`` gave."""
         try:
-            return vars(function)[self.name]
+            return function.__dict__[self.name]
         except KeyError:
             raise LookupError(f"state {self.name} is there only in methods that an operator calls") from None
 
@@ -97,13 +97,15 @@ class ValueState(SingleState, Generic[T]):
     def __get__(self, function: object | None, owner: type) -> ValueState[T] | T:
         if function is None:
             return self
-        cell: Cell = vars(function).get(self.name) or self.of(function)
+        try:
+            cell = function.__dict__[self.name]
+        except KeyError:
+            cell = self.of(function)  # it says what is wrong
         value = cell.values[cell.scope.slot] if cell.ttl is None else cell.get()  # without a call: most reads
-        return cast("T", self.default if value is None else value)
+        return self.default if value is None else value  # type: ignore[no-any-return]  # what was fitted
 
     def __set__(self, function: object, value: T | None) -> None:
-        cell: Cell = vars(function).get(self.name) or self.of(function)
-        cell.set(value)
+        self.of(function).set(value)
 
     def __delete__(self, function: object) -> None:
         self.of(function).set(None)
