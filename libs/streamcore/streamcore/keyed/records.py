@@ -92,10 +92,8 @@ class Port:
         self._times.append(self._scope.event_ms)
         self._scope.journal.append(self._undo)
 
-    def take(self) -> pl.DataFrame | None:
-        """The rows since the last call; None without any."""
-        if not self._times:
-            return None
+    def take(self) -> pl.DataFrame:
+        """The rows since the last call."""
         values, times, width = self._values, self._times, len(self._schema)
         self._values, self._times = [], []
         pairs = enumerate(self._schema.items())

@@ -203,6 +203,11 @@ class ProcessOperator:
 
     # --- Operator -----------------------------------------------------------------------------------------------
 
+    @property
+    def output_delay_ms(self) -> int:
+        """None: a row has the time of its event or timer."""
+        return 0
+
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         """Process a cut: the events, and the control records where there is such an input."""
         scope, store = self._scope, self._store
@@ -321,8 +326,10 @@ class ProcessOperator:
 
     def _take_ports(self) -> dict[str, pl.DataFrame]:
         ports = {name: port.take() for name, port in self._ports.items()}
-        ports |= {port.name: port.take() for port in (self._failed, self._failed_control)}
-        return {name: rows for name, rows in ports.items() if rows is not None}
+        ports[FAILED] = self._failed.take()
+        if self._control is not None:
+            ports[FAILED_CONTROL] = self._failed_control.take()
+        return ports
 
 
 def _check_function(function: ProcessFunction, name: str, control: Schema | None) -> None:
