@@ -18,6 +18,8 @@ from streamcore.operators.windows.assigning import fields_of
 from streamcore.operators.windows.bundle import Bundle
 from streamcore.operators.windows.columns import IS_FINAL, IS_RETRACTION, PANE, TIMING
 from streamcore.operators.windows.one_by_one import OneByOne
+from streamcore.operators.windows.paned import Paned, fires_at_end
+from streamcore.operators.windows.paning import paning_of
 from streamcore.operators.windows.plan import Plan
 from streamcore.operators.windows.tally import Tally
 from streamcore.operators.windows.values import PaneFunction
@@ -60,7 +62,7 @@ class WindowOperator:
         self.schema = plan.shape.main
         self.late_lane = late_lane
         self._tally = Tally()
-        self._path = OneByOne(plan, self._tally)
+        self._path = _path(plan, self._tally)
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
         """Process a cut."""
@@ -78,6 +80,14 @@ class WindowOperator:
     def metrics(self) -> Mapping[str, int]:
         """As ``windowing.Counts``, and ``refused``."""
         return self._tally.take()
+
+
+def _path(plan: Plan, tally: Tally) -> Paned | OneByOne:
+    """Columns where they can do it."""
+    paning = paning_of(plan.spec.assigner)
+    if paning is not None and fires_at_end(plan.spec.trigger) and not plan.keeps_elements:
+        return Paned(plan, tally, paning)
+    return OneByOne(plan, tally)
 
 
 def _check(

@@ -154,6 +154,11 @@ class ProgressTable(Journal):
         self.watermark_ms = NO_WATERMARK
         self._stored = (self.sequence, self.watermark_ms)
 
+    def take(self, count: int) -> int:
+        """The number of the first of so many elements."""
+        self.sequence += count
+        return self.sequence - count
+
     def _changed(self) -> pl.DataFrame | None:
         now = (self.sequence, self.watermark_ms)
         if now == self._stored:
