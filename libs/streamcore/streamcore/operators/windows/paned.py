@@ -16,7 +16,7 @@ from streamcore.operators.operator import StepTime
 from streamcore.operators.windows.bundle import at, joined
 from streamcore.operators.windows.columns import TIMINGS, Drops, Panes
 from streamcore.operators.windows.elements import ProgressTable
-from streamcore.operators.windows.grouping import distinct, expanded
+from streamcore.operators.windows.grouping import distinct, expanded, sorted_distinct
 from streamcore.operators.windows.journal import Journal
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.late import LateWindows
@@ -106,8 +106,9 @@ class Paned:
             return Drops(*np.empty((4, 0), dtype=np.int64))
         row, window = expanded(first, np.minimum(last, expired))
         self.tally.dropped_expired += len(row)
-        start, end = self._bounds(window)
-        return Drops(row, start, end, np.zeros(len(row), dtype=np.int64))
+        number, which = np.unique(window, return_inverse=True)
+        start, end = self._bounds(number.tolist())
+        return Drops(row, start[which], end[which], np.zeros(len(row), dtype=np.int64))
 
     def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, piece: Ints, windows: Ints) -> None:
         """Merge rows into their pieces. ``windows``: into how many windows each goes by that."""
@@ -133,7 +134,7 @@ class Paned:
         """The entry of each pair, -1 where it is new; and the pairs of each piece."""
         entries = np.empty(len(slots), dtype=np.int64)
         found: list[tuple[int, Ints]] = []
-        for number in np.unique(piece).tolist():
+        for number in sorted_distinct(piece).tolist():
             mine = np.flatnonzero(piece == number)
             entries[mine] = self.pieces.find(number, slots[mine])
             found.append((number, mine))
@@ -150,7 +151,7 @@ class Paned:
         counts = [len(slots) for slots, _ in parts]
         slots = np.concatenate([np.empty(0, np.int64), *(slots for slots, _ in parts)])
         window = np.repeat(np.array(windows, dtype=np.int64), counts)
-        start, end = self._bounds(window)
+        start, end = (np.repeat(bound, counts) for bound in self._bounds(windows))
         nothing = np.zeros(len(slots), dtype=np.int64)
         on_time = nothing + TIMINGS.index(Timing.ON_TIME)
         final = (window <= expired) | self._finishes
@@ -177,11 +178,10 @@ class Paned:
         ended = watermark_ms >= END_OF_TIME_MS
         return self.paning.last_ended(watermark_ms - (0 if ended else self.plan.spec.allowed_lateness_ms))
 
-    def _bounds(self, windows: Ints) -> tuple[Ints, Ints]:
+    def _bounds(self, windows: list[int]) -> tuple[Ints, Ints]:
         """Start and end of each window."""
-        numbers, back = np.unique(windows, return_inverse=True)
-        found = np.array([self.paning.bounds(number) for number in numbers.tolist()], dtype=np.int64).reshape(-1, 2)
-        return found[back, 0], found[back, 1]
+        found = np.array([self.paning.bounds(window) for window in windows], dtype=np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
 
     # --- state --------------------------------------------------------------------------------------------------
 

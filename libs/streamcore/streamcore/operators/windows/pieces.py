@@ -19,6 +19,43 @@ from streamcore.operators.windows.table import Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
 
 PIECE = "__piece"
+_DENSE = 16
+
+
+class Entries:
+    """From slot to entry: a hash table while there are few, then an array by slot."""
+
+    def __init__(self) -> None:
+        self._few: NumberTable | None = NumberTable()
+        self._by_slot = np.empty(0, dtype=np.int32)
+
+    def find(self, slots: Ints) -> Ints:
+        """The entry of each slot, -1 where it has none."""
+        if self._few is not None:
+            return self._few.find(slots.view(np.uint64))
+        if slots.size and int(slots.max()) >= len(self._by_slot):
+            self._extend(int(slots.max()) + 1)
+        return self._by_slot[slots].astype(np.int64)
+
+    def add(self, slots: Ints, entries: Ints) -> None:
+        """Add slots that are distinct and have no entry."""
+        highest = int(slots.max()) + 1
+        if self._few is not None:
+            self._few.add(slots.view(np.uint64), entries)
+            if _DENSE * len(self._few) > highest:
+                held, values = self._few.items()
+                self._few = None
+                self._extend(max(highest, int(held.max()) + 1))
+                self._by_slot[held.view(np.int64)] = values
+            return
+        self._extend(highest)
+        self._by_slot[slots] = entries
+
+    def _extend(self, size: int) -> None:
+        if size > len(self._by_slot):
+            room = np.full(size + size // 2, -1, dtype=np.int32)
+            room[: len(self._by_slot)] = self._by_slot
+            self._by_slot = room
 
 
 class Piece:
@@ -26,12 +63,12 @@ class Piece:
 
     def __init__(self, bundle: Bundle, slots: Ints, partials: Columns) -> None:
         self._bundle = bundle
-        self._table = NumberTable()
+        self._entries = Entries()
         self._slots = slots
-        self._columns = partials
+        self._columns = dict(partials)
         self._length = len(slots)
         self.dirty: list[Ints] = [np.arange(len(slots))]
-        self._table.add(_numbers(slots), self.dirty[0])
+        self._entries.add(slots, self.dirty[0])
 
     def __len__(self) -> int:
         return self._length
@@ -46,9 +83,17 @@ class Piece:
         """The partials of each entry."""
         return {name: column[: self._length] for name, column in self._columns.items()}
 
+    def changed(self) -> Ints:
+        """The entries that were written since the last call."""
+        marks = np.zeros(self._length, dtype=bool)
+        for entries in self.dirty:
+            marks[entries] = True
+        self.dirty = []
+        return np.flatnonzero(marks)
+
     def find(self, slots: Ints) -> Ints:
         """The entry of each key, -1 where it has none."""
-        return self._table.find(_numbers(slots))
+        return self._entries.find(slots)
 
     def merge(self, entries: Ints, partials: Columns) -> None:
         """Add to distinct entries that are there."""
@@ -60,7 +105,7 @@ class Piece:
     def add(self, slots: Ints, partials: Columns) -> None:
         """New entries, of keys that have none."""
         entries = np.arange(self._length, self._length + len(slots))
-        self._table.add(_numbers(slots), entries)
+        self._entries.add(slots, entries)
         self._length += len(slots)
         self._slots = _grown(self._slots, self._length)
         self._slots[entries] = slots
@@ -124,12 +169,10 @@ class Pieces(KeyedJournal):
 
     def _changed(self) -> pl.DataFrame | None:
         frames = [
-            self._rows(number, np.unique(np.concatenate(piece.dirty)))
+            self._rows(number, piece.changed())
             for number, piece in self._all()
             if piece.dirty
         ]
-        for _, piece in self._all():
-            piece.dirty = []
         return pl.concat(frames) if frames else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
@@ -183,10 +226,6 @@ def by_key(slots: Ints, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], pie
     if np.any((upper[1:] == upper[:-1]) & (same[1:] != same[:-1])):
         return np.lexsort((piece, slots, hashes))
     return order
-
-
-def _numbers(slots: Ints) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    return slots.view(np.uint64)
 
 
 def _grown(column: np.ndarray[tuple[int], np.dtype[np.generic]], length: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
