@@ -21,10 +21,12 @@ from streamcore.operators.windows.one_by_one import OneByOne
 from streamcore.operators.windows.paned import Paned, fires_at_end
 from streamcore.operators.windows.paning import paning_of
 from streamcore.operators.windows.plan import Plan
+from streamcore.operators.windows.session_windows import SessionWindows
 from streamcore.operators.windows.tally import Tally
 from streamcore.operators.windows.values import PaneFunction
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
+from streamcore.windowing.assigners import Session
 from streamcore.windowing.spec import WindowSpec
 
 #: How many windows of a shard may live at a time, unless it is said otherwise.
@@ -82,11 +84,15 @@ class WindowOperator:
         return self._tally.take()
 
 
-def _path(plan: Plan, tally: Tally) -> Paned | OneByOne:
+def _path(plan: Plan, tally: Tally) -> Paned | SessionWindows | OneByOne:
     """Columns where they can do it."""
-    paning = paning_of(plan.spec.assigner)
-    if paning is not None and fires_at_end(plan.spec.trigger) and not plan.keeps_elements:
-        return Paned(plan, tally, paning)
+    spec, assigner = plan.spec, plan.spec.assigner
+    if fires_at_end(spec.trigger) and not plan.keeps_elements:
+        paning = paning_of(assigner)
+        if paning is not None:
+            return Paned(plan, tally, paning)
+        if isinstance(assigner, Session) and spec.allowed_lateness_ms == 0:
+            return SessionWindows(plan, tally, assigner)
     return OneByOne(plan, tally)
 
 

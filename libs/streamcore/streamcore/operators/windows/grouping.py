@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from streamcore.operators.windows.table import Ints
+import numpy as np
+import numpy.typing as npt
+
+from streamcore.operators.windows.table import Hashes, Ints
 
 _DENSE = 1 << 22
 
@@ -38,3 +41,48 @@ def expanded(first: Ints, last: Ints) -> tuple[Ints, Ints]:
     counts = np.maximum(last - first + 1, 0)
     index = np.repeat(np.arange(len(first)), counts)
     return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts) + first[index]
+
+
+def runs(ordered: Ints) -> Ints:
+    """Where each run of equal numbers begins."""
+    return np.flatnonzero(np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]]))
+
+
+def sorted_pairs(major: Ints, minor: Ints) -> Ints:
+    """The order by ``major`` (not negative), then ``minor``, and in any order where both are equal.
+
+    One sort of numbers that hold both does, where they fit 63 bits; it is several times as fast.
+    """
+    if not major.size:
+        return major
+    least = int(minor.min())
+    bits = (int(minor.max()) - least).bit_length()
+    if int(major.max()).bit_length() + bits > 63:
+        return np.lexsort((minor, major))
+    return np.argsort((major << bits) | (minor - least))
+
+
+def by_time_and_hash(time_ms: Ints, hashes: Hashes) -> Ints:
+    """The order by time, then hash. One sort does where the upper bits of the hashes suffice."""
+    if not time_ms.size:
+        return time_ms
+    since = (time_ms - time_ms.min()).astype(np.uint64)
+    bits = int(since.max()).bit_length()
+    if bits < 32:
+        code = (since << np.uint64(64 - bits)) | (hashes >> np.uint64(bits)) if bits else hashes
+        order = np.argsort(code)
+        if np.all(code[order][1:] != code[order][:-1]):
+            return order
+    return np.lexsort((hashes, time_ms))
+
+
+def grown(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    """The column with room up to this length."""
+    room = np.empty(length, dtype=column.dtype)
+    room[: len(column)] = column
+    return room
+
+
+def roomy(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    """The column, with room for twice the length if it has less than that length."""
+    return column if len(column) >= length else grown(column, 2 * length)

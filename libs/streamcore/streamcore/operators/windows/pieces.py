@@ -14,6 +14,7 @@ import polars as pl
 
 from streamcore.hashing import bucket_of
 from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
+from streamcore.operators.windows.grouping import roomy
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
@@ -107,10 +108,10 @@ class Piece:
         entries = np.arange(self._length, self._length + len(slots))
         self._entries.add(slots, entries)
         self._length += len(slots)
-        self._slots = _grown(self._slots, self._length)
+        self._slots = roomy(self._slots, self._length)
         self._slots[entries] = slots
         for name, values in partials.items():
-            self._columns[name] = _grown(self._columns[name], self._length)
+            self._columns[name] = roomy(self._columns[name], self._length)
             self._columns[name][entries] = values
         self.dirty.append(entries)
 
@@ -226,11 +227,3 @@ def by_key(slots: Ints, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], pie
     if np.any((upper[1:] == upper[:-1]) & (same[1:] != same[:-1])):
         return np.lexsort((piece, slots, hashes))
     return order
-
-
-def _grown(column: np.ndarray[tuple[int], np.dtype[np.generic]], length: int) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    if len(column) >= length:
-        return column
-    room = np.empty(2 * length, dtype=column.dtype)
-    room[: len(column)] = column
-    return room
