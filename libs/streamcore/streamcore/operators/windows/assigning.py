@@ -20,7 +20,9 @@ def fields_of(spec: WindowSpec, schema: Mapping[str, pl.DataType]) -> list[str]:
     """The columns that assigner and trigger read; ``ConfigError`` where they or the evictor's do not fit."""
     found: list[str] = []
     if isinstance(spec.assigner, Session) and spec.assigner.gap_field is not None:
-        found.append(_typed(schema, spec.assigner.gap_field, "gap_field", "whole numbers", lambda dtype: dtype.is_integer()))
+        found.append(
+            _typed(schema, spec.assigner.gap_field, "gap_field", "whole numbers", lambda dtype: dtype.is_integer())
+        )
     for one in walk(spec.trigger):
         if isinstance(one, OnPunctuation):
             found.append(_typed(schema, one.flag, "OnPunctuation", "booleans", lambda dtype: dtype == pl.Boolean))

@@ -64,7 +64,9 @@ class Bundle:
         return [
             series.alias(f"{name}.{column}")
             for name, aggregate in self.aggregates.items()
-            for column, series in zip(self._names(name), aggregate.store(self._of(name, partials), self.schema), strict=True)
+            for column, series in zip(
+                self._names(name), aggregate.store(self._of(name, partials), self.schema), strict=True
+            )
         ]
 
     def load(self, rows: pl.DataFrame) -> Columns:

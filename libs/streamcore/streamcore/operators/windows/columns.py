@@ -123,7 +123,9 @@ class Shape:
     def bounds(self, first: Ints, end: Ints) -> list[pl.Series]:
         """The two columns of windows."""
         if not self.assigner.in_event_time:
-            return [pl.Series(name, bound, dtype=pl.Int64) for name, bound in zip(self.window, (first, end), strict=True)]
+            return [
+                pl.Series(name, bound, dtype=pl.Int64) for name, bound in zip(self.window, (first, end), strict=True)
+            ]
         if not self.assigner.ends:
             return [pl.repeat(None, len(first), dtype=DATETIME, eager=True).alias(name) for name in self.window]
         pairs = zip(self.window, (first, end), strict=True)

@@ -39,7 +39,9 @@ class LateWindows:
         index, window = expanded(first[late], last[late])
         self._wake(slots[late][index], window)
         found = elements(rows[late], self.singles.fields, slots[late], numbers[late])
-        for row, element, low, high in zip(late.tolist(), found, first[late].tolist(), last[late].tolist(), strict=True):
+        for row, element, low, high in zip(
+            late.tolist(), found, first[late].tolist(), last[late].tolist(), strict=True
+        ):
             windows = [Window(*self.paning.bounds(number)) for number in range(low, high + 1)]
             self.singles.general.put(element, row, windows)
 

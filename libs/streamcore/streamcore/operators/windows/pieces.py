@@ -169,11 +169,7 @@ class Pieces(KeyedJournal):
             self.keys.release(piece.slots)
 
     def _changed(self) -> pl.DataFrame | None:
-        frames = [
-            self._rows(number, piece.changed())
-            for number, piece in self._all()
-            if piece.dirty
-        ]
+        frames = [self._rows(number, piece.changed()) for number, piece in self._all() if piece.dirty]
         return pl.concat(frames) if frames else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:

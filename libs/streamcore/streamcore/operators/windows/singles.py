@@ -150,4 +150,3 @@ def _within(inner: AnyWindow, outer: AnyWindow) -> bool:
 
 def _nodes(said: Sequence[Said]) -> list[int]:
     return [one.view for one in said if isinstance(one.view, int)]
-
