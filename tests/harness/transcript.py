@@ -9,14 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from streamcore.windowing import Aggregate, Aggregation, Counts, Dropped, DropReason, Firing, Output, Timing, WindowSpec
+from streamcore.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, Sum
+from streamcore.windowing import Counts, Dropped, DropReason, Firing, Output, Timing, WindowSpec
 from streamcore.windowing.values import AnyWindow, CountWindow, Fields, Scalar
 from tests.harness.transcript_spec import SpecText, Strict
+
+#: What a transcript's ``function`` names.
+FUNCTIONS: dict[str, Aggregate] = {
+    "count": Count(),
+    "sum": Sum("v"),
+    "mean": Mean("v"),
+    "min": Min("v"),
+    "max": Max("v"),
+    "first": First("v"),
+    "last": Last("v"),
+    "collect": Collect("v"),
+}
 
 
 class Runner(Protocol):
@@ -115,7 +128,7 @@ class Transcript(Strict):
     name: str
     spec: SpecText
     steps: list[StepText] = Field(min_length=1)
-    function: Aggregation = Field(default=Aggregation.COLLECT, strict=False)
+    function: Literal["count", "sum", "mean", "min", "max", "first", "last", "collect"] = "collect"
     counts: dict[str, int] = Field(default_factory=dict)
     wrong: bool = False
     because: str = ""
@@ -133,8 +146,7 @@ class Transcript(Strict):
 
     def run(self, make: MakeRunner) -> None:
         """Feed all steps; ``Mismatch`` at the first difference."""
-        field = None if self.function is Aggregation.COUNT else "v"
-        runner = make(self.spec.build(), Aggregate(self.function, field))
+        runner = make(self.spec.build(), FUNCTIONS[self.function])
         for number, step in enumerate(self.steps, start=1):
             _compare(_At(self.place, number), step, step.feed(runner))
         total = _At(self.place)

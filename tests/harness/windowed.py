@@ -12,14 +12,13 @@ from itertools import accumulate
 
 from hypothesis import strategies as st
 
+from streamcore.aggregates import Aggregate, Count, Sum
 from streamcore.errors import ConfigError
 from streamcore.windowing import (
     Accumulation,
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
-    Aggregate,
-    Aggregation,
     AllOf,
     AnyOf,
     Assigner,
@@ -48,8 +47,8 @@ from streamcore.windowing import (
 )
 from streamcore.windowing.values import Scalar
 
-SUM = Aggregate(Aggregation.SUM, "v")
-COUNT = Aggregate(Aggregation.COUNT)
+SUM = Sum("v")
+COUNT = Count()
 
 
 @dataclass(frozen=True)

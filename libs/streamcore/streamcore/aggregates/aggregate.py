@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from streamcore.aggregates.lists import cut, flat, objects
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
 
@@ -137,16 +138,14 @@ def given(elements: Sequence[Element], column: str) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def objects(values: Sequence[Any]) -> Array:
-    """A column of Python objects, also where they are sequences."""
-    return np.fromiter(values, dtype=object, count=len(values))
-
-
 _NUMPY = {pl.Int64(): np.int64, pl.Float64(): np.float64, pl.Boolean(): np.bool_}
 
 
 def _stored(name: str, column: Array, dtype: pl.DataType) -> pl.Series:
-    return pl.Series(name, column if dtype in _NUMPY else column.tolist(), dtype=dtype)
+    inner = dtype.inner if isinstance(dtype, pl.List) else None
+    if isinstance(inner, pl.DataType) and not inner.is_nested():
+        return cut(flat(column.tolist(), inner), column.tolist()).alias(name)
+    return pl.Series(name, column.tolist() if column.dtype == object else column, dtype=dtype)
 
 
 def _loaded(column: pl.Series, dtype: pl.DataType) -> Array:

@@ -1,28 +1,64 @@
-"""The values themselves, in order of arrival, up to a limit."""
+"""The values themselves: all of them in order of arrival, or those of the rows that are the greatest by a column."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given, objects
-from streamcore.aggregates.columns import plain, plain_type
-from streamcore.aggregates.totals import present
+from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
+from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, present, to_array
+from streamcore.aggregates.lists import cut, flat, objects
 from streamcore.errors import ConfigError
 from streamcore.windowing.values import Element, Result
 
-_Numbered = tuple[list[int], list[object]]
+#: One group's partial: lists of equal length, the first of which holds the numbers of the rows.
+_Lists = tuple[list[Any], ...]
+_MORE = "more"
+
+
+class _Listing(Aggregate):
+    """Lists of what a limit allows to keep, by column; ``more``: whether there was more than that."""
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        names = [name for name in left if name != _MORE]
+        of_left, of_right = (zip(*(side[name] for name in names), strict=True) for side in (left, right))
+        merged = [self._merged(one, other) for one, other in zip(of_left, of_right, strict=True)]
+        longer = np.fromiter((len(lists[0]) > self._limit for lists in merged), bool, len(merged))
+        columns = {name: objects([lists[i][: self._limit] for lists in merged]) for i, name in enumerate(names)}
+        return columns | {_MORE: left[_MORE] | right[_MORE] | longer}
+
+    def truncated(self, partials: Partials) -> Mask:
+        return partials[_MORE]
+
+    def _listed(self, rows: pl.DataFrame, groups: int) -> Partials:
+        """The partials of rows in the order of the lists, with their ``group`` as the first column."""
+        found = rows.group_by("group").agg(pl.all().head(self._limit), (pl.len() > self._limit).alias(_MORE))
+        at = found["group"].to_numpy()
+        partials = {name: objects([[]] * groups) for name in rows.columns[1:]}
+        for name, column in partials.items():
+            column[at] = objects(found[name].to_list())
+        more = np.zeros(groups, dtype=bool)
+        more[at] = found[_MORE].to_numpy()
+        return partials | {_MORE: more}
+
+    @property
+    @abstractmethod
+    def _limit(self) -> int:
+        """How long a list may be."""
+
+    @abstractmethod
+    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
+        """Both, in their order."""
 
 
 @dataclass(frozen=True)
-class Collect(Aggregate):
-    """A list of the values that are not null, in order of arrival; of more than ``limit`` the first ``limit``.
-
-    A partial holds ``numbers`` and ``values`` of what it keeps, and whether there was ``more``.
-    """
+class Collect(_Listing):
+    """A list of the values that are not null, in order of arrival; of more than ``limit`` the first ``limit``."""
 
     column: str
     limit: int = 1_000
@@ -39,58 +75,97 @@ class Collect(Aggregate):
         return pl.List(self.column_type(schema, self.column))
 
     def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
-        values = plain_type(schema[self.column])
-        return {"numbers": pl.List(pl.Int64()), "values": pl.List(values), "more": pl.Boolean()}
+        values = pl.List(plain_type(schema[self.column]))
+        return {"numbers": pl.List(pl.Int64()), "values": values, _MORE: pl.Boolean()}
 
     def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
         some = present(rows[self.column])
         values = plain(rows[self.column].drop_nulls())
-        frame = pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values})
-        found = frame.group_by("group").agg(
-            pl.col("numbers", "values").head(self.limit), (pl.len() > self.limit).alias("more")
-        )
-        partials = {
-            "numbers": objects([[]] * groups),
-            "values": objects([[]] * groups),
-            "more": np.zeros(groups, dtype=bool),
-        }
-        at = found["group"].to_numpy()
-        partials["numbers"][at] = objects(found["numbers"].to_list())
-        partials["values"][at] = objects(found["values"].to_list())
-        partials["more"][at] = found["more"].to_numpy()
-        return partials
-
-    def merge(self, left: Partials, right: Partials) -> Partials:
-        columns = (left["numbers"], left["values"], right["numbers"], right["values"])
-        merged = [_merged((ln, lv), (rn, rv)) for ln, lv, rn, rv in zip(*columns, strict=True)]
-        above = np.fromiter((len(numbers) > self.limit for numbers, _ in merged), bool, len(merged))
-        return {
-            "numbers": objects([numbers[: self.limit] for numbers, _ in merged]),
-            "values": objects([values[: self.limit] for _, values in merged]),
-            "more": left["more"] | right["more"] | above,
-        }
-
-    def truncated(self, partials: Partials) -> Mask:
-        return partials["more"]
+        return self._listed(pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values}), groups)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
-        lists = pl.Series(partials["values"].tolist(), dtype=self.dtypes(schema)["values"])
-        return lists.cast(pl.List(schema[self.column]))
+        lists = partials["values"].tolist()
+        values = flat(lists, plain_type(schema[self.column])).cast(schema[self.column])
+        return cut(values, lists)
 
     def reference(self, elements: Sequence[Element]) -> Result:
         return tuple(given(elements, self.column)[: self.limit])
 
+    @property
+    def _limit(self) -> int:
+        return self.limit
 
-def _merged(left: _Numbered, right: _Numbered) -> _Numbered:
-    """Both in order of arrival; mostly one is all after the other."""
-    if left[0] and right[0] and left[0][-1] > right[0][0]:
-        if right[0][-1] > left[0][0]:
-            return _sorted(left, right)
-        left, right = right, left
-    return left[0] + right[0], left[1] + right[1]
+    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
+        """Mostly the right one came later."""
+        both = tuple(one + other for one, other in zip(left, right, strict=True))
+        if left[0] and right[0] and right[0][0] < left[0][-1]:
+            return _reordered(both, sorted(range(len(both[0])), key=both[0].__getitem__))
+        return both
 
 
-def _sorted(left: _Numbered, right: _Numbered) -> _Numbered:
-    numbers, values = left[0] + right[0], left[1] + right[1]
-    order = sorted(range(len(numbers)), key=numbers.__getitem__)
-    return [numbers[i] for i in order], [values[i] for i in order]
+@dataclass(frozen=True)
+class TopN(_Listing):
+    """The ``n`` rows with the greatest ``by``, greatest first, of equal ones those that came first.
+
+    A list of structs with ``column`` and ``by``. Rows where one of them is null are left out; NaN is the greatest.
+    """
+
+    column: str
+    by: str
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigError(f"{self}: n must be positive")
+        if self.column == self.by:
+            raise ConfigError(f"{self}: column and by must differ; name another column of the row")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column, self.by)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        column, by = (self.column_type(schema, name) for name in self.inputs)
+        if not is_ordered(by):
+            raise self.refuse(self.by, by, ORDERED)
+        return pl.List(pl.Struct({self.column: column, self.by: by}))
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        values, by = (pl.List(plain_type(schema[name])) for name in self.inputs)
+        return {"numbers": pl.List(pl.Int64()), "values": values, "by": by, _MORE: pl.Boolean()}
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
+        some = (rows[self.column].is_not_null() & rows[self.by].is_not_null()).to_numpy()
+        values, by = (plain(rows[name].filter(some)) for name in self.inputs)
+        if by.dtype.is_float():
+            by = pl.Series(to_array(by), dtype=by.dtype)  # -0.0 is 0.0
+        frame = pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values, "by": by})
+        return self._listed(frame.sort("by", descending=True, maintain_order=True), groups)
+
+    def truncated(self, partials: Partials) -> Mask:
+        """Never: leaving out is what it is for."""
+        return np.zeros_like(partials[_MORE])
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:
+        lists = {self.column: partials["values"].tolist(), self.by: partials["by"].tolist()}
+        values = {name: flat(lists[name], plain_type(schema[name])).cast(schema[name]) for name in lists}
+        return cut(pl.DataFrame(values).to_struct(), lists[self.column])
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        rows = [{name: element.value.get(name) for name in self.inputs} for element in elements]
+        some = [row for row in rows if None not in row.values()]
+        return tuple(sorted(some, key=lambda row: in_order(row[self.by]), reverse=True)[: self.n])
+
+    @property
+    def _limit(self) -> int:
+        return self.n
+
+    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
+        numbers, _, by = both = tuple(one + other for one, other in zip(left, right, strict=True))
+        arrived = sorted(range(len(numbers)), key=numbers.__getitem__)
+        keys = [in_order(value) for value in by] if by and isinstance(by[0], float) else by
+        return _reordered(both, sorted(arrived, key=keys.__getitem__, reverse=True))
+
+
+def _reordered(lists: _Lists, order: Sequence[int]) -> _Lists:
+    return tuple([values[i] for i in order] for values in lists)

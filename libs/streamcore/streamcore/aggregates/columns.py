@@ -12,13 +12,20 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from streamcore.aggregates.aggregate import Array, Ints, Mask, objects
+from streamcore.aggregates.aggregate import Array, Ints, Mask
+from streamcore.aggregates.lists import objects
+from streamcore.windowing.values import Scalar
 
 #: Decimals of so many digits fit an int64.
 SHORT_DIGITS = 18
 LONGEST_DIGITS = 38
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 _WHOLE = (*_INTEGERS, pl.Boolean, pl.Datetime, pl.Date, pl.Time, pl.Duration)
+
+#: For messages: the types that can be added up.
+NUMBERS = "integers (but UInt64 and 128-bit ones: cast them to Int64 or Decimal), decimals and floats"
+#: For messages: the types that are ordered.
+ORDERED = "numbers (but UInt64 and 128-bit ones), booleans, times and text"
 
 
 def is_integer(dtype: pl.DataType) -> bool:
@@ -59,7 +66,7 @@ def to_array(column: pl.Series) -> Array:
     if kind == pl.Int64():
         return column.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
     if kind == pl.Float64():
-        return column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
+        return column.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0  # numpy, for Polars leaves out "+ 0.0"
     return objects(column.to_list())
 
 
@@ -72,6 +79,11 @@ def from_array(values: Array, present: Mask, dtype: pl.DataType) -> pl.Series:
     series = pl.Series(values)
     series = series.cast(pl.Int32).cast(dtype) if isinstance(dtype, pl.Date) else series.cast(dtype)
     return with_nulls(series, present)
+
+
+def present(column: pl.Series) -> Mask | slice:
+    """The rows where it is not null, to be used as an index."""
+    return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
 
 
 def with_nulls(series: pl.Series, present: Mask) -> pl.Series:
@@ -91,6 +103,19 @@ def plain_type(dtype: pl.DataType) -> pl.DataType:
     return plain(pl.Series([], dtype=dtype)).dtype
 
 
+def identity(column: pl.Series) -> pl.Series:
+    """Int64 or text that is equal exactly where the values are: floats by their bits, long decimals written out."""
+    if column.dtype.is_float():
+        values = to_array(column)
+        return pl.Series(np.where(np.isnan(values), np.nan, values).view(np.int64))
+    return column.cast(pl.String) if is_long(column.dtype) else column.to_physical().cast(identity_type(column.dtype))
+
+
+def identity_type(dtype: pl.DataType) -> pl.DataType:
+    """The type of ``identity``."""
+    return pl.String() if isinstance(dtype, pl.String) or is_long(dtype) else pl.Int64()
+
+
 def words(column: pl.Series) -> tuple[Ints, Ints]:
     """The upper and the lower 64 bits of decimals, times 10**scale; 0 for null."""
     array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -107,3 +132,9 @@ def decimals(upper: Ints, lower: Ints, dtype: pl.Decimal, present: Mask) -> pl.S
     series = pl.from_arrow(pa.Array.from_buffers(kind, len(data), [pa.py_buffer(valid), pa.py_buffer(data)]))
     assert isinstance(series, pl.Series)
     return series.cast(dtype)
+
+
+def in_order(value: Scalar) -> tuple[bool, Scalar]:
+    """A key to sort plain values by: NaN is the greatest."""
+    is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
+    return (is_nan, 0 if is_nan else value)

@@ -17,6 +17,8 @@ from streamcore.aggregates.columns import LONGEST_DIGITS, decimals, is_long, to_
 
 BITS = 32
 _LOW = np.int64((1 << BITS) - 1)
+#: Whole numbers below this are floats too.
+_EXACT_FLOATS = 2**53
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -45,10 +47,13 @@ def scatter(values: Array, group: Ints, groups: int) -> Array:
 
 def integer_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
     """Two limbs for the sum of each group."""
-    bound = max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
-    if bound * values.size <= _INT64_MAX:  # nearly always, and half the work
+    if _bound(values) * values.size <= _INT64_MAX:  # nearly always, and half the work
         return carry([scatter(values, group, groups), np.zeros(groups, dtype=np.int64)])
     return sums([values & _LOW, values >> BITS], group, groups)
+
+
+def _bound(values: Ints) -> int:
+    return max(abs(int(values.min())), abs(int(values.max()))) if values.size else 0
 
 
 def column_sums(column: pl.Series, group: Ints, groups: int) -> list[Ints]:
@@ -59,7 +64,15 @@ def column_sums(column: pl.Series, group: Ints, groups: int) -> list[Ints]:
     return sums([lower & _LOW, (lower >> BITS) & _LOW, upper & _LOW, upper >> BITS], group, groups)
 
 
-def squares(values: Ints) -> list[Ints]:
+def square_sums(values: Ints, group: Ints, groups: int) -> list[Ints]:
+    """Four limbs for the sum of the squares of each group."""
+    if _bound(values) ** 2 <= _INT64_MAX:
+        none = np.zeros(groups, dtype=np.int64)
+        return carry([*integer_sums(values * values, group, groups), none, none])
+    return sums(_squares(values), group, groups)
+
+
+def _squares(values: Ints) -> list[Ints]:
     """Four limbs for the square of each value, by halves: ``(a * 2**32 + b)**2``."""
     size = np.abs(values).view(np.uint64)
     half, low = np.uint64(BITS), np.uint64(_LOW)
@@ -80,6 +93,15 @@ def limbs_of(prefix: str, partials: Partials) -> list[Ints]:
     return [partials[f"{prefix}{i}"] for i in range(count)]
 
 
+def carried(partials: Partials, *prefixes: str) -> dict[str, Array]:
+    """The partials with the limbs under each prefix in their range, if there are any."""
+    result = dict(partials)
+    for prefix in prefixes:
+        limbs = limbs_of(prefix, partials)
+        result |= named(prefix, carry(limbs)) if limbs else {}
+    return result
+
+
 def as_floats(limbs: Sequence[Ints]) -> Array:
     """The nearest floats but for a rounding or two: from the top, so that small negative sums stay exact."""
     total = limbs[-1].astype(np.float64)
@@ -88,12 +110,25 @@ def as_floats(limbs: Sequence[Ints]) -> Array:
     return total
 
 
+def as_small(limbs: Sequence[Ints]) -> Ints:
+    """One number each, where all are known to fit an int64."""
+    return limbs[0] + (limbs[1] << BITS)
+
+
 def as_objects(limbs: Sequence[Ints]) -> Array:
     """Python's own whole numbers."""
     total = limbs[-1].astype(object)
     for limb in reversed(limbs[:-1]):
         total = total * (1 << BITS) + limb
     return total
+
+
+def ratios(numerators: Array, denominators: Ints, unit: int) -> Array:
+    """Whole numbers divided by others times a unit: the nearest floats, but for a rounding where they are small."""
+    if numerators.dtype != object and unit < _EXACT_FLOATS and _bound(denominators) * unit < _EXACT_FLOATS:
+        return numerators / (denominators * unit)
+    quotients: Array = numerators.astype(object) / (denominators.astype(object) * unit)
+    return quotients.astype(np.float64)
 
 
 def as_int64(limbs: Sequence[Ints]) -> tuple[Ints, Mask]:

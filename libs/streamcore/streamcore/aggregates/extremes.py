@@ -14,11 +14,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
-from streamcore.aggregates.columns import from_array, is_ordered, stored_type, to_array
-from streamcore.aggregates.totals import present
+from streamcore.aggregates.columns import ORDERED, from_array, in_order, is_ordered, present, stored_type, to_array
 from streamcore.windowing.values import Element, Result, Scalar
-
-_ORDERED = "numbers, booleans, times and text"
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class _Extreme(Aggregate):
     def check(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_ordered(dtype):
-            raise self.refuse(self.column, dtype, _ORDERED)
+            raise self.refuse(self.column, dtype, ORDERED)
         return dtype
 
     def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
@@ -137,9 +134,3 @@ class Max(_Extreme):
 
     def _of_values(self, values: Sequence[Scalar]) -> Scalar:
         return max(values, key=in_order)
-
-
-def in_order(value: Scalar) -> tuple[bool, Scalar]:
-    """A key to sort plain values by: NaN is the greatest."""
-    is_nan = value != value  # noqa: PLR0124 - only NaN differs from itself
-    return (is_nan, 0 if is_nan else value)

@@ -17,11 +17,19 @@ import numpy as np
 import polars as pl
 
 from streamcore.aggregates import exact
-from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import LONGEST_DIGITS, is_integer, is_long, is_number, scale_of, with_nulls
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
+from streamcore.aggregates.columns import (
+    LONGEST_DIGITS,
+    NUMBERS,
+    is_integer,
+    is_long,
+    is_number,
+    present,
+    scale_of,
+    with_nulls,
+)
 from streamcore.windowing.values import Element, Result
 
-_NUMBERS = "integers (but UInt64 and 128-bit ones: cast them to Int64 or Decimal), decimals and floats"
 _LIMB = "s"
 
 
@@ -91,11 +99,11 @@ class _Total(Aggregate):
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         with np.errstate(invalid="ignore", over="ignore"):
-            return _carried({name: left[name] + right[name] for name in left})
+            return exact.carried({name: left[name] + right[name] for name in left}, _LIMB)
 
     def reduce(self, partials: Partials, starts: Ints) -> Partials:
         with np.errstate(invalid="ignore", over="ignore"):
-            return _carried({name: sum_runs(column, starts) for name, column in partials.items()})
+            return exact.carried({name: sum_runs(column, starts) for name, column in partials.items()}, _LIMB)
 
     def invertible(self, schema: Schema) -> bool:
         return not schema[self.column].is_float()
@@ -103,12 +111,12 @@ class _Total(Aggregate):
     def subtract(self, total: Partials, part: Partials) -> Partials:
         if "f" in total:
             raise NotImplementedError(f"{self} over floats cannot be undone")
-        return _carried({name: total[name] - part[name] for name in total})
+        return exact.carried({name: total[name] - part[name] for name in total}, _LIMB)
 
     def _number(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_number(dtype):
-            raise self.refuse(self.column, dtype, _NUMBERS)
+            raise self.refuse(self.column, dtype, NUMBERS)
         return dtype
 
 
@@ -171,11 +179,6 @@ class Mean(_Total):
         return _float_sum(values) / len(values)
 
 
-def present(column: pl.Series) -> Mask | slice:
-    """The rows where it is not null, to be used as an index."""
-    return slice(None) if not column.has_nulls() else column.is_not_null().to_numpy()
-
-
 def float_sums(values: Array, group: Ints, groups: int) -> Array:
     """The float sum of each group, in the order of the rows."""
     with np.errstate(invalid="ignore", over="ignore"):
@@ -185,11 +188,6 @@ def float_sums(values: Array, group: Ints, groups: int) -> Array:
 def sum_runs(values: Array, starts: Ints) -> Array:
     """Sums of runs as ``Aggregate.reduce`` has them."""
     return np.add.reduceat(values, starts) if len(starts) else values[:0]
-
-
-def _carried(partials: Mapping[str, Array]) -> dict[str, Array]:
-    limbs = exact.limbs_of(_LIMB, partials)
-    return {**partials, **exact.named(_LIMB, exact.carry(limbs))} if limbs else dict(partials)
 
 
 def _float_sum(values: Sequence[float | int]) -> float:

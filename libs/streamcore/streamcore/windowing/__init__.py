@@ -16,7 +16,6 @@ from streamcore.windowing.assigners import (
 )
 from streamcore.windowing.composites import AllOf, AnyOf, InSequence, OrFinally, Purging, Repeatedly
 from streamcore.windowing.evictors import Evictor, KeepCount, KeepNear, KeepRecent
-from streamcore.windowing.functions import Aggregate, Aggregation, WindowFunction
 from streamcore.windowing.reference import ReferenceWindows
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import (
@@ -41,6 +40,7 @@ from streamcore.windowing.values import (
     Output,
     Timing,
     Window,
+    WindowFunction,
 )
 
 __all__ = [
@@ -48,8 +48,6 @@ __all__ = [
     "AfterCount",
     "AfterProcessingTime",
     "AfterWatermark",
-    "Aggregate",
-    "Aggregation",
     "AllOf",
     "AnyOf",
     "Assigner",

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from streamcore.errors import ConfigError
-from streamcore.windowing.functions import exact
-from streamcore.windowing.values import Element
+from streamcore.windowing.values import Element, Scalar
 
 
 class Evictor(ABC):
@@ -68,7 +67,15 @@ class KeepNear(Evictor):
             raise ConfigError(f"delta must be positive, not {self.delta}")
 
     def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        numbers = [exact(element.value.get(self.field)) for element in elements]
+        numbers = [_number(element.value.get(self.field)) for element in elements]
         last = next((number for number in reversed(numbers) if number is not None), None)
         pairs = zip(elements, numbers, strict=True)
         return tuple(e for e, n in pairs if n is None or last is None or abs(n - last) < self.delta)
+
+
+def _number(value: Scalar) -> Decimal | None:
+    """A finite number as a decimal of the same value; ``None`` for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    number = Decimal(value)
+    return number if number.is_finite() else None

@@ -10,10 +10,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from streamcore.windowing.functions import WindowFunction
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import Moment, TriggerState
-from streamcore.windowing.values import Accumulation, AnyWindow, Element, Firing, Timing
+from streamcore.windowing.values import Accumulation, AnyWindow, Element, Firing, Timing, WindowFunction
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from streamcore.watermark import NO_WATERMARK
-from streamcore.windowing.functions import WindowFunction
 from streamcore.windowing.pane import LivePane, Past
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import Moment
@@ -31,6 +30,7 @@ from streamcore.windowing.values import (
     Firing,
     Output,
     Window,
+    WindowFunction,
 )
 
 

@@ -6,7 +6,7 @@ how an element gets into a window or when a pane fires.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -31,6 +31,10 @@ class Element:
     value: Fields
     event_ms: int
     number: int
+
+
+#: From the elements of a pane, in order of arrival and maybe none, to its value. Aggregates are such functions.
+WindowFunction = Callable[[Sequence[Element]], Result]
 
 
 @dataclass(frozen=True, slots=True)

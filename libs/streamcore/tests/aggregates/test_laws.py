@@ -1,12 +1,10 @@
-"""What every aggregate promises: any way of cutting rows into pieces and putting them together gives one value."""
+"""What every aggregate promises: rows in any pieces, put together in any way, give the value of the whole."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from functools import reduce
-from math import inf, isnan, nan
 
 import numpy as np
 import polars as pl
@@ -14,121 +12,149 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.aggregates import Aggregate, Collect, Count, Max, Mean, Min, Partials, Sum, concat, take
-from streamcore.windowing import Element
+from streamcore.aggregates import (
+    Aggregate,
+    Collect,
+    Count,
+    CountDistinct,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Partials,
+    StdDev,
+    Sum,
+    TopN,
+    Variance,
+    concat,
+    take,
+)
+from streamcore.schema import EVENT_MS
+from tests.harness.aggregated import COLUMNS, GROUPS, NUMBERS, SCHEMA, elements, frames, grouped, kept, same
 
-EVENT_MS = "__event_ms"
-INT64 = st.sampled_from([-(2**63), 2**63 - 1, 0, -1, 1]) | st.integers(-(2**63), 2**63 - 1)
-DECIMAL = pl.Decimal(12, 2)
-LONG = pl.Decimal(38, 4)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def decimals(dtype: pl.Decimal) -> st.SearchStrategy[Decimal]:
-    most = 10**dtype.precision - 1
-    unscaled = st.sampled_from([most, -most, 0]) | st.integers(-most, most)
-    return unscaled.map(lambda number: Decimal(f"{number}e-{dtype.scale}"))
-
-
-COLUMNS: dict[str, tuple[pl.DataType, st.SearchStrategy[object]]] = {
-    "flag": (pl.Boolean(), st.booleans()),
-    "small": (pl.Int16(), st.integers(-(2**15), 2**15 - 1)),
-    "whole": (pl.Int64(), INT64),
-    "price": (DECIMAL, decimals(DECIMAL)),
-    "wide": (LONG, decimals(LONG)),
-    "real": (pl.Float64(), st.floats(-1e100, 1e100)),
-    "any_real": (pl.Float64(), st.floats(-1e100, 1e100) | st.sampled_from([nan, inf, -inf, -0.0])),
-    "half": (pl.Float32(), st.floats(-(2.0**100), 2.0**100, width=32)),
-    "text": (pl.String(), st.sampled_from(["", "a", "é", "𝄞", "\uffff"]) | st.text(max_size=3)),
-    "at": (pl.Datetime("ms", "UTC"), st.integers(-(2**40), 2**40).map(lambda ms: EPOCH + timedelta(milliseconds=ms))),
+KINDS: dict[str, Sequence[Aggregate]] = {
+    "Count": [Count(), *(Count(column) for column in COLUMNS)],
+    "Sum": [Sum(column) for column in NUMBERS],
+    "Mean": [Mean(column) for column in NUMBERS],
+    "Variance": [Variance(column, population) for column in NUMBERS for population in (True, False)],
+    "StdDev": [StdDev(column, population) for column in NUMBERS for population in (True, False)],
+    "Min": [Min(column) for column in COLUMNS],
+    "Max": [Max(column) for column in COLUMNS],
+    "First": [First(column) for column in COLUMNS],
+    "Last": [Last(column) for column in COLUMNS],
+    "Collect": [Collect(column, limit) for column in COLUMNS for limit in (2, 100)],
+    "CountDistinct": [CountDistinct(column, limit) for column in COLUMNS for limit in (2, 100)],
+    "TopN": [TopN("text" if by != "text" else "at", by=by, n=n) for by in COLUMNS for n in (1, 3)],
 }
-SCHEMA = {name: dtype for name, (dtype, _) in COLUMNS.items()}
-NUMBERS = ("small", "whole", "price", "wide", "real", "any_real", "half")
-ALL: list[Aggregate] = [
-    Count(),
-    *(kind(column) for kind in (Count, Min, Max) for column in COLUMNS),
-    *(kind(column) for kind in (Sum, Mean) for column in NUMBERS),
-    *(Collect(column, limit) for column in COLUMNS for limit in (2, 100)),
+EMPTY = pl.DataFrame(schema={**SCHEMA, EVENT_MS: pl.Int64()})
+INVERTIBLE = [
+    one for kind in ("Count", "Sum", "Mean", "Variance", "StdDev") for one in KINDS[kind] if one.invertible(SCHEMA)
 ]
-GROUPS = 3
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
-def frames(columns: Sequence[str]) -> st.SearchStrategy[pl.DataFrame]:
-    """Rows with a group each, null values, and few different event times."""
-    row = st.tuples(
-        st.integers(0, GROUPS - 1), st.integers(-3, 3), *(st.none() | COLUMNS[column][1] for column in columns)
-    )
-    dtypes = {"group": pl.Int64(), EVENT_MS: pl.Int64()} | {column: SCHEMA[column] for column in columns}
-    return st.lists(row, max_size=12).map(lambda rows: pl.DataFrame(rows, schema=dtypes, orient="row"))
-
-
-def elements(rows: pl.DataFrame, group: int) -> list[Element]:
-    """What the rows of a group are to the reference."""
-    numbered = enumerate(rows.drop("group").to_dicts())
-    kept = [(number, row) for (number, row), of in zip(numbered, rows["group"], strict=True) if of == group]
-    return [Element(group, row, row[EVENT_MS], number) for number, row in kept]
-
-
-def grouped(aggregate: Aggregate, rows: pl.DataFrame, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Partials:
-    return aggregate.group(rows.drop("group"), numbers, rows["group"].to_numpy(), GROUPS)
-
-
-def kept(aggregate: Aggregate, partials: Partials) -> Partials:
-    """Stored, written as Arrow IPC, read and loaded."""
-    frame = pl.DataFrame(aggregate.store(partials, SCHEMA))
-    assert dict(frame.schema) == dict(aggregate.dtypes(SCHEMA))
-    written = frame.write_ipc_stream(None).getvalue()
-    return aggregate.load(pl.read_ipc_stream(written).get_columns(), SCHEMA)
-
-
-def same(seen: object, wanted: object, size: float) -> bool:
-    """Equal; floats within 1e-9 of the size of what was added up."""
-    if isinstance(seen, float) and isinstance(wanted, float | int):
-        if isnan(seen) or isnan(wanted):
-            return isnan(seen) and isnan(wanted)
-        return seen == wanted or abs(seen - wanted) <= 1e-9 * max(size, abs(wanted))
-    if isinstance(seen, list) and isinstance(wanted, tuple):
-        return len(seen) == len(wanted) and all(same(s, w, 0.0) for s, w in zip(seen, wanted, strict=True))
-    return type(seen) is type(wanted) and seen == wanted
-
-
-def size(aggregate: Aggregate, rows: pl.DataFrame) -> float:
-    """The sum of the absolute values that went in: what rounding is measured by."""
+def rounding(aggregate: Aggregate, rows: pl.DataFrame) -> float:
+    """How far float64 may be from the exact value: what went in, by its last digits."""
     floats = [rows[column] for column in aggregate.inputs if rows[column].dtype.is_float()]
-    return sum(float(column.fill_nan(0.0).replace([inf, -inf], 0.0).abs().sum()) for column in floats)
+    wide = [rows[column] for column in aggregate.inputs if rows[column].dtype == SCHEMA["wide"]]
+    if isinstance(aggregate, Sum | Mean):
+        return sum(1e-14 * float(column.fill_nan(0.0).abs().sum()) for column in floats)
+    if isinstance(aggregate, Variance):
+        most = max((abs(float(value)) for column in [*floats, *wide] for value in column.drop_nulls()), default=0.0)
+        return 1e-14 * most if isinstance(aggregate, StdDev) else (1e-14 * most) ** 2
+    return 0.0
 
 
 def assert_values(aggregate: Aggregate, partials: Partials, rows: pl.DataFrame) -> None:
     result = aggregate.result(partials, SCHEMA)
     assert result.dtype == aggregate.check(SCHEMA)
     for group, seen in enumerate(result.to_list()):
-        of_group = rows.filter(pl.col("group") == group)
         wanted = aggregate.reference(elements(rows, group))
-        assert same(seen, wanted, size(aggregate, of_group)), f"{aggregate} gave {seen!r}, not {wanted!r}"
+        assert same(seen, wanted, rounding(aggregate, rows)), f"{aggregate} gave {seen!r}, not {wanted!r}"
 
 
-def pieces(data: st.DataObject, rows: pl.DataFrame) -> list[Partials]:
-    """The rows, dealt out to some pieces; inside a piece they keep their order."""
+def pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> list[Partials]:
+    """The rows dealt out to some pieces; inside a piece they keep their order. Each has been stored and loaded."""
     count = data.draw(st.integers(1, 4), label="pieces")
-    which = np.array([data.draw(st.integers(0, count - 1)) for _ in range(rows.height)], dtype=np.int64)
-    places = [np.flatnonzero(which == i) for i in range(count)]
-    aggregate = data.aggregate  # type: ignore[attr-defined]
+    which = data.draw(st.lists(st.integers(0, count - 1), min_size=rows.height, max_size=rows.height))
+    places = [np.flatnonzero(np.array(which, dtype=np.int64) == i) for i in range(count)]
     return [kept(aggregate, grouped(aggregate, rows[place], place)) for place in places]
 
 
-@pytest.mark.parametrize("aggregate", ALL, ids=str)
-@settings(max_examples=40)
+def by_group(parts: Sequence[Partials]) -> Partials:
+    """All partials, those of a group together."""
+    return take(concat(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
+
+
+@every_kind
+@settings(max_examples=100)
 @given(data=st.data())
 def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
-    aggregate: Aggregate, data: st.DataObject
+    kind: Sequence[Aggregate], data: st.DataObject
 ) -> None:
+    aggregate = data.draw(st.sampled_from(kind))
     rows = data.draw(frames(aggregate.inputs))
-    data.aggregate = aggregate  # type: ignore[attr-defined]
-    parts = pieces(data, rows)
-    whole = grouped(aggregate, rows, np.arange(rows.height))
-    assert_values(aggregate, whole, rows)
-    shuffled = data.draw(st.permutations(parts))
-    assert_values(aggregate, reduce(aggregate.merge, shuffled), rows)
-    assert_values(aggregate, reduce(lambda right, left: aggregate.merge(left, right), shuffled), rows)
-    runs = take(concat(shuffled), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
-    assert_values(aggregate, aggregate.reduce(runs, np.arange(GROUPS) * len(parts)), rows)
+    assert_values(aggregate, grouped(aggregate, rows), rows)
+    parts = data.draw(st.permutations(pieces(data, aggregate, rows)))
+    assert_values(aggregate, reduce(aggregate.merge, parts), rows)
+    assert_values(aggregate, reduce(lambda right, left: aggregate.merge(left, right), parts), rows)
+    reduced = aggregate.reduce(by_group(parts), np.arange(GROUPS) * len(parts))
+    assert_values(aggregate, kept(aggregate, reduced), rows)
+
+
+@settings(max_examples=100)
+@given(data=st.data())
+def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
+    aggregate = data.draw(st.sampled_from(INVERTIBLE))
+    part, rest = data.draw(frames(aggregate.inputs)), data.draw(frames(aggregate.inputs))
+    total = aggregate.merge(grouped(aggregate, part), grouped(aggregate, rest))
+    seen = aggregate.subtract(total, grouped(aggregate, part))
+    for name, column in grouped(aggregate, rest).items():
+        assert seen[name].tolist() == column.tolist()
+
+
+@every_kind
+def test_what_cannot_be_undone_says_so(kind: Sequence[Aggregate]) -> None:
+    for aggregate in kind:
+        if not aggregate.invertible(SCHEMA):
+            nothing = grouped(aggregate, EMPTY.with_columns(group=pl.Series([], dtype=pl.Int64)))
+            with pytest.raises(NotImplementedError, match="cannot be undone"):
+                aggregate.subtract(nothing, nothing)
+
+
+@every_kind
+@settings(max_examples=30)
+@given(data=st.data())
+def test_partials_that_are_given_stay_as_they_are(kind: Sequence[Aggregate], data: st.DataObject) -> None:
+    aggregate = data.draw(st.sampled_from(kind))
+    parts = pieces(data, aggregate, data.draw(frames(aggregate.inputs)))
+    before = [pickle.dumps([column.tolist() for column in part.values()]) for part in parts]
+    reduce(aggregate.merge, parts)
+    aggregate.reduce(by_group(parts), np.arange(GROUPS) * len(parts))
+    aggregate.result(parts[0], SCHEMA)
+    assert [pickle.dumps([column.tolist() for column in part.values()]) for part in parts] == before
+
+
+@every_kind
+def test_nothing_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
+    none = np.empty(0, dtype=np.int64)
+    for aggregate in kind:
+        partials = kept(aggregate, aggregate.group(EMPTY, none, none, 0))
+        assert aggregate.result(aggregate.reduce(partials, none), SCHEMA).to_list() == []
+
+
+@every_kind
+def test_an_aggregate_is_a_value(kind: Sequence[Aggregate]) -> None:
+    for aggregate in kind:
+        assert pickle.loads(pickle.dumps(aggregate)) == aggregate
+        assert hash(aggregate) == hash(pickle.loads(pickle.dumps(aggregate)))
+
+
+def test_a_limit_that_left_something_out_is_known() -> None:
+    rows = pl.DataFrame({"group": [0, 0, 1, 1, 1], EVENT_MS: [0] * 5, "small": [1, 1, 1, 2, 3]})
+    for aggregate in (Collect("small", 2), CountDistinct("small", 2)):
+        assert aggregate.truncated(grouped(aggregate, rows)).tolist() == [False, True, False]
+        halves = [grouped(aggregate, rows[:4]), grouped(aggregate, rows[4:])]
+        assert aggregate.truncated(aggregate.merge(*halves)).tolist() == [False, True, False]
+    assert not TopN("small", by=EVENT_MS, n=1).truncated(grouped(TopN("small", by=EVENT_MS, n=1), rows)).any()

@@ -1,0 +1,138 @@
+"""Aggregates that an app brings itself.
+
+What such an aggregate remembers of a group is a plain Python value with a declared Arrow type. Whenever it was made or
+combined it goes through that type once, in bulk: so it can always be stored without pickle, it is the same whether it
+was stored in between or not, and code that changes a value it was given changes its own copy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema
+from streamcore.aggregates.lists import objects
+from streamcore.schema import EVENT_MS
+from streamcore.windowing.values import Element, Result
+
+
+class Accumulator(ABC):
+    """What to remember of rows, and what it is worth: to be written by an app, over a frame a group.
+
+    The methods are pure functions: no clock, no random number, no memory in the object. ``merge`` must be associative,
+    and merging with ``create()`` must change nothing. Values come back as their type reads: lists, dicts, text.
+    For rows one at a time there is ``RowAccumulator``.
+    """
+
+    #: The columns it reads and their types, in the order in which rows hold them.
+    columns: ClassVar[Mapping[str, pl.DataType]]
+    #: How what is remembered is stored.
+    state: ClassVar[pl.DataType]
+    #: The type of the result.
+    returns: ClassVar[pl.DataType]
+
+    @abstractmethod
+    def create(self) -> Any:
+        """What is remembered of no rows."""
+
+    @abstractmethod
+    def add(self, state: Any, rows: pl.DataFrame) -> Any:
+        """The state with these rows added: ``columns`` and ``EVENT_MS``, in order of arrival, nulls included."""
+
+    @abstractmethod
+    def merge(self, left: Any, right: Any) -> Any:
+        """The state of what both have seen. Which of them saw earlier rows is not known."""
+
+    def subtract(self, total: Any, part: Any) -> Any:
+        """The inverse of ``merge``, without loss. To be written where there is one: windows that slide are faster."""
+        raise NotImplementedError(f"{type(self).__name__} has no subtract")
+
+    @abstractmethod
+    def result(self, state: Any) -> Any:
+        """The value of ``returns``, or ``None``."""
+
+
+class RowAccumulator(Accumulator):
+    """An accumulator of one row after the other: plain, and slow for many rows."""
+
+    @abstractmethod
+    def add_row(self, state: Any, *values: Any) -> Any:
+        """The state with one row added; ``values`` in the order of ``columns``."""
+
+    def add(self, state: Any, rows: pl.DataFrame) -> Any:
+        for values in rows.select(list(self.columns)).iter_rows():
+            state = self.add_row(state, *values)
+        return state
+
+
+@dataclass(frozen=True)
+class Custom(Aggregate):
+    """The aggregate of an accumulator, which must be picklable (a class on the top level of a module)."""
+
+    accumulator: Accumulator
+
+    def __str__(self) -> str:
+        return f"Custom({type(self.accumulator).__name__})"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(self.accumulator.columns)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        for column, wanted in self.accumulator.columns.items():
+            if (dtype := self.column_type(schema, column)) != wanted:
+                raise self.refuse(column, dtype, str(wanted))
+        return self.accumulator.returns
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator says it
+        return {"state": self.accumulator.state}
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        order = np.argsort(group, kind="stable")
+        sorted_rows = rows.select(*self.inputs, EVENT_MS)[order]
+        ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
+        starts = [0, *ends[:-1]]
+        pieces = (sorted_rows[start:end] for start, end in zip(starts, ends, strict=True))
+        return self._kept(self._of_rows(piece) for piece in pieces)
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        return self._both(self.accumulator.merge, left, right)
+
+    def invertible(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator says it
+        return type(self.accumulator).subtract is not Accumulator.subtract
+
+    def subtract(self, total: Partials, part: Partials) -> Partials:
+        return self._both(self.accumulator.subtract, total, part)
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
+        results = [self.accumulator.result(state) for state in self._copied(partials)]
+        return pl.Series(results, dtype=self.accumulator.returns)
+
+    def load(self, columns: Sequence[pl.Series], schema: Schema) -> Partials:  # noqa: ARG002
+        return {"state": objects(columns[0].to_list())}
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        rows = [{EVENT_MS: element.event_ms} | dict(element.value) for element in elements]
+        frame = pl.DataFrame(rows, schema=dict(self.accumulator.columns) | {EVENT_MS: pl.Int64()})
+        value = self.accumulator.result(self._of_rows(frame))
+        return tuple(value) if isinstance(value, list) else value
+
+    def _of_rows(self, rows: pl.DataFrame) -> Any:
+        state = self.accumulator.create()
+        return self.accumulator.add(state, rows) if rows.height else state
+
+    def _both(self, combine: Callable[[Any, Any], Any], left: Partials, right: Partials) -> Partials:
+        pairs = zip(self._copied(left), self._copied(right), strict=True)
+        return self._kept(combine(one, other) for one, other in pairs)
+
+    def _kept(self, states: Iterable[Any]) -> dict[str, Array]:
+        return {"state": objects(pl.Series(list(states), dtype=self.accumulator.state).to_list())}
+
+    def _copied(self, partials: Partials) -> list[Any]:
+        """The states, for the accumulator to change if it likes."""
+        return pl.Series(partials["state"].tolist(), dtype=self.accumulator.state).to_list()

@@ -1,0 +1,72 @@
+"""How many different values: exactly, up to a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
+from streamcore.aggregates.columns import ORDERED, identity, identity_type, in_order, is_ordered, present
+from streamcore.aggregates.lists import objects
+from streamcore.errors import ConfigError
+from streamcore.windowing.values import Element, Result
+
+
+@dataclass(frozen=True)
+class CountDistinct(Aggregate):
+    """How many different values that are not null. Of more than ``limit`` it counts ``limit``: a lower bound.
+
+    A partial holds the ``limit`` least of them in a fixed order, so what it counts does not depend on the order of the
+    rows. NaN equals NaN, and -0.0 equals 0.0. For more values than a list can hold there is ``ApproxDistinct``.
+    """
+
+    column: str
+    limit: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ConfigError(f"{self}: limit must be positive")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        dtype = self.column_type(schema, self.column)
+        if not is_ordered(dtype):
+            raise self.refuse(self.column, dtype, ORDERED)
+        return pl.Int64()
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        return {"values": pl.List(identity_type(schema[self.column])), "more": pl.Boolean()}
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        some = present(rows[self.column])
+        frame = pl.DataFrame({"group": group[some], "values": identity(rows[self.column].drop_nulls())})
+        different = frame.unique().sort("values").group_by("group")
+        found = different.agg(pl.col("values").head(self.limit), (pl.len() > self.limit).alias("more"))
+        values, more = objects([[]] * groups), np.zeros(groups, dtype=bool)
+        at = found["group"].to_numpy()
+        values[at], more[at] = objects(found["values"].to_list()), found["more"].to_numpy()
+        return {"values": values, "more": more}
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        pairs = zip(left["values"], right["values"], strict=True)
+        merged = [list(dict.fromkeys(sorted(one + other))) for one, other in pairs]
+        longer = np.fromiter((len(values) > self.limit for values in merged), bool, len(merged))
+        return {
+            "values": objects([values[: self.limit] for values in merged]),
+            "more": left["more"] | right["more"] | longer,
+        }
+
+    def truncated(self, partials: Partials) -> Mask:
+        return partials["more"]
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
+        return pl.Series([len(values) for values in partials["values"]], dtype=pl.Int64)
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        return min(len({in_order(value) for value in given(elements, self.column)}), self.limit)

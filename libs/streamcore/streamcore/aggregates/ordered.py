@@ -1,0 +1,123 @@
+"""The first and the last value: by event time, and by arrival where event times are equal."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Mask, Partials, Schema
+from streamcore.aggregates.columns import ORDERED, from_array, is_ordered, present, stored_type, to_array
+from streamcore.schema import EVENT_MS
+from streamcore.windowing.values import Element, Result, Scalar
+
+
+@dataclass(frozen=True)
+class _Picked(Aggregate):
+    """``v``: the value that is picked, where it ``has`` one; ``at``, ``number``: its event time and its arrival."""
+
+    column: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        dtype = self.column_type(schema, self.column)
+        if not is_ordered(dtype):
+            raise self.refuse(self.column, dtype, ORDERED)
+        return dtype
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        value = stored_type(schema[self.column])
+        return {"v": value, "at": pl.Int64(), "number": pl.Int64(), "has": pl.Boolean()}
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
+        some = present(rows[self.column])
+        at = rows[EVENT_MS].to_numpy()[some]
+        row = self._rows(at, group[some], groups)
+        has = row >= 0
+        row = row[has]
+        values = to_array(rows[self.column].drop_nulls().gather(row))
+        picked = {"v": values, "at": at[row], "number": numbers[some][row]}
+        return {name: _spread(values, has) for name, values in picked.items()} | {"has": has}
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        right_wins = right["has"] & (self._wins(right, left) | ~left["has"])
+        return {name: np.where(right_wins, right[name], left[name]) for name in left}
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:
+        return from_array(partials["v"], partials["has"], schema[self.column])
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        some = [element for element in elements if element.value.get(self.column) is not None]
+        in_time = sorted(some, key=lambda element: (element.event_ms, element.number))
+        return self._of_values([element.value[self.column] for element in in_time]) if in_time else None
+
+    def _rows(self, at: Ints, group: Ints, groups: int) -> Ints:
+        """The row that each group picks, -1 where it has none: of those at the best time the first or the last."""
+        best = np.full(groups, self._loses, dtype=np.int64)
+        self._choose.at(best, group, at)
+        row = np.full(groups, self._loses, dtype=np.int64)
+        candidates = np.flatnonzero(at == best[group])
+        self._choose.at(row, group[candidates], candidates)
+        return np.where(row == self._loses, -1, row)
+
+    def _wins(self, one: Partials, other: Partials) -> Mask:
+        better: Mask = (one["at"] != other["at"]) & (self._choose(one["at"], other["at"]) == one["at"])
+        wins: Mask = (one["at"] == other["at"]) & (self._choose(one["number"], other["number"]) == one["number"])
+        return better | wins
+
+    @property
+    @abstractmethod
+    def _choose(self) -> np.ufunc:
+        """Of two times or two numbers."""
+
+    @property
+    @abstractmethod
+    def _loses(self) -> int:
+        """What loses against every time and number."""
+
+    @abstractmethod
+    def _of_values(self, in_time: Sequence[Scalar]) -> Scalar:
+        """Of plain values by time and arrival, at least one."""
+
+
+class First(_Picked):
+    """The value with the earliest event time, of equal ones that which came first; null of nothing."""
+
+    @property
+    def _choose(self) -> np.ufunc:
+        return np.minimum
+
+    @property
+    def _loses(self) -> int:
+        return int(np.iinfo(np.int64).max)
+
+    def _of_values(self, in_time: Sequence[Scalar]) -> Scalar:
+        return in_time[0]
+
+
+class Last(_Picked):
+    """The value with the latest event time, of equal ones that which came last; null of nothing."""
+
+    @property
+    def _choose(self) -> np.ufunc:
+        return np.maximum
+
+    @property
+    def _loses(self) -> int:
+        return int(np.iinfo(np.int64).min)
+
+    def _of_values(self, in_time: Sequence[Scalar]) -> Scalar:
+        return in_time[-1]
+
+
+def _spread(values: Array, has: Mask) -> Array:
+    """The values where there are some; elsewhere 0, or None for objects."""
+    spread = np.full(len(has), None if values.dtype == object else 0, dtype=values.dtype)
+    spread[has] = values
+    return spread

@@ -1,0 +1,182 @@
+"""Distinct values and quantiles of more rows than can be kept: sketches of Apache DataSketches.
+
+Only sketches that use no random numbers: HyperLogLog and t-digest. (Its KLL, REQ and classic quantiles sketches toss
+coins, so a replayed cut would give another result.) A partial is the sketch as bytes, in the library's own portable
+format; of nothing it is empty.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isnan
+
+import datasketches
+import numpy as np
+import polars as pl
+
+from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
+from streamcore.aggregates.columns import NUMBERS, ORDERED, identity, in_order, is_number, is_ordered, present
+from streamcore.aggregates.lists import objects
+from streamcore.errors import ConfigError
+from streamcore.hashing import hash_columns
+from streamcore.windowing.values import Element, Result
+
+_HLL = datasketches.tgt_hll_type.HLL_4
+
+
+class _Sketch(Aggregate):
+    """One column of sketches as bytes."""
+
+    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
+        return {"sketch": pl.Binary()}
+
+    def merge(self, left: Partials, right: Partials) -> Partials:
+        pairs = zip(left["sketch"], right["sketch"], strict=True)
+        return {"sketch": objects([self._merged(pair) for pair in pairs])}
+
+    def reduce(self, partials: Partials, starts: Ints) -> Partials:
+        runs = np.split(partials["sketch"], starts[1:]) if len(starts) else []
+        return {"sketch": objects([self._merged(run) for run in runs])}
+
+    def _sketched(self, values: Array, group: Ints, groups: int) -> Partials:
+        """The sketch of each group. The values of a group keep their order."""
+        order = np.argsort(group, kind="stable")
+        starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+        sketches = objects([b""] * groups)
+        runs = np.split(values[order], starts[1:]) if len(starts) else []
+        sketches[group[order][starts]] = objects([self._of_values(run) for run in runs])
+        return {"sketch": sketches}
+
+    def _merged(self, sketches: Sequence[bytes] | Array) -> bytes:
+        some = [sketch for sketch in sketches if sketch]
+        return self._union(some) if len(some) > 1 else b"".join(some)
+
+    @abstractmethod
+    def _of_values(self, values: Array) -> bytes:
+        """The sketch of at least one value."""
+
+    @abstractmethod
+    def _union(self, sketches: Sequence[bytes]) -> bytes:
+        """One sketch of what several have seen."""
+
+
+@dataclass(frozen=True)
+class ApproxDistinct(_Sketch):
+    """About how many different values that are not null: HyperLogLog with ``2**precision`` registers.
+
+    The standard error is ``1.04 / sqrt(2**precision)``: 1.6 % with 12, in 2 KB a group (less for few values). The
+    result depends on the set of values alone, however they were cut and ordered. NaN equals NaN, -0.0 equals 0.0.
+    """
+
+    column: str
+    precision: int = 12
+
+    def __post_init__(self) -> None:
+        if not 7 <= self.precision <= 21:
+            raise ConfigError(f"{self}: precision must be from 7 to 21")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        dtype = self.column_type(schema, self.column)
+        if not is_ordered(dtype):
+            raise self.refuse(self.column, dtype, ORDERED)
+        return pl.Int64()
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        some = present(rows[self.column])
+        values = identity(rows[self.column].drop_nulls())
+        hashes = hash_columns([values], len(values)).view(np.int64)
+        different = pl.DataFrame({"group": group[some], "hash": hashes}).unique(maintain_order=True)
+        return self._sketched(different["hash"].to_numpy(), different["group"].to_numpy(), groups)
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
+        return pl.Series([self._estimate(sketch) for sketch in partials["sketch"]], dtype=pl.Int64)
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        """The exact number."""
+        return len({in_order(value) for value in given(elements, self.column)})
+
+    def _of_values(self, values: Array) -> bytes:
+        sketch = datasketches.hll_sketch(self.precision, _HLL)
+        for value in values.tolist():
+            sketch.update(value)
+        return bytes(sketch.serialize_compact())
+
+    def _union(self, sketches: Sequence[bytes]) -> bytes:
+        union = datasketches.hll_union(self.precision)
+        for sketch in sketches:
+            union.update(datasketches.hll_sketch.deserialize(sketch))
+        return bytes(union.get_result(_HLL).serialize_compact())
+
+    def _estimate(self, sketch: bytes) -> int:
+        """A sketch that was never merged estimates from the order of its values too; one merged with itself cannot."""
+        if not sketch:
+            return 0
+        merged = self._union([sketch, sketch])
+        return round(float(datasketches.hll_sketch.deserialize(merged).get_estimate()))
+
+
+@dataclass(frozen=True)
+class Quantiles(_Sketch):
+    """About the values below which these shares of all lie, as a list of Float64: a t-digest. Null of nothing.
+
+    ``compression`` trades space (about 22 bytes each a group) for accuracy. The library publishes no bound of the
+    error; over uniform values in many pieces the rank was wrong by 1 % in the middle with 500 and 3 % with 200, and by
+    far less at the ends. The same rows in the same pieces give the same result; other pieces another one within the
+    error. NaN is left out.
+    """
+
+    column: str
+    shares: tuple[float, ...]
+    compression: int = 500
+
+    def __post_init__(self) -> None:
+        if not self.shares or not all(0 <= share <= 1 for share in self.shares):
+            raise ConfigError(f"{self}: shares are one or more numbers from 0 to 1, such as (0.5, 0.95)")
+        if not 10 <= self.compression <= 65_535:
+            raise ConfigError(f"{self}: compression must be from 10 to 65535")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def check(self, schema: Schema) -> pl.DataType:
+        dtype = self.column_type(schema, self.column)
+        if not is_number(dtype):
+            raise self.refuse(self.column, dtype, NUMBERS)
+        return pl.List(pl.Float64())
+
+    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        values = rows[self.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        some = ~np.isnan(values)
+        return self._sketched(values[some], group[some], groups)
+
+    def result(self, partials: Partials, schema: Schema) -> pl.Series:
+        return pl.Series([self._quantiles(sketch) for sketch in partials["sketch"]], dtype=self.check(schema))
+
+    def reference(self, elements: Sequence[Element]) -> Result:
+        """The exact ones: the least value that has at least the share of all values at or below it."""
+        values = sorted(float(value) for value in given(elements, self.column) if not isnan(value))
+        return tuple(values[max(0, ceil(share * len(values)) - 1)] for share in self.shares) if values else None
+
+    def _of_values(self, values: Array) -> bytes:
+        sketch = datasketches.tdigest_double(self.compression)
+        sketch.update(values)
+        return bytes(sketch.serialize())
+
+    def _union(self, sketches: Sequence[bytes]) -> bytes:
+        union = datasketches.tdigest_double(self.compression)
+        for sketch in sketches:
+            union.merge(datasketches.tdigest_double.deserialize(sketch))
+        return bytes(union.serialize())
+
+    def _quantiles(self, sketch: bytes) -> list[float] | None:
+        if not sketch:
+            return None
+        digest = datasketches.tdigest_double.deserialize(sketch)
+        return [digest.get_quantile(share) for share in self.shares]

@@ -1,0 +1,113 @@
+"""Aggregates that an app brings: over rows, over frames, stored by their type."""
+
+from __future__ import annotations
+
+import pickle
+from functools import reduce
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.aggregates import Accumulator, Custom, RowAccumulator
+from streamcore.errors import ConfigError
+from tests.harness.aggregated import GROUPS, SCHEMA, elements, frames, grouped, kept
+
+
+class Words(RowAccumulator):
+    """How often each text came, most often first. It changes what it is given, as an app's code may."""
+
+    columns: ClassVar = {"text": pl.String()}
+    state: ClassVar = pl.List(pl.Struct({"word": pl.String(), "times": pl.Int64()}))
+    returns: ClassVar = pl.List(pl.String())
+
+    def create(self) -> Any:
+        return []
+
+    def add_row(self, state: Any, *values: Any) -> Any:
+        return self.merge(state, [{"word": values[0], "times": 1}]) if values[0] is not None else state
+
+    def merge(self, left: Any, right: Any) -> Any:
+        for other in right:
+            mine = next((one for one in left if one["word"] == other["word"]), None)
+            if mine is None:
+                left.append(other)
+            else:
+                mine["times"] += other["times"]
+        return left
+
+    def result(self, state: Any) -> Any:
+        return [one["word"] for one in sorted(state, key=lambda one: (-one["times"], one["word"]))]
+
+
+class Weighted(Accumulator):
+    """A sum of products, over frames, with a way back."""
+
+    columns: ClassVar = {"small": pl.Int16(), "price": pl.Decimal(12, 2)}
+    state: ClassVar = pl.Int64()
+    returns: ClassVar = pl.Float64()
+
+    def create(self) -> Any:
+        return 0
+
+    def add(self, state: Any, rows: pl.DataFrame) -> Any:
+        product = pl.col("small").cast(pl.Int64) * (pl.col("price") * 100).cast(pl.Int64)
+        return state + rows.select(product).to_series().sum()
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return left + right
+
+    def subtract(self, total: Any, part: Any) -> Any:
+        return total - part
+
+    def result(self, state: Any) -> Any:
+        return state / 100
+
+
+@pytest.mark.parametrize("aggregate", [Custom(Words()), Custom(Weighted())], ids=str)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_pieces_of_an_app_s_aggregate_give_the_value_of_the_whole(aggregate: Custom, data: st.DataObject) -> None:
+    rows = data.draw(frames(aggregate.inputs))
+    cuts = sorted(data.draw(st.lists(st.integers(0, rows.height), max_size=3)))
+    edges = [0, *cuts, rows.height]
+    parts = [grouped(aggregate, rows[a:b]) for a, b in pairwise(edges)]
+    before = [part["state"].tolist() for part in parts]
+    wanted = [aggregate.reference(elements(rows, group)) for group in range(GROUPS)]
+    for merged in (reduce(aggregate.merge, parts), reduce(aggregate.merge, [kept(aggregate, part) for part in parts])):
+        seen = aggregate.result(merged, SCHEMA)
+        assert seen.dtype == aggregate.check(SCHEMA)
+        assert [tuple(value) if isinstance(value, list) else value for value in seen.to_list()] == wanted
+    assert [part["state"].tolist() for part in parts] == before
+
+
+@given(frames(["small", "price"]), frames(["small", "price"]))
+def test_an_app_s_aggregate_may_know_a_way_back(part: pl.DataFrame, rest: pl.DataFrame) -> None:
+    aggregate = Custom(Weighted())
+    total = aggregate.merge(grouped(aggregate, part), grouped(aggregate, rest))
+    seen = aggregate.subtract(total, grouped(aggregate, part))
+    assert seen["state"].tolist() == grouped(aggregate, rest)["state"].tolist()
+    assert aggregate.invertible(SCHEMA)
+    assert not Custom(Words()).invertible(SCHEMA)
+
+
+def test_columns_of_another_type_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Custom\(Words\): column 'text' is Int64; String would fit"):
+        Custom(Words()).check({"text": pl.Int64()})
+
+
+def test_what_does_not_fit_the_declared_state_is_an_error_and_not_another_value() -> None:
+    class Wrong(Weighted):
+        def merge(self, left: Any, right: Any) -> Any:
+            return f"{left}{right}"
+
+    part = grouped(Custom(Weighted()), pl.DataFrame(schema={"group": pl.Int64(), "__event_ms": pl.Int64(), **SCHEMA}))
+    with pytest.raises(TypeError):
+        Custom(Wrong()).merge(part, part)
+
+
+def test_it_can_be_sent_to_workers() -> None:
+    assert pickle.dumps(Custom(Weighted()))
