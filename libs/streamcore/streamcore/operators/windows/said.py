@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.operators.windows.arena import NOTHING, Arena
-from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.general import Before
+from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.live import LiveWindow, Said
 from streamcore.operators.windows.tables import END, FIRST, LATEST, PANE, UPTO, KeyedJournal, Name, SlotBuckets, bounds
 from streamcore.windowing.values import AnyWindow

@@ -15,7 +15,7 @@ from streamcore.operators.windows.elements import ElementTable
 from streamcore.operators.windows.general import Drop, General
 from streamcore.operators.windows.journal import Journal
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.windows.live import Fired, LiveWindow, Said
+from streamcore.operators.windows.live import Fired, Said
 from streamcore.operators.windows.plan import Plan
 from streamcore.operators.windows.said import SaidTable
 from streamcore.operators.windows.table import Ints

@@ -13,11 +13,10 @@ from streamcore.operators.windows.arena import NOTHING, Arena
 from streamcore.operators.windows.contents import Content
 from streamcore.operators.windows.journal import GONE, Journal
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.windows.live import LiveWindow, Said
-from streamcore.schema import EVENT_MS
+from streamcore.operators.windows.live import LiveWindow
 from streamcore.state.table import HASH
 from streamcore.windowing.triggers import TriggerState
-from streamcore.windowing.values import AnyWindow, CountWindow, Element, Window
+from streamcore.windowing.values import AnyWindow, CountWindow
 
 FIRST = "__first"
 END = "__end"
