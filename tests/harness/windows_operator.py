@@ -93,7 +93,7 @@ class OperatorRunner:
 
     def _count(self) -> None:
         metrics = dict(self.operator.metrics())
-        assert metrics.pop("refused") == 0
+        assert metrics.pop("refused") == metrics.pop("truncated") == 0
         self.counts = Counts(**{name: getattr(self.counts, name) + more for name, more in metrics.items()})
 
     def _firing(self, row: Mapping[str, object]) -> Firing:

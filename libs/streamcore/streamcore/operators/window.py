@@ -16,7 +16,16 @@ from streamcore.errors import ConfigError
 from streamcore.operators.operator import LATE, LATE_REASON, LATENESS_MS, MAIN, Ports, StepTime
 from streamcore.operators.windows.assigning import fields_of
 from streamcore.operators.windows.bundle import Bundle
-from streamcore.operators.windows.columns import IS_FINAL, IS_RETRACTION, PANE, TIMING
+from streamcore.operators.windows.columns import (
+    IS_FINAL,
+    IS_RETRACTION,
+    PANE,
+    TIMING,
+    WINDOW_END,
+    WINDOW_FIRST,
+    WINDOW_START,
+    WINDOW_STOP,
+)
 from streamcore.operators.windows.one_by_one import OneByOne
 from streamcore.operators.windows.paned import Paned, fires_at_end
 from streamcore.operators.windows.paning import paning_of
@@ -80,7 +89,7 @@ class WindowOperator:
         self._path.settle()
 
     def metrics(self) -> Mapping[str, int]:
-        """As ``windowing.Counts``, and ``refused``."""
+        """As ``windowing.Counts``; ``refused`` by ``max_windows``; ``truncated`` by limits of aggregates."""
         return self._tally.take()
 
 
@@ -110,10 +119,13 @@ def _check(
     missing = [key for key in keys if key not in schema]
     if missing:
         raise ConfigError(f"key {missing[0]!r} is no column of the input: {', '.join(schema)}")
-    own = {"window_start", "window_end", "window_first", "window_stop", PANE, TIMING, IS_FINAL, IS_RETRACTION}
-    for name in [*keys, *(function.schema if function else bundle.aggregates)]:
-        if name in own or (name in keys and list(keys).count(name) > 1):
-            raise ConfigError(f"column {name!r} would stand twice in the output: rename it")
-    taken = set(schema) & (own - {PANE, TIMING, IS_FINAL, IS_RETRACTION} | {LATE_REASON, LATENESS_MS, EVENT_MS})
-    if taken:
-        raise ConfigError(f"column {min(taken)!r} of the input has the name of a column of late rows: rename it")
+    bounds = [WINDOW_START, WINDOW_END, WINDOW_FIRST, WINDOW_STOP]
+    values = function.schema if function else bundle.aggregates
+    _once("the output", [*keys, *bounds, PANE, TIMING, IS_FINAL, IS_RETRACTION, *values, EVENT_MS])
+    _once("late rows", [*schema, *bounds, LATE_REASON, LATENESS_MS, EVENT_MS])
+
+
+def _once(where: str, names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"column {twice[0]!r} would stand twice in {where}: rename it")

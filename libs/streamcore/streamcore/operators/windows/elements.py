@@ -166,7 +166,7 @@ class ProgressTable(Journal):
         self._stored = now
         return self.rows(0, 1)
 
-    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:  # noqa: ARG002 - its hash is 0
         data = {HASH: [0], SEQUENCE: [self.sequence], WATERMARK: [self.watermark_ms], GONE: [False]}
         return pl.DataFrame(data if bucket == 0 else None, schema=self.schema)
 

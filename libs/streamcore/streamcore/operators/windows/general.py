@@ -105,10 +105,12 @@ class General:
         window = _cover(window, absorbed)
         past = self._past(window, element.number)
         if past.expired:
-            return self._drop(row, window, DropReason.EXPIRED)
+            self._drop(row, window, DropReason.EXPIRED)
+            return None
         live = self.windows.get(slot, window)
         if live is not None and live.trigger.done:
-            return self._drop(row, window, DropReason.CLOSED)
+            self._drop(row, window, DropReason.CLOSED)
+            return None
         if live is None and not absorbed and self.windows.count >= self.max_windows:
             self.tally.refused += 1
             return None

@@ -33,7 +33,8 @@ def distinct(codes: Ints, size: int) -> tuple[Ints, Ints]:
 def sorted_distinct(numbers: Ints) -> Ints:
     """The distinct numbers in order: ``np.unique`` hashes them first, which takes longer."""
     ordered = np.sort(numbers)
-    return ordered[np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]])]
+    found: Ints = ordered[np.concatenate([np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1]])]
+    return found
 
 
 def expanded(first: Ints, last: Ints) -> tuple[Ints, Ints]:

@@ -156,8 +156,9 @@ class Paned:
         on_time = nothing + TIMINGS.index(Timing.ON_TIME)
         final = (window <= expired) | self._finishes
         panes = Panes(slots, start, end, nothing, on_time, final, nothing.astype(bool), nothing)
-        values = self.plan.bundle.values(joined([self._none, *(partials for _, partials in parts)]))
-        frame = self._shape.panes(self.keys, panes, values)
+        partials = joined([self._none, *(held for _, held in parts)])
+        self.tally.truncated += self.plan.bundle.truncated(partials)
+        frame = self._shape.panes(self.keys, panes, self.plan.bundle.values(partials))
         self.pieces.remove((expired + 1) * self.paning.step)
         return panes, frame
 

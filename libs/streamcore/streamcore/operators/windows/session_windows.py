@@ -74,10 +74,10 @@ class SessionWindows:
         self.progress.watermark_ms = time.next_watermark_ms
         return self._ended(time.next_watermark_ms), self._shape.late(rows, drops, time.watermark_ms)
 
-    def _gaps(self, rows: pl.DataFrame) -> Ints | int:
+    def _gaps(self, rows: pl.DataFrame) -> Ints:
         """The gap after each event."""
         if self.assigner.gap_field is None:
-            return self.assigner.gap_ms
+            return np.full(rows.height, self.assigner.gap_ms)
         own = pl.col(self.assigner.gap_field).cast(pl.Int64, strict=False)
         return rows.select(pl.when(own > 0).then(own).otherwise(self.assigner.gap_ms)).to_series().to_numpy()
 
@@ -189,7 +189,9 @@ class SessionWindows:
         nothing = np.zeros(len(entries), dtype=np.int64)
         timing, final = nothing + TIMINGS.index(Timing.ON_TIME), np.ones(len(entries), dtype=bool)
         panes = Panes(slots, sessions.start[entries], end, nothing, timing, final, ~final, nothing)
-        frame = self._shape.panes(self.keys, panes, self.plan.bundle.values(at(sessions.columns, entries)))
+        partials = at(sessions.columns, entries)
+        self.tally.truncated += self.plan.bundle.truncated(partials)
+        frame = self._shape.panes(self.keys, panes, self.plan.bundle.values(partials))
         sessions.remove(entries)
         keys = slots[distinct(slots, self.keys.size)[1]]
         others, place = sessions.of(keys)
@@ -215,8 +217,8 @@ class SessionWindows:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Intervals of several keys with those that overlap made one. ``place`` and bounds by group, in order; ``group``: of
-    each interval."""
+    """Intervals of several keys, with those that overlap made one. ``place`` and bounds by group, in order; ``group``:
+    of each interval."""
 
     place: Ints
     start: Ints

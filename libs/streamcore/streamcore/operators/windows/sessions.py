@@ -111,7 +111,8 @@ class Sessions(KeyedJournal):
         later = found[(self.end[found] > watermark_ms) & (self.end[found] >> self._bits == last)]
         if later.size:
             self._due[last] = [later]
-        return found[(self.end[found] <= watermark_ms) & (self.end[found] != self.FREE)]
+        due: Ints = found[(self.end[found] <= watermark_ms) & (self.end[found] != self.FREE)]
+        return due
 
     # --- state --------------------------------------------------------------------------------------------------
 

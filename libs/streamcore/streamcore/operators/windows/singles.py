@@ -39,11 +39,11 @@ class Singles:
         if plan.keeps_elements:
             self.elements = ElementTable(keys, plan.schema)
             self._contents = Kept(plan.spec.evictor, self.elements)
-            self._values = Called(plan.function, plan.schema) if plan.function else Recomputed(plan.bundle)
+            self._values = Called(plan.function, plan.schema) if plan.function else Recomputed(plan.bundle, tally)
         else:
             self.arena = Arena(plan.bundle)
             self._contents = Folded(self.arena)
-            self._values = Results(self.arena)
+            self._values = Results(self.arena, tally)
         self.general = General(plan.spec, keys, self._contents, tally, plan.max_windows)
         self.table = self.general.windows
         self.said = SaidTable(keys, self.arena) if plan.spec.accumulation is Accumulation.RETRACTING else None
@@ -97,7 +97,8 @@ class Singles:
 
     def _take_back(self, table: SaidTable, rows: pl.DataFrame) -> None:
         """Each living window what it or the sessions in it have said."""
-        for slot, said in sorted(table.restore(rows, self._window), key=lambda one: nested(one[1].window)):
+        for slot, stored in sorted(table.restore(rows, self._window), key=lambda one: nested(one[1].window)):
+            said = stored
             owner = next((w for w in self.table.of(slot) if _within(said.window, w)), None)
             if owner is None:
                 continue
