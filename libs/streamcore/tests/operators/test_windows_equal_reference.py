@@ -144,7 +144,7 @@ def test_with_a_restart_after_every_cut_it_still_does(
 @settings(deadline=None, max_examples=100)
 @given(at_end_only(event_time_assigners | slides | days), cuts(), aggregates)
 def test_windows_that_fire_at_their_ends_equal_the_reference(
-    spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, restarts: bool
+    restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
 ) -> None:
     check(spec, given_cuts, function, restarts=restarts)
 
@@ -153,7 +153,7 @@ def test_windows_that_fire_at_their_ends_equal_the_reference(
 @settings(deadline=None, max_examples=100)
 @given(at_end_only(sessions), cuts(), aggregates)
 def test_sessions_that_fire_at_their_ends_equal_the_reference(
-    spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, restarts: bool
+    restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
 ) -> None:
     check(spec, given_cuts, function, restarts=restarts)
 

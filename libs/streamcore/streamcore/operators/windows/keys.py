@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from streamcore.hashing import hash_columns
 from streamcore.operators.windows.grouping import distinct
 from streamcore.operators.windows.table import Hashes, Ints, NumberTable
+
+Mask = npt.NDArray[np.bool_]
 
 _NONE = np.empty(0, dtype=np.int64)
 _SLACK = 4096
@@ -55,7 +58,7 @@ class KeySlots:
         new = np.flatnonzero((slots < 0) & ~odd)
         if new.size:
             first, back = _first_of(hashes[new])
-            added = self._add(keys[new[first]], hashes[new[first]])
+            added = self._add(keys[new[first]] if self.dtypes else keys, hashes[new[first]])
             self._table.add(hashes[new[first]], added)
             slots[new] = added[back]
         self._compare(keys, hashes, slots, odd)
@@ -97,27 +100,24 @@ class KeySlots:
         if slots.size:
             self._forget(slots[distinct(slots, self._size)[1]])
 
-    def _odd(self, hashes: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _odd(self, hashes: Hashes) -> Mask:
         if not self._same_hashes:
             return np.zeros(len(hashes), dtype=bool)
         return np.isin(hashes, np.fromiter(self._same_hashes, np.uint64, len(self._same_hashes)))
 
-    def _compare(
-        self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ) -> None:
-        """Look again, by key, where the slot that the hash led to is another key's."""
+    def _compare(self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: Mask) -> None:
+        """Look by key where a hash has several keys: those known (``odd``), and where a slot is another key's."""
         if not self.dtypes:
             return
-        if not odd.any():
-            stored = self.frame(slots)
-            for name in self.dtypes:
-                odd = odd | ~keys[name].eq_missing(stored[name]).to_numpy()
-            if not odd.any():
-                return
-        rows = np.flatnonzero(odd)
-        for row in rows.tolist():
-            self._share(int(hashes[row]))
-        # All rows of such a hash, also those that were right.
+        usual = slice(None) if not odd.any() else np.flatnonzero(~odd)
+        stored, here = self.frame(slots[usual]), keys[usual]
+        wrong = np.zeros(stored.height, dtype=bool)
+        for name in self.dtypes:
+            wrong |= ~here[name].eq_missing(stored[name]).to_numpy()
+        for number in set(hashes[usual][wrong].tolist()):
+            self._share(number)
+        if not self._same_hashes:
+            return
         rows = np.flatnonzero(self._odd(hashes))
         for row, key in zip(rows.tolist(), keys[rows].rows(), strict=True):
             if key not in self._same_hash:
@@ -126,8 +126,6 @@ class KeySlots:
 
     def _share(self, number: int) -> None:
         """From now on keys of this hash are found by the dictionary."""
-        if number in self._same_hashes:
-            return
         self._same_hashes.add(number)
         hashes = np.array([number], dtype=np.uint64)
         slot = self._table.find(hashes)
