@@ -17,6 +17,7 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.hashing import bucket_of
+from streamcore.keyed.kinds import reads_as
 from streamcore.state.table import HASH
 from streamcore.windows.keys import KeyIndex, Slots
 
@@ -79,11 +80,10 @@ class Keys(KeyIndex):
         """The slots of stored rows; ``ConfigError`` where they were stored under another key."""
         if missing := [name for name in self.dtypes if name not in rows.columns]:
             raise ConfigError(f"{what}: state was stored without the key columns {missing}; a key cannot change")
-        try:
-            columns = rows.select(pl.col(name).cast(dtype) for name, dtype in self.dtypes.items())
-        except pl.exceptions.PolarsError as error:
-            raise ConfigError(f"{what}: the stored key has other types; a key cannot change ({error})") from error
-        return self.admit([column.to_list() for column in columns.get_columns()], rows.height, sys.maxsize)
+        for name, dtype in self.dtypes.items():
+            if not reads_as(rows[name].dtype, dtype):
+                raise ConfigError(f"{what}: key column {name} was stored as {rows[name].dtype}; a key cannot change")
+        return self.admit([rows[name].to_list() for name in self.dtypes], rows.height, sys.maxsize)
 
     def _key_columns(self, places: Slots) -> list[pl.Series]:
         return self.frame(places).get_columns() if self.dtypes else []

@@ -26,7 +26,7 @@ from streamcore.keyed.broadcast import Broadcast
 from streamcore.keyed.cells import AT, VALUE, Cell, CellRows, ExpiringCell, unpacked
 from streamcore.keyed.entries import Entries, Item
 from streamcore.keyed.keys import Keys
-from streamcore.keyed.kinds import Kind
+from streamcore.keyed.kinds import Kind, reads_as
 from streamcore.keyed.migration import KeyRow, Row, Staged
 from streamcore.keyed.plain import Misfit, decode, encode
 from streamcore.keyed.records import Inputs
@@ -195,7 +195,7 @@ class KeyedStore:
             if column.startswith(VALUE):
                 name = column.removeprefix(VALUE)
                 wanted = self._declared(self.cells, name, "a single value").kind.dtype
-                if rows[column].dtype != wanted and not (rows[column].dtype == pl.Int64 and wanted.is_signed_integer()):
+                if not reads_as(rows[column].dtype, wanted):
                     raise ConfigError(
                         f"{self.what}: state {name} is stored as {rows[column].dtype} and declared as {wanted}; raise "
                         "the function's version and give a migration"

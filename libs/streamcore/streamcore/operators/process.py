@@ -44,6 +44,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -70,6 +71,7 @@ FAILED_CONTROL = "failed_control"
 FAILED_REASON = "failed_reason"
 
 Rows = Iterable[object] | None
+_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
 class ProcessFunction:
@@ -213,8 +215,10 @@ class ProcessOperator:
         chain = Chain(store.limits.chained_timers)
         if self._control is not None:
             self._take_control(inputs[1])
+        chain.begin = store.timers.next_order
         self._fire(TimeDomain.CLOCK, time.clock_ms, chain)
         self._take_events(inputs[0])
+        chain.begin = store.timers.next_order
         fired = True
         while fired:
             self._fire(TimeDomain.EVENT, time.next_watermark_ms, chain)
@@ -223,8 +227,8 @@ class ProcessOperator:
         scope.now_ms = time.next_watermark_ms
         scope.slot = NO_KEY  # type: ignore[assignment]  # between two cuts there is no key
         store.timers.compact()
-        if chain.broken:
-            scope.counts["timers_deferred_cuts"] += 1
+        if chain.deferred:
+            scope.counts["timers_deferred"] += chain.deferred
         return self._take_ports()
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -307,9 +311,9 @@ class ProcessOperator:
             raise error  # a matter of the machine, not of the data: the cut must run again
         self._scope.undo()
         self._scope.counts["failed"] += 1
-        reason = f"{self._name}.{method}: {type(error).__name__}: {error}"
+        reason = f"{self._name}.{method}: {_told(error)}"
         values = row if isinstance(row, dict) else dict(zip(self._columns_of(port), row, strict=True))  # type: ignore[call-overload]
-        port.add({**values, FAILED_REASON: reason.encode(errors="replace").decode()})
+        port.add({**values, FAILED_REASON: reason})
 
     def _columns_of(self, port: Port) -> Iterable[str]:
         return self._events if port is self._failed else self._control or {}
@@ -323,6 +327,15 @@ class ProcessOperator:
         ports = {name: port.take() for name, port in self._ports.items()}
         ports |= {port.name: port.take() for port in (self._failed, self._failed_control)}
         return {name: rows for name, rows in ports.items() if rows is not None}
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, the same whenever the cut runs again: without addresses of objects in memory."""
+    try:
+        text = str(error)
+    except Exception:  # a message is the user's code too
+        text = "(its message cannot be read)"
+    return f"{type(error).__name__}: {_ADDRESS.sub('0x...', text)}".encode(errors="replace").decode()
 
 
 def _check_function(function: ProcessFunction, name: str, control: Schema | None) -> None:
@@ -345,9 +358,18 @@ def _key(key: Sequence[str], events: Mapping[str, pl.DataType], name: str) -> di
     columns = (key,) if isinstance(key, str) else tuple(key)
     if unknown := [column for column in columns if column not in events]:
         raise ConfigError(f"{name}: the key names columns {unknown} that the events do not have: {sorted(events)}")
-    if floats := [column for column in columns if events[column].is_float()]:
-        raise ConfigError(f"{name}: {floats} cannot be a key: not every floating-point number equals itself")
+    if odd := [f"{column} ({events[column]})" for column in columns if not _can_be_key(events[column])]:
+        raise ConfigError(
+            f"{name}: {odd} cannot be a key; text, booleans, times and whole or decimal numbers of up to 18 digits can"
+        )
     return {column: events[column] for column in columns}
+
+
+def _can_be_key(dtype: pl.DataType) -> bool:
+    """Whether its values equal themselves and have a hash that never changes."""
+    if isinstance(dtype, pl.Decimal):
+        return (dtype.precision or 38) - dtype.scale <= 18
+    return not dtype.is_float() and dtype != pl.UInt64
 
 
 def _ports(function: ProcessFunction, name: str, scope: Scope) -> dict[str, Port]:

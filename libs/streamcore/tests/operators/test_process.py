@@ -245,6 +245,26 @@ def test_an_event_can_be_given_on_as_it_is_and_the_key_may_be_null_or_have_sever
         assert operator.tables()["values"].changes().height == (2 if key else 1)
 
 
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Odd(ProcessFunction):
+    outputs = {MAIN: {}}
+
+    def process(self, event: Any, context: Context) -> None:
+        raise Silent if event.n else ValueError(f"about {object()}")
+
+
+def test_a_reason_is_the_same_whenever_the_cut_runs_again() -> None:
+    reasons = [row[2] for row in runner(Odd()).cut([("a", 0, 0), ("a", 1, 0)])[FAILED]]
+    assert reasons == [
+        "Odd.process: ValueError: about <object object at 0x...>",
+        "Odd.process: Silent: (its message cannot be read)",
+    ]
+
+
 class Values(ProcessFunction):
     outputs = {MAIN: {}}
     any_value = ValueState[Any]()
@@ -442,6 +462,8 @@ class Unordered(Passing):
     [
         (Passing(), {"key": ["nobody"]}, "the key names columns \\['nobody'\\]"),
         (Passing(), {"events": {"key": pl.Float64}}, "cannot be a key"),
+        (Passing(), {"events": {"key": pl.UInt64}}, "cannot be a key"),
+        (Passing(), {"events": {"key": pl.Decimal(38, 2)}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.List(pl.Int64)}}, "Passing: events: List"),
         (Passing(), {"events": {"key": pl.String, "__x": pl.String}}, "are the engine's"),
         (Passing(), {"control": CONTROL}, "give it a method process_control"),

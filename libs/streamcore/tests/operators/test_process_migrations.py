@@ -236,3 +236,5 @@ def test_state_of_a_newer_version_and_of_another_key_is_refused() -> None:
         upgrade(run, One())
     with pytest.raises(ConfigError, match="a key cannot change"):
         Runner(lambda: ProcessOperator(Two(), key=["n"], events=EVENTS), run.buckets, run.blobs)
+    with pytest.raises(ConfigError, match="key column key was stored as String"):
+        Runner(lambda: ProcessOperator(Two(), key=["key"], events={**EVENTS, "key": pl.Int64}), run.buckets, run.blobs)
