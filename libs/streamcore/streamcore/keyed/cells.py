@@ -166,8 +166,8 @@ class CellRows:
         self.dirty = dirty
 
     def holds(self, slot: int) -> bool:
-        """Whether any state of the key has a value, or is still to be written."""
-        return slot in self.dirty or any(cell.values[slot] is not None for cell in self._cells.values())
+        """Whether any state of the key has a value."""
+        return any(cell.values[slot] is not None for cell in self._cells.values())
 
     def changes(self) -> pl.DataFrame:
         slots = sorted(self.dirty)

@@ -22,6 +22,10 @@ from streamcore.state.table import HASH
 from streamcore.windows.keys import KeyIndex, Slots
 
 
+#: Stands for a bucket where a slot has no key.
+_FREE = -1
+
+
 class Keys(KeyIndex):
     """A ``KeyIndex`` with a limit, whose keys come and go one by one."""
 
@@ -63,13 +67,13 @@ class Keys(KeyIndex):
             del self._slots[self.keys[slot]]
             self.keys[slot] = None
             self._free.append(slot)
+            if slot < len(self._bucket):
+                self._bucket[slot] = _FREE
 
     def in_bucket(self, bucket: int, buckets: int) -> list[int]:
         """The slots of one bucket. Costs one comparison of numbers a slot."""
-        numbers = self._numbers(buckets)
-        there: list[int] = np.flatnonzero(numbers == bucket).tolist()
-        free = set(self._free)
-        return [slot for slot in there if slot not in free] if free else there
+        there: list[int] = np.flatnonzero(self._numbers(buckets) == bucket).tolist()
+        return there
 
     def stored(self, slots: Sequence[int]) -> list[pl.Series]:
         """The hash column and the key columns of these slots, as every table begins."""
@@ -92,6 +96,7 @@ class Keys(KeyIndex):
         """Bucket numbers of all slots: computed for new slots only, for a slot's hash changes with its key."""
         if buckets != self._buckets or len(self._bucket) != len(self.hashes):
             self._buckets, self._bucket = buckets, bucket_of(self.hashes, buckets)
+            self._bucket[self._free] = _FREE
         return self._bucket[: self.slots]
 
     def _add(self, distinct: pl.DataFrame, keys: list[object] | None = None) -> Slots:

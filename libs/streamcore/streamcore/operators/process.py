@@ -46,19 +46,19 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
 
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.broadcast import Broadcast
-from streamcore.keyed.migration import Migration, Row
-from streamcore.keyed.plain import Misfit, show
+from streamcore.keyed.function import Context, ProcessFunction
+from streamcore.keyed.migration import Row
+from streamcore.keyed.plain import show
 from streamcore.keyed.records import Inputs, Port, Schema, checked, row_class
 from streamcore.keyed.scope import NO_KEY, Scope, TimeDomain
 from streamcore.keyed.states import states_of
 from streamcore.keyed.store import KeyedLimits, KeyedStore
-from streamcore.keyed.timers import Chain, TimerRows
+from streamcore.keyed.tables import tables_of
+from streamcore.keyed.timers import Chain
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.state.table import StateTable
 from streamcore.state.versions import Versions
@@ -70,101 +70,7 @@ FAILED_CONTROL = "failed_control"
 #: Text: which method of which function failed, and how.
 FAILED_REASON = "failed_reason"
 
-Rows = Iterable[object] | None
 _ADDRESS = re.compile("0x[0-9a-f]{6,}")
-
-
-class ProcessFunction:
-    """The base of a keyed function. States are declared on the class (``streamcore.keyed``).
-
-    ``outputs``: the columns of every port; ``EVENT_MS`` is added. ``version`` counts up when what is stored changes its
-    meaning, and ``migrations`` lead there: ``migrations[1]`` turns what version 1 kept for a key into what version 2
-    keeps (``streamcore.keyed.migration``).
-    """
-
-    outputs: Mapping[str, Schema] = {}
-    version: ClassVar[int] = 1
-    migrations: ClassVar[Mapping[int, Migration]] = {}
-
-    def process(self, event: Any, context: Context) -> Rows:
-        """One event: an object with its columns as attributes. Gives rows for ``MAIN``: mappings, or the event."""
-        raise NotImplementedError
-
-    def on_timer(self, at_ms: int, context: Context) -> Rows:
-        """One timer has come to its time."""
-        raise NotImplementedError
-
-    def process_control(self, record: Any, context: Context) -> None:
-        """One control record, on every shard: change ``context.broadcast``. Gives no rows."""
-        raise NotImplementedError
-
-
-class Timers:
-    """The timers of the current key. Times are epoch milliseconds."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: TimerRows) -> None:
-        self._rows = rows
-
-    def set(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Fire at that time, once; a timer of the same time that is there already is the same timer."""
-        self._rows.set(at_ms, domain)
-
-    def delete(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Do not fire at that time."""
-        self._rows.delete(at_ms, domain)
-
-    def clear(self, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Delete all timers of the key in that domain."""
-        self._rows.clear(domain)
-
-
-class Context:
-    """What a call is about, besides the event. Valid during the call."""
-
-    __slots__ = ("_keys", "_ports", "_scope", "broadcast", "domain", "timers")
-
-    def __init__(self, store: KeyedStore, ports: Mapping[str, Port]) -> None:
-        self._scope = store.scope
-        self._keys = store.keys
-        self._ports = ports
-        self.timers = Timers(store.timers)
-        #: What control records have said.
-        self.broadcast: Broadcast = store.broadcast
-        #: In ``on_timer``: what kind of timer fired.
-        self.domain = TimeDomain.EVENT
-
-    @property
-    def key(self) -> Any:
-        """The key: a value, or a tuple for a key of several columns."""
-        return self._keys.keys[self._scope.slot]
-
-    @property
-    def event_ms(self) -> int:
-        """The event's time, or the timer's."""
-        return self._scope.event_ms
-
-    @property
-    def watermark_ms(self) -> int:
-        """No event earlier than this was expected any more."""
-        return self._scope.watermark_ms
-
-    @property
-    def clock_ms(self) -> int:
-        """Processing time: the clock of the cut."""
-        return self._scope.clock_ms
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the event came after the watermark had passed it."""
-        return self._scope.event_ms < self._scope.watermark_ms
-
-    def side(self, port: str, row: object) -> None:
-        """Give a row to a side output."""
-        if port not in self._ports:
-            raise Misfit(f"no port {port!r}: declared are {sorted(self._ports)}")
-        self._ports[port].add(row)
 
 
 class ProcessOperator:
@@ -201,7 +107,7 @@ class ProcessOperator:
             states[kept.name].attach(self._function, kept)
         self._event_row = row_class(self._events, "Event")
         self._control_row = row_class(self._control or {}, "Control")
-        self._tables = self._store.tables()
+        self._tables = tables_of(self._store)
 
     # --- Operator -----------------------------------------------------------------------------------------------
 

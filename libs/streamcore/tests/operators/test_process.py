@@ -12,9 +12,11 @@ import pytest
 from streamcore.errors import ConfigError
 from streamcore.keyed import (
     AggregatingState,
+    Context,
     KeyedLimits,
     ListState,
     MapState,
+    ProcessFunction,
     ReducingState,
     Refresh,
     TimeDomain,
@@ -23,7 +25,7 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.operator import MAIN, StepTime
-from streamcore.operators.process import FAILED, FAILED_CONTROL, Context, ProcessFunction, ProcessOperator
+from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
 from streamcore.schema import EVENT_MS
 from tests.harness.keyed import CONTROL, EVENTS, Runner, frame, runner
 
@@ -378,6 +380,23 @@ def test_an_event_out_of_order_neither_shortens_a_life_nor_reads_what_the_waterm
 
 
 @pytest.mark.parametrize("domain", list(TimeDomain))
+class Queue(ProcessFunction):
+    outputs = {MAIN: {"state": pl.String}}
+    items = ListState(int, ttl=Ttl(10))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        if event.n > 0:
+            self.items.append(event.n)
+        elif event.n < 0:
+            self.items.popleft()
+        yield {"state": str(list(self.items))}
+
+
+def test_an_element_lives_as_long_as_those_before_it_though_its_event_was_earlier() -> None:
+    rows = runner(Queue()).cut([("k", 1, 5), ("k", 2, 0), ("k", -1, 6), ("k", 0, 14), ("k", 0, 15)])[MAIN]
+    assert [row[0] for row in rows[2:]] == ["[2]", "[2]", "[]"]
+
+
 def test_what_has_expired_is_forgotten_one_bucket_a_cut_without_being_touched(domain: TimeDomain) -> None:
     run = runner(lasting(domain, Refresh.ON_WRITE))
     run.cut([(str(n), 1, 0) for n in range(100)], watermark_ms=0)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.keyed import ListState, MapState, Row, TimeDomain, Ttl, ValueState
+from streamcore.keyed import Context, ListState, MapState, ProcessFunction, Row, TimeDomain, Ttl, ValueState
 from streamcore.operators.operator import MAIN
-from streamcore.operators.process import Context, ProcessFunction, ProcessOperator
+from streamcore.operators.process import ProcessOperator
 from tests.harness.keyed import EVENTS, Runner, runner
 
 

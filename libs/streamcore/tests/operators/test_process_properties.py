@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from streamcore.keyed import (
     AggregatingState,
+    Context,
     ListState,
     MapState,
+    ProcessFunction,
     ReducingState,
     Refresh,
     TimeDomain,
@@ -25,7 +27,7 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.operator import MAIN
-from streamcore.operators.process import FAILED, Context, ProcessFunction
+from streamcore.operators.process import FAILED
 from streamcore.state import MemoryBlobs
 from streamcore.state.log import HEAD
 from streamcore.watermark import NO_WATERMARK
@@ -260,13 +262,13 @@ def test_a_restart_after_every_cut_changes_nothing(script: Any) -> None:
 
 @given(cuts, st.integers(0, 4))
 def test_a_process_that_is_some_cuts_behind_catches_up_by_the_log(script: Any, behind: int) -> None:
-    ahead, watermark_ms, clock_ms = runner(Scripted(), buckets=6), 0, 0
-    other = runner(Scripted(), buckets=6)
+    make = runner(Scripted()).make
+    ahead, other, watermark_ms, clock_ms = Runner(make, buckets=6), Runner(make, buckets=6), 0, 0
     for n, (given_events, watermark_by, clock_by, _) in enumerate(script):
         watermark_ms, clock_ms = watermark_ms + watermark_by, clock_ms + clock_by + 1
         ahead.cut(given_events, watermark_ms=watermark_ms, clock_ms=clock_ms)
         if n == len(script) - 1 - behind:
-            other = Runner(ahead.make, 6, ahead.blobs)
+            other = Runner(make, 6, ahead.blobs)
     head = ahead.blobs.get(HEAD) or b""
     if other.log.head.sequence and not other.log.holds(head):
         tables = other.operator.tables()

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.keyed import KeyedLimits, TimeDomain, ValueState
+from streamcore.keyed import Context, KeyedLimits, ProcessFunction, TimeDomain, ValueState
 from streamcore.operators.operator import MAIN
-from streamcore.operators.process import FAILED, Context, ProcessFunction
+from streamcore.operators.process import FAILED
 from streamcore.windowing.values import END_OF_TIME_MS
 from tests.harness.keyed import runner
 
