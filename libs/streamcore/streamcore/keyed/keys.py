@@ -21,7 +21,6 @@ from streamcore.keyed.kinds import reads_as
 from streamcore.state.table import HASH
 from streamcore.windows.keys import KeyIndex, Slots
 
-
 #: Stands for a bucket where a slot has no key.
 _FREE = -1
 

@@ -285,6 +285,35 @@ def test_a_value_that_could_change_in_place_or_not_be_stored_is_refused_when_it_
     assert "state any_value: " in str(runner(Function()).cut([("a", 1, 0)])[FAILED])
 
 
+class Velocity(ProcessFunction):
+    """The example of the documentation."""
+
+    outputs = {MAIN: {"user": pl.String, "total": pl.Decimal(18, 2)}, "quiet": {"user": pl.String}}
+    total = ValueState(pl.Decimal(18, 2), default=Decimal(0))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        self.total += event.amount
+        context.timers.clear()
+        context.timers.set(context.event_ms + 3_600_000)
+        yield {"user": event.user, "total": self.total}
+
+    def on_timer(self, at_ms: int, context: Context) -> None:
+        context.side("quiet", {"user": context.key})
+        del self.total
+
+
+def test_the_example_of_the_documentation_works() -> None:
+    schema = {"user": pl.String(), "amount": pl.Decimal(12, 2)}
+    operator = ProcessOperator(Velocity(), key=["user"], events=schema)
+    amounts = [Decimal("1.50"), Decimal("2.25"), Decimal(1)]
+    rows = pl.DataFrame(
+        {"user": ["a", "a", "b"], "amount": amounts, EVENT_MS: [0, 1, 2]}, {**schema, EVENT_MS: pl.Int64}
+    )
+    ports = operator.step([rows], StepTime(0, 3_600_001, 0))
+    assert ports[MAIN]["total"].to_list() == [Decimal("1.50"), Decimal("3.75"), Decimal("1.00")]
+    assert ports["quiet"].rows() == [("a", 3_600_001)]
+
+
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
@@ -379,7 +408,6 @@ def test_an_event_out_of_order_neither_shortens_a_life_nor_reads_what_the_waterm
     assert run.cut([("k", 0, 3)])[MAIN][0][0] == "None [] {}"
 
 
-@pytest.mark.parametrize("domain", list(TimeDomain))
 class Queue(ProcessFunction):
     outputs = {MAIN: {"state": pl.String}}
     items = ListState(int, ttl=Ttl(10))
@@ -397,6 +425,7 @@ def test_an_element_lives_as_long_as_those_before_it_though_its_event_was_earlie
     assert [row[0] for row in rows[2:]] == ["[2]", "[2]", "[]"]
 
 
+@pytest.mark.parametrize("domain", list(TimeDomain))
 def test_what_has_expired_is_forgotten_one_bucket_a_cut_without_being_touched(domain: TimeDomain) -> None:
     run = runner(lasting(domain, Refresh.ON_WRITE))
     run.cut([(str(n), 1, 0) for n in range(100)], watermark_ms=0)
