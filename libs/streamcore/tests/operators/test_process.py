@@ -408,6 +408,27 @@ def test_an_event_out_of_order_neither_shortens_a_life_nor_reads_what_the_waterm
     assert run.cut([("k", 0, 3)])[MAIN][0][0] == "None [] {}"
 
 
+class Cleared(ProcessFunction):
+    outputs = {MAIN: {"state": pl.Int64}}
+    value = ValueState(int, ttl=Ttl(10))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        if event.n < 0:
+            del self.value
+        elif event.n > 0:
+            self.value = event.n
+        yield {"state": self.value}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_value_that_was_cleared_leaves_no_time_behind_for_the_next(restart: bool) -> None:
+    run = runner(Cleared())
+    run.cut([("k", 1, 0), ("k", -1, 20)])
+    if restart:
+        run.restart()
+    assert run.cut([("k", 2, 0), ("k", 0, 9), ("k", 0, 10)])[MAIN] == [(2, 0), (2, 9), (None, 10)]
+
+
 class Queue(ProcessFunction):
     outputs = {MAIN: {"state": pl.String}}
     items = ListState(int, ttl=Ttl(10))
