@@ -21,9 +21,9 @@ import polars as pl
 
 from bench.cpu import load_average
 from bench.yardstick import fixed_work_ms
-from streamcore.keyed import ValueState
+from streamcore.keyed import Context, ProcessFunction, ValueState
 from streamcore.operators.operator import MAIN, StepTime
-from streamcore.operators.process import Context, ProcessFunction, ProcessOperator
+from streamcore.operators.process import ProcessOperator
 from streamcore.schema import EVENT_MS
 from streamcore.state import MemoryBlobs, StateLog, StateSettings
 

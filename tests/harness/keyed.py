@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from streamcore.keyed import ProcessFunction
 from streamcore.keyed.records import Schema
 from streamcore.operators.operator import StepTime
-from streamcore.operators.process import ProcessFunction, ProcessOperator
+from streamcore.operators.process import ProcessOperator
 from streamcore.schema import EVENT_MS
 from streamcore.state import MemoryBlobs, StateLog, StateSettings
 from streamcore.state.log import HEAD

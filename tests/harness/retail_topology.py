@@ -51,7 +51,7 @@ def read_lines(path: Path, order: list[int]) -> pl.DataFrame:
         description="Description",
         quantity=pl.col("Quantity").cast(pl.Int64),
         invoice_date=local.dt.convert_time_zone("UTC").dt.cast_time_unit("ms"),
-        unit_price=(pl.col("UnitPrice") * 1000).round().cast(pl.Int64).cast(pl.Decimal(18, 0)) / 1000,
+        unit_price=(pl.col("UnitPrice") * 1000).round().cast(pl.Int64).cast(pl.Decimal(18, 3)) / 1000,
         customer_id=pl.col("CustomerID").cast(pl.Int64),
         country="Country",
     )[order]

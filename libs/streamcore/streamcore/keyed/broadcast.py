@@ -90,6 +90,7 @@ class Broadcast(MutableMapping[object, object]):
 
     def loaded(self) -> None:
         """After the last ``load``."""
+        self._values, self._orders = {}, {}
         found = []
         for name, blob in self._table:
             stored = decode(blob)

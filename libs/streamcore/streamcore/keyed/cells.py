@@ -73,8 +73,10 @@ class Cell:
         """Begin to measure the time of values that came without one."""
 
     def restore(self, slot: int, value: object, stamp: int | None) -> None:  # noqa: ARG002  # only with a time to live
-        """A stored value, as it was."""
+        """A stored value, as it was; None: it is gone."""
         self.values[slot] = value
+        if value is None:
+            self.scope.loosened.add(slot)
 
     def columns(self, slots: Sequence[int]) -> list[pl.Series]:
         """The values of these slots, as stored."""
@@ -117,7 +119,10 @@ class ExpiringCell(Cell):
         """A stamp never goes back: an event out of order does not shorten a life."""
         before = self.stamps[slot]
         self.scope.journal.append((self.stamps.__setitem__, slot, before))
-        self.stamps[slot] = now if before is None or self.values[slot] is None else max(before, now)
+        if self.values[slot] is None:
+            self.stamps[slot] = None  # nothing of what was cleared may outlive it: it is not stored either
+        else:
+            self.stamps[slot] = now if before is None else max(before, now)
 
     def grow(self, slots: int) -> None:
         super().grow(slots)
@@ -161,8 +166,8 @@ class CellRows:
         self.dirty = dirty
 
     def holds(self, slot: int) -> bool:
-        """Whether any state of the key has a value, or is still to be written."""
-        return slot in self.dirty or any(cell.values[slot] is not None for cell in self._cells.values())
+        """Whether any state of the key has a value."""
+        return any(cell.values[slot] is not None for cell in self._cells.values())
 
     def changes(self) -> pl.DataFrame:
         slots = sorted(self.dirty)

@@ -63,6 +63,7 @@ class Entries:
         self._when_full = when_full
         self._scope = scope
         self._disturbed: set[int] = set()
+        self._restored: set[int] = set()
         self._unsettled: list[tuple[int, object]] = []
         scope.repairs.append(self._repair)
 
@@ -235,6 +236,7 @@ class Entries:
 
     def restore(self, slot: int, entry: object, item: Item | None) -> None:
         """A stored entry, or that it is gone. ``finish`` puts them into order."""
+        self._restored.add(slot)
         items = self.cells[slot]
         if items is None:
             items = self.cells[slot] = OrderedDict()
@@ -247,10 +249,10 @@ class Entries:
 
     def finish(self) -> None:
         """After the last ``restore``."""
-        for slot, items in enumerate(self.cells):
+        for slot in self._restored:
             self._tidy(slot)
-            if items:
-                self._sort(slot)
+            self._sort(slot)
+        self._restored = set()
 
     def rows_of(self, slots: Sequence[int]) -> Iterator[tuple[int, object, Item]]:
         """Slot, entry and item of everything under these slots."""

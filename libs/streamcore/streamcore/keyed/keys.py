@@ -17,8 +17,12 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.hashing import bucket_of
+from streamcore.keyed.kinds import reads_as
 from streamcore.state.table import HASH
 from streamcore.windows.keys import KeyIndex, Slots
+
+#: Stands for a bucket where a slot has no key.
+_FREE = -1
 
 
 class Keys(KeyIndex):
@@ -62,13 +66,13 @@ class Keys(KeyIndex):
             del self._slots[self.keys[slot]]
             self.keys[slot] = None
             self._free.append(slot)
+            if slot < len(self._bucket):
+                self._bucket[slot] = _FREE
 
     def in_bucket(self, bucket: int, buckets: int) -> list[int]:
         """The slots of one bucket. Costs one comparison of numbers a slot."""
-        numbers = self._numbers(buckets)
-        there: list[int] = np.flatnonzero(numbers == bucket).tolist()
-        free = set(self._free)
-        return [slot for slot in there if slot not in free] if free else there
+        there: list[int] = np.flatnonzero(self._numbers(buckets) == bucket).tolist()
+        return there
 
     def stored(self, slots: Sequence[int]) -> list[pl.Series]:
         """The hash column and the key columns of these slots, as every table begins."""
@@ -79,11 +83,10 @@ class Keys(KeyIndex):
         """The slots of stored rows; ``ConfigError`` where they were stored under another key."""
         if missing := [name for name in self.dtypes if name not in rows.columns]:
             raise ConfigError(f"{what}: state was stored without the key columns {missing}; a key cannot change")
-        try:
-            columns = rows.select(pl.col(name).cast(dtype) for name, dtype in self.dtypes.items())
-        except pl.exceptions.PolarsError as error:
-            raise ConfigError(f"{what}: the stored key has other types; a key cannot change ({error})") from error
-        return self.admit([column.to_list() for column in columns.get_columns()], rows.height, sys.maxsize)
+        for name, dtype in self.dtypes.items():
+            if not reads_as(rows[name].dtype, dtype):
+                raise ConfigError(f"{what}: key column {name} was stored as {rows[name].dtype}; a key cannot change")
+        return self.admit([rows[name].to_list() for name in self.dtypes], rows.height, sys.maxsize)
 
     def _key_columns(self, places: Slots) -> list[pl.Series]:
         return self.frame(places).get_columns() if self.dtypes else []
@@ -92,6 +95,7 @@ class Keys(KeyIndex):
         """Bucket numbers of all slots: computed for new slots only, for a slot's hash changes with its key."""
         if buckets != self._buckets or len(self._bucket) != len(self.hashes):
             self._buckets, self._bucket = buckets, bucket_of(self.hashes, buckets)
+            self._bucket[self._free] = _FREE
         return self._bucket[: self.slots]
 
     def _add(self, distinct: pl.DataFrame, keys: list[object] | None = None) -> Slots:

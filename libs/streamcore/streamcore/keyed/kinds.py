@@ -49,6 +49,11 @@ def is_column_type(declared: object) -> TypeGuard[ColumnType]:
     return isinstance(declared, pl.DataType) or (isinstance(declared, type) and issubclass(declared, pl.DataType))
 
 
+def reads_as(stored: pl.DataType, declared: pl.DataType) -> bool:
+    """Whether a stored column is of the declared type. The log stores whole numbers narrow and reads them as Int64."""
+    return stored == declared or (stored == pl.Int64 and declared.is_signed_integer())
+
+
 def column_kind(declared: ColumnType) -> Kind:
     """The kind of a column of rows; ``ConfigError`` for types that rows do not have."""
     if not is_column_type(declared):
@@ -103,11 +108,12 @@ def _whole(low: int, high: int) -> Callable[[Any], Any]:
 def _decimal(precision: int, scale: int) -> Callable[[Any], Any]:
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-scale)
+    zero = Decimal(0).quantize(unit)
 
     def fit(value: Any) -> Any:
         if (type(value) is Decimal and value.is_finite()) or type(value) is int:
             try:
-                return Decimal(value).quantize(unit, context=context) + 0
+                return Decimal(value).quantize(unit, context=context) or zero  # a column knows no negative zero
             except (Inexact, InvalidOperation):
                 pass
         return _none(value, f"is no exact decimal of {precision} digits, {scale} of them behind the point")

@@ -49,14 +49,17 @@ class TimerQueue:
         return order
 
     def next_due(self, until_ms: int) -> tuple[int, int, int] | None:
-        """Time, order and slot of the first timer up to that time, which stays."""
-        heap = self._heap
-        while heap and heap[0][0] <= until_ms:
-            at_ms, order, slot = heap[0]
+        """Time, order and slot of the first timer up to that time. ``remove`` it or give it to ``defer``."""
+        while self._heap and self._heap[0][0] <= until_ms:
+            at_ms, order, slot = heapq.heappop(self._heap)
             if self.waiting.get(slot, _NONE).get(at_ms) == order:
-                return heap[0]
-            heapq.heappop(heap)
+                return at_ms, order, slot
         return None
+
+    def defer(self, timers: Sequence[tuple[int, int, int]]) -> None:
+        """Back among the waiting."""
+        for timer in timers:
+            heapq.heappush(self._heap, timer)
 
     def compact(self) -> None:
         """Once a cut: throw out the leftovers of deleted timers where they are the larger part."""
@@ -73,7 +76,7 @@ class TimerRows:
         self._scope = scope
         self._most = most
         self.queues = {domain: TimerQueue() for domain in TimeDomain}
-        self._next_order = 0
+        self.next_order = 0
         self._dirty: dict[tuple[TimeDomain, int, int], None] = {}
 
     # --- the current key ----------------------------------------------------------------------------------------
@@ -87,8 +90,8 @@ class TimerRows:
             return
         if len(times) >= self._most:
             raise OverflowError(f"a key may have {self._most} timers in {domain} time and has them all")
-        self._add(domain, slot, at_ms, self._next_order)
-        self._next_order += 1
+        self._add(domain, slot, at_ms, self.next_order)
+        self.next_order += 1
         self._scope.journal.append((self._take_out, domain, slot, at_ms))
 
     def delete(self, at_ms: int, domain: TimeDomain) -> None:
@@ -123,14 +126,15 @@ class TimerRows:
 
         Of these no more than the chain has left; the rest wait for the next cut.
         """
-        known = self._next_order
-        queue = self.queues[domain]
+        queue, deferred = self.queues[domain], []
         while (first := queue.next_due(until_ms)) is not None:
             at_ms, order, slot = first
-            if order >= known and not chain.take():
-                return
+            if order >= chain.begin and not chain.take():
+                deferred.append(first)
+                continue
             self._take_out(domain, slot, at_ms)
             yield slot, at_ms
+        queue.defer(deferred)
 
     def holds(self, slot: int) -> bool:
         """Whether the key has a timer."""
@@ -169,7 +173,7 @@ class TimerRows:
                 queue.remove(slot, at_ms)
             if order is not None:
                 queue.add(slot, at_ms, order)
-                self._next_order = max(self._next_order, order + 1)
+                self.next_order = max(self.next_order, order + 1)
 
     def _frame(self, timers: Sequence[tuple[TimeDomain, int, int, int | None]]) -> pl.DataFrame:
         if not timers:
@@ -183,17 +187,21 @@ class TimerRows:
 
 
 class Chain:
-    """How many timers may still fire in this cut that were set by timers of this cut: an end to endless chains."""
+    """How many timers may still fire in this cut that were set by timers of this cut: an end to endless chains.
+
+    ``begin``: the order number from which on timers were set by timers. ``deferred``: those that were one too many.
+    """
 
     def __init__(self, left: int) -> None:
+        self.begin = 0
+        self.deferred = 0
         self._left = left
-        self.broken = False
 
     def take(self) -> bool:
         """Use one; False when there is none left."""
-        self.broken = self._left <= 0
         self._left -= 1
-        return not self.broken
+        self.deferred += self._left < 0
+        return self._left >= 0
 
 
 def _check(at_ms: object) -> None:

@@ -44,20 +44,21 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
 
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.broadcast import Broadcast
-from streamcore.keyed.migration import Migration, Row
-from streamcore.keyed.plain import Misfit, show
+from streamcore.keyed.function import Context, ProcessFunction
+from streamcore.keyed.migration import Row
+from streamcore.keyed.plain import show
 from streamcore.keyed.records import Inputs, Port, Schema, checked, row_class
 from streamcore.keyed.scope import NO_KEY, Scope, TimeDomain
 from streamcore.keyed.states import states_of
 from streamcore.keyed.store import KeyedLimits, KeyedStore
-from streamcore.keyed.timers import Chain, TimerRows
+from streamcore.keyed.tables import tables_of
+from streamcore.keyed.timers import Chain
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.state.table import StateTable
 from streamcore.state.versions import Versions
@@ -69,100 +70,7 @@ FAILED_CONTROL = "failed_control"
 #: Text: which method of which function failed, and how.
 FAILED_REASON = "failed_reason"
 
-Rows = Iterable[object] | None
-
-
-class ProcessFunction:
-    """The base of a keyed function. States are declared on the class (``streamcore.keyed``).
-
-    ``outputs``: the columns of every port; ``EVENT_MS`` is added. ``version`` counts up when what is stored changes its
-    meaning, and ``migrations`` lead there: ``migrations[1]`` turns what version 1 kept for a key into what version 2
-    keeps (``streamcore.keyed.migration``).
-    """
-
-    outputs: Mapping[str, Schema] = {}
-    version: ClassVar[int] = 1
-    migrations: ClassVar[Mapping[int, Migration]] = {}
-
-    def process(self, event: Any, context: Context) -> Rows:
-        """One event: an object with its columns as attributes. Gives rows for ``MAIN``: mappings, or the event."""
-        raise NotImplementedError
-
-    def on_timer(self, at_ms: int, context: Context) -> Rows:
-        """One timer has come to its time."""
-        raise NotImplementedError
-
-    def process_control(self, record: Any, context: Context) -> None:
-        """One control record, on every shard: change ``context.broadcast``. Gives no rows."""
-        raise NotImplementedError
-
-
-class Timers:
-    """The timers of the current key. Times are epoch milliseconds."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self, rows: TimerRows) -> None:
-        self._rows = rows
-
-    def set(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Fire at that time, once; a timer of the same time that is there already is the same timer."""
-        self._rows.set(at_ms, domain)
-
-    def delete(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Do not fire at that time."""
-        self._rows.delete(at_ms, domain)
-
-    def clear(self, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Delete all timers of the key in that domain."""
-        self._rows.clear(domain)
-
-
-class Context:
-    """What a call is about, besides the event. Valid during the call."""
-
-    __slots__ = ("_keys", "_ports", "_scope", "broadcast", "domain", "timers")
-
-    def __init__(self, store: KeyedStore, ports: Mapping[str, Port]) -> None:
-        self._scope = store.scope
-        self._keys = store.keys
-        self._ports = ports
-        self.timers = Timers(store.timers)
-        #: What control records have said.
-        self.broadcast: Broadcast = store.broadcast
-        #: In ``on_timer``: what kind of timer fired.
-        self.domain = TimeDomain.EVENT
-
-    @property
-    def key(self) -> Any:
-        """The key: a value, or a tuple for a key of several columns."""
-        return self._keys.keys[self._scope.slot]
-
-    @property
-    def event_ms(self) -> int:
-        """The event's time, or the timer's."""
-        return self._scope.event_ms
-
-    @property
-    def watermark_ms(self) -> int:
-        """No event earlier than this was expected any more."""
-        return self._scope.watermark_ms
-
-    @property
-    def clock_ms(self) -> int:
-        """Processing time: the clock of the cut."""
-        return self._scope.clock_ms
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the event came after the watermark had passed it."""
-        return self._scope.event_ms < self._scope.watermark_ms
-
-    def side(self, port: str, row: object) -> None:
-        """Give a row to a side output."""
-        if port not in self._ports:
-            raise Misfit(f"no port {port!r}: declared are {sorted(self._ports)}")
-        self._ports[port].add(row)
+_ADDRESS = re.compile("0x[0-9a-f]{6,}")
 
 
 class ProcessOperator:
@@ -199,7 +107,7 @@ class ProcessOperator:
             states[kept.name].attach(self._function, kept)
         self._event_row = row_class(self._events, "Event")
         self._control_row = row_class(self._control or {}, "Control")
-        self._tables = self._store.tables()
+        self._tables = tables_of(self._store)
 
     # --- Operator -----------------------------------------------------------------------------------------------
 
@@ -218,8 +126,10 @@ class ProcessOperator:
         chain = Chain(store.limits.chained_timers)
         if self._control is not None:
             self._take_control(inputs[1])
+        chain.begin = store.timers.next_order
         self._fire(TimeDomain.CLOCK, time.clock_ms, chain)
         self._take_events(inputs[0])
+        chain.begin = store.timers.next_order
         fired = True
         while fired:
             self._fire(TimeDomain.EVENT, time.next_watermark_ms, chain)
@@ -228,8 +138,8 @@ class ProcessOperator:
         scope.now_ms = time.next_watermark_ms
         scope.slot = NO_KEY  # type: ignore[assignment]  # between two cuts there is no key
         store.timers.compact()
-        if chain.broken:
-            scope.counts["timers_deferred_cuts"] += 1
+        if chain.deferred:
+            scope.counts["timers_deferred"] += chain.deferred
         return self._take_ports()
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -312,9 +222,9 @@ class ProcessOperator:
             raise error  # a matter of the machine, not of the data: the cut must run again
         self._scope.undo()
         self._scope.counts["failed"] += 1
-        reason = f"{self._name}.{method}: {type(error).__name__}: {error}"
+        reason = f"{self._name}.{method}: {_told(error)}"
         values = row if isinstance(row, dict) else dict(zip(self._columns_of(port), row, strict=True))  # type: ignore[call-overload]
-        port.add({**values, FAILED_REASON: reason.encode(errors="replace").decode()})
+        port.add({**values, FAILED_REASON: reason})
 
     def _columns_of(self, port: Port) -> Iterable[str]:
         return self._events if port is self._failed else self._control or {}
@@ -330,6 +240,15 @@ class ProcessOperator:
         if self._control is not None:
             ports[FAILED_CONTROL] = self._failed_control.take()
         return ports
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, the same whenever the cut runs again: without addresses of objects in memory."""
+    try:
+        text = str(error)
+    except Exception:  # a message is the user's code too
+        text = "(its message cannot be read)"
+    return f"{type(error).__name__}: {_ADDRESS.sub('0x...', text)}".encode(errors="replace").decode()
 
 
 def _check_function(function: ProcessFunction, name: str, control: Schema | None) -> None:
@@ -352,9 +271,18 @@ def _key(key: Sequence[str], events: Mapping[str, pl.DataType], name: str) -> di
     columns = (key,) if isinstance(key, str) else tuple(key)
     if unknown := [column for column in columns if column not in events]:
         raise ConfigError(f"{name}: the key names columns {unknown} that the events do not have: {sorted(events)}")
-    if floats := [column for column in columns if events[column].is_float()]:
-        raise ConfigError(f"{name}: {floats} cannot be a key: not every floating-point number equals itself")
+    if odd := [f"{column} ({events[column]})" for column in columns if not _can_be_key(events[column])]:
+        raise ConfigError(
+            f"{name}: {odd} cannot be a key; text, booleans, times and whole or decimal numbers of up to 18 digits can"
+        )
     return {column: events[column] for column in columns}
+
+
+def _can_be_key(dtype: pl.DataType) -> bool:
+    """Whether its values equal themselves and have a hash that never changes."""
+    if isinstance(dtype, pl.Decimal):
+        return (dtype.precision or 38) - dtype.scale <= 18
+    return not dtype.is_float() and dtype != pl.UInt64
 
 
 def _ports(function: ProcessFunction, name: str, scope: Scope) -> dict[str, Port]:

@@ -12,9 +12,11 @@ import pytest
 from streamcore.errors import ConfigError
 from streamcore.keyed import (
     AggregatingState,
+    Context,
     KeyedLimits,
     ListState,
     MapState,
+    ProcessFunction,
     ReducingState,
     Refresh,
     TimeDomain,
@@ -23,7 +25,7 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.operator import MAIN, StepTime
-from streamcore.operators.process import FAILED, FAILED_CONTROL, Context, ProcessFunction, ProcessOperator
+from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
 from streamcore.schema import EVENT_MS
 from tests.harness.keyed import CONTROL, EVENTS, Runner, frame, runner
 
@@ -245,6 +247,26 @@ def test_an_event_can_be_given_on_as_it_is_and_the_key_may_be_null_or_have_sever
         assert operator.tables()["values"].changes().height == (2 if key else 1)
 
 
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Odd(ProcessFunction):
+    outputs = {MAIN: {}}
+
+    def process(self, event: Any, context: Context) -> None:
+        raise Silent if event.n else ValueError(f"about {object()}")
+
+
+def test_a_reason_is_the_same_whenever_the_cut_runs_again() -> None:
+    reasons = [row[2] for row in runner(Odd()).cut([("a", 0, 0), ("a", 1, 0)])[FAILED]]
+    assert reasons == [
+        "Odd.process: ValueError: about <object object at 0x...>",
+        "Odd.process: Silent: (its message cannot be read)",
+    ]
+
+
 class Values(ProcessFunction):
     outputs = {MAIN: {}}
     any_value = ValueState[Any]()
@@ -261,6 +283,35 @@ def test_a_value_that_could_change_in_place_or_not_be_stored_is_refused_when_it_
         given = [value]
 
     assert "state any_value: " in str(runner(Function()).cut([("a", 1, 0)])[FAILED])
+
+
+class Velocity(ProcessFunction):
+    """The example of the documentation."""
+
+    outputs = {MAIN: {"user": pl.String, "total": pl.Decimal(18, 2)}, "quiet": {"user": pl.String}}
+    total = ValueState(pl.Decimal(18, 2), default=Decimal(0))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        self.total += event.amount
+        context.timers.clear()
+        context.timers.set(context.event_ms + 3_600_000)
+        yield {"user": event.user, "total": self.total}
+
+    def on_timer(self, at_ms: int, context: Context) -> None:
+        context.side("quiet", {"user": context.key})
+        del self.total
+
+
+def test_the_example_of_the_documentation_works() -> None:
+    schema = {"user": pl.String(), "amount": pl.Decimal(12, 2)}
+    operator = ProcessOperator(Velocity(), key=["user"], events=schema)
+    amounts = [Decimal("1.50"), Decimal("2.25"), Decimal(1)]
+    rows = pl.DataFrame(
+        {"user": ["a", "a", "b"], "amount": amounts, EVENT_MS: [0, 1, 2]}, {**schema, EVENT_MS: pl.Int64}
+    )
+    ports = operator.step([rows], StepTime(0, 3_600_001, 0))
+    assert ports[MAIN]["total"].to_list() == [Decimal("1.50"), Decimal("3.75"), Decimal("1.00")]
+    assert ports["quiet"].rows() == [("a", 3_600_001)]
 
 
 # --- limits -------------------------------------------------------------------------------------------------------
@@ -357,6 +408,44 @@ def test_an_event_out_of_order_neither_shortens_a_life_nor_reads_what_the_waterm
     assert run.cut([("k", 0, 3)])[MAIN][0][0] == "None [] {}"
 
 
+class Cleared(ProcessFunction):
+    outputs = {MAIN: {"state": pl.Int64}}
+    value = ValueState(int, ttl=Ttl(10))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        if event.n < 0:
+            del self.value
+        elif event.n > 0:
+            self.value = event.n
+        yield {"state": self.value}
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_value_that_was_cleared_leaves_no_time_behind_for_the_next(restart: bool) -> None:
+    run = runner(Cleared())
+    run.cut([("k", 1, 0), ("k", -1, 20)])
+    if restart:
+        run.restart()
+    assert run.cut([("k", 2, 0), ("k", 0, 9), ("k", 0, 10)])[MAIN] == [(2, 0), (2, 9), (None, 10)]
+
+
+class Queue(ProcessFunction):
+    outputs = {MAIN: {"state": pl.String}}
+    items = ListState(int, ttl=Ttl(10))
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:
+        if event.n > 0:
+            self.items.append(event.n)
+        elif event.n < 0:
+            self.items.popleft()
+        yield {"state": str(list(self.items))}
+
+
+def test_an_element_lives_as_long_as_those_before_it_though_its_event_was_earlier() -> None:
+    rows = runner(Queue()).cut([("k", 1, 5), ("k", 2, 0), ("k", -1, 6), ("k", 0, 14), ("k", 0, 15)])[MAIN]
+    assert [row[0] for row in rows[2:]] == ["[2]", "[2]", "[]"]
+
+
 @pytest.mark.parametrize("domain", list(TimeDomain))
 def test_what_has_expired_is_forgotten_one_bucket_a_cut_without_being_touched(domain: TimeDomain) -> None:
     run = runner(lasting(domain, Refresh.ON_WRITE))
@@ -442,6 +531,8 @@ class Unordered(Passing):
     [
         (Passing(), {"key": ["nobody"]}, "the key names columns \\['nobody'\\]"),
         (Passing(), {"events": {"key": pl.Float64}}, "cannot be a key"),
+        (Passing(), {"events": {"key": pl.UInt64}}, "cannot be a key"),
+        (Passing(), {"events": {"key": pl.Decimal(38, 2)}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.List(pl.Int64)}}, "Passing: events: List"),
         (Passing(), {"events": {"key": pl.String, "__x": pl.String}}, "are the engine's"),
         (Passing(), {"control": CONTROL}, "give it a method process_control"),

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from streamcore.keyed import (
     AggregatingState,
+    Context,
     ListState,
     MapState,
+    ProcessFunction,
     ReducingState,
     Refresh,
     TimeDomain,
@@ -25,9 +27,11 @@ from streamcore.keyed import (
     WhenFull,
 )
 from streamcore.operators.operator import MAIN
-from streamcore.operators.process import FAILED, Context, ProcessFunction
+from streamcore.operators.process import FAILED
+from streamcore.state import MemoryBlobs
+from streamcore.state.log import HEAD
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.keyed import Event, runner
+from tests.harness.keyed import Event, Runner, runner
 
 TTL_MS = 7
 INSTRUCTIONS = 16
@@ -70,7 +74,7 @@ class Scripted(ProcessFunction):
             case 0:
                 self.value += a
             case 1:
-                del self.value, self.best, self.mean
+                del self.value, self.best, self.mean, self.brief
             case 2:
                 self.items.extend([a, a + 1])
             case 3:
@@ -178,7 +182,7 @@ class Oracle:
         if do == 0:
             s["value"] += a
         elif do == 1:
-            s["value"], s["best"], s["mean"] = 0, None, None
+            s["value"], s["best"], s["mean"], s["brief"] = 0, None, None, None
         elif do == 2:
             s["items"] = [*s["items"], a, a + 1][-3:]
         elif do == 3:
@@ -254,6 +258,29 @@ def test_a_restart_after_every_cut_changes_nothing(script: Any) -> None:
         return found
 
     assert run(restart=True) == run(restart=False)
+
+
+@given(cuts, st.integers(0, 4))
+def test_a_process_that_is_some_cuts_behind_catches_up_by_the_log(script: Any, behind: int) -> None:
+    make = runner(Scripted()).make
+    ahead, other, watermark_ms, clock_ms = Runner(make, buckets=6), Runner(make, buckets=6), 0, 0
+    for n, (given_events, watermark_by, clock_by, _) in enumerate(script):
+        watermark_ms, clock_ms = watermark_ms + watermark_by, clock_ms + clock_by + 1
+        ahead.cut(given_events, watermark_ms=watermark_ms, clock_ms=clock_ms)
+        if n == len(script) - 1 - behind:
+            other = Runner(make, 6, ahead.blobs)
+    head = ahead.blobs.get(HEAD) or b""
+    if other.log.head.sequence and not other.log.holds(head):
+        tables = other.operator.tables()
+        assert other.log.catch_up(head, ahead.blobs, lambda name: tables[name])
+        other.operator.loaded()
+        other.watermark_ms, other.clock_ms = watermark_ms, clock_ms
+        last = [(key, n, 31) for key in ("a", "b", None) for n in (0, 150, 90, 110)]
+        after = watermark_ms + 40, clock_ms + 3
+        blobs = MemoryBlobs(dict(ahead.blobs.blobs))
+        found = ahead.cut(last, watermark_ms=after[0], clock_ms=after[1])
+        other.blobs = blobs
+        assert other.cut(last, watermark_ms=after[0], clock_ms=after[1]) == found
 
 
 class WithoutTimers(Scripted):

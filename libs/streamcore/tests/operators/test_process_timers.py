@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.keyed import KeyedLimits, TimeDomain, ValueState
+from streamcore.keyed import Context, KeyedLimits, ProcessFunction, TimeDomain, ValueState
 from streamcore.operators.operator import MAIN
-from streamcore.operators.process import FAILED, Context, ProcessFunction
+from streamcore.operators.process import FAILED
 from streamcore.windowing.values import END_OF_TIME_MS
 from tests.harness.keyed import runner
 
@@ -134,9 +134,31 @@ def test_a_chain_gives_the_same_however_the_watermark_moves() -> None:
 def test_an_endless_chain_ends_at_its_limit_and_goes_on_in_the_next_cut() -> None:
     run = runner(Heartbeat(), limits=KeyedLimits(chained_timers=4))
     assert texts(run.cut([("a", 0, 0)], watermark_ms=END_OF_TIME_MS))[-1] == "a 40 5"
-    assert run.operator.metrics() == {"timers_fired": 5, "timers_deferred_cuts": 1}
+    assert run.operator.metrics() == {"timers_fired": 5, "timers_deferred": 1}
     run.restart()
     assert texts(run.cut())[0] == "a 50 6"
+
+
+class PingPong(ProcessFunction):
+    """Each timer sets one of the other domain, for a time already reached."""
+
+    outputs = OUT
+
+    def process(self, event: Any, context: Context) -> None:
+        context.timers.set(event.n)
+
+    def on_timer(self, at_ms: int, context: Context) -> Iterable[object]:
+        if at_ms < 50:
+            context.timers.set(0, TimeDomain.CLOCK if context.domain is TimeDomain.EVENT else TimeDomain.EVENT)
+        yield {"text": f"{context.key} {at_ms}"}
+
+
+def test_an_endless_chain_over_both_domains_ends_too_and_keeps_no_other_timer_waiting() -> None:
+    run = runner(PingPong(), limits=KeyedLimits(chained_timers=3))
+    found = texts(run.cut([("a", 0, 0), ("b", 90, 0)], watermark_ms=100))
+    assert found == ["a 0", "b 90", "a 0", "a 0", "a 0"]
+    assert run.operator.metrics() == {"timers_fired": 5, "timers_deferred": 1}
+    assert len(texts(run.cut())) == 4
 
 
 class Inactive(ProcessFunction):
