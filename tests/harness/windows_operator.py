@@ -76,6 +76,12 @@ class OperatorRunner:
         firings = tuple(self._firing(row) for row in ports[MAIN].iter_rows(named=True))
         return Output(firings, tuple(self._dropped(row) for row in ports[LATE].iter_rows(named=True)))
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether nothing is stored but positions and the arrivals of count windows."""
+        stored = {name: table.rows(0, 1).height for name, table in self.operator.tables().items()}
+        return not any(rows for name, rows in stored.items() if name not in ("progress", "arrivals"))
+
     def _operator(self) -> WindowOperator:
         return WindowOperator(self.spec, ("key",), SCHEMA, {"value": self.function, "seen": Collect("at")})
 
@@ -87,7 +93,7 @@ class OperatorRunner:
 
     def _count(self) -> None:
         metrics = dict(self.operator.metrics())
-        assert metrics.pop("refused") == 0
+        assert metrics.pop("refused") == metrics.pop("truncated") == 0
         self.counts = Counts(**{name: getattr(self.counts, name) + more for name, more in metrics.items()})
 
     def _firing(self, row: Mapping[str, object]) -> Firing:

@@ -49,7 +49,7 @@ class Operator(Protocol):
 
     @property
     def output_delay_ms(self) -> int:
-        """How far behind the watermark a row may come out because of this operator. One that was late is not counted."""
+        """How far behind the watermark it may give a row that was not late when it came."""
         ...
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:

@@ -16,13 +16,26 @@ from streamcore.errors import ConfigError
 from streamcore.operators.operator import LATE, LATE_REASON, LATENESS_MS, MAIN, Ports, StepTime
 from streamcore.operators.windows.assigning import fields_of
 from streamcore.operators.windows.bundle import Bundle
-from streamcore.operators.windows.columns import IS_FINAL, IS_RETRACTION, PANE, TIMING
+from streamcore.operators.windows.columns import (
+    IS_FINAL,
+    IS_RETRACTION,
+    PANE,
+    TIMING,
+    WINDOW_END,
+    WINDOW_FIRST,
+    WINDOW_START,
+    WINDOW_STOP,
+)
 from streamcore.operators.windows.one_by_one import OneByOne
+from streamcore.operators.windows.paned import Paned, fires_at_end
+from streamcore.operators.windows.paning import paning_of
 from streamcore.operators.windows.plan import Plan
+from streamcore.operators.windows.session_windows import SessionWindows
 from streamcore.operators.windows.tally import Tally
 from streamcore.operators.windows.values import PaneFunction
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
+from streamcore.windowing.assigners import Session
 from streamcore.windowing.spec import WindowSpec
 
 #: How many windows of a shard may live at a time, unless it is said otherwise.
@@ -59,7 +72,7 @@ class WindowOperator:
         plan = Plan(spec, {key: schema[key] for key in keys}, dict(schema), bundle, function, max_windows)
         self.late_lane = late_lane
         self._tally = Tally()
-        self._path = OneByOne(plan, self._tally)
+        self._path = _path(plan, self._tally)
 
     @property
     def output_delay_ms(self) -> int:
@@ -80,8 +93,20 @@ class WindowOperator:
         self._path.settle()
 
     def metrics(self) -> Mapping[str, int]:
-        """As ``windowing.Counts``, and ``refused``."""
+        """As ``windowing.Counts``; ``refused`` by ``max_windows``; ``truncated`` by limits of aggregates."""
         return self._tally.take()
+
+
+def _path(plan: Plan, tally: Tally) -> Paned | SessionWindows | OneByOne:
+    """Columns where they can do it."""
+    spec, assigner = plan.spec, plan.spec.assigner
+    if fires_at_end(spec.trigger) and not plan.keeps_elements:
+        paning = paning_of(assigner)
+        if paning is not None:
+            return Paned(plan, tally, paning)
+        if isinstance(assigner, Session) and spec.allowed_lateness_ms == 0:
+            return SessionWindows(plan, tally, assigner)
+    return OneByOne(plan, tally)
 
 
 def _check(
@@ -98,10 +123,13 @@ def _check(
     missing = [key for key in keys if key not in schema]
     if missing:
         raise ConfigError(f"key {missing[0]!r} is no column of the input: {', '.join(schema)}")
-    own = {"window_start", "window_end", "window_first", "window_stop", PANE, TIMING, IS_FINAL, IS_RETRACTION}
-    for name in [*keys, *(function.schema if function else bundle.aggregates)]:
-        if name in own or (name in keys and list(keys).count(name) > 1):
-            raise ConfigError(f"column {name!r} would stand twice in the output: rename it")
-    taken = set(schema) & (own - {PANE, TIMING, IS_FINAL, IS_RETRACTION} | {LATE_REASON, LATENESS_MS, EVENT_MS})
-    if taken:
-        raise ConfigError(f"column {min(taken)!r} of the input has the name of a column of late rows: rename it")
+    bounds = [WINDOW_START, WINDOW_END, WINDOW_FIRST, WINDOW_STOP]
+    values = function.schema if function else bundle.aggregates
+    _once("the output", [*keys, *bounds, PANE, TIMING, IS_FINAL, IS_RETRACTION, *values, EVENT_MS])
+    _once("late rows", [*schema, *bounds, LATE_REASON, LATENESS_MS, EVENT_MS])
+
+
+def _once(where: str, names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"column {twice[0]!r} would stand twice in {where}: rename it")

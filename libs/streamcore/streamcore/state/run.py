@@ -54,7 +54,7 @@ class Run:
     def in_bucket(self, bucket: int, buckets: int) -> Ints:
         """The places of a bucket's rows."""
         if buckets not in self._buckets:
-            numbers = bucket_of(self.hashes, buckets)
+            numbers = bucket_of(self.hashes, buckets).astype(np.min_scalar_type(buckets))  # short ones sort faster
             order = np.argsort(numbers, kind="stable")
             self._buckets[buckets] = order, np.searchsorted(numbers[order], np.arange(buckets + 1))
         order, edges = self._buckets[buckets]
@@ -129,8 +129,8 @@ def sorted_run(
     frame: pl.DataFrame,
     states: npt.NDArray[np.int8],
 ) -> Run:
-    """A run of rows that are in order of arrival."""
-    order = np.lexsort((times, hashes))
+    """A run of rows that are in order of arrival, at least those of one key."""
+    order = _order(hashes, times)
     return Run(keys, hashes[order], times[order], numbers[order], frame[order], states[order])
 
 
@@ -151,6 +151,25 @@ def joined(runs: Sequence[Run]) -> Run:
         pl.concat([run.frame for run in runs]),
         np.concatenate([run.states for run in runs]),
     )
+
+
+def _order(hashes: UInt64Array, times: Ints) -> Ints:
+    """By hash, then by time, then as they come.
+
+    Runs that are merged are sorted already, one after the other, which a stable sort by hash makes use of. What is left
+    is to sort those few hashes by time that were in more than one.
+    """
+    order = np.argsort(hashes, kind="stable")
+    hashes, times = hashes[order], times[order]
+    same = hashes[1:] == hashes[:-1]
+    back = np.flatnonzero(same & (times[1:] < times[:-1]))
+    if back.size:
+        group = np.cumsum(np.append(False, ~same))
+        wrong = np.zeros(group[-1] + 1, dtype=bool)
+        wrong[group[back]] = True
+        places = np.flatnonzero(wrong[group])
+        order[places] = order[places][np.lexsort((times[places], group[places]))]
+    return order
 
 
 def _lower_bound(sorted_times: Ints, low: Ints, high: Ints, targets: Ints) -> Ints:

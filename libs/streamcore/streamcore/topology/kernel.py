@@ -215,7 +215,7 @@ class _Pass:
 
     def _sent(self, node: Operation, number: int, level: int) -> pl.DataFrame | None:
         assert self.cut is not None, "operators are on keyed levels"
-        return self.cut.events.get(Routed(f"{self.topology.name_of(node)}.{number}", level))
+        return self.cut.events.get(self.topology.levels.routes[node, number, level])
 
     def _time(self, node: Operation) -> StepTime:
         assert self.cut is not None, "operators are on keyed levels"

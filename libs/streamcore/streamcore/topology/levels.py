@@ -8,7 +8,7 @@ level if its rows are with their key there already; what it needs from levels be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, Routed
@@ -36,6 +36,8 @@ class Levels:
     of: dict[Node, frozenset[int]] = field(default_factory=dict)
     keys: dict[tuple[Node, int], Key | None] = field(default_factory=dict)
     sendings: list[Sending] = field(default_factory=list)
+    #: Under what name the rows of an operator's input come from a level before.
+    routes: dict[tuple[Node, int, int], Routed] = field(default_factory=dict)
     #: The sources that a node's rows come from, by their place among the sources.
     sources: dict[Node, frozenset[int]] = field(default_factory=dict)
     #: How far the watermark that a node works with is behind its sources', because operators before it hold rows back.
@@ -102,11 +104,27 @@ def _place(levels: Levels, node: Operation) -> None:
     for number, one in enumerate(node.keyed):
         for before in sorted(levels.of[one.port.node]):
             if before < level:
-                rows = Routed(f"{levels.names[node]}.{number}", before)
-                exchange = Exchange(rows, one.key, level - 1, one.broadcast)
-                levels.sendings.append(Sending(exchange, one.port, before, one.columns))
+                levels.routes[node, number, before] = _send(levels, node, one, before, level)
     key = node.keyed[0].key if node.keeps_key else None
     _set(levels, node, {level: key}, _sources(levels, node))
+
+
+def _send(levels: Levels, node: Operation, one: Keyed, before: int, level: int) -> Routed:
+    """Rows of a port go to a stage once under a key, however many operators there want them."""
+    for place, sending in enumerate(levels.sendings):
+        same = (sending.port.node, sending.port.name, sending.level) == (one.port.node, one.port.name, before)
+        if same and sending.exchange == Exchange(sending.exchange.rows, one.key, level - 1, one.broadcast):
+            levels.sendings[place] = replace(sending, columns=_all_of(sending, one))
+            return sending.exchange.rows
+    rows = Routed(f"{levels.names[node]}.{node.keyed.index(one)}", before)
+    levels.sendings.append(Sending(Exchange(rows, one.key, level - 1, one.broadcast), one.port, before, one.columns))
+    return rows
+
+
+def _all_of(sending: Sending, one: Keyed) -> tuple[str, ...] | None:
+    if sending.columns is None or one.columns is None:
+        return None
+    return tuple(name for name in one.port.schema if name in {*sending.columns, *one.columns})
 
 
 def _with_key(levels: Levels, one: Keyed, level: int) -> bool:

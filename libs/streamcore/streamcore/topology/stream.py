@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from streamcore.keyed.store import KeyedLimits
     from streamcore.operators.deduplicate import WhenFull
     from streamcore.operators.operator import Operator
-    from streamcore.operators.process import ProcessFunction
+    from streamcore.keyed import ProcessFunction
     from streamcore.topology.joined import JoinedStream
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner

@@ -112,7 +112,7 @@ class ReferenceWindows:
         return window
 
     def _overlapping(self, of: _Key, window: AnyWindow) -> list[AnyWindow]:
-        """The sessions that become one with this one, by their ends. Those that live are disjoint: one pass finds all."""
+        """The sessions that become one with this one, by their ends. Those that live are disjoint."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
         found = [other for other in of.live if isinstance(other, Window) and other.overlaps(window)]

@@ -7,10 +7,12 @@ import pickle
 import polars as pl
 import pytest
 
+from streamcore.aggregates import Sum
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 from streamcore.topology.stream import Stream, operate, source
 from streamcore.topology.topology import Topology
+from streamcore.windowing import Tumbling
 from tests.harness.running_sums import MakeRunningSums
 
 
@@ -68,6 +70,19 @@ def test_a_union_of_levels_runs_on_all_of_them_and_an_operator_gets_both() -> No
     )
     assert levels_of(topology)["union-1"] == {0, 1}
     assert sent(topology)[-2:] == [("sums-2.0", 0, 2, ("user",)), ("sums-2.0", 1, 2, ("user",))]
+
+
+def test_rows_that_several_operators_want_by_one_key_are_sent_once() -> None:
+    joined = A.key_by("user").join(B.key_by("user")).within(0, 10)
+    counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
+    topology = Topology("t", joined.sink("j"), counted.sink("c"), sums(A, "user").sink("s"), sums(A, "shop").sink("x"))
+    assert [(level, key) for _, level, _, key in sent(topology)] == [(0, ("user",)), (0, ("user",)), (0, ("shop",))]
+
+
+def test_an_operator_gets_only_the_columns_that_it_reads() -> None:
+    counted = A.key_by("user").window(Tumbling(1_000)).aggregate(n=Sum("n"))
+    (shuffle,) = Topology("t", counted.sink("c")).plan().stages[0].exchanges
+    assert shuffle.columns == ("user", "n")
 
 
 def test_each_operator_has_the_watermark_of_the_sources_that_feed_it() -> None:

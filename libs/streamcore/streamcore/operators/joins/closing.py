@@ -20,7 +20,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.operator import StepTime
 from streamcore.schema import EVENT_MS
 from streamcore.state.rows import RowTable
-from streamcore.state.run import Ints, Run
+from streamcore.state.run import Ints, Mask, Run
 from streamcore.windowing.assigners import Assigner, Session, Sliding, Tumbling
 from streamcore.windowing.values import END_OF_TIME_MS
 from streamcore.windows.runs import expand
@@ -183,7 +183,7 @@ class Sessions:
         return starts, ends
 
 
-def changes(rows: pl.DataFrame, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def changes(rows: pl.DataFrame, names: Sequence[str]) -> Mask:
     """Whether a row differs from the one before it in these columns, none of which holds a null."""
     differs = pl.any_horizontal(pl.col(name) != pl.col(name).shift(1) for name in names)
     return rows.select(differs.fill_null(value=True)).to_series().to_numpy().copy()

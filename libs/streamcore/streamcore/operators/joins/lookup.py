@@ -103,7 +103,7 @@ class LookUpJoin:
         """Nothing to do."""
 
     def metrics(self) -> Mapping[str, int]:
-        return self._table.metrics()
+        return {**self._stream.metrics(), **self._table.metrics()}
 
     def _change(self, changes: pl.DataFrame) -> pl.DataFrame:
         """Bring the table up to date. Returns the changes that would have added a key beyond the limit."""

@@ -16,7 +16,7 @@ from streamcore.operators.joins.columns import JoinKind, Schema
 from streamcore.operators.joins.meeting import Meetings, WindowedSides, WindowedSpec, check_names
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.schema import EVENT_MS
-from streamcore.state.run import Ints
+from streamcore.state.run import Ints, Mask
 from streamcore.state.table import StateTable
 from streamcore.windows.runs import expand
 
@@ -87,9 +87,7 @@ class WindowJoin:
         return rows
 
 
-def _some(
-    met: Meetings, rows: pl.DataFrame, meeting: Ints, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> Windowed:
+def _some(met: Meetings, rows: pl.DataFrame, meeting: Ints, mask: Mask) -> Windowed:
     places = np.flatnonzero(mask)
     return Windowed(rows[places], met.starts[meeting[places]], met.ends[meeting[places]])
 

@@ -63,9 +63,9 @@ class Arena:
         self._level.clear()
         self._merges.clear()
 
-    def values(self, nodes: Ints) -> list[pl.Series]:
-        """The results of these nodes."""
-        return self.bundle.values(at(self.columns, nodes))
+    def partials(self, nodes: Ints) -> Columns:
+        """The partials of these nodes."""
+        return at(self.columns, nodes)
 
     def store(self, nodes: Ints) -> list[pl.Series]:
         """The partials of these nodes, for keeping."""

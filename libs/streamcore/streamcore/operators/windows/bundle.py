@@ -59,6 +59,10 @@ class Bundle:
         """The results, a column an aggregate."""
         return [a.result(self._of(n, partials), self.schema).alias(n) for n, a in self.aggregates.items()]
 
+    def truncated(self, partials: Columns) -> int:
+        """How many partials of any aggregate have left something out because of its limit."""
+        return sum(int(a.truncated(self._of(n, partials)).sum()) for n, a in self.aggregates.items())
+
     def store(self, partials: Columns) -> list[pl.Series]:
         """The partials as columns for keeping."""
         return [

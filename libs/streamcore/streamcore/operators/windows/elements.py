@@ -154,6 +154,11 @@ class ProgressTable(Journal):
         self.watermark_ms = NO_WATERMARK
         self._stored = (self.sequence, self.watermark_ms)
 
+    def take(self, count: int) -> int:
+        """The number of the first of so many elements."""
+        self.sequence += count
+        return self.sequence - count
+
     def _changed(self) -> pl.DataFrame | None:
         now = (self.sequence, self.watermark_ms)
         if now == self._stored:
@@ -161,7 +166,7 @@ class ProgressTable(Journal):
         self._stored = now
         return self.rows(0, 1)
 
-    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:  # noqa: ARG002 - its hash is 0
         data = {HASH: [0], SEQUENCE: [self.sequence], WATERMARK: [self.watermark_ms], GONE: [False]}
         return pl.DataFrame(data if bucket == 0 else None, schema=self.schema)
 

@@ -66,10 +66,16 @@ class General:
 
     def element(self, element: Element, row: int) -> None:
         """The element of a row of the cut. Its key is a slot."""
+        windows = self.spec.assigner.windows(element)
+        self.tally.elements += 1
+        self.tally.assignments += len(windows)
+        self.put(element, row, windows)
+
+    def put(self, element: Element, row: int, windows: Iterable[AnyWindow]) -> None:
+        """Put an element into these of its windows, and ask each."""
         assert isinstance(element.key, int)
         slot = element.key
-        self.tally.elements += 1
-        placed = [self.place(slot, window, element, row) for window in self.spec.assigner.windows(element)]
+        placed = [self._place(slot, window, element, row) for window in windows]
         for window in placed:
             if window is not None:
                 self._ask(slot, window, element.number + 1)
@@ -93,17 +99,18 @@ class General:
 
     # --- placing ------------------------------------------------------------------------------------------------
 
-    def place(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
+    def _place(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
         """Put the element into the window, or the one that this becomes by merging; None where that is refused."""
-        self.tally.assignments += 1
         absorbed = self._overlapping(slot, window)
         window = _cover(window, absorbed)
         past = self._past(window, element.number)
         if past.expired:
-            return self._drop(row, window, DropReason.EXPIRED)
+            self._drop(row, window, DropReason.EXPIRED)
+            return None
         live = self.windows.get(slot, window)
         if live is not None and live.trigger.done:
-            return self._drop(row, window, DropReason.CLOSED)
+            self._drop(row, window, DropReason.CLOSED)
+            return None
         if live is None and not absorbed and self.windows.count >= self.max_windows:
             self.tally.refused += 1
             return None

@@ -10,10 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from streamcore.hashing import hash_columns
+from streamcore.operators.windows.grouping import distinct
 from streamcore.operators.windows.table import Hashes, Ints, NumberTable
+
+Mask = npt.NDArray[np.bool_]
 
 _NONE = np.empty(0, dtype=np.int64)
 _SLACK = 4096
@@ -28,13 +32,14 @@ class KeySlots:
         self._held: Ints = _NONE  # by slot: how many hold it
         self._row: Ints = _NONE  # by slot: its key's row in the store, -1 for a free slot
         self._size = 0
-        self._free: list[int] = []
-        self._unsure: list[Ints] = []
+        self._free: Ints = _NONE
+        self._unsure: list[Ints] = []  # slots that may be held by nothing, lately
+        self._older: list[Ints] = []  # and before the last sweep
         self._table = NumberTable()
         self._same_hash: dict[tuple[object, ...], int] = {}
         self._same_hashes: set[int] = set()
-        self._parts: list[pl.DataFrame] = []
-        self._store = pl.DataFrame(schema=self.dtypes)
+        self._large = pl.DataFrame(schema=self.dtypes)
+        self._small = pl.DataFrame(schema=self.dtypes)
 
     def __len__(self) -> int:
         return self._size - len(self._free)
@@ -45,23 +50,35 @@ class KeySlots:
         return self._size
 
     def assign(self, frame: pl.DataFrame) -> Ints:
-        """The slot of every row's key. A new key has one until ``sweep``, and longer if it is held by then."""
+        """The slot of every row's key. A new key has one until it is swept, and for longer if it is held by then."""
         keys = frame.select(list(self.dtypes))
         hashes = hash_columns(keys.get_columns(), frame.height)
         slots = self._table.find(hashes)
         odd = self._odd(hashes)
         new = np.flatnonzero((slots < 0) & ~odd)
         if new.size:
-            distinct, first, back = np.unique(hashes[new], return_index=True, return_inverse=True)
-            added = self._add(keys[new[first]], distinct)
-            self._table.add(distinct, added)
+            first, back = _first_of(hashes[new])
+            added = self._add(keys[new[first]] if self.dtypes else keys, hashes[new[first]])
+            self._table.add(hashes[new[first]], added)
             slots[new] = added[back]
         self._compare(keys, hashes, slots, odd)
         return slots
 
     def frame(self, slots: Ints) -> pl.DataFrame:
         """The key columns of these slots."""
-        return self._store[self._row[slots]] if self.dtypes else pl.DataFrame()
+        if not self.dtypes:
+            return pl.DataFrame()
+        rows = self._row[slots]
+        recent = rows >= self._large.height
+        if not recent.any():
+            return self._large[rows]
+        if recent.all():
+            return self._small[rows - self._large.height]
+        there, here = np.flatnonzero(~recent), np.flatnonzero(recent)
+        back = np.empty(len(rows), dtype=np.int64)
+        back[there], back[here] = np.arange(len(there)), len(there) + np.arange(len(here))
+        found = [self._large[rows[there]], self._small[rows[here] - self._large.height]]
+        return pl.concat(found, rechunk=True)[back]
 
     def hold(self, slots: Ints) -> None:
         """Something is stored under each of these; a slot may be held many times, also in one call."""
@@ -73,36 +90,34 @@ class KeySlots:
         self._unsure.append(slots)
 
     def sweep(self) -> None:
-        """Forget the keys that came or were released since the last call and are not held."""
-        if not self._unsure:
+        """Once a cut. Forgets keys that nothing holds, in batches, and not those that were held a short while ago: most
+        keys come back. The forgotten and the unheld together stay fewer than some part of all."""
+        if 2 * sum(map(len, self._unsure)) <= self._size:
             return
-        slots = np.unique(np.concatenate(self._unsure))
-        self._unsure = []
+        unsure, self._older, self._unsure = self._older, self._unsure, []
+        slots = np.concatenate([_NONE, *unsure])
         slots = slots[(self._held[slots] == 0) & (self._row[slots] >= 0)]
         if slots.size:
-            self._forget(slots)
+            self._forget(slots[distinct(slots, self._size)[1]])
 
-    def _odd(self, hashes: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _odd(self, hashes: Hashes) -> Mask:
         if not self._same_hashes:
             return np.zeros(len(hashes), dtype=bool)
         return np.isin(hashes, np.fromiter(self._same_hashes, np.uint64, len(self._same_hashes)))
 
-    def _compare(
-        self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: np.ndarray[tuple[int], np.dtype[np.bool_]]
-    ) -> None:
-        """Look again, by key, where the slot that the hash led to is another key's."""
+    def _compare(self, keys: pl.DataFrame, hashes: Hashes, slots: Ints, odd: Mask) -> None:
+        """Look by key where a hash has several keys: those known (``odd``), and where a slot is another key's."""
         if not self.dtypes:
             return
-        if not odd.any():
-            stored = self.frame(slots)
-            for name in self.dtypes:
-                odd = odd | ~keys[name].eq_missing(stored[name]).to_numpy()
-            if not odd.any():
-                return
-        rows = np.flatnonzero(odd)
-        for row in rows.tolist():
-            self._share(int(hashes[row]))
-        # All rows of such a hash, also those that were right.
+        usual = slice(None) if not odd.any() else np.flatnonzero(~odd)
+        stored, here = self.frame(slots[usual]), keys[usual]
+        wrong = np.zeros(stored.height, dtype=bool)
+        for name in self.dtypes:
+            wrong |= ~here[name].eq_missing(stored[name]).to_numpy()
+        for number in set(hashes[usual][wrong].tolist()):
+            self._share(number)
+        if not self._same_hashes:
+            return
         rows = np.flatnonzero(self._odd(hashes))
         for row, key in zip(rows.tolist(), keys[rows].rows(), strict=True):
             if key not in self._same_hash:
@@ -111,8 +126,6 @@ class KeySlots:
 
     def _share(self, number: int) -> None:
         """From now on keys of this hash are found by the dictionary."""
-        if number in self._same_hashes:
-            return
         self._same_hashes.add(number)
         hashes = np.array([number], dtype=np.uint64)
         slot = self._table.find(hashes)
@@ -121,31 +134,28 @@ class KeySlots:
             self._same_hash[self.frame(slot).row(0)] = int(slot[0])
 
     def _add(self, keys: pl.DataFrame, hashes: Hashes) -> Ints:
-        reused = [self._free.pop() for _ in range(min(len(self._free), len(hashes)))]
-        fresh = np.arange(self._size, self._size + len(hashes) - len(reused))
-        slots = np.concatenate([np.asarray(reused, dtype=np.int64), fresh])
-        self._size += len(fresh)
+        again = min(len(self._free), len(hashes))
+        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
+        slots = np.concatenate([reused, np.arange(self._size, self._size + len(hashes) - again)])
+        self._size += len(hashes) - again
         if self._size > len(self._row):
-            room = max(64, 2 * self._size)
-            self.hashes, self._held, self._row = (
-                np.resize(self.hashes, room),
-                np.concatenate([self._held, np.zeros(room - len(self._held), np.int64)]),
-                np.concatenate([self._row, np.full(room - len(self._row), -1)]),
-            )
+            room = 2 * self._size
+            self.hashes = np.resize(self.hashes, room)
+            self._held = np.concatenate([self._held, np.zeros(room - len(self._held), np.int64)])
+            self._row = np.concatenate([self._row, np.full(room - len(self._row), -1)])
         self.hashes[slots] = hashes
-        self._row[slots] = self._store.height + np.arange(len(slots))
+        self._row[slots] = self._large.height + self._small.height + np.arange(len(slots))
         self._unsure.append(slots)
         if self.dtypes:
             self._append(keys)
         return slots
 
     def _append(self, keys: pl.DataFrame) -> None:
-        """Parts are each four times as long as the next, so that a key is copied a few times and parts stay few."""
-        self._parts.append(keys)
-        while len(self._parts) > 1 and self._parts[-2].height < 4 * self._parts[-1].height:
-            last = self._parts.pop()
-            self._parts[-1] = pl.concat([self._parts[-1], last], rechunk=True)
-        self._store = pl.concat(self._parts, rechunk=False)
+        """New keys are copied each time, old ones when the new ones have become a part of them."""
+        self._small = pl.concat([self._small, keys], rechunk=True)
+        if self._small.height > max(_SLACK, self._large.height // 8):
+            self._large = pl.concat([self._large, self._small], rechunk=True)
+            self._small = self._small.clear()
 
     def _forget(self, slots: Ints) -> None:
         hashes = self.hashes[slots]
@@ -154,9 +164,19 @@ class KeySlots:
             del self._same_hash[key]
         self._table.remove(hashes[~odd])
         self._row[slots] = -1
-        self._free += slots.tolist()
-        if self._store.height > 2 * len(self) + _SLACK:
+        self._free = np.concatenate([self._free, slots])
+        if self._large.height > 2 * len(self) + _SLACK:
             live = np.flatnonzero(self._row[: self._size] >= 0)
-            self._parts = [self._store[self._row[live]]]
-            self._store = self._parts[0]
+            self._large, self._small = self.frame(live), self._small.clear()
             self._row[live] = np.arange(len(live))
+
+
+def _first_of(hashes: Hashes) -> tuple[Ints, Ints]:
+    """The first row of each hash, in order, and for each row which of them is its own."""
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    first = np.minimum.reduceat(order, starts)
+    back = np.empty(len(hashes), dtype=np.int64)
+    back[order] = np.repeat(np.arange(len(first)), np.diff(np.append(starts, len(hashes))))
+    return first, back

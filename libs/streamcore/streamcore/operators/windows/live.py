@@ -1,6 +1,6 @@
 """One live window of one key: its trigger's state, what it holds, and what it has said.
 
-The same decisions as ``streamcore.windowing.pane``, without the values: a pane names what it says by a ``View``, and the
+The same decisions as ``streamcore.windowing.pane``, without the values: a pane names what it says by a ``View``, and
 values are computed when the cut is over.
 """
 

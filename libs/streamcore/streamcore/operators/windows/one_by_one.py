@@ -1,29 +1,21 @@
-"""The general path as a whole: cuts in, frames out, all state in tables."""
+"""The general path as a whole: cuts in, frames out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
 
 from streamcore.operators.operator import StepTime
-from streamcore.operators.windows.arena import Arena
-from streamcore.operators.windows.assigning import elements, fields_of
-from streamcore.operators.windows.columns import REASONS, TIMINGS, Drops, Panes
-from streamcore.operators.windows.contents import Folded, Kept
-from streamcore.operators.windows.elements import ArrivalTable, ElementTable, ProgressTable
-from streamcore.operators.windows.general import Drop, General
+from streamcore.operators.windows.assigning import elements
+from streamcore.operators.windows.elements import ArrivalTable, ProgressTable
 from streamcore.operators.windows.journal import Journal
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.windows.live import Fired, LiveWindow, Said
 from streamcore.operators.windows.plan import Plan
-from streamcore.operators.windows.said import SaidTable
+from streamcore.operators.windows.singles import Singles, drops_of
 from streamcore.operators.windows.table import Ints
-from streamcore.operators.windows.tables import bounds
 from streamcore.operators.windows.tally import Tally
-from streamcore.operators.windows.values import Called, Recomputed, Results, Values
-from streamcore.windowing.values import Accumulation, AnyWindow, CountWindow, Element, Window
 
 
 class OneByOne:
@@ -33,30 +25,13 @@ class OneByOne:
         self.plan = plan
         self.tally = tally
         self.progress = ProgressTable()
-        self._fields = list(plan.schema) if plan.keeps_elements else fields_of(plan.spec, plan.schema)
         self._shape = plan.shape
-        self._reset()
+        self._empty()
 
-    def _reset(self) -> None:
-        plan = self.plan
-        self.keys = KeySlots(plan.keys)
-        self.arena: Arena | None = None
-        self.elements: ElementTable | None = None
-        self._contents: Folded | Kept
-        self._values: Values
-        if plan.keeps_elements:
-            self.elements = ElementTable(self.keys, plan.schema)
-            self._contents = Kept(plan.spec.evictor, self.elements)
-            self._values = Called(plan.function, plan.schema) if plan.function else Recomputed(plan.bundle)
-        else:
-            self.arena = Arena(plan.bundle)
-            self._contents = Folded(self.arena)
-            self._values = Results(self.arena)
-        self.windows = General(plan.spec, self.keys, self._contents, self.tally, plan.max_windows)
-        self.arrivals = None if plan.spec.assigner.in_event_time else ArrivalTable(self.keys)
-        self.said = SaidTable(self.keys, self.arena) if plan.spec.accumulation is Accumulation.RETRACTING else None
-
-    # --- a cut --------------------------------------------------------------------------------------------------
+    def _empty(self) -> None:
+        self.keys = KeySlots(self.plan.keys)
+        self.windows = Singles(self.plan, self.tally, self.keys)
+        self.arrivals = None if self.plan.spec.assigner.in_event_time else ArrivalTable(self.keys)
 
     def step(self, rows: pl.DataFrame, time: StepTime) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The panes and the dropped of a cut."""
@@ -66,58 +41,23 @@ class OneByOne:
         self.keys.sweep()
         slots = self.keys.assign(rows)
         numbers = self._numbers(slots)
-        self.windows.begin(time.clock_ms, time.watermark_ms)
-        for row, element in enumerate(elements(rows, self._fields, slots, numbers)):
-            self.windows.element(element, row)
-        self.windows.watermark(time.next_watermark_ms)
-        return self._finish(rows, numbers, time)
+        general = self.windows.general
+        general.begin(time.clock_ms, time.watermark_ms)
+        for row, element in enumerate(elements(rows, self.windows.fields, slots, numbers)):
+            general.element(element, row)
+        general.watermark(time.next_watermark_ms)
+        panes, values = self.windows.finish(rows, numbers)
+        late = self._shape.late(rows, drops_of(general.dropped), time.watermark_ms)
+        return self._shape.panes(self.keys, panes, values), late
 
     def _numbers(self, slots: Ints) -> Ints:
         """Numbers that rise with arrival within each key; only count windows need to know the key's own."""
-        first = self.progress.sequence
-        self.progress.sequence += len(slots)
-        if self.arrivals is not None:
-            return self.arrivals.number(slots)
-        return np.arange(first, first + len(slots))
-
-    def _finish(self, rows: pl.DataFrame, numbers: Ints, time: StepTime) -> tuple[pl.DataFrame, pl.DataFrame]:
-        windows, touched = self.windows, list(self.windows.windows.dirty)
-        living = [live for name in touched if (live := windows.windows.get(*name))]
-        if isinstance(self._contents, Folded) and self.arena:
-            for live in living:
-                self._contents.seal(live.content)
-            self.arena.compute(rows, numbers)
-        panes = panes_of(windows.fired)
-        pane, values = self._values.of(windows.fired, self.keys.frame(panes.slots))
-        main = self._shape.panes(self.keys, panes.at(pane), values)
-        late = self._shape.late(rows, drops_of(windows.dropped), time.watermark_ms)
-        self._forget(living)
-        return main, late
-
-    def _forget(self, living: Sequence[LiveWindow]) -> None:
-        """Give back what was only needed during the cut."""
-        before = self.windows.before
-        if self.said is not None:
-            self.said.replace(before, living)
-        if self.arena is not None:
-            old = {node for one in before.values() for node in (one.node, *_nodes(one.said))}
-            now = {node for live in living for node in (live.content.node, *_nodes(live.said))}
-            self.arena.keep(old, now)
-
-    # --- state --------------------------------------------------------------------------------------------------
+        first = self.progress.take(len(slots))
+        return np.arange(first, first + len(slots)) if self.arrivals is None else self.arrivals.number(slots)
 
     def tables(self) -> Mapping[str, Journal]:
         """All state."""
         return {**self._journals(), "progress": self.progress}
-
-    def _journals(self) -> dict[str, Journal]:
-        found: dict[str, Journal | None] = {
-            "windows": self.windows.windows,
-            "said": self.said,
-            "elements": self.elements,
-            "arrivals": self.arrivals,
-        }
-        return {name: table for name, table in found.items() if table is not None}
 
     def settle(self) -> None:
         """Take what was loaded since the last step."""
@@ -126,83 +66,10 @@ class OneByOne:
         if not any(table.loaded for table in journals.values()):
             return
         stored = {name: table.taken() for name, table in journals.items()}
-        self._reset()
+        self._empty()
         if self.arrivals is not None:
             self.arrivals.restore(stored["arrivals"])
-        self.windows.windows.restore(stored["windows"], self._window)
-        if self.elements is not None:
-            self._give(self.elements, stored["elements"])
-        if self.said is not None:
-            self._take_back(self.said, stored["said"])
-        for slot, window in self.windows.windows.names():
-            self.windows.plan(self.windows.windows.live[slot][window])
-        if self.arena is not None:
-            self.arena.settle()
-        self.keys.sweep()
+        self.windows.restore(stored)
 
-    def _give(self, table: ElementTable, rows: pl.DataFrame) -> None:
-        """Each living window its elements."""
-        of = table.restore(rows)
-        for slot, window in self.windows.windows.names():
-            live = self.windows.windows.live[slot][window]
-            found = [] if live.trigger.done else of.get(slot, [])
-            live.content.elements = [e for e in found if e.number >= live.content.since and holds(window, e)]
-            for element in live.content.elements:
-                table.hold(element)
-        table.settled()
-
-    def _take_back(self, table: SaidTable, rows: pl.DataFrame) -> None:
-        """Each living window what it or the sessions in it have said."""
-        for slot, said in sorted(table.restore(rows, self._window), key=lambda one: nested(one[1].window)):
-            owner = next((w for w in self.windows.windows.of(slot) if _within(said.window, w)), None)
-            if owner is None:
-                continue
-            live = self.windows.windows.live[slot][owner]
-            if isinstance(self._contents, Kept):
-                elements = live.content.elements
-                seen = [e for e in elements if e.number < said.upto and holds(said.window, e)]
-                said = Said(said.window, said.pane, self._contents.seen(seen), said.latest_ms, said.upto)
-            if said.window == owner:
-                live.last = said
-            else:
-                live.superseded.append(said)
-            table.put(slot, said)
-
-    def _window(self, first: int, end: int) -> AnyWindow:
-        return Window(first, end) if self.plan.spec.assigner.in_event_time else CountWindow(first, end)
-
-
-def holds(window: AnyWindow, element: Element) -> bool:
-    """Whether the element is within the window's bounds."""
-    first, end = bounds(window)
-    return first <= (element.number if isinstance(window, CountWindow) else element.event_ms) < end
-
-
-def nested(window: AnyWindow) -> tuple[int, int]:
-    """By end, and what is within another before it: the order in which absorbed sessions are taken back."""
-    first, end = bounds(window)
-    return end, -first
-
-
-def panes_of(fired: Sequence[Fired]) -> Panes:
-    """Columns of panes."""
-    numbers = [
-        (one.slot, *bounds(one.window), one.pane, TIMINGS.index(one.timing), one.final, one.retraction, one.latest_ms)
-        for one in fired
-    ]
-    slots, first, end, pane, timing, final, retraction, latest = np.array(numbers, np.int64).reshape(-1, 8).T
-    return Panes(slots, first, end, pane, timing, final.astype(bool), retraction.astype(bool), latest)
-
-
-def drops_of(dropped: Sequence[Drop]) -> Drops:
-    """Columns of what was dropped."""
-    numbers = [(row, *bounds(window), REASONS.index(reason)) for row, window, reason in dropped]
-    return Drops(*np.array(numbers, np.int64).reshape(-1, 4).T)
-
-
-def _within(inner: AnyWindow, outer: AnyWindow) -> bool:
-    return bounds(outer)[0] <= bounds(inner)[0] and bounds(inner)[1] <= bounds(outer)[1]
-
-
-def _nodes(said: Sequence[Said]) -> list[int]:
-    return [one.view for one in said if isinstance(one.view, int)]
+    def _journals(self) -> dict[str, Journal]:
+        return self.windows.journals() | ({} if self.arrivals is None else {"arrivals": self.arrivals})

@@ -30,12 +30,11 @@ class NumberTable:
 
     def find(self, numbers: Hashes) -> Ints:
         """The value of each number, -1 where it has none."""
-        places = self._places(numbers)
-        return np.where(places >= 0, self._values[places], _FREE)
+        return self._look(numbers, places=False)
 
     def add(self, numbers: Hashes, values: Ints) -> None:
         """Add numbers that are distinct and not there; the values are distinct too."""
-        if 2 * (self._used + len(numbers)) > len(self._values):
+        if 5 * (self._used + len(numbers)) > 3 * len(self._values):
             self._grow(self._live + len(numbers))
         self._live += len(numbers)
         self._used += len(numbers)
@@ -43,25 +42,29 @@ class NumberTable:
 
     def remove(self, numbers: Hashes) -> None:
         """Remove distinct numbers that are there."""
-        self._values[self._places(numbers)] = _GONE
+        self._values[self._look(numbers, places=True)] = _GONE
         self._live -= len(numbers)
 
     def _home(self, numbers: Hashes) -> Ints:
         with np.errstate(over="ignore"):
             return ((numbers * _SPREAD) >> self._shift).astype(np.int64)
 
-    def _places(self, numbers: Hashes) -> Ints:
-        """Where each number is, -1 where it is not."""
+    def _look(self, numbers: Hashes, *, places: bool) -> Ints:
+        """For each number its value, or the place where it is; -1 where it is not."""
         at = self._home(numbers)
-        places = np.full(len(numbers), -1, dtype=np.int64)
-        rows = np.arange(len(numbers))
+        value = self._values[at]
+        found = (self._numbers[at] == numbers) & (value >= 0)
+        result = np.where(found, at if places else value, np.int64(-1))
+        rows = np.flatnonzero(~found & (value != _FREE))
+        at = at[rows]
         while rows.size:
+            at = (at + 1) & self._mask
             value = self._values[at]
             found = (self._numbers[at] == numbers[rows]) & (value >= 0)
-            places[rows[found]] = at[found]
+            result[rows[found]] = (at if places else value)[found]
             on = ~found & (value != _FREE)
-            rows, at = rows[on], (at[on] + 1) & self._mask
-        return places
+            rows, at = rows[on], at[on]
+        return result
 
     def _put(self, numbers: Hashes, values: Ints) -> None:
         """Claim a free place for each: of those that want the same one the last to write has it, the others go on."""
@@ -75,10 +78,14 @@ class NumberTable:
             rows = np.concatenate([rows[~free], claimed[~won]])
             at = (np.concatenate([at[~free], at_claimed[~won]]) + 1) & self._mask
 
-    def _grow(self, wanted: int) -> None:
+    def items(self) -> tuple[Hashes, Ints]:
+        """All numbers and their values, in any order."""
         held = self._values >= 0
-        numbers, values = self._numbers[held], self._values[held]
-        self._reset(max(_LEAST_BITS, int(4 * wanted - 1).bit_length()))
+        return self._numbers[held], self._values[held].astype(np.int64)
+
+    def _grow(self, wanted: int) -> None:
+        numbers, values = self.items()
+        self._reset(max(_LEAST_BITS, int(3 * wanted - 1).bit_length()))
         self._used = len(numbers)
         self._put(numbers, values)
 
@@ -87,4 +94,4 @@ class NumberTable:
         self._mask = (1 << bits) - 1
         self._shift = np.uint64(64 - bits)
         self._numbers = np.zeros(1 << bits, dtype=np.uint64)
-        self._values = np.full(1 << bits, _FREE, dtype=np.int64)
+        self._values = np.full(1 << bits, _FREE, dtype=np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import orjson
@@ -14,6 +15,7 @@ from streamcore.operators.windows.contents import Content
 from streamcore.operators.windows.journal import GONE, Journal
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.live import LiveWindow
+from streamcore.operators.windows.table import Ints
 from streamcore.state.table import HASH
 from streamcore.windowing.triggers import TriggerState
 from streamcore.windowing.values import AnyWindow, CountWindow
@@ -70,14 +72,14 @@ class KeyedJournal(Journal):
         super().__init__({**keys.dtypes, **columns}, [*keys.dtypes, *name])
         self.keys = keys
 
-    def frame(self, slots: Sequence[int], columns: Sequence[pl.Series]) -> pl.DataFrame:
+    def frame(self, slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
         """Live rows: the columns after the key's, in the order of the schema."""
         at = np.asarray(slots, dtype=np.int64)
         hashes = pl.Series(HASH, self.keys.hashes[at])
         gone = pl.repeat(False, len(at), dtype=pl.Boolean(), eager=True).alias(GONE)
         return pl.DataFrame([hashes, *self.keys.frame(at).get_columns(), *columns, gone])
 
-    def tombs(self, slots: Sequence[int], names: Mapping[str, Sequence[int]]) -> pl.DataFrame:
+    def tombs(self, slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
         """Rows that are gone."""
         at = np.asarray(slots, dtype=np.int64)
         known = [pl.Series(HASH, self.keys.hashes[at]), *self.keys.frame(at).get_columns()]
@@ -183,6 +185,6 @@ def _state(state: TriggerState) -> list[object]:
     return [state.done, state.count, state.since_ms, state.flag, [_state(part) for part in state.parts]]
 
 
-def _trigger(stored: list[object]) -> TriggerState:
+def _trigger(stored: Sequence[Any]) -> TriggerState:
     done, count, since_ms, flag, parts = stored
-    return TriggerState(done, count, since_ms, flag, tuple(map(_trigger, parts)))  # type: ignore[arg-type]
+    return TriggerState(bool(done), count, since_ms, bool(flag), tuple(_trigger(part) for part in parts))

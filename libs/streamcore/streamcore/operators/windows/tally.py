@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Tally:
-    """Since the last ``take``. As ``windowing.Counts``, and ``refused``: assignments to windows beyond the limit.
+    """Since the last ``take``. As ``windowing.Counts``, and ``refused``: assignments to windows beyond the limit, and
+    ``truncated``: values of panes from which an aggregate has left something out because of its own limit.
 
     The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + refused``.
     """
@@ -20,6 +21,7 @@ class Tally:
     dropped_closed: int = 0
     evicted: int = 0
     refused: int = 0
+    truncated: int = 0
 
     def take(self) -> dict[str, int]:
         """The counts by name; afterwards they begin again at 0."""

@@ -15,6 +15,7 @@ from streamcore.operators.windows.contents import View
 from streamcore.operators.windows.live import Fired
 from streamcore.operators.windows.table import Ints
 from streamcore.operators.windows.tables import bounds
+from streamcore.operators.windows.tally import Tally
 from streamcore.schema import EVENT_MS
 from streamcore.windowing.values import Element, Timing
 
@@ -56,19 +57,23 @@ class Values(Protocol):
 class Results:
     """Aggregates over nodes."""
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, tally: Tally) -> None:
         self.arena = arena
+        self.tally = tally
 
     def of(self, fired: Sequence[Fired], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
         nodes = [one.view if isinstance(one.view, int) else NOTHING for one in fired]
-        return np.arange(len(fired)), self.arena.values(np.asarray(nodes, dtype=np.int64))
+        partials = self.arena.partials(np.asarray(nodes, dtype=np.int64))
+        self.tally.truncated += self.arena.bundle.truncated(partials)
+        return np.arange(len(fired)), self.arena.bundle.values(partials)
 
 
 class Recomputed:
     """Aggregates over the elements that an evictor has left."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, tally: Tally) -> None:
         self.bundle = bundle
+        self.tally = tally
 
     def of(self, fired: Sequence[Fired], keys: pl.DataFrame) -> tuple[Ints, list[pl.Series]]:  # noqa: ARG002
         views = [_elements(one.view) for one in fired]
@@ -76,6 +81,7 @@ class Recomputed:
         numbers = np.array([element.number for element in every], dtype=np.int64)
         group = np.repeat(np.arange(len(views)), [len(view) for view in views])
         partials = self.bundle.group(frame_of(every, self.bundle.schema), numbers, group, len(views))
+        self.tally.truncated += self.bundle.truncated(partials)
         return np.arange(len(fired)), self.bundle.values(partials)
 
 

@@ -1,0 +1,163 @@
+"""Sessions that live, in columns: an entry each, chained by key, and found by their ends when they are due.
+
+A ``StateTable``. A session's row is named by its key and start; when that start is no more, the row is written as gone.
+That a session is over follows from the watermark.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from streamcore.hashing import bucket_of
+from streamcore.operators.windows.bundle import Bundle, Columns, at
+from streamcore.operators.windows.grouping import distinct, grown, runs
+from streamcore.operators.windows.keys import KeySlots
+from streamcore.operators.windows.table import Ints
+from streamcore.operators.windows.tables import END, FIRST, KeyedJournal
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class Sessions(KeyedJournal):
+    """``slot``, ``start``, ``end`` and ``columns`` by entry; ``end`` is ``FREE`` where there is no session."""
+
+    FREE = -(2**63)
+
+    def __init__(self, keys: KeySlots, bundle: Bundle, gap_ms: int) -> None:
+        super().__init__(keys, {FIRST: pl.Int64(), END: pl.Int64(), **bundle.dtypes}, [FIRST])
+        self.bundle = bundle
+        self.count = 0
+        self.slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
+        self.columns: Columns = at(bundle.nothing(), _NONE)
+        self._head = _NONE
+        self._free = _NONE
+        self._size = 0
+        self._bits = max(0, (gap_ms // 16).bit_length() - 1)
+        self._due: dict[int, list[Ints]] = {}
+        self._dirty: list[Ints] = []
+        self._moved: list[tuple[Ints, Ints]] = []
+
+    # --- by key -------------------------------------------------------------------------------------------------
+
+    def of(self, slots: Ints) -> tuple[Ints, Ints]:
+        """The entries of distinct keys, and for each the place of its key in ``slots``."""
+        self._reserve_heads()
+        entry, which = self._head[slots], np.arange(len(slots))
+        entries, places = [_NONE], [_NONE]
+        while (some := np.flatnonzero(entry >= 0)).size:
+            entry, which = entry[some], which[some]
+            entries.append(entry)
+            places.append(which)
+            entry = self._next[entry]
+        return np.concatenate(entries), np.concatenate(places)
+
+    def link(self, slots: Ints, entries: Ints, places: Ints) -> None:
+        """Make these the entries of the keys, and no others. ``places`` rises: the place of each entry's key."""
+        self._reserve_heads()
+        self._head[slots] = -1
+        if not entries.size:
+            return
+        again = places[1:] == places[:-1]
+        self._next[entries] = -1
+        self._next[entries[:-1][again]] = entries[1:][again]
+        starts = np.concatenate([[True], ~again])
+        self._head[slots[places[starts]]] = entries[starts]
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def new(self, slots: Ints) -> Ints:
+        """New entries for these keys, to be written."""
+        again = min(len(self._free), len(slots))
+        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
+        entries = np.concatenate([reused, np.arange(self._size, self._size + len(slots) - again)])
+        self._size += len(slots) - again
+        self._reserve()
+        self.slot[entries] = slots
+        self.count += len(slots)
+        self.keys.hold(slots)
+        return entries
+
+    def write(self, entries: Ints, start: Ints, end: Ints, partials: Columns) -> None:
+        """Bounds and contents of distinct entries."""
+        self.start[entries], self.end[entries] = start, end
+        for name, values in partials.items():
+            self.columns[name][entries] = values
+        self._dirty.append(entries)
+        buckets = end >> self._bits
+        order = np.argsort(buckets)
+        starts = runs(buckets[order])
+        for bucket, some in zip(buckets[order[starts]].tolist(), np.split(entries[order], starts[1:]), strict=True):
+            self._due.setdefault(bucket, []).append(some)
+
+    def moved(self, slots: Ints, starts: Ints) -> None:
+        """Sessions of these keys with these starts are no more, without being over."""
+        if slots.size:
+            self._moved.append((slots, starts))
+
+    def remove(self, entries: Ints) -> None:
+        """Forget distinct entries."""
+        self.end[entries] = self.FREE
+        self._free = np.concatenate([self._free, entries])
+        self.count -= len(entries)
+        self.keys.release(self.slot[entries])
+
+    def ending(self, watermark_ms: int) -> Ints:
+        """The entries that end by then, in any order. Each is answered once, if it is removed then."""
+        last = watermark_ms >> self._bits
+        over = [bucket for bucket in self._due if bucket <= last]
+        found = np.concatenate([_NONE, *(some for bucket in over for some in self._due.pop(bucket))])
+        found = found[distinct(found, self._size)[1]]
+        later = found[(self.end[found] > watermark_ms) & (self.end[found] >> self._bits == last)]
+        if later.size:
+            self._due[last] = [later]
+        due: Ints = found[(self.end[found] <= watermark_ms) & (self.end[found] != self.FREE)]
+        return due
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> pl.DataFrame | None:
+        if not self._dirty and not self._moved:
+            return None
+        moved, self._moved = self._moved, []
+        dirty, self._dirty = np.concatenate([_NONE, *self._dirty]), []
+        dirty = dirty[distinct(dirty, self._size)[1]]
+        slots = np.concatenate([_NONE, *(slots for slots, _ in moved)])
+        starts = np.concatenate([_NONE, *(starts for _, starts in moved)])
+        gone = self.tombs(slots, {FIRST: starts})
+        return pl.concat([gone, self._rows(dirty[self.end[dirty] != self.FREE])])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        live = np.flatnonzero(self.end[: self._size] != self.FREE)
+        return self._rows(live[bucket_of(self.keys.hashes[self.slot[live]], buckets) == bucket])
+
+    def restore(self, rows: pl.DataFrame) -> None:
+        """Take all live rows."""
+        slots = self.keys.assign(rows)
+        entries = self.new(slots)
+        self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.bundle.load(rows))
+        order = np.argsort(slots, kind="stable")
+        starts = runs(slots[order])
+        places = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
+        self.link(slots[order[starts]], entries[order], places)
+        self._dirty = []
+
+    def _rows(self, entries: Ints) -> pl.DataFrame:
+        bounds = [pl.Series(FIRST, self.start[entries]), pl.Series(END, self.end[entries])]
+        return self.frame(self.slot[entries], [*bounds, *self.bundle.store(at(self.columns, entries))])
+
+    def _reserve(self) -> None:
+        if self._size <= len(self.slot):
+            return
+        room = 2 * self._size
+        self.slot, self.start, self._next = (grown(one, room) for one in (self.slot, self.start, self._next))
+        end = np.full(room, self.FREE)
+        end[: len(self.end)] = self.end
+        self.end = end
+        self.columns = {name: grown(column, room) for name, column in self.columns.items()}
+
+    def _reserve_heads(self) -> None:
+        if len(self._head) < self.keys.size:
+            head = np.full(2 * self.keys.size, -1)
+            head[: len(self._head)] = self._head
+            self._head = head
