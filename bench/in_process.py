@@ -29,6 +29,7 @@ from streamcore.operators.operator import MAIN, StepTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state.blobs import MemoryBlobs
 from streamcore.state.log import StateLog
+from streamcore.topology.kernel import HeadAtWork
 from streamcore.topology.nodes import dtype_of
 from streamcore.topology.simulation import Simulation
 from streamcore.watermark import NO_WATERMARK
@@ -81,8 +82,8 @@ def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
     plan = topology("bench", job)
     (node,) = plan.operations
     operator, log, blobs = node.make(), StateLog(StateSettings()), MemoryBlobs()
-    wanted = node.keyed[0].columns or tuple(plan.sources[0].ports[MAIN])
-    cuts = [cut.select(*wanted, EVENT_MS) for cut in _cuts(job, events)]
+    head = HeadAtWork(plan)
+    cuts = [rows for cut in _cuts(job, events) for rows in head.rows(0, cut).rows.values()]
     yield pl.DataFrame()
     watermark_ms = NO_WATERMARK
     for cut in cuts:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import sys
+from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import orjson
 import polars as pl
@@ -14,7 +17,9 @@ from bench.events import SCHEMA
 from bench.jobs import Job, Kind, from_json
 from streamcore.aggregates import Count, Sum
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.keyed import Context, ProcessFunction, ValueState
 from streamcore.limits import Limits
+from streamcore.operators.operator import MAIN
 from streamcore.schema import StreamSchema
 from streamcore.spark.launch import launch
 from streamcore.spark.session import SparkSettings
@@ -24,7 +29,7 @@ from streamcore.watermark import bounded
 from streamcore.windowing import Assigner, Session, Sliding, Tumbling
 
 LANE = "results"
-_PRELOAD = ("streamcore.topology.kernel", "streamcore.operators.window")
+_PRELOAD = ("streamcore.topology.kernel", "streamcore.operators.window", "streamcore.operators.process")
 
 
 def topology(name: str, job: Job) -> Topology:
@@ -36,6 +41,9 @@ def topology(name: str, job: Job) -> Topology:
 def _results(events: Stream, job: Job) -> Stream:
     if job.kind is Kind.READ:
         return events.filter(pl.col(job.value) < 0).select("user_id", "ts", job.value)
+    if job.kind is Kind.PROCESS:
+        values = events.select("user_id", pl.col(job.value).alias("value"))
+        return values.key_by("user_id").process(_FUNCTIONS[job.value](job.every))
     sums = events.key_by("user_id").window(_assigner(job)).aggregate(revenue=Sum(job.value), orders=Count())
     return sums.select(
         "user_id",
@@ -50,6 +58,38 @@ def _assigner(job: Job) -> Assigner:
     if job.kind is Kind.SESSIONS:
         return Session(job.gap_ms)
     return Tumbling(job.size_ms) if job.size_ms == job.slide_ms else Sliding(job.size_ms, job.slide_ms)
+
+
+# --- the keyed function ---------------------------------------------------------------------------------------------
+
+
+class _Totals(ProcessFunction):
+    """Counts and sums the events of a user; says both at each ``every``-th."""
+
+    orders = ValueState(int, default=0)
+    total: Any
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def process(self, event: Any, context: Context) -> Iterable[object]:  # noqa: ARG002 - the contract's
+        self.orders += 1
+        self.total += event.value
+        if self.orders % self.every == 0:
+            yield {"user_id": event.user_id, "orders": self.orders, "revenue": self.total}
+
+
+class _Amounts(_Totals):
+    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Decimal(18, 2)}}  # noqa: RUF012 - nobody changes it
+    total = ValueState(pl.Decimal(18, 2), default=Decimal(0))
+
+
+class _Quantities(_Totals):
+    outputs = {MAIN: {"user_id": pl.String, "orders": pl.Int64, "revenue": pl.Int64}}  # noqa: RUF012 - nobody changes it
+    total = ValueState(int, default=0)
+
+
+_FUNCTIONS = {"amount": _Amounts, "quantity": _Quantities}
 
 
 def main() -> None:
