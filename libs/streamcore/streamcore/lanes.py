@@ -56,7 +56,18 @@ def to_ipc(records: Sequence[Record]) -> bytes:
 
 def from_ipc(blob: bytes) -> Iterator[Record]:
     """The records that ``to_ipc`` wrote, in order."""
+    return map(Record, *columns_from_ipc(blob))
+
+
+def columns_from_ipc(blob: bytes) -> tuple[list[str], list[bytes | None], list[bytes | None], list[Headers]]:
+    """Lanes, keys, values and headers of the records that ``to_ipc`` wrote, in order."""
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
-    for lane, key, value, headers in zip(*columns, strict=True):
-        yield Record(lane, key, value, tuple(headers))
+    lanes, keys, values = (table.column(name).to_pylist() for name in SCHEMA.names[:3])
+    return lanes, keys, values, _headers(table.column("headers"))
+
+
+def _headers(column: pa.ChunkedArray) -> list[Headers]:
+    """Most records have none, and then no list has to be made for each."""
+    if not any(len(chunk.keys) for chunk in column.chunks):
+        return [()] * len(column)
+    return [tuple(headers) for headers in column.to_pylist()]
