@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from streamcore.arrow import ipc_stream
@@ -43,15 +44,22 @@ class Record:
     headers: Headers = ()
 
 
-def to_ipc(records: Sequence[Record]) -> bytes:
-    """The records, in order, as one Arrow IPC stream of ``SCHEMA``."""
+def to_ipc(records: Sequence[Record], more: Sequence[pa.RecordBatch] = ()) -> bytes:
+    """The records, in order, and then ``more`` of them, as one Arrow IPC stream of ``SCHEMA``."""
     columns = [
         pa.array([r.lane for r in records], pa.string()),
         pa.array([r.key for r in records], pa.large_binary()),
         pa.array([r.value for r in records], pa.large_binary()),
         pa.array([list(r.headers) for r in records], _HEADERS),
     ]
-    return ipc_stream(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    return ipc_stream(pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=SCHEMA), *more]))
+
+
+def batch_of(lanes: pa.StringArray, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> pa.RecordBatch:
+    """Records without headers, in the form of ``SCHEMA``."""
+    starts = pa.array(np.zeros(len(lanes) + 1, np.int32))
+    headers = pa.MapArray.from_arrays(starts, pa.array([], pa.string()), pa.array([], pa.large_binary()))
+    return pa.RecordBatch.from_arrays([lanes, keys, values, headers], schema=SCHEMA)
 
 
 def from_ipc(blob: bytes) -> Iterator[Record]:
