@@ -189,7 +189,7 @@ class Group:
             windows = WindowedStream(
                 keyed, spec.assigner, spec.trigger, spec.accumulation, spec.allowed_lateness_ms, spec.evictor, "late"
             )
-            panes = windows.aggregate(name=f"w{number}", value=function, seen=Collect("at"))
+            panes = windows.aggregate(f"w{number}", value=function, seen=Collect("at"))
             sinks.append(panes.map(transcript=pl.lit(number)).sink("panes"))
         return Topology(self.name, *sinks)
 
