@@ -14,7 +14,7 @@ import polars as pl
 
 from streamcore.hashing import bucket_of
 from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
-from streamcore.operators.windows.grouping import roomy
+from streamcore.operators.windows.grouping import roomy, sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
@@ -86,11 +86,8 @@ class Piece:
 
     def changed(self) -> Ints:
         """The entries that were written since the last call."""
-        marks = np.zeros(self._length, dtype=bool)
-        for entries in self.dirty:
-            marks[entries] = True
-        self.dirty = []
-        return np.flatnonzero(marks)
+        dirty, self.dirty = self.dirty, []
+        return sorted_distinct(np.concatenate(dirty))
 
     def find(self, slots: Ints) -> Ints:
         """The entry of each key, -1 where it has none."""
