@@ -122,6 +122,7 @@ class Pieces(KeyedJournal):
         self.entries = 0
         self._numbers: list[int] = []
         self._pieces: dict[int, Piece] = {}
+        self._dirty: dict[int, None] = {}
 
     def between(self, first: int, end: int) -> list[int]:
         """The numbers of those from ``first`` up to, not including, ``end``."""
@@ -142,6 +143,7 @@ class Pieces(KeyedJournal):
     def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
         """Merge where ``entries`` (as ``find`` answered) are there, and add where they are -1. Keys are distinct."""
         new = entries < 0
+        self._dirty[number] = None
         if not new.all():
             there = np.flatnonzero(~new)
             self._pieces[number].merge(entries[there], at(partials, there))
@@ -166,7 +168,8 @@ class Pieces(KeyedJournal):
             self.keys.release(piece.slots)
 
     def _changed(self) -> pl.DataFrame | None:
-        frames = [self._rows(number, piece.changed()) for number, piece in self._all() if piece.dirty]
+        dirty, self._dirty = self._dirty, {}
+        frames = [self._rows(number, self._pieces[number].changed()) for number in dirty if number in self._pieces]
         return pl.concat(frames) if frames else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
@@ -184,6 +187,7 @@ class Pieces(KeyedJournal):
             self.put(number, slots, np.full(len(slots), -1), self.bundle.load(part))
         for _, piece in self._all():
             piece.dirty = []
+        self._dirty = {}
 
     def _all(self) -> Iterator[tuple[int, Piece]]:
         return ((number, self._pieces[number]) for number in self._numbers)
