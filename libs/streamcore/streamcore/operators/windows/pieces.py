@@ -14,7 +14,7 @@ import polars as pl
 
 from streamcore.hashing import bucket_of
 from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
-from streamcore.operators.windows.grouping import roomy
+from streamcore.operators.windows.grouping import roomy, sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
@@ -86,11 +86,8 @@ class Piece:
 
     def changed(self) -> Ints:
         """The entries that were written since the last call."""
-        marks = np.zeros(self._length, dtype=bool)
-        for entries in self.dirty:
-            marks[entries] = True
-        self.dirty = []
-        return np.flatnonzero(marks)
+        dirty, self.dirty = self.dirty, []
+        return sorted_distinct(np.concatenate(dirty))
 
     def find(self, slots: Ints) -> Ints:
         """The entry of each key, -1 where it has none."""
@@ -125,6 +122,7 @@ class Pieces(KeyedJournal):
         self.entries = 0
         self._numbers: list[int] = []
         self._pieces: dict[int, Piece] = {}
+        self._dirty: dict[int, None] = {}
 
     def between(self, first: int, end: int) -> list[int]:
         """The numbers of those from ``first`` up to, not including, ``end``."""
@@ -145,6 +143,7 @@ class Pieces(KeyedJournal):
     def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
         """Merge where ``entries`` (as ``find`` answered) are there, and add where they are -1. Keys are distinct."""
         new = entries < 0
+        self._dirty[number] = None
         if not new.all():
             there = np.flatnonzero(~new)
             self._pieces[number].merge(entries[there], at(partials, there))
@@ -169,7 +168,8 @@ class Pieces(KeyedJournal):
             self.keys.release(piece.slots)
 
     def _changed(self) -> pl.DataFrame | None:
-        frames = [self._rows(number, piece.changed()) for number, piece in self._all() if piece.dirty]
+        dirty, self._dirty = self._dirty, {}
+        frames = [self._rows(number, self._pieces[number].changed()) for number in dirty if number in self._pieces]
         return pl.concat(frames) if frames else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
@@ -187,6 +187,7 @@ class Pieces(KeyedJournal):
             self.put(number, slots, np.full(len(slots), -1), self.bundle.load(part))
         for _, piece in self._all():
             piece.dirty = []
+        self._dirty = {}
 
     def _all(self) -> Iterator[tuple[int, Piece]]:
         return ((number, self._pieces[number]) for number in self._numbers)

@@ -212,7 +212,9 @@ class SessionWindows:
         if self.sessions.loaded:
             rows = self.sessions.taken()
             self._empty()
-            self.sessions.restore(rows.filter(pl.col(END) > self.progress.watermark_ms))
+            living = rows.filter(pl.col(END) > self.progress.watermark_ms)
+            if living.height:
+                self.sessions.restore(living)
 
 
 @dataclass(frozen=True, slots=True)
