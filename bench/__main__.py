@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench import copies, latency, propagation, startup, throughput
+from bench import copies, in_process, jobs, latency, operators, propagation, startup, throughput
 from bench.place import Place, open_place
 from bench.result import Result, show
 from headgate.talk import to_stderr
@@ -59,6 +59,44 @@ def _copy_json(request: Request) -> list[Result]:
     return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
 
 
+def _read_on_spark(request: Request) -> list[Result]:
+    return _paired(request, "read-on-spark", jobs.READ)
+
+
+def _windows_on_spark(request: Request) -> list[Result]:
+    """Tumbling windows; sliding ones with ``--set slide_ms=900000``."""
+    return _paired(request, "windows-on-spark", jobs.WINDOWS)
+
+
+def _sessions_on_spark(request: Request) -> list[Result]:
+    return _paired(request, "sessions-on-spark", jobs.SESSIONS)
+
+
+def _process_on_spark(request: Request) -> list[Result]:
+    """Spark's faster interface by default; the other with ``--set variant=pandas``."""
+    return _paired(request, "process-on-spark", jobs.PROCESS)
+
+
+def _paired(request: Request, workload: str, job: jobs.Job) -> list[Result]:
+    return operators.paired(request.place, workload, job, request.size(2_000_000, 500_000), request.options)
+
+
+def _windows_in_process(request: Request) -> list[Result]:
+    return _alone(request, "windows-in-process", jobs.WINDOWS)
+
+
+def _sessions_in_process(request: Request) -> list[Result]:
+    return _alone(request, "sessions-in-process", jobs.SESSIONS)
+
+
+def _process_in_process(request: Request) -> list[Result]:
+    return _alone(request, "process-in-process", jobs.PROCESS)
+
+
+def _alone(request: Request, workload: str, job: jobs.Job) -> list[Result]:
+    return in_process.in_process(workload, job, request.size(1_000_000, 200_000), request.options)
+
+
 def _latency(request: Request) -> list[Result]:
     warm_up_s, measured_s = (15, 20) if request.quick else (30, 60)
     return [latency.latency(request.place, 5_000, warm_up_s, measured_s, request.rules or 100, request.options)]
@@ -82,6 +120,13 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "windowed": _windowed,
     "copy": _copy,
     "copy-json": _copy_json,
+    "read-on-spark": _read_on_spark,
+    "windows-on-spark": _windows_on_spark,
+    "sessions-on-spark": _sessions_on_spark,
+    "process-on-spark": _process_on_spark,
+    "windows-in-process": _windows_in_process,
+    "sessions-in-process": _sessions_in_process,
+    "process-in-process": _process_in_process,
     "latency": _latency,
     "rule-latency": _rule_latency,
     "startup": _startup,
