@@ -1,4 +1,4 @@
-"""``python -m bench.state_in_process``: what state costs: bytes a key and window, and a cut that touches one key in 100.
+"""``python -m bench.state_in_process``: bytes a key and window, and what a cut costs that touches one key in a hundred.
 
 One operator on one shard: an hourly sum over so many keys, each with a live window; then cuts that each touch one key
 in a hundred, drawn anew, with everything that a cut does: the operator's step and the commit of its tables. The sums at
