@@ -7,13 +7,13 @@ said. With retractions sums over panes stay right downstream, also when a late c
 
 ::
 
-    event time   10:00    10:10    10:20    ...          11:00    11:05          12:00
-    ann             a        b                              d        e             tick
-                    |------- session 1 -------| 10:40       |---- session 2 ----| 11:35
-    late                              c  10:35, after the watermark has passed 10:40:
-                    |-------- session 1 and c --------------- and session 2 ----|   now one: the gaps are below 30 minutes
+    event time   10:00    10:10               10:35          11:00    11:05
+    arrives        1        2                   5              3        4
+                   |------- session 1 -------| 10:40           |---- session 2 ----| 11:35
+    5 is late:     |---------------------- one session: no gap of 30 minutes ------| 11:35
 
-In Flink: ``EventTimeSessionWindows`` with a ``Trigger`` written by hand; there are no retractions in its DataStream API.
+In Flink: ``EventTimeSessionWindows``, a ``Trigger`` written by hand, ``allowedLateness``; its DataStream API has no
+retractions.
 """
 
 from __future__ import annotations

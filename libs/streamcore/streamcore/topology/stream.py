@@ -220,7 +220,7 @@ class Broadcast:
 
 
 def control() -> Broadcast:
-    """The records of the app's control topic, with columns ``key`` (text) and ``value`` (bytes, null: taken back)."""
+    """The records of the app's control topic, with columns ``key`` and ``value`` (text; null: taken back)."""
     return Broadcast(None)
 
 

@@ -6,13 +6,15 @@ For examples, tests and trying things out. Refuses to know JSON and lanes of Kaf
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import polars as pl
 
 from streamcore.errors import ConfigError
+from streamcore.keyed.kinds import column_kind
+from streamcore.keyed.plain import Misfit
 from streamcore.lanes import Record
 from streamcore.schema import Kind, StreamSchema
 from streamcore.topology.nodes import dtype_of
@@ -21,7 +23,7 @@ from streamcore.topology.nodes import dtype_of
 def table(stream: StreamSchema, rows: Sequence[Sequence[object]]) -> pl.DataFrame:
     """Rows of a stream: values in the order of its fields.
 
-    Times may be ISO 8601 text (without an offset: in the stream's zone) or epoch milliseconds, decimals may be text.
+    Times may be ISO 8601 text (without an offset: in the stream's zone), decimals may be text.
     ``ConfigError`` for a row of another length or a value that is not of its field's type.
     """
     for row in rows:
@@ -37,27 +39,23 @@ def text(lanes: Mapping[str, pl.DataFrame], dead: Sequence[Record] = ()) -> str:
     return "\n\n".join([*parts, *(["\n".join(["dead letters", *letters])] if letters else [])])
 
 
-def _column(stream: StreamSchema, place: int, values: list[object]) -> pl.Series:
+def _column(stream: StreamSchema, place: int, values: Sequence[object]) -> pl.Series:
     field = stream.fields[place]
-    plain = {Kind.TIMESTAMP: _time, Kind.DECIMAL: _decimal}.get(field.type.kind, _same)
+    kind = column_kind(dtype_of(field.type))
     try:
-        return pl.Series(field.name, [plain(value, stream.zone) for value in values], dtype=dtype_of(field.type))
-    except (TypeError, ValueError, ArithmeticError, pl.exceptions.PolarsError) as error:
+        fitted = [kind.fit(_read(field.type.kind, value, stream.zone)) for value in values]
+    except (Misfit, ValueError, ArithmeticError) as error:
         raise ConfigError(f"stream {stream.name}, field {field.name}, {field.type}: {error}") from error
+    return pl.Series(field.name, fitted, dtype=kind.dtype)
 
 
-def _time(value: object, zone: str) -> object:
-    if not isinstance(value, str):
-        return value
-    time = datetime.fromisoformat(value)
-    return (time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))).astimezone(UTC)
-
-
-def _decimal(value: object, zone: str) -> object:  # noqa: ARG001 - times have one
-    return Decimal(value) if isinstance(value, str) else value
-
-
-def _same(value: object, zone: str) -> object:  # noqa: ARG001 - times have one
+def _read(kind: Kind, value: object, zone: str) -> object:
+    """What text stands for."""
+    if isinstance(value, str) and kind is Kind.DECIMAL:
+        return Decimal(value)
+    if isinstance(value, str) and kind is Kind.TIMESTAMP:
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo else time.replace(tzinfo=ZoneInfo(zone))
     return value
 
 
