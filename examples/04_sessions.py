@@ -54,7 +54,7 @@ MODES = {
     "retracting": sessions.retracting(),
 }
 # One topology with all three modes. What is summed downstream counts a retraction as less.
-panes = {mode: windows.aggregate(name=mode, clicks=Count()) for mode, windows in MODES.items()}
+panes = {mode: windows.aggregate(mode, clicks=Count()) for mode, windows in MODES.items()}
 signed = panes["retracting"].map(net=pl.when("is_retraction").then(-pl.col("clicks")).otherwise(pl.col("clicks")))
 topology = Topology(
     "sessions",

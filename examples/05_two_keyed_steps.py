@@ -53,9 +53,9 @@ revenue = (
     .map(amount=pl.col("price") * pl.col("quantity"))
     .key_by("product")
     .window(Tumbling(HOUR_MS))
-    .aggregate(name="revenue", revenue=Sum("amount"))
+    .aggregate("revenue", revenue=Sum("amount"))
 )
-top = revenue.key_by().window(Tumbling(HOUR_MS)).aggregate(name="best", top=TopN("product", by="revenue", n=3))
+top = revenue.key_by().window(Tumbling(HOUR_MS)).aggregate("best", top=TopN("product", by="revenue", n=3))
 topology = Topology(
     "top-products",
     top.flat_map(a_row_each).select("window_start", "rank", "product", "revenue").sink("top"),

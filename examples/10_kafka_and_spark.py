@@ -51,7 +51,7 @@ ORDERS = StreamSchema.parse(
 )
 orders = source(ORDERS, bounded(60_000))
 by_hour = orders.key_by("country").window(Tumbling(HOUR_MS)).late_to("late")
-revenue = by_hour.aggregate(name="revenue", orders=Count(), revenue=Sum("amount"))
+revenue = by_hour.aggregate("revenue", orders=Count(), revenue=Sum("amount"))
 topology = Topology(
     "revenue",
     revenue.select("country", "window_start", "orders", "revenue").sink("revenue", key="country"),

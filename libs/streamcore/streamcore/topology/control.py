@@ -9,8 +9,8 @@ import polars as pl
 from streamcore.kernel import Control
 from streamcore.schema import EVENT_MS
 
-#: Columns of a control row: text, as all that rows hold. Bytes of a value that are no UTF-8 stand in it as ``\xNN``, for
-#: the operator to refuse; a null value takes back what ``key`` names. Their event time says nothing.
+#: Columns of a control row: text, as all that rows hold. Bytes of a value that are no UTF-8 stand in it as ``\xNN``,
+#: for the operator to refuse; a null value takes back what ``key`` names. Their event time says nothing.
 CONTROL_KEY = "key"
 CONTROL_VALUE = "value"
 SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String()}
