@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import orjson
 import polars as pl
+import pyarrow as pa
 
+from streamcore import lanes
 from streamcore.lanes import Record
 
 
@@ -24,20 +26,35 @@ class LaneRows:
 
     def values(self) -> list[bytes]:
         """Each row as a JSON object: decimals as text, so that they stay exact; times as ISO 8601, UTC."""
-        lines = self.rows.select(pl.exclude("^__.*$")).write_ndjson().encode()
-        return lines.split(b"\n")[: self.rows.height]
+        return self._values().to_list()
 
     def keys(self) -> list[bytes | None]:
         """The text of the key's column, or a JSON array of several; null where the key is null."""
-        columns = self.rows.select(self.key)
-        if not self.key:
-            return [None] * self.rows.height
-        if len(self.key) == 1:
-            texts = columns.to_series().cast(pl.String).to_list()
-            return [None if text is None else text.encode() for text in texts]
-        return [orjson.dumps(row, default=str) for row in columns.iter_rows()]
+        return self._keys().to_list()
 
     def records(self) -> Iterator[Record]:
         """One a row, in order."""
         for key, value in zip(self.keys(), self.values(), strict=True):
             yield Record(self.lane, key, value)
+
+    def batch(self) -> pa.RecordBatch:
+        """The records in the form of ``lanes.SCHEMA``, with no object for any of them."""
+        height = self.rows.height
+        oldest = pl.CompatLevel.oldest()
+        return lanes.batch_of(
+            pa.repeat(pa.scalar(self.lane), height),
+            self._keys().to_arrow(compat_level=oldest),
+            self._values().to_arrow(compat_level=oldest),
+        )
+
+    def _values(self) -> pl.Series:
+        text = self.rows.select(pl.struct(pl.exclude("^__.*$")).struct.json_encode()).to_series()
+        return text.cast(pl.Binary)
+
+    def _keys(self) -> pl.Series:
+        if not self.key:
+            return pl.repeat(None, self.rows.height, dtype=pl.Binary, eager=True)
+        columns = self.rows.select(self.key)
+        if len(self.key) == 1:
+            return columns.to_series().cast(pl.String).cast(pl.Binary)
+        return pl.Series([orjson.dumps(row, default=str) for row in columns.iter_rows()], dtype=pl.Binary)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from streamcore.arrow import ipc_stream
@@ -43,20 +44,38 @@ class Record:
     headers: Headers = ()
 
 
-def to_ipc(records: Sequence[Record]) -> bytes:
-    """The records, in order, as one Arrow IPC stream of ``SCHEMA``."""
+def to_ipc(records: Sequence[Record], more: Sequence[pa.RecordBatch] = ()) -> bytes:
+    """The records, in order, and then ``more`` of them, as one Arrow IPC stream of ``SCHEMA``."""
     columns = [
         pa.array([r.lane for r in records], pa.string()),
         pa.array([r.key for r in records], pa.large_binary()),
         pa.array([r.value for r in records], pa.large_binary()),
         pa.array([list(r.headers) for r in records], _HEADERS),
     ]
-    return ipc_stream(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    return ipc_stream(pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=SCHEMA), *more]))
+
+
+def batch_of(lanes: pa.StringArray, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> pa.RecordBatch:
+    """Records without headers, in the form of ``SCHEMA``."""
+    starts = pa.array(np.zeros(len(lanes) + 1, np.int32))
+    headers = pa.MapArray.from_arrays(starts, pa.array([], pa.string()), pa.array([], pa.large_binary()))
+    return pa.RecordBatch.from_arrays([lanes, keys, values, headers], schema=SCHEMA)
 
 
 def from_ipc(blob: bytes) -> Iterator[Record]:
     """The records that ``to_ipc`` wrote, in order."""
+    return map(Record, *columns_from_ipc(blob))
+
+
+def columns_from_ipc(blob: bytes) -> tuple[list[str], list[bytes | None], list[bytes | None], list[Headers]]:
+    """Lanes, keys, values and headers of the records that ``to_ipc`` wrote, in order."""
     table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    columns = [table.column(name).to_pylist() for name in SCHEMA.names]
-    for lane, key, value, headers in zip(*columns, strict=True):
-        yield Record(lane, key, value, tuple(headers))
+    lanes, keys, values = (table.column(name).to_pylist() for name in SCHEMA.names[:3])
+    return lanes, keys, values, _headers(table.column("headers"))
+
+
+def _headers(column: pa.ChunkedArray) -> list[Headers]:
+    """Most records have none, and then no list has to be made for each."""
+    if not any(len(chunk.keys) for chunk in column.chunks):
+        return [()] * len(column)
+    return [tuple(headers) for headers in column.to_pylist()]

@@ -136,6 +136,8 @@ def test_records_of_lanes_read_back_as_they_were_written() -> None:
         Record("x", b"", "ü\0".encode(), ()),
     ]
     assert list(from_ipc(to_ipc(records))) == records
+    assert list(from_ipc(to_ipc(records[1:]))) == records[1:], "records without a header among them"
+    assert list(from_ipc(to_ipc([]))) == []
 
 
 def test_an_app_that_cannot_work_is_not_built() -> None:

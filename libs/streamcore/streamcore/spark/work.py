@@ -86,11 +86,11 @@ def _open(packed: PackedApp) -> App:
 
 
 def _to_row(output: ShardOutput) -> Row:
-    records = output.all_records()
+    produced = len(output.records) + sum(rows.rows.height for rows in output.lanes)
     return Row(
         shard=output.shard,
-        records=to_ipc(records) if records else b"",
-        produced=len(records),
+        records=to_ipc(output.records, [rows.batch() for rows in output.lanes]) if produced else b"",
+        produced=produced,
         events=output.events,
         watermark_ms=output.watermark_ms,
         clock_ms=output.clock_ms,
