@@ -1,8 +1,9 @@
 """Windows in process: events a second of one operator on one core, its output compared with numpy's.
 
-    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.windows_in_process [tumbling|sliding|sessions] [--state]
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.windows_in_process [tumbling|sliding|sessions] [--state|--unused]
 
-One JSON line for each kind of windows. ``--state``: each cut is also committed to a state log in memory.
+One JSON line for each kind of windows. ``--state``: each cut is also committed to a state log in memory. ``--unused``:
+instead, what a late lane and allowed lateness cost where nothing is late, in runs that take turns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from streamcore.operators.window import WindowOperator
 from streamcore.schema import EVENT_MS
 from streamcore.state import MemoryBlobs, StateLog, StateSettings
 from streamcore.watermark import NO_WATERMARK
-from streamcore.windowing import Accumulation, AfterWatermark, Assigner, Session, Sliding, Tumbling, WindowSpec
+from streamcore.windowing import (
+    Accumulation,
+    AfterCount,
+    AfterWatermark,
+    Assigner,
+    Session,
+    Sliding,
+    Tumbling,
+    WindowSpec,
+)
 from streamcore.windowing.values import END_OF_TIME_MS
 
 EVENTS, KEYS, CUT = 1_000_000, 100_000, 100_000
@@ -89,21 +99,66 @@ KINDS: Mapping[str, tuple[Assigner, int, Callable[[Events], Rows]]] = {
 
 
 def run(kind: str, *, state: bool) -> dict[str, object]:
-    """Feed all cuts and compare; the time is that of the operator's steps, with the log's commits where asked."""
+    """Feed all cuts and compare. The time is the CPU time of the operator's steps, with the log's commits where asked;
+    a first operator takes two cuts before, so that imports are not in it."""
     assigner, span_ms, oracle = KINDS[kind]
     events = events_over(span_ms, seed=1)
     names = pl.Series("key", [f"customer-{n:07d}" for n in range(KEYS)])
     rows = events.frame(names)
-    spec = WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING)
-    operator = WindowOperator(spec, ("key",), {"key": pl.String(), "v": pl.Int64()}, {"sum": Sum("v")})
+    feed(assigner, rows[: 2 * CUT : 20], CUT // 20, state=state)
+    seconds, found = feed(assigner, rows, CUT, state=state)
+    return {
+        "bench": "windows_in_process",
+        "windows": kind,
+        "state": "committed" if state else "changes only",
+        "events": EVENTS,
+        "keys": KEYS,
+        "panes": found.height,
+        "events_per_s": round(EVENTS / seconds),
+        "right": equal(found, oracle(events)),
+    }
+
+
+def unused(kind: str, turns: int = 7) -> dict[str, object]:
+    """The least CPU time of several runs without a late lane, with one, and with lateness allowed too."""
+    assigner, span_ms, _ = KINDS[kind]
+    rows = events_over(span_ms, seed=1).frame(pl.Series("key", range(KEYS)))
+    late = WindowSpec(assigner, AfterWatermark(late=AfterCount(1)), Accumulation.DISCARDING, MINUTE_MS)
+    ways = {"plain": (None, False), "late_lane": (None, True), "lateness": (late, True)}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    panes = set()
+    for _ in range(turns):
+        for name, (spec, late_lane) in ways.items():
+            spent, found = feed(assigner, rows, CUT, state=False, spec=spec, late_lane=late_lane)
+            seconds[name].append(spent)
+            panes.add((found.height, found["sum"].sum()))
+    assert len(panes) == 1, "the same panes, each way"
+    least = {name: min(every) for name, every in seconds.items()}
+    more = {f"{name}_costs_more_by": round(least[name] / least["plain"] - 1, 3) for name in ways if name != "plain"}
+    return {"bench": "windows_in_process", "windows": kind, "unused": True, **more}
+
+
+def feed(
+    assigner: Assigner,
+    rows: pl.DataFrame,
+    size: int,
+    *,
+    state: bool,
+    spec: WindowSpec | None = None,
+    late_lane: bool = True,
+) -> tuple[float, pl.DataFrame]:
+    """All rows in cuts of a size, and then the end of the stream: the seconds that it took, and all panes."""
+    spec = spec or WindowSpec(assigner, AfterWatermark(), Accumulation.DISCARDING)
+    schema: dict[str, pl.DataType] = {"key": rows.schema["key"], "v": pl.Int64()}
+    operator = WindowOperator(spec, ("key",), schema, {"sum": Sum("v")}, late_lane=late_lane)
     log, blobs = StateLog(StateSettings()), MemoryBlobs()
     watermark_ms, seconds, found = NO_WATERMARK, 0.0, []
-    for first in range(0, EVENTS, CUT):
-        cut = rows[first : first + CUT]
-        ahead_ms = int(events.event_ms[: first + CUT].max()) - DISORDER_MS
-        next_ms = END_OF_TIME_MS if first + CUT >= EVENTS else ahead_ms
+    ahead = rows[EVENT_MS].cum_max().to_list()
+    for first in range(0, rows.height, size):
+        last = first + size >= rows.height
+        next_ms = END_OF_TIME_MS if last else ahead[first + size - 1] - DISORDER_MS
         began = time.process_time()
-        ports = operator.step([cut], StepTime(watermark_ms, next_ms, clock_ms=next_ms))
+        ports = operator.step([rows[first : first + size]], StepTime(watermark_ms, next_ms, clock_ms=next_ms))
         if state:
             log.commit(blobs, operator.tables(), {})
         else:
@@ -112,16 +167,7 @@ def run(kind: str, *, state: bool) -> dict[str, object]:
         seconds += time.process_time() - began
         watermark_ms = next_ms
         found.append(ports[MAIN])
-    return {
-        "bench": "windows_in_process",
-        "windows": kind,
-        "state": "committed" if state else "changes only",
-        "events": EVENTS,
-        "keys": KEYS,
-        "panes": sum(frame.height for frame in found),
-        "events_per_s": round(EVENTS / seconds),
-        "right": equal(pl.concat(found), oracle(events)),
-    }
+    return seconds, pl.concat(found)
 
 
 def equal(panes: pl.DataFrame, rows: Rows) -> bool:
@@ -139,7 +185,7 @@ def _sorted(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def main(arguments: list[str]) -> None:
     kinds = [argument for argument in arguments if argument in KINDS] or list(KINDS)
     for kind in kinds:
-        print(json.dumps(run(kind, state="--state" in arguments)))
+        print(json.dumps(unused(kind) if "--unused" in arguments else run(kind, state="--state" in arguments)))
 
 
 if __name__ == "__main__":

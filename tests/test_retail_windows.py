@@ -17,8 +17,8 @@ from tests.oracles.retail_windows import DAY_MS, HOUR_MS, Oracle, Row
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
-#: The shop closed for twelve days at the turn of the year; the sample has no such gap.
-LATENESS_MS = (20 if WHOLE else 4) * DAY_MS
+#: Longer than a cut and the longest time without a line: the shop closed for twelve days at the turn of the year.
+LATENESS_MS = (60 if WHOLE else 4) * DAY_MS
 CUT_ROWS = 20_000 if WHOLE else 1_500
 
 

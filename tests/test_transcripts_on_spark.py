@@ -137,7 +137,7 @@ class Played:
         assert isinstance(seen, list)
         assert isinstance(pane, int)
         return Firing(
-            row["key"],  # type: ignore[arg-type]
+            row["key"],
             self._window(row),
             pane,
             Timing(str(row["timing"])),
@@ -145,7 +145,7 @@ class Played:
             bool(row["is_final"]),
             bool(row["is_retraction"]),
             tuple(value) if isinstance(value, list) else value,  # type: ignore[arg-type]
-            tuple(Element(row["key"], self.recorder.elements[at], 0, 0) for at in seen),  # type: ignore[arg-type]
+            tuple(Element(row["key"], self.recorder.elements[at], 0, 0) for at in seen),
         )
 
     def _dropped(self, row: Row) -> Dropped:
@@ -189,7 +189,7 @@ class Group:
             windows = WindowedStream(
                 keyed, spec.assigner, spec.trigger, spec.accumulation, spec.allowed_lateness_ms, spec.evictor, "late"
             )
-            panes = windows.aggregate(name=f"w{number}", value=function, seen=Collect("at"))
+            panes = windows.aggregate(f"w{number}", value=function, seen=Collect("at"))
             sinks.append(panes.map(transcript=pl.lit(number)).sink("panes"))
         return Topology(self.name, *sinks)
 
@@ -264,7 +264,7 @@ def test_every_transcript_is_true_on_spark_and_every_wrong_one_is_false(played: 
     wrong = {}
     for number, transcript in enumerate(TRANSCRIPTS):
         try:
-            transcript.run(lambda _spec, _function, number=number: played[number])  # type: ignore[misc]
+            transcript.run(lambda _spec, _function, number=number: played[number])
         except Mismatch as mismatch:
             wrong[transcript.name] = mismatch
     expected = {transcript.name for transcript in TRANSCRIPTS if transcript.wrong}

@@ -23,4 +23,4 @@ class Limits:
 class StateSettings:
     """``buckets``: how many cuts it takes to write every row again, and the most log blobs that a load reads."""
 
-    buckets: int = 32
+    buckets: int = 64

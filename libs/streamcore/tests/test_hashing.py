@@ -6,10 +6,11 @@ import hashlib
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_of, fingerprint_columns, hash_columns, shard_of
+from streamcore.hashing import bucket_of, fingerprint_columns, hash_columns, mix, shard_of
 
 
 def hashes(*columns: pl.Series) -> list[str]:
@@ -104,3 +105,10 @@ def test_neither_hash_of_a_fingerprint_says_anything_of_the_other(texts: list[st
 
 
 SECOND = ["4856b1e6a8522060", "b5300c331a061b19", "5fe011161da21698", "c2fbde3432af31ef", "8fdd14964a1ef521"]
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 7, 32, 100, 256])
+def test_a_bucket_is_the_lower_half_of_the_hash_modulo_their_number(buckets: int) -> None:
+    hashes = mix(np.arange(1_000, dtype=np.uint64))
+    wanted = [int(one) % 2**32 % buckets for one in hashes]
+    assert bucket_of(hashes, buckets).tolist() == wanted

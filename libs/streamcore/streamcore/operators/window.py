@@ -70,6 +70,7 @@ class WindowOperator:
         _check(keys, schema, bundle, function, max_windows)
         fields_of(spec, schema)
         plan = Plan(spec, {key: schema[key] for key in keys}, dict(schema), bundle, function, max_windows)
+        self.schema = plan.shape.main
         self.late_lane = late_lane
         self._tally = Tally()
         self._path = _path(plan, self._tally)

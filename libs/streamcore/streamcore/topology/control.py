@@ -9,18 +9,19 @@ import polars as pl
 from streamcore.kernel import Control
 from streamcore.schema import EVENT_MS
 
-#: Columns of a control row. ``value`` null takes back what ``key`` names. Their event time says nothing.
+#: Columns of a control row: text, as all that rows hold. Bytes of a value that are no UTF-8 stand in it as ``\xNN``,
+#: for the operator to refuse; a null value takes back what ``key`` names. Their event time says nothing.
 CONTROL_KEY = "key"
 CONTROL_VALUE = "value"
-SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.Binary()}
+SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String()}
 
 
 def control_rows(records: Sequence[Control]) -> pl.DataFrame:
     """In order of offset; a record whose key is no text is left out, for nobody can name it."""
-    pairs = [(key, record.value) for record in records if (key := _text(record.key)) is not None]
+    pairs = [(key, _readable(record.value)) for record in records if (key := _text(record.key)) is not None]
     columns = {
         CONTROL_KEY: pl.Series([key for key, _ in pairs], dtype=pl.String),
-        CONTROL_VALUE: pl.Series([value for _, value in pairs], dtype=pl.Binary),
+        CONTROL_VALUE: pl.Series([value for _, value in pairs], dtype=pl.String),
         EVENT_MS: pl.Series([0] * len(pairs), dtype=pl.Int64),
     }
     return pl.DataFrame(columns)
@@ -31,3 +32,7 @@ def _text(key: bytes | None) -> str | None:
         return None if key is None else key.decode()
     except UnicodeDecodeError:
         return None
+
+
+def _readable(value: bytes | None) -> str | None:
+    return None if value is None else value.decode(errors="backslashreplace")

@@ -22,6 +22,7 @@ from streamcore.local import LocalApp
 from streamcore.packing import Parcel
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blobs import MemoryBlobs
+from streamcore.topology import tables
 from streamcore.topology.kernel import HeadAtWork
 from streamcore.topology.nodes import Source
 from streamcore.topology.topology import Topology
@@ -42,6 +43,10 @@ class Result:
     def __getitem__(self, lane: str) -> pl.DataFrame:
         """The rows of a lane; no rows and no columns where nothing came."""
         return self.lanes.get(lane, pl.DataFrame())
+
+    def text(self, *lanes: str) -> str:
+        """For people: these lanes (none named: all) as tables, then the dead letters."""
+        return tables.text({lane: self[lane] for lane in lanes} or self.lanes, self.dead)
 
     def add(self, other: Result) -> None:
         """What came later."""

@@ -48,10 +48,10 @@ from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
     from streamcore.enrich import Enrichment
+    from streamcore.keyed import ProcessFunction
     from streamcore.keyed.store import KeyedLimits
     from streamcore.operators.deduplicate import WhenFull
     from streamcore.operators.operator import Operator
-    from streamcore.keyed import ProcessFunction
     from streamcore.topology.joined import JoinedStream
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner
@@ -220,7 +220,7 @@ class Broadcast:
 
 
 def control() -> Broadcast:
-    """The records of the app's control topic, with columns ``key`` (text) and ``value`` (bytes, null: taken back)."""
+    """The records of the app's control topic, with columns ``key`` and ``value`` (text; null: taken back)."""
     return Broadcast(None)
 
 

@@ -79,8 +79,11 @@ class WindowedStream:
         when = self.when or AfterWatermark(late=late)
         return WindowSpec(self.assigner, when, self.accumulation, self.lateness_ms, self.evictor)
 
-    def aggregate(self, *, name: str = "", **aggregates: Aggregate) -> Stream:
-        """A row a pane: the key, the window, the pane, and each aggregate in a column of its name."""
+    def aggregate(self, name: str = "", /, **aggregates: Aggregate) -> Stream:
+        """A row a pane: the key, the window, the pane, and each aggregate in a column of its name.
+
+        ``name``: what the step is called.
+        """
         if not aggregates:
             raise ConfigError("aggregate: name at least one, such as orders=Count()")
         return self._operate(name, {c for one in aggregates.values() for c in one.inputs}, aggregates=aggregates)

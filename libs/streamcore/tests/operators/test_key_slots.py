@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.operators.windows import keys as module
+from streamcore.hashing import hash_columns
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.windows.table import NumberTable
+from streamcore.operators.windows.table import Hashes, NumberTable
 
 numbers = st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), max_size=60)
 
@@ -39,6 +41,10 @@ words = st.none() | st.sampled_from(["", "a", "b", "ab", "a longer key than twel
 frames = st.lists(st.tuples(words, st.none() | st.integers(-2, 2)), max_size=30)
 
 
+def three_hashes(columns: Sequence[pl.Series], height: int) -> Hashes:
+    return hash_columns(columns, height) % np.uint64(3)
+
+
 @pytest.mark.parametrize("few_hashes", [False, True])
 @settings(deadline=None)
 @given(st.lists(frames, max_size=8), st.data())
@@ -48,8 +54,7 @@ def test_equal_keys_have_one_slot_and_others_another(
     """Also where many keys share a hash; what is held keeps its slot, and what is not comes and goes."""
     with pytest.MonkeyPatch.context() as patched:
         if few_hashes:
-            whole = module.hash_columns
-            patched.setattr(module, "hash_columns", lambda columns, height: whole(columns, height) % np.uint64(3))
+            patched.setattr("streamcore.operators.windows.keys.hash_columns", three_hashes)
         slots, held = KeySlots({"k": pl.String(), "n": pl.Int64()}), dict[tuple[str | None, int | None], int]()
         for rows in cuts:
             slots.sweep()

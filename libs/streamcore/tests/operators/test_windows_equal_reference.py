@@ -126,13 +126,13 @@ def at_end_only(draw: st.DrawFn, assigners: st.SearchStrategy[Assigner]) -> Wind
     return WindowSpec(draw(assigners), trigger, draw(st.sampled_from(list(Accumulation))), lateness_ms)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(specs(), cuts(), aggregates)
 def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cut], function: Aggregate) -> None:
     check(spec, given_cuts, function, restarts=False)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(specs(), cuts(), aggregates)
 def test_with_a_restart_after_every_cut_it_still_does(
     spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
@@ -141,7 +141,7 @@ def test_with_a_restart_after_every_cut_it_still_does(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(at_end_only(event_time_assigners | slides | days), cuts(), aggregates)
 def test_windows_that_fire_at_their_ends_equal_the_reference(
     restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
@@ -150,7 +150,7 @@ def test_windows_that_fire_at_their_ends_equal_the_reference(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(at_end_only(sessions), cuts(), aggregates)
 def test_sessions_that_fire_at_their_ends_equal_the_reference(
     restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
@@ -158,7 +158,7 @@ def test_sessions_that_fire_at_their_ends_equal_the_reference(
     check(spec, given_cuts, function, restarts=restarts)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(specs(), inputs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), aggregates)
 def test_any_cutting_gives_the_same_panes_in_the_same_order_within_a_key(
     spec: WindowSpec, given_inputs: list[Input], left: set[int], right: set[int], function: Aggregate

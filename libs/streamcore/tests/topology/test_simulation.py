@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import polars as pl
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError, CorruptState
+from streamcore.keyed import Context, ProcessFunction
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.topology.control import SCHEMA as CONTROL
 from streamcore.topology.simulation import Simulation, run
-from streamcore.topology.stream import operate, source
+from streamcore.topology.stream import control, operate, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, bounded
 from tests.harness.running_sums import MakeRunningSums, RunningSums
@@ -126,7 +128,30 @@ def test_control_records_reach_every_shard_of_every_stage() -> None:
     result = Simulation(topology, shards=2).cut({}, control={"k": b"1", "gone": None})
     for lane in ("first", "second"):
         heard = result[lane].select("key", "value").rows()
-        assert heard == [("k", b"1"), ("gone", None)] * 2
+        assert heard == [("k", "1"), ("gone", None)] * 2
+
+
+class Allowed(ProcessFunction):
+    """Events of users that control records name, with what they say."""
+
+    outputs = {MAIN: {"user": pl.String, "said": pl.String}}
+
+    def process_control(self, record: Any, context: Context) -> None:
+        assert record.value != "\\xff", "no text"
+        context.broadcast[record.key] = record.value
+
+    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+        if event.user in context.broadcast:
+            yield {"user": event.user, "said": context.broadcast[event.user]}
+
+
+def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_refuses_what_is_no_text() -> None:
+    allowed = A.key_by("user").connect(control()).process(Allowed(), failed_to="failed")
+    simulation = Simulation(Topology("t", allowed.sink("out")))
+    events = rows((1, "x", 1), (2, "y", 1))
+    result = simulation.cut({"a": events}, control={"x": "é".encode(), "y": b"\xff"})
+    assert result["out"].rows() == [("x", "é")]
+    assert result["failed"].select("key", "value").rows() == [("y", "\\xff")]
 
 
 def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> None:

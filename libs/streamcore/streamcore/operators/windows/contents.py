@@ -62,9 +62,11 @@ class Folded:
         content.upto = element.number + 1
 
     def absorb(self, content: Content, others: Sequence[Content]) -> None:
-        for other in others:
+        first, *rest = others
+        content.node, content.leaf = first.node, first.leaf  # the leaf stays open: most sessions only grow
+        for other in rest:
             content.node = self.arena.merge(content.node, self.seal(other))
-            content.upto = max(content.upto, other.upto)
+        content.upto = max(other.upto for other in others)
 
     def view(self, content: Content) -> tuple[View, int]:
         return self.seal(content), 0

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from streamcore.operators.windows.table import Hashes, Ints
 
 _DENSE = 1 << 22
+_NARROW = 64
 
 
 def distinct(codes: Ints, size: int) -> tuple[Ints, Ints]:
@@ -28,6 +29,15 @@ def distinct(codes: Ints, size: int) -> tuple[Ints, Ints]:
     chosen = stands == rows
     number = np.cumsum(chosen) - 1
     return number[stands], np.flatnonzero(chosen)
+
+
+def numbered(numbers: Ints) -> tuple[Ints, int]:
+    """Small numbers in place of these, equal for equal ones, and how many small numbers there may be."""
+    least, spread = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+    if spread <= _NARROW:
+        return numbers - least, spread
+    found, back = np.unique(numbers, return_inverse=True)
+    return back, len(found)
 
 
 def sorted_distinct(numbers: Ints) -> Ints:

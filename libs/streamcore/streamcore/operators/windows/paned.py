@@ -16,7 +16,7 @@ from streamcore.operators.operator import StepTime
 from streamcore.operators.windows.bundle import at, joined
 from streamcore.operators.windows.columns import TIMINGS, Drops, Panes
 from streamcore.operators.windows.elements import ProgressTable
-from streamcore.operators.windows.grouping import distinct, expanded, sorted_distinct
+from streamcore.operators.windows.grouping import distinct, expanded, numbered, sorted_distinct
 from streamcore.operators.windows.journal import Journal
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.late import LateWindows
@@ -112,8 +112,8 @@ class Paned:
 
     def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, piece: Ints, windows: Ints) -> None:
         """Merge rows into their pieces. ``windows``: into how many windows each goes by that."""
-        base, spread = int(piece.min()), int(piece.max() - piece.min()) + 1
-        group, one = distinct((piece - base) * self.keys.size + slots, spread * self.keys.size)
+        lane, lanes = numbered(piece)
+        group, one = distinct(lane * self.keys.size + slots, lanes * self.keys.size)
         entries, order = self._entries(slots[one], piece[one])
         room = self.plan.max_windows - self.pieces.entries
         new = np.flatnonzero(entries < 0)

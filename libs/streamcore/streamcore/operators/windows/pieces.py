@@ -14,9 +14,9 @@ import polars as pl
 
 from streamcore.hashing import bucket_of
 from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
-from streamcore.operators.windows.grouping import roomy
+from streamcore.operators.windows.grouping import roomy, sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.windows.table import Ints, NumberTable
+from streamcore.operators.windows.table import Hashes, Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
 
 PIECE = "__piece"
@@ -59,6 +59,25 @@ class Entries:
             self._by_slot = room
 
 
+class _Buckets:
+    """The bucket of each entry, computed once: every cut asks for one bucket of all entries."""
+
+    def __init__(self) -> None:
+        self._buckets = 0
+        self._numbers = np.empty(0, dtype=np.uint16)
+        self._length = 0
+
+    def entries(self, slots: Ints, hashes: Hashes, bucket: int, buckets: int) -> Ints:
+        if buckets != self._buckets:
+            self._buckets, self._length = buckets, 0
+        if self._length < len(slots):
+            new = bucket_of(hashes[slots[self._length :]], buckets)
+            self._numbers = roomy(self._numbers, len(slots))
+            self._numbers[self._length : len(slots)] = new
+            self._length = len(slots)
+        return np.flatnonzero(self._numbers[: len(slots)] == bucket)
+
+
 class Piece:
     """The entries of one piece, an entry a key, in order of arrival."""
 
@@ -68,6 +87,7 @@ class Piece:
         self._slots = slots
         self._columns = dict(partials)
         self._length = len(slots)
+        self._buckets = _Buckets()
         self.dirty: list[Ints] = [np.arange(len(slots))]
         self._entries.add(slots, self.dirty[0])
 
@@ -86,11 +106,12 @@ class Piece:
 
     def changed(self) -> Ints:
         """The entries that were written since the last call."""
-        marks = np.zeros(self._length, dtype=bool)
-        for entries in self.dirty:
-            marks[entries] = True
-        self.dirty = []
-        return np.flatnonzero(marks)
+        dirty, self.dirty = self.dirty, []
+        return sorted_distinct(np.concatenate(dirty))
+
+    def in_bucket(self, hashes: Hashes, bucket: int, buckets: int) -> Ints:
+        """The entries of one bucket of the state. ``hashes``: by slot."""
+        return self._buckets.entries(self.slots, hashes, bucket, buckets)
 
     def find(self, slots: Ints) -> Ints:
         """The entry of each key, -1 where it has none."""
@@ -125,6 +146,7 @@ class Pieces(KeyedJournal):
         self.entries = 0
         self._numbers: list[int] = []
         self._pieces: dict[int, Piece] = {}
+        self._dirty: dict[int, None] = {}
 
     def between(self, first: int, end: int) -> list[int]:
         """The numbers of those from ``first`` up to, not including, ``end``."""
@@ -145,6 +167,7 @@ class Pieces(KeyedJournal):
     def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
         """Merge where ``entries`` (as ``find`` answered) are there, and add where they are -1. Keys are distinct."""
         new = entries < 0
+        self._dirty[number] = None
         if not new.all():
             there = np.flatnonzero(~new)
             self._pieces[number].merge(entries[there], at(partials, there))
@@ -169,14 +192,14 @@ class Pieces(KeyedJournal):
             self.keys.release(piece.slots)
 
     def _changed(self) -> pl.DataFrame | None:
-        frames = [self._rows(number, piece.changed()) for number, piece in self._all() if piece.dirty]
+        dirty, self._dirty = self._dirty, {}
+        frames = [self._rows(number, self._pieces[number].changed()) for number in dirty if number in self._pieces]
         return pl.concat(frames) if frames else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         found = [pl.DataFrame(schema=self.schema)]
         for number, piece in self._all():
-            mine = bucket_of(self.keys.hashes[piece.slots], buckets) == bucket
-            found.append(self._rows(number, np.flatnonzero(mine)))
+            found.append(self._rows(number, piece.in_bucket(self.keys.hashes, bucket, buckets)))
         return pl.concat(found)
 
     def restore(self, rows: pl.DataFrame) -> None:
@@ -187,6 +210,7 @@ class Pieces(KeyedJournal):
             self.put(number, slots, np.full(len(slots), -1), self.bundle.load(part))
         for _, piece in self._all():
             piece.dirty = []
+        self._dirty = {}
 
     def _all(self) -> Iterator[tuple[int, Piece]]:
         return ((number, self._pieces[number]) for number in self._numbers)

@@ -6,6 +6,8 @@ That a session is over follows from the watermark.
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 import numpy as np
 import polars as pl
 
@@ -35,6 +37,7 @@ class Sessions(KeyedJournal):
         self._size = 0
         self._bits = max(0, (gap_ms // 16).bit_length() - 1)
         self._due: dict[int, list[Ints]] = {}
+        self._buckets: list[int] = []  # a heap of the names in ``_due``
         self._dirty: list[Ints] = []
         self._moved: list[tuple[Ints, Ints]] = []
 
@@ -88,7 +91,7 @@ class Sessions(KeyedJournal):
         order = np.argsort(buckets)
         starts = runs(buckets[order])
         for bucket, some in zip(buckets[order[starts]].tolist(), np.split(entries[order], starts[1:]), strict=True):
-            self._due.setdefault(bucket, []).append(some)
+            self._plan(bucket, some)
 
     def moved(self, slots: Ints, starts: Ints) -> None:
         """Sessions of these keys with these starts are no more, without being over."""
@@ -105,14 +108,22 @@ class Sessions(KeyedJournal):
     def ending(self, watermark_ms: int) -> Ints:
         """The entries that end by then, in any order. Each is answered once, if it is removed then."""
         last = watermark_ms >> self._bits
-        over = [bucket for bucket in self._due if bucket <= last]
-        found = np.concatenate([_NONE, *(some for bucket in over for some in self._due.pop(bucket))])
+        parts = [_NONE]
+        while self._buckets and self._buckets[0] <= last:
+            parts += self._due.pop(heappop(self._buckets))
+        found = np.concatenate(parts)
         found = found[distinct(found, self._size)[1]]
         later = found[(self.end[found] > watermark_ms) & (self.end[found] >> self._bits == last)]
         if later.size:
-            self._due[last] = [later]
+            self._plan(last, later)
         due: Ints = found[(self.end[found] <= watermark_ms) & (self.end[found] != self.FREE)]
         return due
+
+    def _plan(self, bucket: int, entries: Ints) -> None:
+        """Look at these entries when the bucket of their ends is due."""
+        if bucket not in self._due:
+            heappush(self._buckets, bucket)
+        self._due.setdefault(bucket, []).append(entries)
 
     # --- state --------------------------------------------------------------------------------------------------
 

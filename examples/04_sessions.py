@@ -1,0 +1,82 @@
+"""Sessions with early results, late events and retractions.
+
+A session ends after 30 minutes without a click. Nobody wants to wait for that, so a pane fires early after every second
+click, once at the end, and again for a click that comes late but within the allowed lateness. What a pane says of the
+panes before it is the accumulation mode: all clicks again, only the new ones, or all of them after taking back what was
+said. With retractions sums over panes stay right downstream, also when a late click makes one session of two.
+
+::
+
+    event time   10:00    10:10               10:35          11:00    11:05
+    arrives        1        2                   5              3        4
+                   |------- session 1 -------| 10:40           |---- session 2 ----| 11:35
+    5 is late:     |---------------------- one session: no gap of 30 minutes ------| 11:35
+
+In Flink: ``EventTimeSessionWindows``, a ``Trigger`` written by hand, ``allowedLateness``; its DataStream API has no
+retractions.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from streamcore.aggregates import Count
+from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import Result, run
+from streamcore.topology.stream import source
+from streamcore.topology.tables import table
+from streamcore.topology.topology import Topology
+from streamcore.watermark import bounded
+from streamcore.windowing import AfterCount, AfterWatermark, Session
+
+MINUTE_MS = 60_000
+
+CLICKS = StreamSchema.parse(
+    {
+        "name": "clicks",
+        "event_time": "at",
+        "keys": [["user"]],
+        "fields": {"at": "timestamp not null", "user": "string not null", "page": "string not null"},
+    }
+)
+
+sessions = (
+    source(CLICKS, bounded(0))
+    .key_by("user")
+    .window(Session(30 * MINUTE_MS))
+    .trigger(AfterWatermark(early=AfterCount(2), late=AfterCount(1)))
+    .allowed_lateness(60 * MINUTE_MS)
+)
+PANES = ("user", "window_start", "window_end", "pane", "timing", "is_retraction", "clicks")
+MODES = {
+    "accumulating": sessions.accumulating(),
+    "discarding": sessions.discarding(),
+    "retracting": sessions.retracting(),
+}
+# One topology with all three modes. What is summed downstream counts a retraction as less.
+panes = {mode: windows.aggregate(mode, clicks=Count()) for mode, windows in MODES.items()}
+signed = panes["retracting"].map(net=pl.when("is_retraction").then(-pl.col("clicks")).otherwise(pl.col("clicks")))
+topology = Topology(
+    "sessions",
+    *(pane.select(*PANES).sink(mode, key="user") for mode, pane in panes.items()),
+    signed.select("user", "net").sink("net", key="user"),
+)
+
+ROWS = [
+    ("2026-03-02 10:00:00", "ann", "/"),
+    ("2026-03-02 10:10:00", "ann", "/mugs"),
+    ("2026-03-02 11:00:00", "ann", "/"),
+    ("2026-03-02 11:05:00", "ann", "/pay"),
+    ("2026-03-02 10:35:00", "ann", "/mugs/7"),
+]
+
+
+def results() -> Result:
+    """A cut an event."""
+    return run(topology, {"clicks": table(CLICKS, ROWS)}, cut_rows=1)
+
+
+if __name__ == "__main__":
+    found = results()
+    print(found.text("accumulating", "discarding", "retracting"))
+    print(f"\nclicks by the sum of the retracting panes: {found['net']['net'].sum()}")

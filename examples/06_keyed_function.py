@@ -1,0 +1,95 @@
+"""A function over one key at a time: state, timers, time to live.
+
+For logic that no window says. State is declared on the class and read like attributes, always that of the event's card.
+State with a time to live forgets by itself, each payment of a list on its own, so the list below *is* the last ten
+minutes. A timer of event time fires when the watermark comes to it, in order of time, and so gives the same rows in a
+back-test as live.
+
+::
+
+    event time  10:00  10:04  10:06  10:08       10:16:30                     11:16:30
+    card c1      200    250    100     30            450                        timer
+                 |------ 550 in ten minutes: alarm        |----- an hour of silence --|
+                               |--- 580: alarmed already
+                                       |------------ 480: the first three are forgotten
+
+In Flink: ``KeyedProcessFunction`` with ``ListState``, ``StateTtlConfig`` (there by processing time only) and timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from streamcore.keyed import Context, ListState, ProcessFunction, Ttl, ValueState
+from streamcore.operators.operator import MAIN
+from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import Result, run
+from streamcore.topology.stream import source
+from streamcore.topology.tables import table
+from streamcore.topology.topology import Topology
+from streamcore.watermark import bounded
+
+TEN_MINUTES_MS = 600_000
+HOUR_MS = 3_600_000
+LIMIT = Decimal(500)
+
+PAYMENTS = StreamSchema.parse(
+    {
+        "name": "payments",
+        "event_time": "at",
+        "keys": [["card"]],
+        "fields": {"at": "timestamp not null", "card": "string not null", "amount": "decimal(12,2) not null"},
+    }
+)
+
+
+class Velocity(ProcessFunction):
+    """An alarm when a card spends too much in ten minutes, once; and a word when it has been quiet for an hour."""
+
+    outputs = {
+        MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
+        "quiet": {"card": pl.String, "payments": pl.Int64},
+    }
+    recent = ListState(Decimal, most=1_000, ttl=Ttl(TEN_MINUTES_MS))
+    alarmed = ValueState(default=False, ttl=Ttl(TEN_MINUTES_MS))
+    payments = ValueState(default=0)
+
+    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+        self.recent.append(event.amount)
+        self.payments += 1
+        context.timers.clear()
+        context.timers.set(context.event_ms + HOUR_MS)
+        spent = sum(self.recent)
+        if spent > LIMIT and not self.alarmed:
+            self.alarmed = True
+            yield {"card": event.card, "at": event.at, "spent": spent}
+
+    def on_timer(self, at_ms: int, context: Context) -> None:
+        context.side("quiet", {"card": context.key, "payments": self.payments})
+        del self.payments
+
+
+alarms = source(PAYMENTS, bounded(0)).key_by("card").process(Velocity(), name="velocity")
+topology = Topology("velocity", alarms.sink("alarms", key="card"), alarms.side("quiet").sink("quiet", key="card"))
+
+ROWS = [
+    ("2026-03-02 10:00:00", "c1", "200.00"),
+    ("2026-03-02 10:00:30", "c2", "499.99"),
+    ("2026-03-02 10:04:00", "c1", "250.00"),
+    ("2026-03-02 10:06:00", "c1", "100.00"),
+    ("2026-03-02 10:08:00", "c1", "30.00"),
+    ("2026-03-02 10:16:30", "c1", "450.00"),
+]
+
+
+def results(cut_rows: int = 2) -> Result:
+    """However the input is cut, the same comes out."""
+    return run(topology, {"payments": table(PAYMENTS, ROWS)}, cut_rows=cut_rows)
+
+
+if __name__ == "__main__":
+    print(results().text())

@@ -1,0 +1,87 @@
+"""Rules that change while it runs: control records, broadcast to every shard.
+
+Limits by country come over the app's control topic. Every shard gets every record and keeps it in broadcast state,
+before it sees the events of the same cut, so all events of a cut meet the same limits, on whatever shard they are. A
+record that makes no sense is a dead letter with the reason, and the limit that was in force stays.
+
+::
+
+    cut           1                2                 3                  4
+    control   FR = 100.00      FR = 50.00        FR = "lots"        FR taken back
+    payment       p1  80           p2  80            p3  80             p4  80
+                  passes          refused     refused: still 50.00      passes: no limit
+
+In Flink: ``connect`` with a ``BroadcastStream`` and a ``KeyedBroadcastProcessFunction``, where the order of the two
+sides is not defined and differs from run to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from streamcore.keyed import Context, ProcessFunction
+from streamcore.operators.operator import MAIN
+from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import Result, Simulation
+from streamcore.topology.stream import control, source
+from streamcore.topology.tables import table
+from streamcore.topology.topology import Topology
+
+PAYMENTS = StreamSchema.parse(
+    {
+        "name": "payments",
+        "event_time": "at",
+        "keys": [["card"]],
+        "fields": {
+            "at": "timestamp not null",
+            "payment": "string not null",
+            "card": "string not null",
+            "country": "string not null",
+            "amount": "decimal(12,2) not null",
+        },
+    }
+)
+
+
+class Limits(ProcessFunction):
+    """Payments above the limit of their country."""
+
+    outputs = {MAIN: {"payment": pl.String, "amount": pl.Decimal(12, 2), "above": pl.Decimal(12, 2)}}
+
+    def process_control(self, record: Any, context: Context) -> None:
+        if record.value is None:
+            context.broadcast.pop(record.key, None)
+        else:
+            context.broadcast[record.key] = Decimal(record.value)  # raises on "lots": a dead letter
+
+    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+        limit = context.broadcast.get(event.country)
+        if isinstance(limit, Decimal) and event.amount > limit:
+            yield {"payment": event.payment, "amount": event.amount, "above": limit}
+
+
+refused = source(PAYMENTS).key_by("card").connect(control()).process(Limits(), name="limits")
+topology = Topology("limits", refused.sink("refused", key="payment"))
+
+CUTS: list[tuple[dict[str, bytes | None], tuple[str, ...]]] = [
+    ({"FR": b"100.00"}, ("2026-03-02 10:00:00", "p1", "c1", "FR", "80.00")),
+    ({"FR": b"50.00"}, ("2026-03-02 10:01:00", "p2", "c1", "FR", "80.00")),
+    ({"FR": b"lots"}, ("2026-03-02 10:02:00", "p3", "c2", "FR", "80.00")),
+    ({"FR": None}, ("2026-03-02 10:03:00", "p4", "c2", "FR", "80.00")),
+]
+
+
+def results() -> Result:
+    """Here the caller makes the cuts, so what meets what is written down."""
+    simulation, result = Simulation(topology), Result()
+    for records, payment in CUTS:
+        result.add(simulation.cut({"payments": table(PAYMENTS, [payment])}, control=records))
+    return result
+
+
+if __name__ == "__main__":
+    print(results().text())

@@ -1,0 +1,96 @@
+"""Look-ups in a store outside, and events that come twice.
+
+An enrichment adds columns by asynchronous look-ups: many at a time, with a time-out, retries and a cache; keys that
+repeat within a cut are asked for once. Rows whose look-up failed for good leave by a lane of their own with the reason,
+and the same rows are a side output, so that a topology can go on with a default. Deduplication lets the first event of
+an id through, for a horizon of event time.
+
+::
+
+    events --> enrich by customer --> by event id: the first within a day --> lane "orders"
+                   |  failed: segment "unknown" --^          |
+                   '--> lane "unanswered"                    '--> lane "duplicates"
+
+In Flink: ``AsyncDataStream.unorderedWait`` with a cache of your own, and a ``ValueState`` with TTL per id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import polars as pl
+
+from streamcore.enrich import Answer, Caching, Enrichment, Key, Retries
+from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import Result, run
+from streamcore.topology.stream import source
+from streamcore.topology.tables import table
+from streamcore.topology.topology import Topology
+
+DAY_MS = 24 * 3_600_000
+
+ORDERS = StreamSchema.parse(
+    {
+        "name": "orders",
+        "event_time": "at",
+        "keys": [["event_id"]],
+        "fields": {
+            "at": "timestamp not null",
+            "event_id": "string not null",
+            "customer": "string not null",
+            "amount": "decimal(12,2) not null",
+        },
+    }
+)
+
+
+class Customers:
+    """The client of a store, here a dictionary. A real one opens a pool of connections in ``open``."""
+
+    KNOWN = {"ann": "gold", "bob": "new"}
+
+    async def open(self) -> None:
+        """Called once, in the worker."""
+
+    async def get(self, key: Key) -> Answer:
+        await asyncio.sleep(0)  # where a real one waits
+        if key == "eve":
+            raise ConnectionError("the store is away")  # tried again, then the row has failed
+        return {"segment": self.KNOWN[str(key)]} if key in self.KNOWN else None  # None: there is no such customer
+
+    async def close(self) -> None:
+        """Called at the end."""
+
+
+SEGMENTS = Enrichment(
+    "segments",
+    Customers,
+    key=("customer",),
+    adds={"segment": pl.String()},
+    retries=Retries(attempts=2, pause_ms=1),
+    cache=Caching(max_entries=10_000, found_ttl_ms=60_000),
+)
+enriched = source(ORDERS).enrich(SEGMENTS, failed_to="unanswered")
+fallback = enriched.side("failed").map(segment=pl.lit("unknown")).select(*enriched.schema)
+once = enriched.union(fallback).key_by("event_id").deduplicate(DAY_MS, name="once", duplicates_to="duplicates")
+topology = Topology("segments", once.select("event_id", "customer", "segment", "amount").sink("orders", key="event_id"))
+
+ROWS = [
+    ("2026-03-02 10:00:00", "e1", "ann", "20.00"),
+    ("2026-03-02 10:00:04", "e2", "zoe", "5.00"),  # nobody knows her: the segment is null
+    ("2026-03-02 10:00:05", "e1", "ann", "20.00"),  # sent again
+    ("2026-03-02 10:00:09", "e3", "eve", "7.50"),  # no answer
+    ("2026-03-02 10:00:12", "e4", "bob", "9.99"),
+]
+
+
+def results() -> Result:
+    """One cut: rows whose look-up failed come after the others."""
+    return run(topology, {"orders": table(ORDERS, ROWS)})
+
+
+if __name__ == "__main__":
+    found = results()
+    print(found.text("orders", "duplicates", "unanswered"))
+    print()
+    print("\n".join(f"{name} {count}" for name, count in sorted(found.counted.items())))

@@ -1,0 +1,110 @@
+"""The same topology on Kafka and Spark, and state that outlives a process.
+
+``topology.app`` binds streams and lanes to topics; ``launch`` runs the app on Spark until it is asked to stop, and each
+event counts exactly once in what it writes, through restarts too. Nothing of the topology changes between a test in
+this process and that: the same operators, shards and state. So a restart can be tried here: the state after cut 1 is a
+few blobs, another simulation goes on from them, and what both say together is what one alone would have said.
+
+::
+
+    one process       cut 1 -------- cut 2      ->  revenue
+    with a restart    cut 1 --+
+                            blobs
+                              +----- cut 2      ->  the same revenue
+
+To run it on Spark, with JSON events in the topic ``shop.orders``::
+
+    python examples/10_kafka_and_spark.py --bootstrap localhost:9092 --jars ~/spark-jars --checkpoint /tmp/revenue
+
+In Flink: ``KafkaSource``, ``KafkaSink`` with ``EXACTLY_ONCE``, checkpoints, and restoring a savepoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import polars as pl
+
+from streamcore.aggregates import Count, Sum
+from streamcore.app import App
+from streamcore.schema import StreamSchema
+from streamcore.topology.simulation import Result, Simulation
+from streamcore.topology.stream import source
+from streamcore.topology.tables import table
+from streamcore.topology.topology import Topology
+from streamcore.watermark import bounded
+from streamcore.windowing import Tumbling
+
+HOUR_MS = 3_600_000
+ORDERS = StreamSchema.parse(
+    {
+        "name": "orders",
+        "event_time": "at",
+        "keys": [["country"]],
+        "fields": {
+            "at": "timestamp not null",
+            "country": "string not null",
+            "amount": "decimal(12,2) not null",
+        },
+    }
+)
+orders = source(ORDERS, bounded(60_000))
+by_hour = orders.key_by("country").window(Tumbling(HOUR_MS)).late_to("late")
+revenue = by_hour.aggregate("revenue", orders=Count(), revenue=Sum("amount"))
+topology = Topology(
+    "revenue",
+    revenue.select("country", "window_start", "orders", "revenue").sink("revenue", key="country"),
+    orders.filter(pl.col("amount") >= 1_000).sink("large", key="country"),
+)
+
+CUTS = [
+    [("2026-03-02 10:10:00", "FR", "20.00"), ("2026-03-02 10:20:00", "DE", "1500.00")],
+    [("2026-03-02 10:50:00", "FR", "0.10"), ("2026-03-02 11:30:00", "FR", "7.00")],
+    [("2026-03-02 10:59:00", "DE", "5.00"), ("2026-03-02 12:30:00", "DE", "9.00")],
+]
+
+
+def app(topic: str = "shop.orders") -> App:
+    """Lanes without a topic of their own get the topology's name and theirs: ``revenue.late``."""
+    return topology.app(topics={"orders": topic}, lanes={"revenue": "shop.revenue"}, shards=4)
+
+
+def results(restart_before: int | None = None) -> Result:
+    """All cuts; before one of them, maybe, another process takes over with nothing but the blobs."""
+    simulation, result = Simulation(topology, shards=4), Result()
+    for number, rows in enumerate(CUTS):
+        if number == restart_before:
+            simulation = Simulation(topology, shards=4, blobs=simulation.blobs)
+        result.add(simulation.cut({"orders": table(ORDERS, rows)}))
+    return result
+
+
+def on_spark(bootstrap: str, jars: Path, checkpoint: Path) -> None:
+    """Until SIGTERM or Ctrl-C. All that a restart needs is in the folder ``checkpoint``."""
+    from streamcore.kafka.settings import KafkaSettings
+    from streamcore.spark.launch import launch
+    from streamcore.spark.runner import RunSettings
+    from streamcore.spark.session import SparkSettings
+
+    launch(app(), RunSettings(KafkaSettings(bootstrap), checkpoint, SparkSettings(jars), "revenue.markers"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bootstrap", help="host:port of Kafka; without it nothing is started")
+    parser.add_argument("--jars", type=Path, default=Path("jars"), help="the folder of Spark's Kafka and file jars")
+    parser.add_argument("--checkpoint", type=Path, default=Path("checkpoint"))
+    given = parser.parse_args()
+    if given.bootstrap:
+        on_spark(given.bootstrap, given.jars, given.checkpoint)
+        return
+    print(topology.plan().text())
+    print(f"reads {[one.topic for one in app().sources]} and {app().control_topic}, with {app().shards} shards")
+    print("\n".join(f"lane {lane} -> topic {topic}" for lane, topic in app().lanes.items()), end="\n\n")
+    print(results().text())
+    print("\na restart changes nothing:", results(restart_before=1).text() == results().text())
+
+
+if __name__ == "__main__":
+    main()
