@@ -137,8 +137,9 @@ def _measured(
     rows = compared(found, wanted)["alerts"]
     delete_topics(place.kafka, [side.output, *side.others])
     shutil.rmtree(folder, ignore_errors=True)
-    said: Result = {"workload": workload, "side": side.name, "job": asdict(job), "events": events.events, "keys": events.users}
-    return {**said, **_figures(child, cuts, events.events), "rows": rows, "checked": True, **figures}
+    said: Result = {"workload": workload, "side": side.name, "job": asdict(job)}
+    size: Result = {"events": events.events, "keys": events.users, "rows": rows, "checked": True}
+    return {**said, **size, **_figures(child, cuts, events.events), **figures}
 
 
 def _figures(child: Child, cuts: list[CutSample], events: int) -> Result:
