@@ -16,6 +16,7 @@ import polars as pl
 from bench.events import SCHEMA
 from bench.jobs import Job, Kind, from_json
 from streamcore.aggregates import Count, Sum
+from streamcore.errors import Retryable
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.keyed import Context, ProcessFunction, ValueState
 from streamcore.limits import Limits
@@ -116,7 +117,12 @@ def main() -> None:
 
     kafka = KafkaSettings(arguments.bootstrap)
     run = RunSettings(kafka, Path(arguments.checkpoint), spark, markers_topic=f"{arguments.name}.markers")
-    launch(app, run, Listeners(lambda report: _print({"cut": dataclasses.asdict(report)})))
+    launch(app, run, Listeners(lambda report: _print({"cut": dataclasses.asdict(report)}), failure=_complain))
+
+
+def _complain(error: Retryable) -> None:
+    sys.stderr.write(f"trying again: {error}\n")
+    sys.stderr.flush()
 
 
 def _print(document: dict[str, object]) -> None:

@@ -283,7 +283,7 @@ class _Cuts:
         self.runner.refuse_if_draining(batch)
         self.lease.check()
 
-    def _records(self, rows: Sequence[Row]) -> tuple[list[OutRecord], Counter[str]]:
+    def _records(self, rows: Sequence[Row]) -> tuple[list[OutRecord], dict[str, int]]:
         """The records in the order of the shards, and how many each lane has."""
         topics = self.runner.app.lanes
         records: list[OutRecord] = []
@@ -295,7 +295,7 @@ class _Cuts:
                 if unknown := count.keys() - topics.keys():
                     raise ConfigError(f"app {self.runner.app.name}: lane {min(unknown)} has no topic")
                 records += map(OutRecord, map(topics.__getitem__, lanes), keys, values, headers)
-        return records, count
+        return records, dict(count)
 
 
 def _total(counted: Iterable[str]) -> dict[str, int]:
