@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from streamcore.enrich.values import REASON
 from streamcore.lane_rows import LaneRows
 from streamcore.lanes import DEAD_LETTERS, Record
+from streamcore.operators.operator import LATE_REASON
+from streamcore.operators.process import FAILED_REASON
 from streamcore.topology.nodes import Transform
 
 _REASON_CHARS = 500
+#: The columns in which operators and look-ups say why a row is not among the others.
+_REASONS = (FAILED_REASON, LATE_REASON, REASON)
 
 
 @dataclass
@@ -45,6 +50,19 @@ def _run(name: str, function: Transform, rows: pl.DataFrame, result: Guarded) ->
 
 
 def _dead(name: str, row: pl.DataFrame, error: Exception) -> Record:
-    reason = f"{name}: {type(error).__name__}: {error}"[:_REASON_CHARS]
     (value,) = LaneRows(DEAD_LETTERS, (), row).values()
-    return Record(DEAD_LETTERS, None, value, (("reason_code", b"failed"), ("reason", reason.encode())))
+    return _letter(value, "failed", f"{name}: {type(error).__name__}: {error}")
+
+
+def dead_letters(name: str, port: str, rows: pl.DataFrame) -> list[Record]:
+    """Rows of a side output as dead letters, as all are: the port is the code of the reason, its text is not in the
+    value. ``name``: the step that they come from."""
+    reasons = [column for column in _REASONS if column in rows.columns]
+    values = LaneRows(DEAD_LETTERS, (), rows.drop(reasons)).values()
+    texts = rows[reasons[0]].to_list() if reasons else [port] * rows.height
+    return [_letter(value, port, f"{name}: {text}") for value, text in zip(values, texts, strict=True)]
+
+
+def _letter(value: bytes, code: str, reason: str) -> Record:
+    headers = (("reason_code", code.encode()), ("reason", reason[:_REASON_CHARS].encode()))
+    return Record(DEAD_LETTERS, None, value, headers)

@@ -20,6 +20,7 @@ from streamcore.operators.operator import LATE
 from streamcore.topology.nodes import Keyed, Schema
 from streamcore.topology.stream import KeyedStream, Stream
 from streamcore.topology.stream import operate as operate_on
+from streamcore.topology.words import said, span
 
 if TYPE_CHECKING:
     from streamcore.operators.joins import WindowedSpec
@@ -64,7 +65,7 @@ class JoinedStream:
         from streamcore.operators.joins import Interval, IntervalJoin, IntervalJoinSpec
 
         spec = IntervalJoinSpec(self.keys, Interval(lower_ms, upper_ms), self.kind, self.suffix, self.max_rows)
-        return self.operate(name, f"{lower_ms} to {upper_ms} ms", partial(IntervalJoin, spec, *self._schemas))
+        return self.operate(name, f"{span(lower_ms)} to {span(upper_ms)}", partial(IntervalJoin, spec, *self._schemas))
 
     def as_of_event_time(self, *, deleted: str | None = None, name: str = "") -> Stream:
         """What the right, a stream of changes, said of the key at the left row's event time.
@@ -119,7 +120,7 @@ class WindowedJoin:
 
         joined = self.joined
         make = partial(WindowJoin, self._spec, joined.kind, joined.left.schema, joined.right.schema)
-        return joined.operate(name, str(self.assigner), make)
+        return joined.operate(name, said(self.assigner), make)
 
     def apply(self, function: CoGroupFunction, schema: Schema, *, name: str = "") -> Stream:
         """Rows that a function makes of all rows of both sides; ``schema``: their columns."""
@@ -127,7 +128,7 @@ class WindowedJoin:
 
         joined = self.joined
         make = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
-        return joined.operate(name, str(self.assigner), make, keeps_key=False)
+        return joined.operate(name, said(self.assigner), make, keeps_key=False)
 
     @property
     def _spec(self) -> WindowedSpec:

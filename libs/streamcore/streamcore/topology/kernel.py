@@ -17,12 +17,12 @@ from streamcore.enrich import kept
 from streamcore.errors import CorruptState
 from streamcore.kernel import Cut, Output, Routed
 from streamcore.lane_rows import LaneRows
-from streamcore.lanes import Record
+from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.operators.operator import MAIN, Operator, StepTime
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
 from streamcore.topology.control import control_rows
-from streamcore.topology.guard import guarded
+from streamcore.topology.guard import dead_letters, guarded
 from streamcore.topology.logical import logical
 from streamcore.topology.nodes import FAILED, Enriching, Node, Operation, Port, Sink, Stateless, Union, empty
 from streamcore.topology.topology import Topology
@@ -167,8 +167,7 @@ class _Pass:
         result = enricher.run(rows)
         self.give(node, MAIN, result.rows)
         self.give(node, FAILED, result.failed)
-        if result.failed.height:
-            self.lanes.append(LaneRows(node.failed_to, (), result.failed))
+        self._side(node, FAILED, node.failed_to, result.failed)
         self._count(node, enricher.metrics())
 
     def _unite(self, node: Union) -> None:
@@ -190,9 +189,16 @@ class _Pass:
         ports = self.operators[node].step(inputs, self._time(node))
         for port, rows in ports.items():
             self.give(node, port, rows)
-            if rows.height and port in node.side_lanes:
-                self.lanes.append(LaneRows(node.side_lanes[port], (), rows))
+            if port in node.side_lanes:
+                self._side(node, port, node.side_lanes[port], rows)
         self._count(node, self.operators[node].metrics())
+
+    def _side(self, node: Node, port: str, lane: str, rows: pl.DataFrame) -> None:
+        """Rows of a side output that end in a lane. Dead letters have one form, wherever they come from."""
+        if lane == DEAD_LETTERS:
+            self.records += dead_letters(self.topology.name_of(node), port, rows)
+        elif rows.height:
+            self.lanes.append(LaneRows(lane, (), rows))
 
     def _count(self, node: Node, metrics: Mapping[str, int]) -> None:
         for name, count in metrics.items():

@@ -18,6 +18,7 @@ from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
+from streamcore.topology.words import span
 from streamcore.watermark import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Source(Node):
 
     @property
     def detail(self) -> str:
-        how = "punctuated" if self.watermark.punctuation else f"disorder {self.watermark.disorder_ms} ms"
+        how = "punctuated" if self.watermark.punctuation else f"disorder {span(self.watermark.disorder_ms)}"
         return f"{self.time.value} time, {how}"
 
 

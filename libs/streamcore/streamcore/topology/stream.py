@@ -44,6 +44,7 @@ from streamcore.topology.nodes import (
     empty,
 )
 from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
+from streamcore.topology.words import span
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class KeyedStream:
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
         make = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
-        about = f"within {horizon_ms} ms"
+        about = f"within {span(horizon_ms)}"
         return operate([self], "deduplicate", make, name=name, about=about, side_lanes=lanes)
 
 

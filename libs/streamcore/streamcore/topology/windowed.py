@@ -12,6 +12,7 @@ from streamcore.errors import ConfigError
 from streamcore.operators.operator import LATE
 from streamcore.topology.nodes import Keyed, Schema
 from streamcore.topology.stream import KeyedStream, Stream, operate
+from streamcore.topology.words import said
 from streamcore.windowing import (
     Accumulation,
     AfterCount,
@@ -68,8 +69,8 @@ class WindowedStream:
         return replace(self, evictor=evictor)
 
     def late_to(self, lane: str) -> WindowedStream:
-        """The lane of elements that no window takes any more, with the reason and how late they are. Without it they
-        are counted only; with it they are also the side output ``late``."""
+        """The lane of elements that no window takes any more, with the reason and how late they are. They are the side
+        output ``late`` then too; otherwise they are counted only."""
         return replace(self, late_lane=lane)
 
     @property
@@ -121,7 +122,7 @@ class WindowedStream:
             "window",
             make,
             name=name,
-            about=str(self.assigner),
+            about=said(self.assigner),
             side_lanes={LATE: self.late_lane} if self.late_lane else None,
         )
 

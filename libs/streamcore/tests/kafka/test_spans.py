@@ -56,6 +56,21 @@ def reader(kafka: KafkaSettings) -> Iterator[SpanReader]:
         yield one
 
 
+def test_the_brokers_timestamps_come_where_they_are_asked_for(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+) -> None:
+    topic = new_topic()
+    producer = clients.producer(kafka)
+    for ms in (1_700_000_000_123, 1_700_000_000_001):
+        producer.produce(topic, b"v", timestamp=ms)
+    assert producer.flush(30) == 0
+    spans = [Span(0, topic, 0, 0, 2)]
+    (asked,) = reader.read(spans, timestamps=True)
+    assert asked.column("timestamp_ms").to_pylist() == [1_700_000_000_123, 1_700_000_000_001]
+    (silent,) = reader.read(spans)
+    assert silent.column("timestamp_ms").null_count == 2
+
+
 def test_spans_hold_their_records_with_keys_values_and_source(
     kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
 ) -> None:

@@ -101,7 +101,7 @@ def test_the_text_says_what_runs_where() -> None:
     assert topology.text() == (
         "topology shop\n\n"
         "without a key\n"
-        "  a                    source (field time, disorder 10000 ms)\n\n"
+        "  a                    source (field time, disorder 10 s)\n\n"
         "keyed stage 1, by user\n"
         "  by-user              sums <- a\n"
         "  sink-1               lane totals (key user) <- by-user\n"

@@ -80,6 +80,29 @@ def test_a_row_on_which_a_function_fails_is_a_dead_letter_with_the_reason_and_ha
     assert b'"user":"x"' in (result.dead[0].value or b"")
 
 
+class Inverse(ProcessFunction):
+    """Fails on zero."""
+
+    outputs = {MAIN: {"user": pl.String(), "inverse": pl.Int64()}}
+
+    def process(self, event, context):  # type: ignore[no-untyped-def]
+        yield {"user": event.user, "inverse": 100 // event.n}
+
+
+def test_dead_letters_have_one_form_whatever_made_them() -> None:
+    keyed = A.key_by("user").process(Inverse(), name="inverse")
+    once = A.key_by("user").deduplicate(10, name="once")
+    simulation = Simulation(Topology("t", keyed.sink("out"), once.sink("once")))
+    simulation.cut({"a": rows((100, "x", 4))})
+    result = simulation.cut({"a": rows((101, "y", 0), (1, "z", 5))})
+    assert result["out"].rows() == [("z", 20)]
+    letters = [(dict(record.headers), record.value) for record in result.dead]
+    assert [headers["reason_code"] for headers, _ in letters] == [b"failed", b"late"]
+    assert [headers["reason"].split(b":")[0] for headers, _ in letters] == [b"inverse", b"once"]
+    assert b'"n":0' in (letters[0][1] or b"")
+    assert b"failed_reason" not in (letters[0][1] or b"")
+
+
 def test_a_function_may_make_several_rows_of_one() -> None:
     def letters(frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(letter=pl.col("user").str.split("")).explode("letter")
