@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from streamcore.hashing import bucket_of
 from streamcore.operators.windows.journal import GONE, Journal
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Ints
@@ -126,7 +125,7 @@ class ArrivalTable(KeyedJournal):
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         slots = np.flatnonzero(self._arrived > 0)
-        return self._rows(slots[bucket_of(self.keys.hashes[slots], buckets) == bucket])
+        return self._rows(slots[self.keys.in_bucket(slots, bucket, buckets)])
 
     def _rows(self, slots: Ints) -> pl.DataFrame:
         return self.frame(slots.tolist(), [pl.Series(ARRIVED, self._arrived[slots])])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from streamcore.hashing import hash_columns
+from streamcore.hashing import bucket_of, hash_columns
 from streamcore.operators.windows.grouping import distinct
 from streamcore.operators.windows.table import Hashes, Ints, NumberTable
 
@@ -30,6 +30,8 @@ class KeySlots:
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.hashes: Hashes = np.empty(0, dtype=np.uint64)
+        self._buckets = 0
+        self._bucket = np.empty(0, dtype=np.uint16)  # by slot: the state's bucket of its key, once that was asked for
         self._held: Ints = _NONE  # by slot: how many hold it
         self._row: Ints = _NONE  # by slot: its key's row in the store, -1 for a free slot
         self._size = 0
@@ -80,6 +82,13 @@ class KeySlots:
         back[there], back[here] = np.arange(len(there)), len(there) + np.arange(len(here))
         found = [self._large[rows[there]], self._small[rows[here] - self._large.height]]
         return pl.concat(found, rechunk=True)[back]
+
+    def in_bucket(self, slots: Ints, bucket: int, buckets: int) -> Mask:
+        """Whether each slot's key is in that bucket of the state. Every cut asks this of all that is stored."""
+        if buckets != self._buckets:
+            self._buckets, self._bucket = buckets, bucket_of(self.hashes, buckets).astype(np.uint16)
+        mine: Mask = self._bucket[slots] == bucket
+        return mine
 
     def hold(self, slots: Ints) -> None:
         """Something is stored under each of these; a slot may be held many times, also in one call."""
@@ -145,6 +154,10 @@ class KeySlots:
             self._held = np.concatenate([self._held, np.zeros(room - len(self._held), np.int64)])
             self._row = np.concatenate([self._row, np.full(room - len(self._row), -1)])
         self.hashes[slots] = hashes
+        if self._buckets:
+            if len(self._bucket) < len(self.hashes):
+                self._bucket = np.resize(self._bucket, len(self.hashes))
+            self._bucket[slots] = bucket_of(hashes, self._buckets)
         self._row[slots] = self._large.height + self._small.height + np.arange(len(slots))
         self._unsure.append(slots)
         if self.dtypes:

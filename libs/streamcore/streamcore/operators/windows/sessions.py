@@ -11,7 +11,6 @@ from heapq import heappop, heappush
 import numpy as np
 import polars as pl
 
-from streamcore.hashing import bucket_of
 from streamcore.operators.windows.bundle import Bundle, Columns, at
 from streamcore.operators.windows.grouping import distinct, grown, runs
 from streamcore.operators.windows.keys import KeySlots
@@ -140,7 +139,7 @@ class Sessions(KeyedJournal):
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         live = np.flatnonzero(self.end[: self._size] != self.FREE)
-        return self._rows(live[bucket_of(self.keys.hashes[self.slot[live]], buckets) == bucket])
+        return self._rows(live[self.keys.in_bucket(self.slot[live], bucket, buckets)])
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Take all live rows."""
