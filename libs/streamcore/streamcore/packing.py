@@ -73,7 +73,7 @@ def pack_figures(figures: Figures) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a shard found in its parcels of one cut. ``onward``: parcels for stages after this one."""
+    """What a shard found in its parcels of one cut. ``onward``: parcels for stages after this one, not opened."""
 
     clock_ms: int
     rows: dict[Routed, pl.DataFrame]
@@ -102,9 +102,9 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock
         start = end
 
 
-def pack_records(records: Sequence[Record], origin: tuple[int, int]) -> bytes:
-    """Records on their way to a lane. ``origin``: where they come from and their number there; it says the order."""
-    return _ORIGIN.pack(*origin) + to_ipc(records)
+def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:
+    """Records on their way to a lane (as ``lanes.to_ipc``). ``origin``: where they come from; it says the order."""
+    return _ORIGIN.pack(*origin) + to_ipc(records, more)
 
 
 def _unpack_records(blobs: Iterable[bytes]) -> list[Record]:
@@ -154,14 +154,15 @@ def _unpack_control(blob: bytes) -> list[Control]:
     return [Control(*row) for row in zip(*(table.column(n).to_pylist() for n in _CONTROL.names), strict=True)]
 
 
-def open_parcels(parcels: Iterable[Parcel], exchanges: Sequence[Exchange], stage: int) -> Contents:
-    """All parcels of one shard in one cut, sorted into what they are."""
+def open_parcels(parcels: Iterable[Parcel], exchanges: Sequence[Exchange], stage: int, *, last: bool) -> Contents:
+    """All parcels of one shard in one cut, sorted into what they are. Records are for the ``last`` stage to open."""
     by_kind: dict[int, list[bytes]] = {}
     onward = []
     clock_ms = 0
     for parcel in parcels:
         clock_ms = max(clock_ms, parcel.clock_ms)
-        if parcel.kind >= ParcelKind.ROWS and exchanges[parcel.kind - ParcelKind.ROWS].stage > stage:
+        later = parcel.kind >= ParcelKind.ROWS and exchanges[parcel.kind - ParcelKind.ROWS].stage > stage
+        if later or (parcel.kind == ParcelKind.RECORDS and not last):
             onward.append(parcel)
         else:
             by_kind.setdefault(parcel.kind, []).append(parcel.blob)

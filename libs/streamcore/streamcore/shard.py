@@ -46,6 +46,7 @@ class ShardOutput:
     """
 
     shard: int
+    stage: int
     records: list[Record]
     lanes: Sequence[LaneRows]
     parcels: list[Parcel]
@@ -61,8 +62,8 @@ class ShardOutput:
     def onward(self) -> list[Parcel]:
         """All that the next stage gets, so that in the end one stage speaks for all."""
         parcels = [*self.parcels, Parcel(self.shard, ParcelKind.FIGURES, self.clock_ms, pack_figures(self.figures))]
-        if records := self.all_records():
-            blob = pack_records(records, (self.shard, 0))
+        if self.records or self.lanes:
+            blob = pack_records(self.records, (self.shard, self.stage), [rows.batch() for rows in self.lanes])
             parcels.append(Parcel(self.shard, ParcelKind.RECORDS, self.clock_ms, blob))
         return parcels
 
@@ -86,7 +87,7 @@ class Shard:
     def step(self, parcels: Iterable[Parcel], blobs: BlobStore) -> ShardOutput:
         """Process this shard's parcels of one cut and write its state to ``blobs``."""
         loaded = self._load(blobs)
-        contents = open_parcels(parcels, self.app.exchanges, self.stage)
+        contents = open_parcels(parcels, self.app.exchanges, self.stage, last=self.last)
         before = [self._expect(domain, time, contents) for domain, time in self._domains()]
         after = [self._advance(domain, time, contents) for domain, time in zip(self.app.domains, before, strict=True)]
         self.clean = False
@@ -96,6 +97,7 @@ class Shard:
         self.clean = True
         return ShardOutput(
             shard=self.number,
+            stage=self.stage,
             records=[*contents.records, *output.records],
             lanes=output.lanes,
             parcels=[] if self.last else [*self._copies(contents), *contents.onward, *self._sent(output, contents)],
