@@ -39,9 +39,14 @@ SETTINGS = StateSettings(buckets=3)
 
 
 class OperatorRunner:
-    """Feeds an operator cut by cut. ``restarts``: each cut begins with an operator that has only the stored state."""
+    """Feeds an operator cut by cut. ``restarts``: each cut begins with an operator that has only the stored state.
 
-    def __init__(self, spec: WindowSpec, function: Aggregate, *, restarts: bool = False) -> None:
+    ``turns``: there are two workers, and whose turn a cut is; a worker catches up with what the other has stored.
+    """
+
+    def __init__(
+        self, spec: WindowSpec, function: Aggregate, *, restarts: bool = False, turns: Sequence[bool] = ()
+    ) -> None:
         self.spec = spec
         self.function = function
         self.restarts = restarts
@@ -49,6 +54,8 @@ class OperatorRunner:
         self.seen: list[Fields] = []
         self.blobs, self.log = MemoryBlobs(), StateLog(SETTINGS)
         self.operator = self._operator()
+        self.turns = [*turns]
+        self.mine, self.other = False, (self._operator(), StateLog(SETTINGS))
         self.watermark_ms, self.clock_ms = NO_WATERMARK, 0
 
     def element(self, key: Hashable, value: Fields, event_ms: int) -> Output:
@@ -65,6 +72,8 @@ class OperatorRunner:
 
     def cut(self, rows: Sequence[Row], clock_ms: int, next_watermark_ms: int) -> Output:
         """The clock, then the rows, then the watermark."""
+        if self.turns and self.turns.pop(0) != self.mine:
+            self._take_turns()
         time = StepTime(self.watermark_ms, next_watermark_ms, clock_ms)
         ports = self.operator.step([frame(rows, len(self.seen))], time)
         self.seen += [fields for _, fields, _ in rows]
@@ -89,6 +98,18 @@ class OperatorRunner:
         self.operator, self.log = self._operator(), StateLog(SETTINGS)
         tables = self.operator.tables()
         self.log.load(self.blobs.get(HEAD), self.blobs, tables.__getitem__)
+        self.operator.loaded()
+
+    def _take_turns(self) -> None:
+        """The other worker goes on, as a shard does (``streamcore.shard``)."""
+        self.mine = not self.mine
+        (self.operator, self.log), self.other = self.other, (self.operator, self.log)
+        head = self.blobs.get(HEAD)
+        if self.log.holds(head):
+            return
+        if head is None or not self.log.catch_up(head, self.blobs, self.operator.tables().__getitem__):
+            self._restart()
+            return
         self.operator.loaded()
 
     def _count(self) -> None:

@@ -92,9 +92,16 @@ def names(dropped: Sequence[Dropped]) -> list[tuple[object, ...]]:
     ]
 
 
-def check(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregate, *, restarts: bool) -> None:
+def check(
+    spec: WindowSpec,
+    given_cuts: Sequence[Cut],
+    function: Aggregate,
+    *,
+    restarts: bool = False,
+    turns: Sequence[bool] = (),
+) -> None:
     reference = ReferenceWindows(spec, function.reference)
-    operator = OperatorRunner(spec, function, restarts=restarts)
+    operator = OperatorRunner(spec, function, restarts=restarts, turns=turns)
     for cut in given_cuts:
         wanted = expected(reference, cut)
         seen = operator.cut(cut.rows, cut.clock_ms, cut.next_watermark_ms)
@@ -130,6 +137,20 @@ def at_end_only(draw: st.DrawFn, assigners: st.SearchStrategy[Assigner]) -> Wind
 @given(specs(), cuts(), aggregates)
 def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cut], function: Aggregate) -> None:
     check(spec, given_cuts, function, restarts=False)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    specs() | at_end_only(event_time_assigners) | at_end_only(sessions),
+    cuts(),
+    aggregates,
+    st.lists(st.booleans(), max_size=20),
+)
+def test_with_two_workers_that_take_turns_it_still_does(
+    spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, turns: list[bool]
+) -> None:
+    """What a worker kept while it was the other's turn may be over meanwhile."""
+    check(spec, given_cuts, function, turns=turns)
 
 
 @settings(deadline=None, max_examples=60)

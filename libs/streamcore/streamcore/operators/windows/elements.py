@@ -169,10 +169,13 @@ class ProgressTable(Journal):
         data = {HASH: [0], SEQUENCE: [self.sequence], WATERMARK: [self.watermark_ms], GONE: [False]}
         return pl.DataFrame(data if bucket == 0 else None, schema=self.schema)
 
-    def settle(self) -> None:
-        """Take what was loaded. After a change of the number of shards it may be several rows."""
-        if self.loaded:
-            rows, self.loaded = pl.concat(self.loaded), []
-            self.sequence = max(self.sequence, *rows[SEQUENCE].to_list())
-            self.watermark_ms = max(self.watermark_ms, *rows[WATERMARK].to_list())
-            self._stored = (self.sequence, self.watermark_ms)
+    def settle(self) -> bool:
+        """Take what was loaded; whether there was anything. After a change of the number of shards it may be several
+        rows."""
+        if not self.loaded:
+            return False
+        rows, self.loaded = pl.concat(self.loaded), []
+        self.sequence = max(self.sequence, *rows[SEQUENCE].to_list())
+        self.watermark_ms = max(self.watermark_ms, *rows[WATERMARK].to_list())
+        self._stored = (self.sequence, self.watermark_ms)
+        return True

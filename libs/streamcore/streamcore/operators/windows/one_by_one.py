@@ -61,9 +61,8 @@ class OneByOne:
 
     def settle(self) -> None:
         """Take what was loaded since the last step."""
-        self.progress.settle()
         journals = self._journals()
-        if not any(table.loaded for table in journals.values()):
+        if not (self.progress.settle() or any(table.loaded for table in journals.values())):
             return
         stored = {name: table.taken() for name, table in journals.items()}
         self._empty()

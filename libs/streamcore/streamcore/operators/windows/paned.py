@@ -191,10 +191,10 @@ class Paned:
         return {**self._journals(), "progress": self.progress}
 
     def settle(self) -> None:
-        """Take what was loaded since the last step, but for the pieces that are over."""
-        self.progress.settle()
+        """Take what was loaded since the last step, but for the pieces that are over: those that were here too, for
+        that something is over is not stored where time says it."""
         journals = self._journals()
-        if not any(table.loaded for table in journals.values()):
+        if not (self.progress.settle() or any(table.loaded for table in journals.values())):
             return
         stored = {name: table.taken() for name, table in journals.items()}
         self._empty()

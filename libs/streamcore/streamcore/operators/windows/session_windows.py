@@ -206,9 +206,9 @@ class SessionWindows:
         return {"sessions": self.sessions, "progress": self.progress}
 
     def settle(self) -> None:
-        """Take what was loaded since the last step, but for the sessions that are over."""
-        self.progress.settle()
-        if self.sessions.loaded:
+        """Take what was loaded since the last step, but for the sessions that are over: those that were here too, for
+        that something is over is not stored where time says it."""
+        if self.progress.settle() or self.sessions.loaded:
             rows = self.sessions.taken()
             self._empty()
             living = rows.filter(pl.col(END) > self.progress.watermark_ms)
