@@ -1,6 +1,6 @@
 """Operators with two inputs, driven cut by cut: what arrives, how it is cut, where the watermark goes, who restarts.
 
-Every cut is committed through the state log; a restart throws the operator away and loads a new one from the blobs.
+Every cut is committed through the state log; another worker loads the blobs, or the newer ones of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class CutPlan:
-    """A cut: its rows, the watermark after them, and whether the operator is loaded anew before it."""
+    """A cut: its rows, the watermark after them, and whether another worker runs it than the one before."""
 
     arrivals: tuple[Arrival, ...]
     next_watermark_ms: int
@@ -53,7 +53,27 @@ class Driver:
         self.ports: dict[str, list[Row]] = {}
         self.columns: dict[str, list[str]] = {}
         self.counts: dict[str, int] = {}
+        self.operator: Operator
+        self.log: StateLog
+        self.away: tuple[Operator, StateLog] | None = None
         self.restart()
+
+    def change(self) -> None:
+        """By turns a new worker, and the one before it, which catches up with what was stored while it was away."""
+        here = (self.operator, self.log)
+        if self.away is None:
+            self.away = here
+            self.restart()
+            return
+        (self.operator, self.log), self.away = self.away, None
+        head = self.blobs.get(HEAD)
+        if self.log.holds(head):
+            return
+        tables = self.operator.tables()
+        if head is None or not self.log.catch_up(head, self.blobs, lambda name: tables[name]):
+            self.restart()
+            return
+        self.operator.loaded()
 
     def restart(self) -> None:
         self.operator = self.make()
@@ -64,7 +84,7 @@ class Driver:
 
     def cut(self, plan: CutPlan) -> None:
         if plan.restart:
-            self.restart()
+            self.change()
         inputs = [self._frame(side, plan.arrivals) for side in range(len(self.schemas))]
         ports = self.operator.step(inputs, StepTime(self.watermark_ms, plan.next_watermark_ms, 0))
         self.log.commit(self.blobs, self.operator.tables(), {"watermark": plan.next_watermark_ms})
