@@ -48,8 +48,10 @@ class LaneRows:
         )
 
     def _values(self) -> pl.Series:
-        text = self.rows.select(pl.struct(pl.exclude("^__.*$")).struct.json_encode()).to_series()
-        return text.cast(pl.Binary)
+        columns = [name for name in self.rows.columns if not name.startswith("__")]
+        if not columns:
+            return pl.repeat(b"{}", self.rows.height, dtype=pl.Binary, eager=True)
+        return self.rows.select(pl.struct(columns).struct.json_encode()).to_series().cast(pl.Binary)
 
     def _keys(self) -> pl.Series:
         if not self.key:

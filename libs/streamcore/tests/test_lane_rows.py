@@ -70,3 +70,8 @@ def test_a_value_says_what_the_row_says(rows: list[tuple[object, ...]]) -> None:
 )
 def test_the_key_is_text_or_an_array_of_several(key: tuple[str, ...], wanted: bytes | None) -> None:
     assert LaneRows("results", key, _frame([("a", 1, 0.5, None, None, None, 7)])).keys() == [wanted]
+
+
+def test_rows_without_columns_of_their_own_are_empty_objects() -> None:
+    assert LaneRows("out", (), pl.DataFrame({"__event_ms": [1, 2]})).values() == [b"{}", b"{}"]
+    assert LaneRows("out", (), pl.DataFrame()).values() == []
