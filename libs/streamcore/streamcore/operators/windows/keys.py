@@ -48,6 +48,11 @@ class KeySlots:
         return self._size - len(self._free)
 
     @property
+    def share_hashes(self) -> bool:
+        """Whether some keys have the same hash."""
+        return bool(self._same_hashes)
+
+    @property
     def size(self) -> int:
         """Slots are smaller than this."""
         return self._size

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from streamcore.hashing import bucket_of
-from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
-from streamcore.operators.windows.grouping import roomy, sorted_distinct
+from streamcore.operators.windows.bundle import Bundle, Columns, at
+from streamcore.operators.windows.grouping import distinct, grown, roomy, sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Hashes, Ints, NumberTable
 from streamcore.operators.windows.tables import KeyedJournal
@@ -223,27 +223,24 @@ class Pieces(KeyedJournal):
 
 def together(pieces: list[Piece], keys: KeySlots, bundle: Bundle) -> tuple[Ints, Columns]:
     """The keys of some pieces, in the order of their hashes, and what all pieces hold of each."""
-    slots = np.concatenate([piece.slots for piece in pieces])
-    hashes = keys.hashes[slots]
-    if len(pieces) == 1:
-        order = np.argsort(hashes)
-        return slots[order], at(pieces[0].partials, order)
-    order = by_key(slots, hashes, np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces]))
-    partials = at(joined([piece.partials for piece in pieces]), order)
-    slots = slots[order]
-    starts = np.flatnonzero(np.concatenate([[True], slots[1:] != slots[:-1]]))
-    return slots[starts], bundle.reduce(partials, starts)
+    every = np.concatenate([piece.slots for piece in pieces])
+    group, first = distinct(every, keys.size)
+    slots = every[first]
+    order = np.lexsort((slots, keys.hashes[slots])) if keys.share_hashes else np.argsort(keys.hashes[slots])
+    return slots[order], at(_merged(pieces, group, len(first), bundle), order)
 
 
-def by_key(slots: Ints, hashes: np.ndarray[tuple[int], np.dtype[np.uint64]], piece: Ints) -> Ints:
-    """The order by hash, key and piece.
-
-    One sort does where the upper bits of the hashes tell the keys apart, and the lower ones make room for the piece.
-    """
-    bits = np.uint64(int(piece[-1]).bit_length())
-    code = (hashes >> bits << bits) | piece.astype(np.uint64)
-    order = np.argsort(code)
-    upper, same = code[order] >> bits, slots[order]
-    if np.any((upper[1:] == upper[:-1]) & (same[1:] != same[:-1])):
-        return np.lexsort((piece, slots, hashes))
-    return order
+def _merged(pieces: list[Piece], group: Ints, groups: int, bundle: Bundle) -> Columns:
+    """What all pieces hold of each group. ``group``: of all entries, piece by piece, numbered as they come."""
+    columns = {name: grown(column, groups) for name, column in pieces[0].partials.items()}
+    known, end = len(pieces[0]), len(pieces[0])
+    for piece in pieces[1:]:
+        start, end = end, end + len(piece)
+        mine, partials = group[start:end], piece.partials
+        new, again = np.flatnonzero(mine >= known), np.flatnonzero(mine < known)
+        merged = bundle.merge(at(columns, mine[again]), at(partials, again))
+        for name, column in columns.items():
+            column[mine[again]] = merged[name]
+            column[mine[new]] = partials[name][new]
+        known += len(new)
+    return columns
