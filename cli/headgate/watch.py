@@ -90,7 +90,7 @@ class Watch:
         )
 
     def _row(self, rule: Rule) -> RuleRow:
-        return RuleRow(rule.id, rule.version, rule.mode.value, self._status(rule.id), self._matches[rule.id])
+        return RuleRow(rule.id, rule.version, rule.mode_text, self._status(rule.id), self._matches[rule.id])
 
     def _status(self, name: str) -> str | None:
         """The answer to the record that counts, or a later one that answers none (quarantine)."""

@@ -221,8 +221,7 @@ def _listed_values(one: Listed) -> tuple[str | int | None, ...]:
     if one.rule is None:
         return (one.name, None, None, None, None, None, status, reason)
     rule = one.rule
-    kind = "window" if rule.windowed else "event"
-    return (rule.id, rule.version, rule.mode.value, kind, rule.on, rule.then.severity.value, status, reason)
+    return (rule.id, rule.version, rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value, status, reason)
 
 
 def _listed_row(one: Listed) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from headgate.local.shop.stream import ROUND, records
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.load import load_path
 from rulecore.model import Emit, Rule, canonical_json
+from rulecore.spans import Sliding, Tumbling
 from streamcore.app import App, Source
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, Record
 from streamcore.local import LocalApp, RawRecord, control_record
@@ -70,7 +71,7 @@ def test_every_shipped_rule_is_known_here_as_it_is_written_there() -> None:
     assert set(rules) == set(PER_EVENT) | set(WINDOWED)
     for name, own in WINDOWED.items():
         within = rules[name].within
-        assert within is not None
+        assert isinstance(within, Tumbling | Sliding)
         assert (within.size_ms, within.slide_ms) == (own.size_ms, own.slide_ms)
         assert (rules[name].emit is Emit.FINAL) == own.final
     assert not [name for name in PER_EVENT if rules[name].windowed]

@@ -9,33 +9,17 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
 import orjson
 
 from rulecore import lang
 from rulecore.compiled import CompiledRule
+from rulecore.firing import Firing, Origin
 from rulecore.lang.types import Value
 from rulecore.model import Mode
-from rulecore.windowed import Firing
 from streamcore.lanes import ALERTS, SHADOW, Record
 from streamcore.schema import StreamSchema, Type
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The event behind an alert: where it was read, and its event time in epoch milliseconds."""
-
-    topic: str
-    partition: int
-    offset: int
-    event_ms: int
-
-    @property
-    def place(self) -> dict[str, object]:
-        """Where the event lies, as an alert says it."""
-        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
 def event_alert(
@@ -58,30 +42,32 @@ def event_alert(
     return _record(rule, identity, body)
 
 
-def window_alert(firing: Firing, schema: StreamSchema, origin: Origin | None, epoch: int) -> Record:
-    """The alert of a windowed rule; ``origin`` None for one at the end of its window."""
+def alert(firing: Firing, schema: StreamSchema, origin: Origin | None, epoch: int) -> Record:
+    """The alert of a rule with state; ``origin`` is the event at which it fired, None for one at a watermark."""
     rule = firing.rule
     key = _key(firing.key, schema, rule.group_by)
-    identity = [rule.rule.id, rule.rule.version, list(key.values()), firing.start_ms, firing.end_ms]
-    body = {
-        "kind": "window",
+    identity = [rule.rule.id, rule.rule.version, list(key.values()), *firing.mark]
+    body: dict[str, object] = {
+        "kind": rule.kind.value,
         "key": key,
         "window": {"start_ms": firing.start_ms, "end_ms": firing.end_ms},
-        "timing": "final" if origin is None else "early",
-        "event_time_ms": firing.end_ms if origin is None else origin.event_ms,
-        "values": {s.text: _plain(firing.values[s.column], s.type) for s in rule.aggregates},
+        "timing": firing.timing.value,
+        "event_time_ms": firing.time_ms,
+        "values": {f.text: _plain(firing.values[f.column], f.type) for f in rule.figures},
         "source": None if origin is None else origin.place,
         "warming": firing.warming,
         "message": _message(rule, {**firing.key, **firing.values}),
         "rules_epoch": epoch,
     }
+    if firing.events:
+        body["events"] = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
     return _record(rule, identity, body)
 
 
 def _record(rule: CompiledRule, identity: list[object], body: Mapping[str, object]) -> Record:
     alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
     document = {"alert_id": alert_id, **_said_by(rule.digest, rule), **body}
-    lane = SHADOW if rule.rule.mode is Mode.SHADOW else ALERTS
+    lane = SHADOW if rule.rule.status is Mode.SHADOW else ALERTS
     return Record(lane, alert_id.encode(), orjson.dumps(document))
 
 

@@ -18,8 +18,9 @@ from rulecore import lang, message
 from rulecore.errors import RuleSetError
 from rulecore.lang import Aggregate, Expr, Scope
 from rulecore.message import Message
-from rulecore.model import Rule, canonical_json
+from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
+from rulecore.spans import Sliding, Tumbling
 from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
 
@@ -75,6 +76,15 @@ class AggregateSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A value that alerts of a rule show: its name there, its column in ``Firing.values`` and its logical type."""
+
+    text: str
+    column: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
 class Placeholder:
     """What a name in the message stands for: an event's, a group's or an aggregate's column, and its logical type."""
 
@@ -86,6 +96,8 @@ class Placeholder:
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
     """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
+
+    ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
     ``where`` is normalised, ``having`` is as its author wrote it. ``route`` is the index of the stream's key that the
     rule's events are routed by (0 for a rule per event: it sees each event once, under any of the keys).
@@ -103,6 +115,14 @@ class CompiledRule:
     aggregates: tuple[AggregateSpec, ...] = ()
     having_on_columns: Expr | None = None
     plan: Plan | None = None
+    figures: tuple[Figure, ...] = ()
+    family: str = Kind.EVENT
+    unit: int = 0
+
+    @property
+    def kind(self) -> Kind:
+        """What the rule looks at."""
+        return self.rule.kind
 
 
 def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> CompiledRule:
@@ -115,8 +135,10 @@ def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLi
     if rule.where is not None:
         parsed = lang.parse(rule.where, Scope(columns), field="where", limits=limits.expression)
         where = lang.normalise(parsed)
-    if rule.windowed:
+    if rule.kind is Kind.WINDOW:
         return _windowed(rule, where, schema, columns, limits)
+    if rule.kind is not Kind.EVENT:
+        raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
     assert where is not None  # the model refuses a rule per event without one
     placeholders = [Placeholder(name, name, kind) for name, kind in columns.items()]
     text, used = _message(rule, placeholders)
@@ -136,6 +158,7 @@ def _windowed(
     aliases = {s.function: Placeholder(s.function, s.column, s.type) for s in reversed(aggregates.values())}
     groups = {name: Placeholder(name, name, columns[name]) for name in group_by}
     text, used = _message(rule, [*(aliases | groups).values()])
+    kept = _distinct(aggregates.values())
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -144,7 +167,10 @@ def _windowed(
         group_by=group_by,
         route=route,
         window=window,
-        aggregates=_distinct(aggregates.values()),
+        aggregates=kept,
+        figures=tuple(Figure(s.text, s.column, s.type) for s in kept),
+        family=Kind.WINDOW,
+        unit=window.slide_ms,
         having_on_columns=lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()}),
         message=text,
         placeholders=used,
@@ -160,7 +186,8 @@ def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:
 
 
 def _window(rule: Rule, limits: RuleLimits) -> Window:
-    assert rule.within is not None
+    if not isinstance(rule.within, Tumbling | Sliding):
+        raise RuleSetError("within: session and count windows are not supported yet")
     window = Window(rule.within.size_ms, rule.within.slide_ms)
     if window.size_ms > limits.window_ms:
         longest = render_duration(limits.window_ms)

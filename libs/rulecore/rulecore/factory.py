@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from rulecore.settings import GroupSettings
 
 if TYPE_CHECKING:
     from streamcore.kernel import Kernel
@@ -20,11 +22,12 @@ class RuleStream:
 
 @dataclass(frozen=True, slots=True)
 class RulesFactory:
-    """Makes the kernel of a shard. ``max_distinct``: values that a distinct count keeps per key and pane."""
+    """Makes the kernel of a shard; ``shards`` are those of the app."""
 
     streams: tuple[RuleStream, ...]
     max_rules: int = 20_000
-    max_distinct: int = 10_000
+    groups: GroupSettings = field(default_factory=GroupSettings)
+    shards: int = 1
 
     def __call__(self) -> Kernel:
         from rulecore.kernel import RulesKernel

@@ -13,12 +13,13 @@ import orjson
 import polars as pl
 
 from rulecore import lang
-from rulecore.alerts import Origin, event_alert, window_alert
+from rulecore.alerts import alert, event_alert
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.factory import RulesFactory
-from rulecore.members import GroupId
+from rulecore.families import make_group
+from rulecore.firing import Failure, Firing, Origin
+from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.ruleset import RuleSet, Status, StatusKind
-from rulecore.windowed import Failure, Firing, WindowGroup
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
 from streamcore.lanes import LATE, STATUS, Record
@@ -42,7 +43,7 @@ class RulesKernel:
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
         self.memory = KeyValueTable()
-        self.groups: dict[GroupId, WindowGroup] = {}
+        self.groups: dict[GroupId, RuleGroup] = {}
         self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
 
     # --- state --------------------------------------------------------------------------------------------------
@@ -50,15 +51,13 @@ class RulesKernel:
     def tables(self) -> Mapping[str, StateTable]:
         tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory}
         for group in self.groups.values():
-            tables |= group.tables()
+            tables.update(group.tables())
         return tables
 
     def table(self, name: str) -> StateTable:
         if name in (_RULES, _GROUPS):
             return self.stored if name == _RULES else self.memory
-        what, group, *column = name.split(":")
-        found = self._group(GroupId.parse(group))
-        return found.panes if what == "panes" else found.distinct_table(column[0])
+        return self._group(GroupId.parse(name.split(":")[1])).table(name)
 
     def loaded(self) -> None:
         blob = self.stored.get(_SET)
@@ -81,18 +80,19 @@ class RulesKernel:
         self.derived_from = orjson.dumps(own, option=orjson.OPT_SORT_KEYS)
         self.stored.put(_SET, self.derived_from)
 
-    def _group(self, group: GroupId) -> WindowGroup:
+    def _group(self, group: GroupId) -> RuleGroup:
         if group not in self.groups:
-            self.groups[group] = WindowGroup(group, self.schemas[group.stream], self.factory.max_distinct)
+            self.groups[group] = make_group(group, self.schemas[group.stream], self.factory.groups)
         return self.groups[group]
 
     def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
-        """Every windowed rule to its group. A paused one keeps its aggregates; one in quarantine does not."""
+        """Every rule with state to its group. A paused one keeps its state; one in quarantine does not."""
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule_id in sorted(self.rules.rules):
             rule = self.rules.rules[rule_id]
-            if rule.window is not None and rule_id not in self.rules.quarantined:
-                wanted.setdefault(GroupId.of(rule), []).append(rule)
+            group = GroupId.of(rule)
+            if group is not None and rule_id not in self.rules.quarantined:
+                wanted.setdefault(group, []).append(rule)
         for group in [g for g in self.groups if g not in wanted]:
             del self.groups[group]
             self.memory.put(str(group), None)
@@ -111,7 +111,7 @@ class RulesKernel:
             records += self._late(cut, name)
         for group in sorted(self.groups, key=str):
             if group in self.groups:  # a rule that fails may take its group with it
-                records += self._window(cut, self.groups[group])
+                records += self._grouped(cut, group)
         return Output(records)
 
     def _change(self, cut: Cut) -> list[Record]:
@@ -154,26 +154,37 @@ class RulesKernel:
         for row in frame.filter(pl.col(EVENT_MS) < cut.watermark_ms).iter_rows(named=True):
             yield _late_record(self.schemas[name], row, self._origin(name, row), cut.watermark_ms)
 
-    def _window(self, cut: Cut, group: WindowGroup) -> list[Record]:
-        name = group.group.stream
-        route = self.schemas[name].route_for(group.group.group_by)
+    def _grouped(self, cut: Cut, group_id: GroupId) -> list[Record]:
+        """Rules with state: the events that are on time, then what the watermark ends."""
+        name, group = group_id.stream, self.groups[group_id]
+        route = self.schemas[name].route_for(group_id.group_by)
         assert route is not None, "the rule set accepts only groups that are routed"
         frame = cut.events.get(Routed(name, route))
+        moment = self._moment(cut, name)
         records: list[Record] = []
         if frame is not None:
             on_time = frame.filter(pl.col(EVENT_MS) >= cut.watermark_ms)
-            firings, failed = self._settled(group, lambda: group.add(on_time))
-            rows = on_time[[f.row for f in firings if f.row is not None]].to_dicts() if firings else []
+            firings, failed = self._settled(group, lambda: group.add(on_time, moment))
             records += failed
-            records += [self._alert(f, self._origin(name, row)) for f, row in zip(firings, rows, strict=True)]
-        firings, failed = self._settled(group, lambda: group.close(cut.watermark_ms, cut.next_watermark_ms))
-        return records + failed + [self._alert(f, None) for f in firings]
+            records += self._alerts(firings, name, on_time)
+        firings, failed = self._settled(group, lambda: group.close(moment))
+        return records + failed + self._alerts(firings, name, None)
+
+    def _moment(self, cut: Cut, stream: str) -> Moment:
+        times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
+        return Moment(cut.shard, self.factory.shards, self.topics[stream], *times)
+
+    def _alerts(self, firings: Sequence[Firing], name: str, frame: pl.DataFrame | None) -> list[Record]:
+        """``frame`` holds the events that the firings' rows count."""
+        rows = [f.row for f in firings if f.row is not None]
+        events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
+        return [self._alert(f, None if f.row is None else self._origin(name, events[f.row])) for f in firings]
 
     def _alert(self, firing: Firing, origin: Origin | None) -> Record:
-        return window_alert(firing, self.schemas[firing.rule.rule.on], origin, self.rules.epoch)
+        return alert(firing, self.schemas[firing.rule.rule.on], origin, self.rules.epoch)
 
     def _settled(
-        self, group: WindowGroup, action: Callable[[], tuple[list[Firing], list[Failure]]]
+        self, group: RuleGroup, action: Callable[[], tuple[list[Firing], list[Failure]]]
     ) -> tuple[list[Firing], list[Record]]:
         """Run until no rule fails: each failure puts a rule into quarantine, so this ends."""
         records: list[Record] = []

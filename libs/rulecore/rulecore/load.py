@@ -14,7 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from rulecore.errors import DocumentError
-from rulecore.model import LATER, Rule
+from rulecore.model import Rule
 from rulecore.yamldoc import Document, Json, LoadLimits, PathKey, Place, Problem, dotted, one_line, read_yaml
 
 
@@ -82,12 +82,18 @@ def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
     faults: list[tuple[PathKey, str]] = []
     for one in error.errors(include_url=False, include_input=False):
         path, message = tuple(one["loc"]), _said(one["type"], one["msg"])
-        if path[:1] == ("within",):
-            path = ("within", *path[2:])  # without the kind of window, which pydantic puts between
+        path = _without_tags(path)
         name, colon, rest = message.partition(": ")
-        about_entry = bool(colon) and not path and (name in Rule.model_fields or name in LATER)
+        about_entry = bool(colon) and not path and name in Rule.model_fields
         faults.append(((name,), rest) if about_entry else (path, message))
     return faults
+
+
+def _without_tags(path: PathKey) -> PathKey:
+    """Without what pydantic puts into a path for the kind of a window or of a step of a sequence."""
+    if path[:1] == ("within",):
+        return ("within", *path[2:])
+    return (*path[:2], *path[3:]) if path[:1] == ("sequence",) else path
 
 
 def _said(kind: str, message: str) -> str:

@@ -32,30 +32,6 @@ DTYPES: Mapping[Kind, pl.DataType] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GroupId:
-    """What windowed rules must have in common to share panes."""
-
-    stream: str
-    group_by: tuple[str, ...]
-    pane_ms: int
-
-    @classmethod
-    def of(cls, rule: CompiledRule) -> GroupId:
-        """The group of a windowed rule."""
-        assert rule.window is not None
-        return cls(rule.rule.on, rule.group_by, rule.window.slide_ms)
-
-    def __str__(self) -> str:
-        return f"{self.stream}/{','.join(self.group_by)}/{self.pane_ms}"
-
-    @classmethod
-    def parse(cls, text: str) -> GroupId:
-        """The inverse of ``str``."""
-        stream, columns, pane_ms = text.split("/")
-        return cls(stream, tuple(columns.split(",")) if columns else (), int(pane_ms))
-
-
 @dataclass(slots=True)
 class GroupMemory:
     """What a group remembers besides its panes: bits of rule versions, and since when aggregates are complete."""

@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from rulecore.values import MAX_TEXT, Column, Duration, Expected, Expression, Scalar, render_duration, short
+from rulecore.document import Document
+from rulecore.kinds import Expectation, Score, SequenceItem, Skip, check_sequence
+from rulecore.spans import Span, Within
+from rulecore.values import MAX_TEXT, Column, Duration, Expected, Expression, Scalar, Time, short
 
 MAX_MESSAGE: Final = 500
 MAX_GROUP_COLUMNS: Final = 16
+MAX_TAGS: Final = 50
 MAX_TESTS: Final = 100
 MAX_TEST_EVENTS: Final = 1_000
-
-#: What the design has and this version does not, by the place where an author would write it.
-LATER: Final[Mapping[str, str]] = {
-    "sequence": "sequence rules",
-    "expect": "absence rules",
-    "absence": "absence rules",
-    "score": "score rules",
-    "suppress": "`suppress` entries",
-    "canary": "canary rules",
-}
-_KINDS: Final = "rules per event (`where`) and windowed rules (`group_by`, `within`, `having`)"
-_WINDOWS: Final = "{tumbling: 1h} and {sliding: 24h, every: 1h}"
+MAX_STEPS: Final = 16
 
 
 class Severity(enum.StrEnum):
@@ -44,11 +37,19 @@ class Severity(enum.StrEnum):
 
 
 class Mode(enum.StrEnum):
-    """``live`` alerts, ``shadow`` evaluates and alerts on a lane of its own, ``paused`` is not evaluated."""
+    """What a version of a rule does.
+
+    ``live`` alerts; ``shadow`` is evaluated and alerts on a lane of its own; ``canary`` alerts for a share of the keys
+    and is in the shadow for the others; ``paused`` is not evaluated but keeps its aggregates; ``draft`` is only checked
+    and kept; ``retired`` is over and keeps nothing.
+    """
 
     LIVE = "live"
     SHADOW = "shadow"
+    CANARY = "canary"
     PAUSED = "paused"
+    DRAFT = "draft"
+    RETIRED = "retired"
 
 
 class Emit(enum.StrEnum):
@@ -58,84 +59,62 @@ class Emit(enum.StrEnum):
     FINAL = "final"
 
 
-class Document(BaseModel):
-    """What all parts of a rule share: no coercion, no unknown entries, no change after reading."""
+class Kind(enum.StrEnum):
+    """What a rule looks at: one event, a window, a sequence of events, an event that does not come, other rules."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", revalidate_instances="never")
-
-
-class Tumbling(Document):
-    """Windows side by side: [0, size), [size, 2 size) and so on, from the epoch."""
-
-    tumbling: Duration
-
-    @property
-    def size_ms(self) -> int:
-        """Length of the window."""
-        return self.tumbling
-
-    @property
-    def slide_ms(self) -> int:
-        """Distance from one window's start to the next one's: here, its length."""
-        return self.tumbling
-
-
-class Sliding(Document):
-    """Windows of one length that start ``every`` so often; ``every`` divides the length."""
-
-    sliding: Duration
-    every: Duration
-
-    @model_validator(mode="after")
-    def _divides(self) -> Sliding:
-        if self.sliding % self.every:
-            raise ValueError(
-                f"every: {render_duration(self.every)} must divide sliding: {render_duration(self.sliding)}, "
-                "for a window is made of whole panes"
-            )
-        return self
-
-    @property
-    def size_ms(self) -> int:
-        """Length of the window."""
-        return self.sliding
-
-    @property
-    def slide_ms(self) -> int:
-        """Distance from one window's start to the next one's."""
-        return self.every
-
-
-def _supported_window(value: object) -> object:
-    for later in ("session", "count"):
-        if isinstance(value, Mapping) and later in value:
-            raise ValueError(f"{later} windows are not supported yet; supported are {_WINDOWS}")
-    if isinstance(value, Mapping) and not ({"tumbling", "sliding"} & set(value)):
-        raise ValueError(f"a window is one of {_WINDOWS}")
-    if not isinstance(value, Mapping | Tumbling | Sliding):
-        raise ValueError(f"a window is one of {_WINDOWS}, not {short(value)}")
-    return value
-
-
-def _window_kind(value: object) -> Literal["tumbling", "sliding"]:
-    is_tumbling = "tumbling" in value if isinstance(value, Mapping) else isinstance(value, Tumbling)
-    return "tumbling" if is_tumbling else "sliding"
-
-
-Within = Annotated[
-    Annotated[Tumbling, Tag("tumbling")] | Annotated[Sliding, Tag("sliding")],
-    Discriminator(_window_kind),
-    BeforeValidator(_supported_window),
-]
+    EVENT = "event"
+    WINDOW = "window"
+    SEQUENCE = "sequence"
+    ABSENCE = "absence"
+    SCORE = "score"
 
 
 class Outcome(Document):
-    """What an alert says. ``message`` is a template, see ``rulecore.message``."""
+    """What an alert says. ``message`` is a template, see ``rulecore.message``.
+
+    ``alert`` false: no alert at all; the rule only gives its ``score`` to rules that add scores.
+    """
 
     severity: Annotated[Severity, Field(strict=False)]
     outcome: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$")] = "review"
     score: Annotated[int, Field(ge=0, le=1_000)] = 0
     message: Annotated[str, Field(min_length=1, max_length=MAX_MESSAGE)]
+    alert: bool = True
+
+
+class Suppress(Document):
+    """After an alert none for so long of event time, for the same values of ``by`` (default: the rule's key)."""
+
+    duration: Annotated[Duration, Field(alias="for")]
+    by: Annotated[tuple[Column, ...], Field(strict=False, max_length=MAX_GROUP_COLUMNS)] = ()
+
+
+class Effective(Document):
+    """By the clock of the cut: from ``start`` (inclusive) to ``end`` (exclusive), epoch milliseconds."""
+
+    start: Annotated[Time | None, Field(alias="from")] = None
+    end: Annotated[Time | None, Field(alias="to")] = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Effective:
+        if self.start is None and self.end is None:
+            raise ValueError("effective: needs `from`, `to` or both")
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            raise ValueError("effective: `to` must be after `from`")
+        return self
+
+
+class Budget(Document):
+    """What the rule may cost at most, below the limits of the app. ``matches``: per cut and shard."""
+
+    matches: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
+    state: Annotated[int, Field(ge=1_024, le=2**40)] | None = None
+
+
+class Canary(Document):
+    """``{canary: 10%}``: alerts for this share of the keys."""
+
+    percent: Annotated[float, Field(gt=0, lt=100)]
 
 
 class RuleTest(Document):
@@ -149,6 +128,58 @@ class RuleTest(Document):
     expect: Annotated[tuple[dict[Column, Expected], ...], Field(strict=False, max_length=MAX_TEST_EVENTS)]
 
 
+_MODES: Final = "live, shadow, {canary: 10%}, paused, draft or retired"
+
+
+def _mode(value: object) -> object:
+    """``live`` and the like, or ``{canary: 10%}``."""
+    if isinstance(value, Canary | Mode):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"canary"}:
+        return Canary(percent=_percent(value["canary"]))
+    if isinstance(value, str) and value in set(Mode) - {Mode.CANARY}:
+        return Mode(value)
+    if value == "canary":
+        raise ValueError("a canary needs its share of the keys: write mode: {canary: 10%}")
+    raise ValueError(f"{short(value)} is no mode; write {_MODES}")
+
+
+def _percent(value: object) -> float:
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            share = float(value[:-1])
+        except ValueError:
+            share = 0
+        if 0 < share < 100:
+            return share
+    raise ValueError(f"canary: {short(value)} is no share; write a percentage between 0% and 100%, such as 10%")
+
+
+def _mode_json(value: Mode | Canary) -> str | dict[str, str]:
+    return value.value if isinstance(value, Mode) else {"canary": f"{value.percent:g}%"}
+
+
+ModeField = Annotated[
+    Mode | Canary,
+    BeforeValidator(_mode),
+    PlainSerializer(_mode_json),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"enum": [m.value for m in Mode if m is not Mode.CANARY]},
+                {
+                    "type": "object",
+                    "required": ["canary"],
+                    "additionalProperties": False,
+                    "properties": {"canary": {"type": "string", "pattern": "^[0-9.]+%$", "examples": ["10%"]}},
+                },
+            ],
+            "default": "live",
+        }
+    ),
+]
+
+
 class Rule(Document):
     """One immutable version of a rule."""
 
@@ -156,49 +187,125 @@ class Rule(Document):
     version: Annotated[int, Field(ge=1, lt=2**31)]
     owner: Annotated[str, Field(min_length=1, max_length=200)]
     description: Annotated[str, Field(max_length=MAX_TEXT)] = ""
+    tags: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=100)], ...], Field(strict=False, max_length=MAX_TAGS)
+    ] = ()
     on: Column
     where: Expression | None = None
     group_by: Annotated[tuple[Column, ...], Field(strict=False, max_length=MAX_GROUP_COLUMNS)] = ()
     within: Within | None = None
     having: Expression | None = None
     emit: Annotated[Emit, Field(strict=False)] = Emit.EARLY
+    sequence: Annotated[tuple[SequenceItem, ...], Field(strict=False, min_length=1, max_length=MAX_STEPS)] | None = None
+    skip: Annotated[Skip, Field(strict=False)] = Skip.PAST_LAST
+    expect: Expectation | None = None
+    score: Score | None = None
     then: Outcome
-    mode: Annotated[Mode, Field(strict=False)] = Mode.LIVE
+    suppress: Suppress | None = None
+    mode: ModeField = Mode.LIVE
+    effective: Effective | None = None
+    budget: Budget | None = None
     tests: Annotated[tuple[RuleTest, ...], Field(strict=False, max_length=MAX_TESTS)] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _supported(cls, value: object) -> object:
-        if not isinstance(value, Mapping):
-            return value
-        for name, what in LATER.items():
-            if name in value:
-                raise ValueError(f"{name}: {what} are not supported yet; supported are {_KINDS}")
-        mode = value.get("mode")
-        if (isinstance(mode, Mapping) and "canary" in mode) or mode == "canary":
-            raise ValueError("mode: canary rules are not supported yet; supported are live, shadow and paused")
-        return value
 
     @model_validator(mode="after")
     def _one_kind(self) -> Rule:
-        windowed = {"group_by": bool(self.group_by), "within": self.within is not None, "having": bool(self.having)}
-        missing = [name for name, present in windowed.items() if not present]
-        if missing and len(missing) < len(windowed):
-            raise ValueError(f"a windowed rule needs group_by, within and having; {' and '.join(missing)} is missing")
-        if missing and self.where is None:
-            raise ValueError("a rule per event needs `where`; a windowed rule needs group_by, within and having")
-        if missing and self.emit is Emit.FINAL:
-            raise ValueError("emit: final is for windowed rules; a rule per event alerts at once, leave `emit` out")
+        _CHECKS[self.kind](self)
         if len(set(self.group_by)) != len(self.group_by):
             raise ValueError("group_by names a column twice")
+        if self.suppress is not None and self.kind is Kind.EVENT and not self.suppress.by:
+            raise ValueError("suppress: a rule per event needs `by`, the columns whose values are told apart")
+        if self.skip is not Skip.PAST_LAST and self.kind is not Kind.SEQUENCE:
+            raise ValueError("skip: is for sequences; leave it out")
+        if self.emit is Emit.FINAL and self.kind is not Kind.WINDOW:
+            raise ValueError(f"emit: final is for windowed rules; a rule of kind {self.kind} has one time to alert")
         return self
 
     @property
+    def kind(self) -> Kind:
+        """What the rule looks at, by the entries that it has."""
+        if self.sequence is not None:
+            return Kind.SEQUENCE
+        if self.expect is not None:
+            return Kind.ABSENCE
+        if self.score is not None:
+            return Kind.SCORE
+        return Kind.WINDOW if self.group_by or self.within is not None or self.having is not None else Kind.EVENT
+
+    @property
     def windowed(self) -> bool:
-        """Whether this is a windowed rule; otherwise it is one per event."""
-        return self.within is not None
+        """Whether this is a windowed rule."""
+        return self.kind is Kind.WINDOW
+
+    @property
+    def status(self) -> Mode:
+        """The mode without its share."""
+        return Mode.CANARY if isinstance(self.mode, Canary) else self.mode
+
+    @property
+    def mode_text(self) -> str:
+        """The mode for people."""
+        return f"canary {self.mode.percent:g}%" if isinstance(self.mode, Canary) else self.mode.value
+
+
+def _refuse(rule: Rule, *names: str) -> None:
+    given = {
+        "where": rule.where is not None,
+        "having": rule.having is not None,
+        "within": rule.within is not None,
+        "group_by": bool(rule.group_by),
+        "expect": rule.expect is not None,
+        "score": rule.score is not None,
+    }
+    for name in names:
+        if given[name]:
+            raise ValueError(f"{name}: has no meaning in a rule of kind {rule.kind}; leave it out")
+
+
+def _check_event(rule: Rule) -> None:
+    if rule.where is None:
+        raise ValueError("a rule per event needs `where`; a windowed rule needs group_by, within and having")
+
+
+def _check_window(rule: Rule) -> None:
+    windowed = {"group_by": bool(rule.group_by), "within": rule.within is not None, "having": bool(rule.having)}
+    if missing := [name for name, present in windowed.items() if not present]:
+        raise ValueError(f"a windowed rule needs group_by, within and having; {' and '.join(missing)} is missing")
+    if isinstance(rule.within, Span):
+        raise ValueError("within: a length alone is for sequences; write a window, such as {tumbling: 1h}")
+
+
+def _check_sequence(rule: Rule) -> None:
+    _refuse(rule, "having", "expect", "score")
+    if not rule.group_by:
+        raise ValueError("a sequence needs group_by: whose events are looked at together")
+    if not isinstance(rule.within, Span):
+        raise ValueError("within: a sequence needs its longest duration, such as within: 1h")
+    assert rule.sequence is not None
+    check_sequence(rule.sequence, rule.within.span)
+
+
+def _check_absence(rule: Rule) -> None:
+    _refuse(rule, "where", "having", "within", "score")
+    if not rule.group_by:
+        raise ValueError("expect: needs group_by: whose event is expected")
+
+
+def _check_score(rule: Rule) -> None:
+    _refuse(rule, "where", "having", "within", "expect")
+    if not rule.group_by:
+        raise ValueError("score: needs group_by: whose scores are added")
+
+
+_CHECKS: Final = {
+    Kind.EVENT: _check_event,
+    Kind.WINDOW: _check_window,
+    Kind.SEQUENCE: _check_sequence,
+    Kind.ABSENCE: _check_absence,
+    Kind.SCORE: _check_score,
+}
 
 
 def canonical_json(rule: Rule) -> bytes:
     """The value of the rule's control record: keys sorted, defaults written out, UTF-8, no blanks."""
-    return orjson.dumps(rule.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
+    document = rule.model_dump(mode="json", by_alias=True)
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)

@@ -134,7 +134,7 @@ class RuleSet:
             for rule_id, c in self.rules.items()
             if c.rule.on == stream
             and (c.window is not None) is windowed
-            and c.rule.mode is not Mode.PAUSED
+            and c.rule.status is not Mode.PAUSED
             and rule_id not in self.quarantined
         ]
         return tuple(c for _, c in sorted(found, key=lambda pair: pair[0]))

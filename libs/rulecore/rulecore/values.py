@@ -5,6 +5,7 @@ Each is a pydantic type with one error for one fault, in words that say what to 
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from typing import Annotated, Final
@@ -42,6 +43,33 @@ Duration = Annotated[
     BeforeValidator(parse_duration_ms),
     PlainSerializer(render_duration, return_type=str),
     WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$", "examples": ["30s", "5m", "1h"]}),
+]
+
+
+def parse_time_ms(value: object) -> int:
+    """``2026-12-01T08:00:00Z`` to epoch milliseconds; ``ValueError`` for a time without its zone and anything else."""
+    if isinstance(value, str) and len(value) <= _TIME_CHARACTERS:
+        try:
+            time = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            time = None
+        if time is not None and time.tzinfo is not None:
+            return int(time.timestamp() * 1_000)
+    raise ValueError(f"{short(value)} is no time; write a date, a time and its zone: 2026-12-01T08:00:00Z")
+
+
+def render_time(time_ms: int) -> str:
+    """What ``parse_time_ms`` reads back, in UTC."""
+    time = datetime.datetime.fromtimestamp(time_ms / 1_000, datetime.UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+_TIME_CHARACTERS: Final = 40
+Time = Annotated[
+    int,
+    BeforeValidator(parse_time_ms),
+    PlainSerializer(render_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T08:00:00Z"]}),
 ]
 Column = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]

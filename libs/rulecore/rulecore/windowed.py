@@ -19,12 +19,12 @@ import polars as pl
 
 from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
+from rulecore.firing import Failure, Firing, Timing
+from rulecore.groups import GroupId, Moment
 from rulecore.lang import Expr
-from rulecore.lang.types import Value
 from rulecore.members import (
     DTYPES,
     EVALUATION_ERRORS,
-    GroupId,
     GroupMemory,
     Member,
     argument_kind,
@@ -37,6 +37,7 @@ from rulecore.members import (
     version_of,
 )
 from rulecore.model import Emit, Mode
+from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
@@ -47,37 +48,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
-    """A rule fired for a key and window. ``row``: index of the event in the frame, None for a final firing.
+class _Source:
+    """Where the rows that count come from: their places in the frame, and the event times of all its rows."""
 
-    ``key`` and ``values`` are physical; ``values`` by the column name of the aggregate.
-    """
-
-    rule: CompiledRule
-    key: Mapping[str, Value]
-    start_ms: int
-    end_ms: int
-    row: int | None
-    values: Mapping[str, Value]
-    warming: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A rule whose evaluation raised. Nothing of it was applied."""
-
-    rule: CompiledRule
-    reason: str
+    rows: Ints
+    times: Ints
 
 
 class WindowGroup:
     """The panes of one group and the rules over them."""
 
-    def __init__(self, group: GroupId, schema: StreamSchema, max_distinct: int) -> None:
+    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
-        self.max_distinct = max_distinct
+        self.max_distinct = settings.distinct
         fields = [schema.get(name) for name in group.group_by]
-        self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.pane_ms)
+        self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.unit)
         self.distinct: dict[str, DistinctTable] = {}
         self.members: tuple[Member, ...] = ()
         self.aggregations: dict[str, Aggregation] = {}
@@ -100,7 +85,7 @@ class WindowGroup:
         self.kept = kept
         words = (max(kept.bits.values(), default=0) >> 6) + 1
         self.panes.keep_columns([*self.aggregations.values()], words)
-        self.members = tuple(member_of(r, kept.bits[version_of(r)]) for r in rules if r.rule.mode is not Mode.PAUSED)
+        self.members = tuple(member_of(r, kept.bits[version_of(r)]) for r in rules if r.rule.status is not Mode.PAUSED)
 
     def _set_aggregates(self, specs: Mapping[str, AggregateSpec], rows: Mapping[str, Expr | None]) -> None:
         numeric = {c: s for c, s in specs.items() if s.function != "count_distinct"}
@@ -118,7 +103,7 @@ class WindowGroup:
 
     def _set_since(self, kept: GroupMemory, panes: int, now_ms: int, watermark_ms: int) -> None:
         """A new aggregate is complete from now on; a longer window finds only what the shorter one kept."""
-        first = self._first_pane(watermark_ms, kept.panes) * self.group.pane_ms if kept.panes else NO_WATERMARK
+        first = self._first_pane(watermark_ms, kept.panes) * self.group.unit if kept.panes else NO_WATERMARK
         grown = panes > kept.panes and bool(kept.panes) and watermark_ms > NO_WATERMARK
         names = [*self._filters]
         since = {n: kept.since_ms.get(n, now_ms) for n in names}
@@ -136,7 +121,7 @@ class WindowGroup:
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
-    def add(self, frame: pl.DataFrame) -> tuple[list[Firing], list[Failure]]:
+    def add(self, frame: pl.DataFrame, _moment: Moment) -> tuple[list[Firing], list[Failure]]:
         """Take the events in (on time, in order of arrival) and evaluate the early rules after each of them."""
         columns, failures = self._contributions(frame)
         counted = [c for c in columns.columns if c.endswith(".n")]
@@ -150,7 +135,7 @@ class WindowGroup:
         rows = PaneRows(slots, self.panes.pane_of(taken[EVENT_MS].to_numpy()), values)
         distinct = {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}
         arrivals = self.panes.arrive(rows)
-        firings, failures = self._early(rows, arrivals, distinct, index)
+        firings, failures = self._early(rows, arrivals, distinct, _Source(index, frame[EVENT_MS].to_numpy()))
         if failures:
             return [], failures
         self.panes.add(rows, arrivals)
@@ -158,9 +143,10 @@ class WindowGroup:
             self.distinct[name].add(rows.codes, listed)
         return firings, []
 
-    def close(self, watermark_ms: int, next_watermark_ms: int) -> tuple[list[Firing], list[Failure]]:
+    def close(self, moment: Moment) -> tuple[list[Firing], list[Failure]]:
         """Evaluate the final rules on the windows that end between two watermarks, then forget what has expired."""
-        after, last = watermark_ms // self.group.pane_ms - 1, next_watermark_ms // self.group.pane_ms - 1
+        after = moment.watermark_ms // self.group.unit - 1
+        last = moment.next_watermark_ms // self.group.unit - 1
         if last <= after:
             return [], []
         firings: list[Firing] = []
@@ -175,7 +161,7 @@ class WindowGroup:
             for member, rows in hits:
                 some = rows[windows.totals[f"{member.rows}.n"][rows] > 0]
                 firings += self._firings(member, windows, counts, some, None)
-        self._expire(next_watermark_ms)
+        self._expire(moment.next_watermark_ms)
         return firings, failures
 
     def _expire(self, watermark_ms: int) -> None:
@@ -186,7 +172,7 @@ class WindowGroup:
 
     def _first_pane(self, watermark_ms: int, panes: int) -> int:
         """The first pane that is part of a window which the watermark has not passed."""
-        return max(0, watermark_ms // self.group.pane_ms - panes + 1)
+        return max(0, watermark_ms // self.group.unit - panes + 1)
 
     def _contributions(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[Failure]]:
         """A column a partial, and a column of values a distinct count; on an error, whose fault it is."""
@@ -214,7 +200,7 @@ class WindowGroup:
         return [pl.when(counts).then(value).alias(f"distinct:{name}")]
 
     def _early(
-        self, rows: PaneRows, arrivals: Arrivals, distinct: Mapping[str, list[object]], index: Ints
+        self, rows: PaneRows, arrivals: Arrivals, distinct: Mapping[str, list[object]], source: _Source
     ) -> tuple[list[Firing], list[Failure]]:
         firings: list[Firing] = []
         early = [m for m in self.members if m.rule.rule.emit is Emit.EARLY]
@@ -231,7 +217,7 @@ class WindowGroup:
         for windows, counts, hits in plans:
             for member, hit in hits:
                 first = self._first_unfired(member, windows, hit)
-                firings += self._firings(member, windows, counts, first, index)
+                firings += self._firings(member, windows, counts, first, source)
         return firings, []
 
     def _distinct_counts(self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]) -> dict[str, Ints]:
@@ -280,7 +266,7 @@ class WindowGroup:
         return hit[self.panes.holds_own(name, own, windows.codes[hit], windows.row[hit])]
 
     def _firings(
-        self, member: Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, index: Ints | None
+        self, member: Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, source: _Source | None
     ) -> Iterable[Firing]:
         if not at.size:
             return
@@ -294,11 +280,20 @@ class WindowGroup:
         keys = self.panes.keys.frame(windows.slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
         since = max(self.kept.since_ms[n] for n in [*own, member.rows])
         for i, (end_pane, row) in enumerate(zip(windows.end_panes[at].tolist(), windows.row[at].tolist(), strict=True)):
-            end_ms = (end_pane + 1) * self.group.pane_ms
-            start_ms = end_ms - member.panes * self.group.pane_ms
-            source = None if index is None else int(index[row])
-            figures = {c: v[i] for c, v in values.items()}
-            yield Firing(member.rule, keys[i], start_ms, end_ms, source, figures, start_ms < since)
+            end_ms = (end_pane + 1) * self.group.unit
+            start_ms = end_ms - member.panes * self.group.unit
+            yield Firing(
+                rule=member.rule,
+                key=keys[i],
+                mark=(start_ms, end_ms),
+                time_ms=end_ms if source is None else int(source.times[source.rows[row]]),
+                start_ms=start_ms,
+                end_ms=end_ms,
+                timing=Timing.FINAL if source is None else Timing.EARLY,
+                row=None if source is None else int(source.rows[row]),
+                values={c: v[i] for c, v in values.items()},
+                warming=start_ms < since,
+            )
 
     def _in_order(self, windows: Windows, at: Ints) -> Ints:
         """By event, window and key. Slots are no order: another process that runs the cut again numbers keys anew."""
@@ -312,3 +307,8 @@ class WindowGroup:
         """The group's tables by name."""
         tables: dict[str, StateTable] = {f"panes:{self.group}": self.panes}
         return tables | {f"distinct:{self.group}:{name}": table for name, table in self.distinct.items()}
+
+    def table(self, name: str) -> StateTable:
+        """The table of that name, made if need be."""
+        what, _, *column = name.split(":")
+        return self.panes if what == "panes" else self.distinct_table(column[0])

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rulecore.errors import DocumentError
 from rulecore.load import decode_record, json_schema, load_path, load_text
-from rulecore.model import Emit, Mode, Rule, Severity, Sliding, Tumbling, canonical_json
+from rulecore.model import Emit, Mode, Rule, Severity, canonical_json
+from rulecore.spans import Sliding, Tumbling
 from rulecore.values import parse_duration_ms, render_duration
 from rulecore.yamldoc import LoadLimits, Place, read_yaml
 
@@ -67,6 +68,7 @@ def test_a_rule_per_event_has_the_defaults() -> None:
 def test_a_windowed_rule_is_read_whole() -> None:
     rule = loaded(WINDOW_RULE)
     assert rule.within == Sliding.model_validate({"sliding": "1d", "every": "60m"})
+    assert isinstance(rule.within, Sliding)
     assert rule.within.size_ms == 24 * rule.within.slide_ms
     assert (rule.group_by, rule.emit, rule.mode) == (("user_id",), Emit.FINAL, Mode.SHADOW)
     assert rule.tests[0].events[0] == {"user_id": "u1", "amount": 1.5, "status": None}
@@ -80,23 +82,30 @@ def test_a_tumbling_window_slides_by_its_size() -> None:
 @pytest.mark.parametrize(
     ("more", "place", "words"),
     [
-        ("sequence: [a, b]", "7:11", "sequence rules are not supported yet; supported are rules per event"),
-        ("score: {limit: 3}", "7:8", "score rules are not supported yet"),
-        ("suppress: {for: 1h}", "7:11", "`suppress` entries are not supported yet"),
-        ("mode: {canary: 10%}", "7:7", "canary rules are not supported yet; supported are live, shadow and paused"),
-        ("within: {session: 30m}", "7:9", "session windows are not supported yet; supported are {tumbling: 1h}"),
-        ("within: {count: 100}", "7:9", "count windows are not supported yet"),
-        ("within: {hopping: 1h}", "7:9", "a window is one of {tumbling: 1h} and {sliding: 24h, every: 1h}"),
-        ("within: 1h", "7:9", "a window is one of"),
+        (
+            "group_by: [a]\nwithin: 1h\nsequence: [{without: a > 1}, {step: b, where: a > 1}]",
+            "9:11",
+            "begins with a step",
+        ),
+        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "no such entry in a rule"),
+        ("score: {limit: 3}", "7:8", "of is missing"),
+        ("suppress: {for: 1h}", "7:11", "needs `by`"),
+        ("suppress: {by: [user_id]}", "7:11", "for is missing"),
+        ("mode: {canary: 100%}", "7:7", "write a percentage between 0% and 100%"),
+        ("mode: canary", "7:7", "a canary needs its share of the keys"),
+        ("effective: {from: 2026-12-01}", "7:19", "write a date, a time and its zone"),
+        ("effective: {from: '2026-12-02T00:00:00Z', to: '2026-12-01T00:00:00Z'}", "7:12", "`to` must be after `from`"),
+        ("within: {hopping: 1h}", "7:9", "a window is one of {tumbling: 1h}, {sliding: 24h, every: 1h}, {session"),
+        ("within: {count: 10, every: 20}", "7:9", "every: 20 must be at most count: 10"),
         ("within: {tumbling: 1 hour}", "7:20", "is no duration; write a whole number and a unit: 500ms, 30s"),
         ("within: {tumbling: 60}", "7:20", "60 is no duration"),
         ("within: {sliding: 1h, every: 7m}", "7:9", "every: 7m must divide sliding: 1h"),
         ("within: {sliding: 1h}", "7:9", "every is missing"),
         ("colour: red", "7:9", "no such entry in a rule"),
-        ("mode: on", "7:7", "should be 'live', 'shadow' or 'paused'"),
+        ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
         ("group_by: [user id]", "7:12", "should match pattern"),
         ("having: count(*) > 1", "1:1", "a windowed rule needs group_by, within and having; group_by and within is"),
-        ("emit: final", "7:7", "emit: final is for windowed rules"),
+        ("emit: final", "7:7", "final is for windowed rules"),
         ("tests: [{name: a, events: [{a: [1]}], expect: []}]", "7:32", "is neither text, number"),
         ("tests: [{name: a, events: [{a: 99999999999999999999}], expect: []}]", "7:32", "more than 64 bits"),
     ],
@@ -237,7 +246,7 @@ def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
         (b"{}", "id: is missing"),
         (b'{"a": NaN}', "not JSON"),
         (b"[" * 60_000, "not JSON"),
-        (b'{"sequence": []}', "sequence rules are not supported yet"),
+        (b'{"sequence": []}', "sequence: Tuple should have at least 1 item"),
         (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read"),
     ],
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
 from rulecore.factory import RulesFactory, RuleStream
+from rulecore.settings import GroupSettings
 from streamcore.app import App, Source
 from streamcore.kafka.control import control_topic
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
@@ -34,7 +35,8 @@ def build_app(settings: RulesSettings) -> App:
             RulesFactory(
                 streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
                 max_rules=settings.max_rules,
-                max_distinct=settings.max_distinct,
+                groups=GroupSettings(distinct=settings.max_distinct),
+                shards=settings.shards,
             ),
         ),
         shards=settings.shards,

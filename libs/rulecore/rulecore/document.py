@@ -1,0 +1,13 @@
+"""What all parts of a document that a user writes have in common."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Document(BaseModel):
+    """No coercion, no unknown entries, no change after reading."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", revalidate_instances="never", validate_by_name=False
+    )

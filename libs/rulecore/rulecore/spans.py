@@ -1,0 +1,128 @@
+"""``within``: the windows of windowed rules, and the length of a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, model_validator
+
+from rulecore.document import Document
+from rulecore.values import Duration, render_duration, short
+
+_WINDOWS: Final = "{tumbling: 1h}, {sliding: 24h, every: 1h}, {session: 30m} and {count: 100}"
+
+
+class Tumbling(Document):
+    """Windows side by side: [0, size), [size, 2 size) and so on, from the epoch."""
+
+    tumbling: Duration
+
+    @property
+    def size_ms(self) -> int:
+        """Length of the window."""
+        return self.tumbling
+
+    @property
+    def slide_ms(self) -> int:
+        """Distance from one window's start to the next one's: here, its length."""
+        return self.tumbling
+
+
+class Sliding(Document):
+    """Windows of one length that start ``every`` so often; ``every`` divides the length."""
+
+    sliding: Duration
+    every: Duration
+
+    @model_validator(mode="after")
+    def _divides(self) -> Sliding:
+        if self.sliding % self.every:
+            raise ValueError(
+                f"every: {render_duration(self.every)} must divide sliding: {render_duration(self.sliding)}, "
+                "for a window is made of whole panes"
+            )
+        return self
+
+    @property
+    def size_ms(self) -> int:
+        """Length of the window."""
+        return self.sliding
+
+    @property
+    def slide_ms(self) -> int:
+        """Distance from one window's start to the next one's."""
+        return self.every
+
+
+class Session(Document):
+    """A window begins with an event and ends when none came for ``session`` after its last one."""
+
+    session: Duration
+
+
+class Count(Document):
+    """Windows of so many of the key's events that satisfy ``where``, in order of arrival.
+
+    Without ``every`` one window follows the other; with it, a window of the last ``count`` events ends after every so
+    many events.
+    """
+
+    count: Annotated[int, Field(ge=1, le=100_000)]
+    every: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Count:
+        if self.every is not None and self.every > self.count:
+            raise ValueError(f"every: {self.every} must be at most count: {self.count}, or events would be left out")
+        return self
+
+
+class Span(Document):
+    """The longest duration of a sequence, from its first event to its last."""
+
+    span: Duration
+
+
+_KINDS: Final[Mapping[str, type[Document]]] = {
+    "tumbling": Tumbling,
+    "sliding": Sliding,
+    "session": Session,
+    "count": Count,
+}
+
+
+def _within(value: object) -> object:
+    if isinstance(value, Tumbling | Sliding | Session | Count | Span):
+        return value
+    if isinstance(value, str):
+        return {"span": value}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"a window is one of {_WINDOWS}, not {short(value)}")
+    if len(set(_KINDS) & set(value)) != 1 or "span" in value:
+        raise ValueError(f"a window is one of {_WINDOWS}")
+    return value
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Mapping):
+        return next((name for name in _KINDS if name in value), "span")
+    return next((name for name, kind in _KINDS.items() if isinstance(value, kind)), "span")
+
+
+def _plain(value: Tumbling | Sliding | Session | Count | Span) -> str | dict[str, object]:
+    if isinstance(value, Span):
+        return render_duration(value.span)
+    return value.model_dump(mode="json", exclude_none=True)
+
+
+Within = Annotated[
+    Annotated[Tumbling, Tag("tumbling")]
+    | Annotated[Sliding, Tag("sliding")]
+    | Annotated[Session, Tag("session")]
+    | Annotated[Count, Tag("count")]
+    | Annotated[Span, Tag("span")],
+    Discriminator(_kind),
+    BeforeValidator(_within),
+    PlainSerializer(_plain),
+]
