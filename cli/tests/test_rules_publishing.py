@@ -14,7 +14,8 @@ import pytest
 from headgate.main import run
 from headgate.publishing import AppTopics, list_rules
 from headgate.rulebook import load_streams
-from rulecore.ruleset import RuleSet, Status
+from rulecore.ruleset import RuleSet
+from rulecore.status import Status
 from streamcore.kafka import clients
 from streamcore.kafka.control import ControlLog, control_topic
 from streamcore.kafka.readers import Follower
@@ -67,15 +68,15 @@ def _answer(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> N
     with Follower(kafka, [topics.control]) as follower:
         while not stop.is_set():
             for r in follower.poll(50):
-                rules, answers = rules.apply([Control(r.partition, r.offset, r.key, r.value)])
+                rules, answers = rules.apply([Control(r.partition, r.offset, r.key, r.value)], 0)
                 for answer in answers:
-                    producer.produce(topics.status, _bytes(answer), answer.rule.encode())
+                    producer.produce(topics.status, _bytes(answer), answer.name.encode())
             producer.flush(10)
 
 
 def _bytes(answer: Status) -> bytes:
     place = {"partition": answer.partition, "offset": answer.offset}
-    body = {"rule": answer.rule, "version": answer.version, "status": answer.status.value, "reason": answer.reason}
+    body = {"rule": answer.name, "version": answer.version, "status": answer.status.value, "reason": answer.reason}
     return orjson.dumps({**body, "rules_epoch": answer.rules_epoch, "control": place})
 
 
@@ -99,7 +100,7 @@ def test_a_rejection_shows_the_reason_and_the_live_version_stays(
         assert run(["rules", "list", *target, "-o", "json"]) == 0
     (listed,) = json.loads(capsys.readouterr().out)
     assert (listed["rule"], listed["version"], listed["status"]) == ("a", 2, "rejected")
-    assert "version 2 is not above the live version 3" in listed["reason"]
+    assert "version 2 is not above version 3, the newest" in listed["reason"]
 
 
 def test_one_bad_rule_keeps_all_from_being_published(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 
 import orjson
@@ -17,19 +18,27 @@ from rulecore import lang
 from rulecore.compiled import CompiledRule
 from rulecore.firing import Firing, Origin
 from rulecore.lang.types import Value
-from rulecore.model import Mode
-from streamcore.lanes import ALERTS, SHADOW, Record
+from streamcore.lanes import Record
 from streamcore.schema import StreamSchema, Type
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an alert says of how it was given: lane, epoch of the rule set, how many were suppressed before it."""
+
+    lane: str
+    epoch: int
+    suppressed: int | None = None
+
+
 def event_alert(
-    rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, epoch: int
+    rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, given: Given
 ) -> Record:
     """The alert of a rule per event. ``event``: physical values by column, those of the message at least."""
     identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
-    body = {
+    body: dict[str, object] = {
         "kind": "event",
-        "key": _key(event, schema, schema.keys[0]),
+        "key": _key(event, schema, schema.keys[rule.route]),
         "window": None,
         "timing": None,
         "event_time_ms": origin.event_ms,
@@ -37,12 +46,12 @@ def event_alert(
         "source": origin.place,
         "warming": False,
         "message": _message(rule, event),
-        "rules_epoch": epoch,
+        "rules_epoch": given.epoch,
     }
-    return _record(rule, identity, body)
+    return _record(rule, identity, body, given)
 
 
-def alert(firing: Firing, schema: StreamSchema, origin: Origin | None, epoch: int) -> Record:
+def alert(firing: Firing, schema: StreamSchema, origin: Origin | None, given: Given) -> Record:
     """The alert of a rule with state; ``origin`` is the event at which it fired, None for one at a watermark."""
     rule = firing.rule
     key = _key(firing.key, schema, rule.group_by)
@@ -57,18 +66,19 @@ def alert(firing: Firing, schema: StreamSchema, origin: Origin | None, epoch: in
         "source": None if origin is None else origin.place,
         "warming": firing.warming,
         "message": _message(rule, {**firing.key, **firing.values}),
-        "rules_epoch": epoch,
+        "rules_epoch": given.epoch,
     }
     if firing.events:
         body["events"] = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
-    return _record(rule, identity, body)
+    return _record(rule, identity, body, given)
 
 
-def _record(rule: CompiledRule, identity: list[object], body: Mapping[str, object]) -> Record:
+def _record(rule: CompiledRule, identity: list[object], body: dict[str, object], given: Given) -> Record:
     alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
+    if given.suppressed is not None:
+        body["suppressed"] = given.suppressed
     document = {"alert_id": alert_id, **_said_by(rule.digest, rule), **body}
-    lane = SHADOW if rule.rule.status is Mode.SHADOW else ALERTS
-    return Record(lane, alert_id.encode(), orjson.dumps(document))
+    return Record(given.lane, alert_id.encode(), orjson.dumps(document))
 
 
 #: What every alert of a rule version says; kept, for a burst of alerts is when time is short.
@@ -84,6 +94,7 @@ def _said_by(digest: str, rule: CompiledRule) -> dict[str, object]:
         _KEPT[digest] = {
             "rule": rule.rule.id,
             "version": rule.rule.version,
+            "mode": rule.rule.status.value,
             "stream": rule.rule.on,
             "severity": then.severity.value,
             "outcome": then.outcome,

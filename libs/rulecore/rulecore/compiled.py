@@ -29,13 +29,18 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """What one rule may ask for, and how many rules there may be."""
+    """What one rule may ask for, and how many rules there may be.
+
+    ``staged_bytes``: parts of releases that have not come yet. ``matches``: of one rule in one cut and shard.
+    """
 
     rules: int = 20_000
     record_bytes: int = 64 * 1024
     panes_per_window: int = 2_000
     window_ms: int = 400 * _DAY_MS
     aggregates: int = 16
+    staged_bytes: int = 64 * 1024 * 1024
+    matches: int = 100_000
     expression: lang.Limits = field(default_factory=lang.Limits)
 
 
@@ -100,7 +105,7 @@ class CompiledRule:
     ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
     ``where`` is normalised, ``having`` is as its author wrote it. ``route`` is the index of the stream's key that the
-    rule's events are routed by (0 for a rule per event: it sees each event once, under any of the keys).
+    rule's events are routed by (a rule per event sees each event once, under any of the keys).
     """
 
     rule: Rule
@@ -142,14 +147,33 @@ def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLi
     assert where is not None  # the model refuses a rule per event without one
     placeholders = [Placeholder(name, name, kind) for name, kind in columns.items()]
     text, used = _message(rule, placeholders)
-    return CompiledRule(rule, _digest(rule), where, text, used, plan=plan(where))
+    route = _suppress_route(rule, schema)
+    return CompiledRule(rule, _digest(rule), where, text, used, route=route, plan=plan(where))
+
+
+def _suppress_route(rule: Rule, schema: StreamSchema) -> int:
+    """The route under which all events with the same values of ``suppress.by`` come to one shard."""
+    if rule.suppress is None:
+        return 0
+    return routed(schema, rule.suppress.by, "suppress.by")
+
+
+def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
+    """``RuleSetError`` when alerts that are told apart by ``suppress.by`` would come from several shards."""
+    by = rule.suppress.by if rule.suppress is not None else ()
+    if not by:
+        return
+    if other := [name for name in by if name not in rule.group_by]:
+        raise RuleSetError(f"suppress.by: {', '.join(other)} is not in group_by; an alert has only those columns")
+    if missing := [name for name in schema.keys[route] if name not in by]:
+        raise RuleSetError(f"suppress.by: must contain {', '.join(missing)}, which the rule's events are routed by")
 
 
 def _windowed(
     rule: Rule, where: Expr | None, schema: StreamSchema, columns: Mapping[str, Type], limits: RuleLimits
 ) -> CompiledRule:
     window = _window(rule, limits)
-    group_by, route = _groups(rule, schema)
+    group_by, route = groups_of(rule, schema)
     having = _having(rule, {name: columns[name] for name in group_by}, columns, limits)
     aggregates = {a: _spec(a, where, rule.on, group_by, window.slide_ms) for a in lang.aggregates(having)}
     if len(aggregates) > limits.aggregates:
@@ -199,14 +223,22 @@ def _window(rule: Rule, limits: RuleLimits) -> Window:
     return window
 
 
-def _groups(rule: Rule, schema: StreamSchema) -> tuple[tuple[str, ...], int]:
-    if unknown := [name for name in rule.group_by if schema.get(name) is None]:
-        raise RuleSetError(f"group_by: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
-    route = schema.route_for(rule.group_by)
+def groups_of(rule: Rule, schema: StreamSchema) -> tuple[tuple[str, ...], int]:
+    """The columns of ``group_by`` in the order of the stream, and the route of their events."""
+    route = routed(schema, rule.group_by, "group_by")
+    check_suppress(rule, schema, route)
+    return tuple(name for name in schema.names if name in rule.group_by), route
+
+
+def routed(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int:
+    """The route under which all events with the same values of these columns come to one shard."""
+    if unknown := [name for name in columns if schema.get(name) is None]:
+        raise RuleSetError(f"{field}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
+    route = schema.route_for(columns)
     if route is None:
         keys = " or ".join(f"[{', '.join(key)}]" for key in schema.keys)
-        raise RuleSetError(f"group_by: must contain one of the keys that {schema.name} is routed by: {keys}")
-    return tuple(name for name in schema.names if name in rule.group_by), route
+        raise RuleSetError(f"{field}: must contain one of the keys that {schema.name} is routed by: {keys}")
+    return route
 
 
 def _having(rule: Rule, groups: Mapping[str, Type], columns: Mapping[str, Type], limits: RuleLimits) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rulecore.settings import GroupSettings
+from rulecore.settings import GroupSettings, OutletSettings
 
 if TYPE_CHECKING:
     from streamcore.kernel import Kernel
@@ -22,11 +22,13 @@ class RuleStream:
 
 @dataclass(frozen=True, slots=True)
 class RulesFactory:
-    """Makes the kernel of a shard; ``shards`` are those of the app."""
+    """Makes the kernel of a shard; ``shards`` are those of the app. ``max_matches``: of a rule in a cut and shard."""
 
     streams: tuple[RuleStream, ...]
     max_rules: int = 20_000
     groups: GroupSettings = field(default_factory=GroupSettings)
+    outlet: OutletSettings = field(default_factory=OutletSettings)
+    max_matches: int = 100_000
     shards: int = 1
 
     def __call__(self) -> Kernel:

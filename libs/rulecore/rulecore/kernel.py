@@ -1,84 +1,87 @@
 """The rules kernel: events and rule changes in, alerts, answers to changes and late events out.
 
 A cut's control records are applied first, so every event of a cut meets the same rule set, and the set's epoch is on
-every alert. A rule that fails while it is evaluated goes into quarantine and the cut goes on without it. This module
-knows neither Spark nor Kafka: it is the same in production, in a test and in a back-test.
+every alert. A rule that fails while it is evaluated, or matches more than it may, goes into quarantine and the cut goes
+on without it. This module knows neither Spark nor Kafka: it is the same in production, in a test and in a back-test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import orjson
 import polars as pl
 
 from rulecore import lang
-from rulecore.alerts import alert, event_alert
+from rulecore.alerts import Given, alert, event_alert
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.factory import RulesFactory
 from rulecore.families import make_group
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
-from rulecore.ruleset import RuleSet, Status, StatusKind
+from rulecore.lang.types import Value
+from rulecore.matcher import EventMatcher, Matches
+from rulecore.outlet import Fired, Outlet
+from rulecore.ruleset import RuleSet
+from rulecore.slots import version_key
+from rulecore.status import Status, StatusKind, status_record
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
-from streamcore.lanes import LATE, STATUS, Record
+from streamcore.lanes import LATE, Record
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
 
 _RULES = "rules"
 _GROUPS = "groups"
-_SET = "\0set"  # no rule id begins so: the set's own values
+_SET = "set"
 
 
 class RulesKernel:
-    """One shard's rules, panes and memory."""
+    """One shard's rules, their state and what was given."""
 
     def __init__(self, factory: RulesFactory) -> None:
         self.factory = factory
         self.schemas = {s.schema.name: s.schema for s in factory.streams}
         self.topics = {s.schema.name: s.topic for s in factory.streams}
-        self.limits = RuleLimits(rules=factory.max_rules)
+        self.limits = RuleLimits(rules=factory.max_rules, matches=factory.max_matches)
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
         self.memory = KeyValueTable()
+        self.outlet = Outlet(factory.outlet)
         self.groups: dict[GroupId, RuleGroup] = {}
         self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
-        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory}
+        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory, **self.outlet.tables()}
         for group in self.groups.values():
             tables.update(group.tables())
         return tables
 
     def table(self, name: str) -> StateTable:
-        if name in (_RULES, _GROUPS):
-            return self.stored if name == _RULES else self.memory
-        return self._group(GroupId.parse(name.split(":")[1])).table(name)
+        own: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory, **self.outlet.tables()}
+        return own[name] if name in own else self._group(GroupId.parse(name.split(":")[1])).table(name)
 
     def loaded(self) -> None:
+        self.outlet.loaded()
         blob = self.stored.get(_SET)
         if blob is None or blob == self.derived_from:
             return  # caught up over cuts without a rule change
         self.derived_from = blob
-        own = orjson.loads(blob)
-        records = tuple((key, value) for key, value in self.stored if key != _SET)
-        self.rules = RuleSet.restore(self.schemas, self.limits, records, own["epoch"], own["quarantined"])
+        self.rules = RuleSet.restore(self.schemas, self.limits, self.stored)
         self._regroup({}, 0)
 
     def _store_rules(self) -> None:
         kept = dict(self.rules.records())
-        for rule_id, _ in [*self.stored]:
-            if rule_id not in kept:
-                self.stored.put(rule_id, None)
-        for rule_id, value in kept.items():
-            self.stored.put(rule_id, value)
-        own = {"epoch": self.rules.epoch, "quarantined": dict(self.rules.quarantined)}
-        self.derived_from = orjson.dumps(own, option=orjson.OPT_SORT_KEYS)
-        self.stored.put(_SET, self.derived_from)
+        for name, _ in [*self.stored]:
+            if name not in kept:
+                self.stored.put(name, None)
+        for name, value in kept.items():
+            self.stored.put(name, value)
+        self.derived_from = kept[_SET]
 
     def _group(self, group: GroupId) -> RuleGroup:
         if group not in self.groups:
@@ -88,10 +91,9 @@ class RulesKernel:
     def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Every rule with state to its group. A paused one keeps its state; one in quarantine does not."""
         wanted: dict[GroupId, list[CompiledRule]] = {}
-        for rule_id in sorted(self.rules.rules):
-            rule = self.rules.rules[rule_id]
+        for rule in self.rules.keeping_state():
             group = GroupId.of(rule)
-            if group is not None and rule_id not in self.rules.quarantined:
+            if group is not None:
                 wanted.setdefault(group, []).append(rule)
         for group in [g for g in self.groups if g not in wanted]:
             del self.groups[group]
@@ -100,45 +102,75 @@ class RulesKernel:
             self._group(group).set_rules(
                 rules, self.memory, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
             )
+        self.outlet.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> Output:
-        """Rule changes, then events in the order of their streams, then the windows that the watermark closes."""
+        """Rule changes, then events in the order of their streams, then what the watermark ends."""
         records = self._change(cut)
-        for name in self.schemas:
-            records += self._per_event(cut, name)
+        for name, schema in self.schemas.items():
+            for route in range(len(schema.keys)):
+                records += self._per_event(cut, Routed(name, route))
             records += self._late(cut, name)
         for group in sorted(self.groups, key=str):
             if group in self.groups:  # a rule that fails may take its group with it
                 records += self._grouped(cut, group)
-        return Output(records)
+        records += [status_record(status) for status in self.outlet.close(cut, self.rules)]
+        return Output(records, counted=self.outlet.take_counted())
 
     def _change(self, cut: Cut) -> list[Record]:
-        if not cut.control:
-            return []
-        before = self.rules.epoch
-        self.rules, answers = self.rules.apply(cut.control)
-        if self.rules.epoch != before:
+        before = self.rules
+        self.rules, answers = before.apply(cut.control, cut.clock_ms) if cut.control else before.at(cut.clock_ms)
+        if self.rules is not before:
             self._store_rules()
+        if self.rules.epoch != before.epoch:
             self._regroup(cut.latest_event_ms, cut.watermark_ms)
-        return [_status(answer) for answer in answers] if cut.shard == 0 else []
+        return [status_record(answer) for answer in answers] if cut.shard == 0 else []
 
-    def _per_event(self, cut: Cut, name: str) -> list[Record]:
+    # --- rules per event ----------------------------------------------------------------------------------------
+
+    def _per_event(self, cut: Cut, routed: Routed) -> list[Record]:
         """Rules per event see every event once, the late ones too."""
-        frame = cut.events.get(Routed(name, 0))
+        frame = cut.events.get(routed)
         if frame is None:
             return []
-        matcher = self.rules.matcher(name)
+        matcher = self.rules.matcher(routed.stream, routed.route)
         matches = matcher.match(frame)
         records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
         if not len(matches.row):
             return records
-        rows = frame[matches.row].to_dicts()
-        schema, epoch = self.schemas[name], self.rules.epoch
-        for row, number in zip(rows, matches.rule.tolist(), strict=True):
-            records.append(event_alert(matcher.rules[number], schema, row, self._origin(name, row), epoch))
-        return records
+        kept, over = self._within_budget(matcher, matches)
+        rows = frame[matches.row[kept]].to_dicts()
+        for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
+            records += self._event_alert(matcher.rules[number], row)
+        return records + [self._quarantine(rule, reason) for rule, reason in over]
+
+    def _within_budget(
+        self, matcher: EventMatcher, matches: Matches
+    ) -> tuple[slice | Sequence[int], list[tuple[CompiledRule, str]]]:
+        """The matches that are given, and the rules that have more than they may: they give their first ones."""
+        counts = np.bincount(matches.rule, minlength=len(matcher.rules))
+        most = np.array([_budget(rule, self.limits) for rule in matcher.rules])
+        over = np.flatnonzero(counts > most)
+        if not over.size:
+            return slice(None), []
+        keep = np.ones(len(matches.rule), np.bool_)
+        for number in over.tolist():
+            keep[np.flatnonzero(matches.rule == number)[most[number] :]] = False
+        said = [(matcher.rules[n], _over_budget(int(counts[n]), int(most[n]))) for n in over.tolist()]
+        return np.flatnonzero(keep).tolist(), said
+
+    def _event_alert(self, rule: CompiledRule, row: Mapping[str, Value]) -> Iterable[Record]:
+        name = rule.rule.on
+        schema, origin = self.schemas[name], self._origin(name, row)
+        by = () if rule.rule.suppress is None else [row[c] for c in rule.rule.suppress.by]
+        key = [row[c] for c in schema.keys[rule.route]]
+        mark = (origin.topic, origin.partition, origin.offset)
+        verdict = self.outlet.judge(Fired(rule, key, by, mark, origin.event_ms, origin.event_ms), self.rules)
+        if verdict.lane is not None:
+            given = Given(verdict.lane, self.rules.epoch, verdict.suppressed)
+            yield event_alert(rule, schema, row, origin, given)
 
     def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
         partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
@@ -154,8 +186,10 @@ class RulesKernel:
         for row in frame.filter(pl.col(EVENT_MS) < cut.watermark_ms).iter_rows(named=True):
             yield _late_record(self.schemas[name], row, self._origin(name, row), cut.watermark_ms)
 
+    # --- rules with state ---------------------------------------------------------------------------------------
+
     def _grouped(self, cut: Cut, group_id: GroupId) -> list[Record]:
-        """Rules with state: the events that are on time, then what the watermark ends."""
+        """The events that are on time, then what the watermark ends."""
         name, group = group_id.stream, self.groups[group_id]
         route = self.schemas[name].route_for(group_id.group_by)
         assert route is not None, "the rule set accepts only groups that are routed"
@@ -176,12 +210,39 @@ class RulesKernel:
 
     def _alerts(self, firings: Sequence[Firing], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """``frame`` holds the events that the firings' rows count."""
-        rows = [f.row for f in firings if f.row is not None]
+        kept, over = self._first_firings(firings)
+        rows = [f.row for f in kept if f.row is not None]
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
-        return [self._alert(f, None if f.row is None else self._origin(name, events[f.row])) for f in firings]
+        records: list[Record] = []
+        for firing in kept:
+            records += self._alert(firing, None if firing.row is None else self._origin(name, events[firing.row]))
+        return records + [self._quarantine(rule, reason) for rule, reason in over]
 
-    def _alert(self, firing: Firing, origin: Origin | None) -> Record:
-        return alert(firing, self.schemas[firing.rule.rule.on], origin, self.rules.epoch)
+    def _first_firings(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], list[tuple[CompiledRule, str]]]:
+        """What ``_within_budget`` is for rules per event."""
+        if len(firings) <= self.limits.matches and not any(f.rule.rule.budget for f in firings):
+            return firings, []
+        seen: dict[str, int] = {}
+        kept: list[Firing] = []
+        for firing in firings:
+            name = version_key(firing.rule.rule)
+            seen[name] = seen.get(name, 0) + 1
+            if seen[name] <= _budget(firing.rule, self.limits):
+                kept.append(firing)
+        rules = {version_key(f.rule.rule): f.rule for f in firings}
+        most = {name: _budget(rule, self.limits) for name, rule in rules.items()}
+        over = [name for name, count in seen.items() if count > most[name]]
+        return kept, [(rules[name], _over_budget(seen[name], most[name])) for name in over]
+
+    def _alert(self, firing: Firing, origin: Origin | None) -> Iterable[Record]:
+        rule = firing.rule.rule
+        columns = () if rule.suppress is None else rule.suppress.by or firing.rule.group_by
+        by = [firing.key[c] for c in columns]
+        fired = Fired(firing.rule, [*firing.key.values()], by, firing.mark, firing.time_ms, firing.end_ms)
+        verdict = self.outlet.judge(fired, self.rules)
+        if verdict.lane is not None:
+            given = Given(verdict.lane, self.rules.epoch, verdict.suppressed)
+            yield alert(firing, self.schemas[rule.on], origin, given)
 
     def _settled(
         self, group: RuleGroup, action: Callable[[], tuple[list[Firing], list[Failure]]]
@@ -197,23 +258,21 @@ class RulesKernel:
                 return [], records
 
     def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
-        self.rules = self.rules.quarantine(rule.rule.id, reason)
+        self.rules = self.rules.quarantine(rule, reason)
         self._store_rules()
         self._regroup({}, 0)
-        status = Status(rule.rule.id, rule.rule.version, StatusKind.QUARANTINED, reason, self.rules.epoch, 0, -1)
-        return _status(status)
+        kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text
+        return status_record(Status(rule.rule.id, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, mode=mode))
 
 
-def _status(status: Status) -> Record:
-    body = {
-        "rule": status.rule,
-        "version": status.version,
-        "status": status.status.value,
-        "reason": status.reason,
-        "rules_epoch": status.rules_epoch,
-        "control": {"partition": status.partition, "offset": status.offset},
-    }
-    return Record(STATUS, status.rule.encode(), orjson.dumps(body))
+def _budget(rule: CompiledRule, limits: RuleLimits) -> int:
+    """Matches that the rule may have in a cut."""
+    own = None if rule.rule.budget is None else rule.rule.budget.matches
+    return limits.matches if own is None else min(own, limits.matches)
+
+
+def _over_budget(count: int, most: int) -> str:
+    return f"{count} matches in one cut, at most {most}: only the first were given; make the rule narrower"
 
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:

@@ -117,11 +117,16 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
     try:
         return Rule.model_validate(parsed)
     except ValidationError as error:
-        said = [f"{dotted(path)}: {message}" if path else message for path, message in _faults(error)]
-        more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
-        raise DocumentError("; ".join(said[:_SAID])[:_SAID_CHARACTERS] + more) from error
+        raise DocumentError(said_faults(error)) from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
+
+
+def said_faults(error: ValidationError) -> str:
+    """The first faults of a document in one line."""
+    said = [f"{dotted(path)}: {message}" if path else message for path, message in _faults(error)]
+    more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
+    return "; ".join(said[:_SAID])[:_SAID_CHARACTERS] + more
 
 
 _SAID = 5

@@ -1,250 +1,193 @@
-"""All rules at one epoch, as a value: control records make a new one out of an old one.
+"""All rules at one epoch, as a value: control records and time make a new one out of an old one.
 
-Promises: ``apply`` is a pure function of the set and the records, never raises, whatever the bytes, and answers each
-record with one status; a rejected version leaves the previous one live. Equal sets behave alike, and a set restored
-from ``records`` equals the one that gave them. What one record changes is compiled, and nothing else.
+Promises: ``apply`` is a pure function of the set, the records and the clock, never raises, whatever the bytes, and
+answers each record; a rejected version leaves the previous one live, a release takes effect whole or not at all. Equal
+sets behave alike, and a set restored from ``records`` equals the one that gave them. What one record changes is
+compiled, and nothing else.
 """
 
 from __future__ import annotations
 
-import enum
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.errors import ExpressionError, RuleError, RuleSetError
-from rulecore.load import decode_record
+import orjson
+
+from rulecore.changing import Change, Context, compiled_version, said
+from rulecore.compiled import CompiledRule, RuleLimits
+from rulecore.errors import RuleError
 from rulecore.matcher import EventMatcher
-from rulecore.model import Mode, Rule, canonical_json
+from rulecore.model import Kind, Mode
+from rulecore.slots import EVALUATED, Place, Slot, version_key
+from rulecore.status import REASON_CHARACTERS, Status
 from streamcore.kernel import Control
 from streamcore.schema import StreamSchema
 
-_REASON_CHARACTERS = 2_000
-_ID_CHARACTERS = 100
-_COMPILED_KEPT = 32_768  # by all sets of the process: shards of one worker compile a rule once between them
-
-
-class StatusKind(enum.StrEnum):
-    """What became of a control record, or of a rule."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    DELETED = "deleted"
-    QUARANTINED = "quarantined"
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The answer to one control record. ``version`` is that of the record, None where it has none."""
-
-    rule: str
-    version: int | None
-    status: StatusKind
-    reason: str | None
-    rules_epoch: int
-    partition: int
-    offset: int
+_SET: Final = "set"
+_RULE, _STAGED = "rule:", "staged:"
+_NEVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """``epoch`` counts the calls of ``apply`` that changed anything; ``quarantined`` gives the reason by rule id.
+    """``epoch`` counts the calls that changed which rules count; the other fields are by rule and slot or by version.
 
-    ``stored`` holds the canonical JSON of every rule; ``rules`` those of them that compile (all, unless a stream's
-    schema or a limit changed between two starts: then the others are in quarantine and wait for a new version).
+    ``stored`` holds the canonical JSON of every version in a slot; ``rules`` those of them that compile (all, unless a
+    stream's schema or a limit changed between two starts: the others are in quarantine and wait for a new version).
+    ``quarantined`` gives the reason by version, ``expired`` names versions whose time is over, ``staged`` holds parts
+    of releases that have not come yet, by digest.
     """
 
     streams: Mapping[str, StreamSchema]
     limits: RuleLimits
-    epoch: int
-    stored: Mapping[str, bytes]
-    quarantined: Mapping[str, str]
-    rules: Mapping[str, CompiledRule] = field(compare=False, repr=False)
-    _matchers: dict[str, EventMatcher] = field(default_factory=dict, compare=False, repr=False)
-    _windowed: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict, compare=False, repr=False)
+    epoch: int = 0
+    stored: Mapping[Place, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    quarantined: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    expired: frozenset[str] = frozenset()
+    staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+    rules: Mapping[Place, CompiledRule] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    _kept: dict[tuple[str, int], EventMatcher] = field(default_factory=dict, compare=False, repr=False)
+    _boundary: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def empty(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> RuleSet:
         """No rules, epoch 0."""
-        none: Mapping[str, bytes] = MappingProxyType({})
-        frozen = MappingProxyType(dict(streams))
-        return cls(frozen, limits or RuleLimits(), 0, none, MappingProxyType({}), MappingProxyType({}))
+        return cls(MappingProxyType(dict(streams)), limits or RuleLimits())
 
     @classmethod
     def restore(
-        cls,
-        streams: Mapping[str, StreamSchema],
-        limits: RuleLimits,
-        records: Sequence[tuple[str, bytes]],
-        epoch: int,
-        quarantined: Mapping[str, str],
+        cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, records: Iterable[tuple[str, bytes]]
     ) -> RuleSet:
-        """The set that gave these ``records()``, ``epoch`` and ``quarantined``."""
-        reasons = dict(quarantined)
-        rules: dict[str, CompiledRule] = {}
-        for rule_id, value in records:
+        """The set that gave these ``records()``."""
+        values = dict(records)
+        own = orjson.loads(values.pop(_SET, b'{"epoch":0,"quarantined":{},"expired":[]}'))
+        stored = {Place.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
+        staged = {k.removeprefix(_STAGED): v for k, v in values.items() if k.startswith(_STAGED)}
+        reasons: dict[str, str] = dict(own["quarantined"])
+        rules: dict[Place, CompiledRule] = {}
+        for place, value in stored.items():
             try:
-                rules[rule_id] = _compile(value, _Context.of(streams, limits))
+                rules[place] = compiled_version(value, Context.of(streams, limits))
             except RuleError as error:
-                reasons.setdefault(rule_id, f"no longer compiles: {_said(error)}")
-        stored = MappingProxyType(dict(records))
-        frozen = MappingProxyType(dict(streams))
-        return cls(frozen, limits, epoch, stored, MappingProxyType(reasons), MappingProxyType(rules))
-
-    def records(self) -> tuple[tuple[str, bytes], ...]:
-        """(rule id, canonical JSON) of every rule, by id: what to keep."""
-        return tuple(sorted(self.stored.items()))
-
-    def apply(self, records: Sequence[Control]) -> tuple[RuleSet, tuple[Status, ...]]:
-        """The set after these records, in their order, and one status for each."""
-        change = _Change(self, dict(self.stored), dict(self.rules), dict(self.quarantined))
-        answers = [change.record(record) for record in records]
-        after = change.result()
-        return after, tuple(replace(answer, rules_epoch=after.epoch) for answer in answers)
-
-    def quarantine(self, rule_id: str, reason: str) -> RuleSet:
-        """The set without evaluating this rule until its next version. The epoch stays: no version changed.
-
-        A rule that is not there, or is in quarantine already, changes nothing.
-        """
-        if rule_id not in self.stored or rule_id in self.quarantined:
-            return self
-        reasons = MappingProxyType({**self.quarantined, rule_id: reason[:_REASON_CHARACTERS]})
-        on = {self.rules[rule_id].rule.on} if rule_id in self.rules else set()
-        matchers, windowed = self._kept(on)
-        return replace(self, quarantined=reasons, _matchers=matchers, _windowed=windowed)
-
-    def windowed(self, stream: str) -> tuple[CompiledRule, ...]:
-        """The windowed rules of a stream that are evaluated (not paused, not in quarantine), by id."""
-        if stream not in self._windowed:
-            self._windowed[stream] = self._evaluated(stream, windowed=True)
-        return self._windowed[stream]
-
-    def matcher(self, stream: str) -> EventMatcher:
-        """The rules per event of a stream that are evaluated, by id. Built on first use and kept."""
-        if stream not in self._matchers:
-            self._matchers[stream] = EventMatcher(self._evaluated(stream, windowed=False))
-        return self._matchers[stream]
-
-    def _evaluated(self, stream: str, *, windowed: bool) -> tuple[CompiledRule, ...]:
-        found = [
-            (rule_id, c)
-            for rule_id, c in self.rules.items()
-            if c.rule.on == stream
-            and (c.window is not None) is windowed
-            and c.rule.status is not Mode.PAUSED
-            and rule_id not in self.quarantined
-        ]
-        return tuple(c for _, c in sorted(found, key=lambda pair: pair[0]))
-
-    def _kept(self, changed: set[str]) -> tuple[dict[str, EventMatcher], dict[str, tuple[CompiledRule, ...]]]:
-        """What was built for streams whose rules did not change."""
-        matchers = {s: m for s, m in self._matchers.items() if s not in changed}
-        return matchers, {s: w for s, w in self._windowed.items() if s not in changed}
-
-
-@dataclass(slots=True)
-class _Change:
-    """The next set while records are applied to it."""
-
-    before: RuleSet
-    stored: dict[str, bytes]
-    rules: dict[str, CompiledRule]
-    quarantined: dict[str, str]
-    streams: set[str] = field(default_factory=set)
-    changed: bool = False
-
-    def record(self, record: Control) -> Status:
-        """Apply one record; its status, with the epoch still open."""
-        name = (record.key or b"").decode("utf-8", "replace")[:_ID_CHARACTERS]
-        version: int | None = None
-        try:
-            if record.value is None:
-                version = self.version(name)
-                kind, reason = self.delete(name)
-            else:
-                rule = decode_record(record.value, self.before.limits.record_bytes)
-                version = rule.version
-                kind, reason = self.put(name, rule)
-        except RuleError as error:
-            kind, reason = StatusKind.REJECTED, _said(error)
-        except Exception as error:  # a fault of ours in one rule must not stop the stream
-            kind, reason = StatusKind.REJECTED, f"internal error: {type(error).__name__}: {error}"
-        short = reason[:_REASON_CHARACTERS] if reason is not None else None
-        return Status(name, version, kind, short, 0, record.partition, record.offset)
-
-    def delete(self, name: str) -> tuple[StatusKind, str | None]:
-        """Remove a rule; one that is not there is as good as deleted."""
-        if name not in self.stored:
-            return StatusKind.DELETED, "there was no such rule"
-        self.drop(name)
-        return StatusKind.DELETED, None
-
-    def put(self, name: str, rule: Rule) -> tuple[StatusKind, str | None]:
-        """Make this version the live one, or raise ``RuleError`` and change nothing."""
-        if name != rule.id:
-            raise RuleSetError(f"the record's key is {name!r} and the rule's id {rule.id!r}; they must be the same")
-        value = canonical_json(rule)
-        if self.stored.get(name) == value:
-            why = self.quarantined.get(name)
-            return StatusKind.ACCEPTED, None if why is None else f"no change; in quarantine: {why}"
-        live = self.version(name)
-        if live is not None and rule.version <= live:
-            raise RuleSetError(f"version {rule.version} is not above the live version {live}; raise it")
-        if name not in self.stored and len(self.stored) >= self.before.limits.rules:
-            raise RuleSetError(f"there are {len(self.stored)} rules, which is the limit; delete one first")
-        compiled = _compile(value, _Context.of(self.before.streams, self.before.limits))
-        self.drop(name)
-        self.stored[name] = value
-        self.rules[name] = compiled
-        self.streams.add(rule.on)
-        return StatusKind.ACCEPTED, None
-
-    def version(self, name: str) -> int | None:
-        """Version of the live rule."""
-        return self.rules[name].rule.version if name in self.rules else None
-
-    def drop(self, name: str) -> None:
-        self.changed = True
-        self.stored.pop(name, None)
-        self.quarantined.pop(name, None)
-        if (gone := self.rules.pop(name, None)) is not None:
-            self.streams.add(gone.rule.on)
-
-    def result(self) -> RuleSet:
-        if not self.changed:
-            return self.before
-        matchers, windowed = self.before._kept(self.streams)
-        return replace(
-            self.before,
-            epoch=self.before.epoch + 1,
-            stored=MappingProxyType(self.stored),
-            quarantined=MappingProxyType(self.quarantined),
-            rules=MappingProxyType(self.rules),
-            _matchers=matchers,
-            _windowed=windowed,
+                document = orjson.loads(value)
+                reasons.setdefault(f"{place.rule}@{document['version']}", f"no longer compiles: {said(error)}")
+        return cls(
+            streams=MappingProxyType(dict(streams)),
+            limits=limits,
+            epoch=own["epoch"],
+            stored=MappingProxyType(stored),
+            quarantined=MappingProxyType(reasons),
+            expired=frozenset(own["expired"]),
+            staged=MappingProxyType(staged),
+            rules=MappingProxyType(rules),
         )
 
+    def records(self) -> tuple[tuple[str, bytes], ...]:
+        """Everything that ``restore`` needs, as pairs of a name and bytes, by name."""
+        own = {"epoch": self.epoch, "quarantined": dict(self.quarantined), "expired": sorted(self.expired)}
+        pairs = [(f"{_RULE}{place}", value) for place, value in self.stored.items()]
+        pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
+        return (*sorted(pairs), (_SET, orjson.dumps(own, option=orjson.OPT_SORT_KEYS)))
 
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What compiling depends on besides the rule; hashable, for the cache."""
+    # --- change -------------------------------------------------------------------------------------------------
 
-    streams: tuple[StreamSchema, ...]
-    limits: RuleLimits
+    def apply(self, records: Sequence[Control], clock_ms: int) -> tuple[RuleSet, tuple[Status, ...]]:
+        """The set after these records, in their order, at this time, and the answers to each."""
+        change = Change.of(self, clock_ms)
+        answers = [answer for record in records for answer in change.record(record)]
+        return self._after(change, [*answers, *change.time_passes()])
 
-    @classmethod
-    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> _Context:
-        return cls(tuple(streams[name] for name in sorted(streams)), limits)
+    def at(self, clock_ms: int) -> tuple[RuleSet, tuple[Status, ...]]:
+        """The set at this time: versions whose time has come or is over change places."""
+        return self.apply((), clock_ms) if clock_ms >= self.boundary_ms() else (self, ())
 
+    def boundary_ms(self) -> int:
+        """The next time at which the clock alone changes the set, epoch milliseconds."""
+        if not self._boundary:
+            self._boundary.append(min((at for p, c in self.rules.items() for at in self._times(p, c)), default=_NEVER))
+        return self._boundary[0]
 
-@functools.lru_cache(maxsize=_COMPILED_KEPT)
-def _compile(value: bytes, context: _Context) -> CompiledRule:
-    rule = decode_record(value, len(value))
-    return compile_rule(rule, {s.name: s for s in context.streams}, context.limits)
+    def _times(self, place: Place, rule: CompiledRule) -> Iterable[int]:
+        effective = rule.rule.effective
+        if effective is None:
+            return
+        if place.slot is Slot.SCHEDULED and effective.start is not None:
+            yield effective.start
+        elif place.slot is not Slot.DRAFT and effective.end is not None and version_key(rule.rule) not in self.expired:
+            yield effective.end
 
+    def _after(self, change: Change, answers: Sequence[Status]) -> tuple[RuleSet, tuple[Status, ...]]:
+        after = self if not change.touched else self._replaced(change)
+        return after, tuple(replace(answer, rules_epoch=after.epoch) for answer in answers)
 
-def _said(error: RuleError) -> str:
-    return error.render() if isinstance(error, ExpressionError) else str(error)
+    def _replaced(self, change: Change) -> RuleSet:
+        return replace(
+            self,
+            epoch=self.epoch + change.changed,
+            stored=MappingProxyType(change.stored),
+            quarantined=MappingProxyType(change.quarantined),
+            expired=frozenset(change.expired),
+            staged=MappingProxyType(change.staged),
+            rules=MappingProxyType(change.rules),
+            _kept={key: m for key, m in self._kept.items() if key[0] not in change.streams},
+            _boundary=[],
+        )
+
+    def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:
+        """The set without evaluating this version. The epoch stays: no version changed.
+
+        A version that is not there, or is in quarantine already, changes nothing.
+        """
+        name = version_key(rule.rule)
+        if name in self.quarantined or all(c.rule != rule.rule for c in self.rules.values()):
+            return self
+        reasons = MappingProxyType({**self.quarantined, name: reason[:REASON_CHARACTERS]})
+        kept = {key: m for key, m in self._kept.items() if key[0] != rule.rule.on}
+        return replace(self, quarantined=reasons, _kept=kept)
+
+    # --- questions ----------------------------------------------------------------------------------------------
+
+    def live(self, rule_id: str) -> CompiledRule | None:
+        """The version in the live slot."""
+        return self.rules.get(Place(rule_id, Slot.LIVE))
+
+    def candidate(self, rule_id: str) -> CompiledRule | None:
+        """The version on trial beside the live one."""
+        return self.rules.get(Place(rule_id, Slot.CANDIDATE))
+
+    def evaluated(self) -> tuple[CompiledRule, ...]:
+        """Versions that are evaluated: in a mode for it, within their time, not in quarantine; by id and slot."""
+        return tuple(c for c in self.keeping_state() if c.rule.status in EVALUATED)
+
+    def keeping_state(self) -> tuple[CompiledRule, ...]:
+        """Versions whose aggregates are kept: those that are evaluated, and paused ones; by id and slot."""
+        modes = EVALUATED | {Mode.PAUSED}
+        slots = (Slot.LIVE, Slot.CANDIDATE)
+        return tuple(
+            c
+            for place, c in sorted(self.rules.items(), key=lambda pair: pair[0])
+            if place.slot in slots and c.rule.status in modes and self._counts(c)
+        )
+
+    def _counts(self, rule: CompiledRule) -> bool:
+        name = version_key(rule.rule)
+        return name not in self.quarantined and name not in self.expired
+
+    def on_trial(self) -> tuple[CompiledRule, ...]:
+        """Candidates that are evaluated beside a live version."""
+        return tuple(c for p, c in self.rules.items() if p.slot is Slot.CANDIDATE and c in self.evaluated_of(p.rule))
+
+    def evaluated_of(self, rule_id: str) -> tuple[CompiledRule, ...]:
+        """The versions of a rule that are evaluated."""
+        both = (self.live(rule_id), self.candidate(rule_id))
+        return tuple(c for c in both if c is not None and c.rule.status in EVALUATED and self._counts(c))
+
+    def matcher(self, stream: str, route: int) -> EventMatcher:
+        """The rules per event of a stream and route that are evaluated, by id. Built on first use and kept."""
+        if (stream, route) not in self._kept:
+            self._kept[stream, route] = EventMatcher(
+                [c for c in self.evaluated() if c.kind is Kind.EVENT and c.rule.on == stream and c.route == route]
+            )
+        return self._kept[stream, route]

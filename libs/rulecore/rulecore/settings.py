@@ -16,3 +16,16 @@ class GroupSettings:
     distinct: int = 10_000
     partials: int = 100
     events: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OutletSettings:
+    """Limits of what is kept between a firing and its alert, per shard.
+
+    ``suppressed``: rules and values that wait for their next alert. ``compared``: firings of versions on trial that are
+    remembered. ``compare_every_ms``: how often a trial's counts are told, by the clock.
+    """
+
+    suppressed: int = 200_000
+    compared: int = 200_000
+    compare_every_ms: int = 60_000

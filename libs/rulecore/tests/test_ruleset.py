@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rulecore.changing
 import rulecore.compiled
-import rulecore.ruleset
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits
-from rulecore.ruleset import RuleSet, Status, StatusKind
+from rulecore.model import Kind
+from rulecore.ruleset import RuleSet
+from rulecore.status import Status, StatusKind
 from streamcore.kernel import Control
 from streamcore.schema import StreamSchema
 
@@ -31,6 +33,7 @@ SCHEMA = StreamSchema.parse(
     }
 )
 STREAMS = {"pay": SCHEMA}
+CLOCK = 1_800_000_000_000
 
 
 def record(rule_id: str = "r", version: int = 1, offset: int = 0, /, **fields: object) -> Control:
@@ -59,8 +62,22 @@ def fresh() -> RuleSet:
     return RuleSet.empty(STREAMS)
 
 
+def live(rules: RuleSet, rule_id: str) -> CompiledRule:
+    found = rules.live(rule_id)
+    assert found is not None
+    return found
+
+
+def ids(rules: RuleSet) -> set[str]:
+    return {place.rule for place in rules.rules}
+
+
+def windowed(rules: RuleSet) -> list[str]:
+    return [c.rule.id for c in rules.evaluated() if c.kind is Kind.WINDOW]
+
+
 def one(rules: RuleSet, change: Control) -> tuple[RuleSet, Status]:
-    after, (status,) = rules.apply([change])
+    after, (status,) = rules.apply([change], CLOCK)
     return after, status
 
 
@@ -73,18 +90,18 @@ def compiled(change: Control) -> CompiledRule:
 
 def test_an_accepted_rule_is_live_from_the_next_epoch_on() -> None:
     rules, status = one(fresh(), record("r", 1, 7))
-    assert status == Status("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7)
+    assert status == Status("r", 1, StatusKind.ACCEPTED, None, 1, 0, 7, mode="live")
     assert rules.epoch == 1
-    assert [c.rule.id for c in rules.matcher("pay").rules] == ["r"]
+    assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["r"]
     assert fresh().epoch == 0
 
 
 def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
-    rules, statuses = fresh().apply([record("a"), record("b"), Control(0, 2, b"c", b"junk"), record("a", 2)])
+    rules, statuses = fresh().apply([record("a"), record("b"), Control(0, 2, b"c", b"junk"), record("a", 2)], CLOCK)
     assert rules.epoch == 1
     assert [s.status for s in statuses] == ["accepted", "accepted", "rejected", "accepted"]
     assert {s.rules_epoch for s in statuses} == {1}
-    assert rules.rules["a"].rule.version == 2
+    assert live(rules, "a").rule.version == 2
 
 
 @pytest.mark.parametrize(
@@ -107,7 +124,7 @@ def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
         (window("r", 2, within={"sliding": "1d", "every": "1s"}), "86400 panes a window, at most 2000"),
         (window("r", 2, within={"tumbling": "401d"}), "a window of 401d, at most 400d"),
         (window("r", 2, having=" + ".join(f"sum(quantity + {i})" for i in range(17)) + " > 1"), "17 aggregates"),
-        (record("r", 1, where="amount > 2"), "version 1 is not above the live version 1; raise it"),
+        (record("r", 1, where="amount > 2"), "version 1 is not above version 1, the newest; raise it"),
         (Control(0, 0, b"r", b"{"), "not JSON"),
         (Control(0, 0, b"other", record("r", 2).value), "the record's key is 'other' and the rule's id 'r'"),
         (Control(0, 0, None, record("r", 2).value), "the record's key is ''"),
@@ -142,7 +159,7 @@ def test_a_deleted_rule_is_gone_and_may_come_back() -> None:
     rules, status = one(one(fresh(), record("r", 3))[0], tombstone("r"))
     assert (status.status, status.version, status.rules_epoch) == (StatusKind.DELETED, 3, 2)
     assert rules.rules == {}
-    assert rules.matcher("pay").rules == ()
+    assert rules.matcher("pay", 0).rules == ()
     again, status = one(rules, record("r", 1))
     assert status.status is StatusKind.ACCEPTED
     assert again.epoch == 3
@@ -165,57 +182,61 @@ def test_more_rules_than_the_limit_are_rejected_and_replacing_one_is_not() -> No
 
 
 def test_a_paused_rule_is_kept_and_not_evaluated() -> None:
-    rules, _ = fresh().apply([record("r", mode="paused"), window("w", mode="paused"), record("s", mode="shadow")])
-    assert set(rules.rules) == {"r", "s", "w"}
-    assert [c.rule.id for c in rules.matcher("pay").rules] == ["s"]
-    assert rules.windowed("pay") == ()
+    rules, _ = fresh().apply(
+        [record("r", mode="paused"), window("w", mode="paused"), record("s", mode="shadow")], CLOCK
+    )
+    assert ids(rules) == {"r", "s", "w"}
+    assert [c.rule.id for c in rules.matcher("pay", 0).rules] == ["s"]
+    assert windowed(rules) == []
 
 
 def test_a_rule_in_quarantine_is_not_evaluated_until_its_next_version() -> None:
-    rules, _ = fresh().apply([record("a"), record("b"), window("w")])
-    away = rules.quarantine("a", "it raised").quarantine("w", "too").quarantine("nobody", "x")
-    assert dict(away.quarantined) == {"a": "it raised", "w": "too"}
+    rules, _ = fresh().apply([record("a"), record("b"), window("w")], CLOCK)
+    away = rules.quarantine(live(rules, "a"), "it raised").quarantine(live(rules, "w"), "too")
+    assert away.quarantine(compiled(record("nobody")), "x") is away
+    assert dict(away.quarantined) == {"a@1": "it raised", "w@1": "too"}
     assert away.epoch == rules.epoch
-    assert [c.rule.id for c in away.matcher("pay").rules] == ["b"]
-    assert away.windowed("pay") == ()
-    assert len(rules.matcher("pay").rules) == 2
+    assert [c.rule.id for c in away.matcher("pay", 0).rules] == ["b"]
+    assert windowed(away) == []
+    assert len(rules.matcher("pay", 0).rules) == 2
     same, status = one(away, record("a"))
     assert same is away
     assert status.reason == "no change; in quarantine: it raised"
     back, _ = one(away, record("a", 2))
-    assert dict(back.quarantined) == {"w": "too"}
-    assert len(back.matcher("pay").rules) == 2
+    assert dict(back.quarantined) == {"w@1": "too"}
+    assert len(back.matcher("pay", 0).rules) == 2
 
 
 def test_a_restored_set_equals_the_one_it_came_from() -> None:
-    rules, _ = fresh().apply([record("b"), window("w"), record("a", mode="shadow")])
-    rules = one(rules, record("a", 2))[0].quarantine("b", "it raised")
-    restored = RuleSet.restore(STREAMS, rules.limits, rules.records(), rules.epoch, rules.quarantined)
+    rules, _ = fresh().apply([record("b"), window("w"), record("a", mode="shadow")], CLOCK)
+    rules = one(rules, record("a", 2))[0]
+    rules = rules.quarantine(live(rules, "b"), "it raised")
+    restored = RuleSet.restore(STREAMS, rules.limits, rules.records())
     assert restored == rules
     assert restored.rules == rules.rules
-    assert restored.matcher("pay").rules == rules.matcher("pay").rules
-    assert restored.windowed("pay") == rules.windowed("pay")
-    assert restored.apply([record("a", 3)]) == rules.apply([record("a", 3)])
+    assert restored.matcher("pay", 0).rules == rules.matcher("pay", 0).rules
+    assert windowed(restored) == windowed(rules)
+    assert restored.apply([record("a", 3)], CLOCK) == rules.apply([record("a", 3)], CLOCK)
     assert fresh() != rules
 
 
 def test_a_stored_rule_that_no_longer_compiles_waits_in_quarantine() -> None:
-    rules, _ = fresh().apply([record("a"), record("b", where="quantity > 1")])
+    rules, _ = fresh().apply([record("a"), record("b", where="quantity > 1")], CLOCK)
     narrower = StreamSchema("pay", SCHEMA.fields[:5], "ts", (("user_id",),))
-    restored = RuleSet.restore({"pay": narrower}, rules.limits, rules.records(), rules.epoch, {})
-    assert set(restored.rules) == {"a"}
-    assert "no longer compiles" in restored.quarantined["b"]
-    assert restored.records() == rules.records()
+    restored = RuleSet.restore({"pay": narrower}, rules.limits, rules.records())
+    assert ids(restored) == {"a"}
+    assert "no longer compiles" in restored.quarantined["b@1"]
+    assert restored.stored == rules.stored
     fixed, status = one(restored, record("b", 2))
     assert status.status is StatusKind.ACCEPTED
-    assert set(fixed.rules) == {"a", "b"}
+    assert ids(fixed) == {"a", "b"}
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=8), st.none() | st.binary(max_size=60)), max_size=6))
 def test_no_bytes_make_applying_raise(junk: list[tuple[bytes | None, bytes | None]]) -> None:
     before, _ = one(fresh(), record())
     controls = [Control(0, i, key, value) for i, (key, value) in enumerate(junk) if key != b"r"]
-    after, statuses = before.apply(controls)
+    after, statuses = before.apply(controls, CLOCK)
     assert after is before
     assert [s.offset for s in statuses] == [c.offset for c in controls]
     assert all(s.status in (StatusKind.REJECTED, StatusKind.DELETED) and s.reason for s in statuses)
@@ -249,7 +270,7 @@ def test_no_text_of_a_condition_makes_applying_raise(text: str) -> None:
 
 
 def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    rules, _ = fresh().apply([record(f"r{i}", where=f"amount > {i + 0.5}") for i in range(20)])
+    rules, _ = fresh().apply([record(f"r{i}", where=f"amount > {i + 0.5}") for i in range(20)], CLOCK)
     done: list[str] = []
     compile_rule = rulecore.compiled.compile_rule
 
@@ -257,19 +278,19 @@ def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> N
         done.append("one")
         return compile_rule(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rulecore.ruleset, "compile_rule", counted)
+    monkeypatch.setattr(rulecore.changing, "compile_rule", counted)
     after, _ = one(rules, record("r3", 2, where="amount > 99.25"))
     assert done == ["one"]
-    assert all(after.rules[i] is rules.rules[i] for i in rules.rules if i != "r3")
+    assert all(after.rules[i] is rules.rules[i] for i in rules.rules if i.rule != "r3")
 
 
 def test_the_matcher_of_another_stream_is_kept() -> None:
     other = StreamSchema("other", SCHEMA.fields, "ts", (("user_id",),))
-    rules, _ = RuleSet.empty({"pay": SCHEMA, "other": other}).apply([record("a"), record("b", on="other")])
-    kept, rebuilt = rules.matcher("other"), rules.matcher("pay")
+    rules, _ = RuleSet.empty({"pay": SCHEMA, "other": other}).apply([record("a"), record("b", on="other")], CLOCK)
+    kept, rebuilt = rules.matcher("other", 0), rules.matcher("pay", 0)
     after, _ = one(rules, record("a", 2))
-    assert after.matcher("other") is kept
-    assert after.matcher("pay") is not rebuilt
+    assert after.matcher("other", 0) is kept
+    assert after.matcher("pay", 0) is not rebuilt
 
 
 def test_a_threshold_keeps_the_fingerprints_of_the_aggregates() -> None:

@@ -1,0 +1,336 @@
+"""Control records and the passing of time, applied to a copy of a rule set's tables.
+
+Promises: a record that is refused has changed nothing; a release that is refused at one of its changes has changed
+nothing. Refuses to know the events and the state of rules.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.load import decode_record
+from rulecore.model import Rule, canonical_json
+from rulecore.releases import (
+    RELEASE_KEY,
+    STAGED_KEY,
+    Release,
+    RuleChange,
+    decode_part,
+    decode_release,
+    digest_of,
+)
+from rulecore.slots import Place, Slot, displaced, slot_of, version_key
+from rulecore.status import REASON_CHARACTERS, Status, StatusKind, Subject
+from streamcore.kernel import Control
+from streamcore.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from rulecore.ruleset import RuleSet
+
+_ID_CHARACTERS: Final = 100
+_COMPILED_KEPT: Final = 65_536  # by all sets of the process: shards of one worker compile a rule once between them
+_REASONS: Final = 20  # refused changes of a release that are told
+
+
+@dataclass(slots=True)
+class Change:
+    """The next set while records are applied to it. ``streams``: those whose rules changed.
+
+    ``changed``: which rules count is different; ``touched``: something is to be stored.
+    """
+
+    context: Context
+    clock_ms: int
+    stored: dict[Place, bytes]
+    rules: dict[Place, CompiledRule]
+    quarantined: dict[str, str]
+    expired: set[str]
+    staged: dict[str, bytes]
+    places: dict[str, set[Slot]]
+    streams: set[str] = field(default_factory=set)
+    changed: bool = False
+    touched: bool = False
+
+    @classmethod
+    def of(cls, before: RuleSet, clock_ms: int) -> Change:
+        """A copy to change."""
+        places: dict[str, set[Slot]] = {}
+        for place in before.stored:
+            places.setdefault(place.rule, set()).add(place.slot)
+        return cls(
+            Context.of(before.streams, before.limits),
+            clock_ms,
+            dict(before.stored),
+            dict(before.rules),
+            dict(before.quarantined),
+            set(before.expired),
+            dict(before.staged),
+            places,
+        )
+
+    @property
+    def limits(self) -> RuleLimits:
+        """Those of the set."""
+        return self.context.limits
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def record(self, record: Control) -> list[Status]:
+        """Apply one record; the answers, with the epoch still open."""
+        name = (record.key or b"").decode("utf-8", "replace")
+        try:
+            answers = list(self._apply(name, record.value))
+        except RuleError as error:
+            answers = [_refused(name, said(error))]
+        except Exception as error:  # a fault of ours in one record must not stop the stream
+            answers = [_refused(name, f"internal error: {type(error).__name__}: {error}")]
+        return [_placed(answer, record) for answer in answers]
+
+    def _apply(self, key: str, value: bytes | None) -> Iterator[Status]:
+        if key.startswith(STAGED_KEY):
+            yield self._stage(key.removeprefix(STAGED_KEY), value)
+        elif key.startswith(RELEASE_KEY):
+            yield from self._release(key.removeprefix(RELEASE_KEY), value)
+        else:
+            yield self._rule(key, value)
+
+    def _rule(self, name: str, value: bytes | None) -> Status:
+        if value is None:
+            return self.delete(name)
+        rule: Rule | None = None
+        try:
+            rule = decode_record(value, self.limits.record_bytes)
+            if name != rule.id:
+                raise RuleSetError(f"the record's key is {name!r} and the rule's id {rule.id!r}; they must be the same")
+            return self.put(rule)
+        except RuleError as error:
+            version, mode = (None, None) if rule is None else (rule.version, rule.mode_text)
+            return Status(name, version, StatusKind.REJECTED, said(error), 0, 0, 0, mode=mode)
+
+    def _stage(self, digest: str, value: bytes | None) -> Status:
+        if value is None:
+            self.touched |= self.staged.pop(digest, None) is not None
+            return Status(digest, None, StatusKind.DELETED, None, 0, 0, 0, Subject.PART)
+        if digest_of(value) != digest:
+            raise RuleSetError(f"the part's bytes have the digest {digest_of(value)}, its key says {digest[:40]}")
+        kept = sum(map(len, self.staged.values())) + len(value)
+        if digest not in self.staged and kept > self.limits.staged_bytes:
+            raise RuleSetError(
+                f"parts of releases that did not come have {kept} bytes, at most {self.limits.staged_bytes} are kept; "
+                "publish the release, or delete parts"
+            )
+        self.staged[digest] = value
+        self.touched = True
+        return Status(digest, None, StatusKind.STAGED, None, 0, 0, 0, Subject.PART)
+
+    def _release(self, name: str, value: bytes | None) -> Iterator[Status]:
+        """All changes on a copy, then the copy's tables instead of ours."""
+        if value is None:
+            yield _release_status(name, StatusKind.DELETED, "a release is no state; nothing changed")
+            return
+        release = decode_release(value)
+        if release.release != name:
+            raise RuleSetError(f"the record's key says release {name!r}, its value {release.release!r}")
+        draft = replace(
+            self,
+            stored=dict(self.stored),
+            rules=dict(self.rules),
+            quarantined=dict(self.quarantined),
+            expired=set(self.expired),
+            places={rule: set(slots) for rule, slots in self.places.items()},
+            streams=set(self.streams),
+        )
+        answers, refused = draft._all(self._changes(release))
+        self._drop_parts(release)
+        if refused:
+            more = f"\nand {len(refused) - _REASONS} more" if len(refused) > _REASONS else ""
+            reason = f"{len(refused)} of {len(answers) + len(refused)} changes are refused, so nothing changed:\n"
+            yield _release_status(name, StatusKind.REJECTED, reason + "\n".join(refused[:_REASONS]) + more)
+            return
+        self._take(draft)
+        yield _release_status(name, StatusKind.ACCEPTED, None)
+        yield from (replace(answer, release=name) for answer in answers)
+
+    def _changes(self, release: Release) -> Iterator[RuleChange]:
+        missing = [digest for digest in release.parts if digest not in self.staged]
+        if missing:
+            raise RuleSetError(f"part {missing[0]} is not there; publish the parts of a release before the release")
+        for digest in release.parts:
+            yield from decode_part(self.staged[digest])
+        yield from release.changes
+
+    def _drop_parts(self, release: Release) -> None:
+        for digest in release.parts:
+            self.touched |= self.staged.pop(digest, None) is not None
+
+    def _all(self, changes: Iterable[RuleChange]) -> tuple[list[Status], list[str]]:
+        answers: list[Status] = []
+        refused: list[str] = []
+        for change in changes:
+            try:
+                answers.append(self.delete(change.delete) if change.rule is None else self.put(change.rule))
+            except RuleError as error:
+                refused.append(f"{change.delete or (change.rule and change.rule.id)}: {said(error)}")
+        return answers, refused
+
+    def _take(self, other: Change) -> None:
+        self.stored, self.rules, self.places = other.stored, other.rules, other.places
+        self.quarantined, self.expired, self.streams = other.quarantined, other.expired, other.streams
+        self.changed, self.touched = other.changed, self.touched or other.touched
+
+    # --- changes ------------------------------------------------------------------------------------------------
+
+    def delete(self, name: str | None) -> Status:
+        """Remove a rule with all its versions; one that is not there is as good as deleted."""
+        assert name is not None, "a change without a version has an id"
+        slots = sorted(self.places.get(name, ()))
+        if not slots:
+            return Status(name, None, StatusKind.DELETED, "there was no such rule", 0, 0, 0)
+        version = self._newest(name)
+        for slot in slots:
+            self._drop(Place(name, slot))
+        return Status(name, version, StatusKind.DELETED, None, 0, 0, 0)
+
+    def put(self, rule: Rule) -> Status:
+        """Give this version its slot, or raise ``RuleError`` and change nothing."""
+        value = canonical_json(rule)
+        if value in [self.stored[Place(rule.id, slot)] for slot in self.places.get(rule.id, ())]:
+            why = self.quarantined.get(version_key(rule))
+            return _accepted(rule, None if why is None else f"no change; in quarantine: {why}")
+        newest = self._newest(rule.id)
+        if newest is not None and rule.version <= newest:
+            raise RuleSetError(f"version {rule.version} is not above version {newest}, the newest; raise it")
+        if not self.places.get(rule.id) and len(self.places) >= self.limits.rules:
+            raise RuleSetError(f"there are {len(self.places)} rules, which is the limit; delete one first")
+        if len(value) > self.limits.record_bytes:
+            most = self.limits.record_bytes
+            raise RuleSetError(f"the rule has {len(value)} bytes, at most {most}; shorten its tests")
+        self._place(rule, value, compiled_version(value, self.context))
+        return _accepted(rule, self._said_of(rule))
+
+    def _said_of(self, rule: Rule) -> str | None:
+        if Place(rule.id, Slot.SCHEDULED) in self.rules and rule.effective is not None:
+            return "waits for its time" if self.rules[Place(rule.id, Slot.SCHEDULED)].rule == rule else None
+        return None
+
+    def _place(self, rule: Rule, value: bytes, compiled: CompiledRule) -> None:
+        live = self.rules.get(Place(rule.id, Slot.LIVE))
+        slot = slot_of(rule, None if live is None or self._over(live) else live.rule, self.clock_ms)
+        others = {s: self.rules[p].rule for s in self.places.get(rule.id, ()) if (p := Place(rule.id, s)) in self.rules}
+        broken = [s for s in self.places.get(rule.id, ()) if s not in others]
+        for gone in [*displaced(rule, slot, others), *broken, slot]:
+            self._drop(Place(rule.id, gone))
+        self.stored[Place(rule.id, slot)] = value
+        self.rules[Place(rule.id, slot)] = compiled
+        self.places.setdefault(rule.id, set()).add(slot)
+        self.streams.add(rule.on)
+        self.touched = True
+        self.changed |= slot not in (Slot.DRAFT, Slot.SCHEDULED)
+
+    def _over(self, rule: CompiledRule) -> bool:
+        name = version_key(rule.rule)
+        return name in self.expired or name in self.quarantined
+
+    def _drop(self, place: Place) -> None:
+        if self.stored.pop(place, None) is None:
+            return
+        self.touched = True
+        self.changed |= place.slot not in (Slot.DRAFT, Slot.SCHEDULED)
+        self.places[place.rule].discard(place.slot)
+        if not self.places[place.rule]:
+            del self.places[place.rule]
+        if (gone := self.rules.pop(place, None)) is not None:
+            self.streams.add(gone.rule.on)
+            self.expired.discard(version_key(gone.rule))
+            self.quarantined.pop(version_key(gone.rule), None)
+        elif place.rule not in self.places:
+            for name in [n for n in self.quarantined if n.rpartition("@")[0] == place.rule]:
+                del self.quarantined[name]
+
+    def _newest(self, name: str) -> int | None:
+        """The highest version in any slot."""
+        known = [self.rules[p].rule.version for s in self.places.get(name, ()) if (p := Place(name, s)) in self.rules]
+        return max(known, default=None)
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def time_passes(self) -> Iterator[Status]:
+        """Versions whose time is over end, and then those whose time has come take their places; by id."""
+        for place, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+            effective, name = compiled.rule.effective, version_key(compiled.rule)
+            if effective is None or effective.end is None or place.slot is Slot.DRAFT or name in self.expired:
+                continue
+            if effective.end <= self.clock_ms:
+                self.expired.add(name)
+                self.streams.add(compiled.rule.on)
+                self.touched = self.changed = True
+                yield _by_time(compiled.rule, StatusKind.EXPIRED)
+        for place, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+            effective = compiled.rule.effective
+            if place.slot is not Slot.SCHEDULED or effective is None or effective.start is None:
+                continue
+            if effective.start <= self.clock_ms and version_key(compiled.rule) not in self.expired:
+                value = self.stored.pop(place)
+                del self.rules[place]
+                self.places[place.rule].discard(Slot.SCHEDULED)
+                self._place(compiled.rule, value, compiled)
+                yield _by_time(compiled.rule, StatusKind.EFFECTIVE)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What compiling depends on besides the rule; hashable, for the cache."""
+
+    streams: tuple[StreamSchema, ...]
+    limits: RuleLimits
+
+    @classmethod
+    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> Context:
+        """Of a set."""
+        return cls(tuple(streams[name] for name in sorted(streams)), limits)
+
+
+@functools.lru_cache(maxsize=_COMPILED_KEPT)
+def compiled_version(value: bytes, context: Context) -> CompiledRule:
+    """The rule of canonical bytes, compiled; kept for the next who asks."""
+    rule = decode_record(value, len(value))
+    return compile_rule(rule, {s.name: s for s in context.streams}, context.limits)
+
+
+def said(error: RuleError) -> str:
+    """What an author reads."""
+    return error.render() if isinstance(error, ExpressionError) else str(error)
+
+
+def _accepted(rule: Rule, reason: str | None) -> Status:
+    return Status(rule.id, rule.version, StatusKind.ACCEPTED, reason, 0, 0, 0, mode=rule.mode_text)
+
+
+def _by_time(rule: Rule, kind: StatusKind) -> Status:
+    return Status(rule.id, rule.version, kind, None, 0, 0, -1, mode=rule.mode_text)
+
+
+def _release_status(name: str, kind: StatusKind, reason: str | None) -> Status:
+    return Status(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
+
+
+_SUBJECTS: Final = {RELEASE_KEY: Subject.RELEASE, STAGED_KEY: Subject.PART}
+
+
+def _refused(key: str, reason: str) -> Status:
+    subject = next((s for prefix, s in _SUBJECTS.items() if key.startswith(prefix)), Subject.RULE)
+    prefix = next((p for p, s in _SUBJECTS.items() if s is subject), "")
+    return Status(key.removeprefix(prefix), None, StatusKind.REJECTED, reason, 0, 0, 0, subject)
+
+
+def _placed(status: Status, record: Control) -> Status:
+    """With the record's position, and nothing in it longer than a status may be."""
+    reason = None if status.reason is None else status.reason[:REASON_CHARACTERS]
+    return replace(
+        status, name=status.name[:_ID_CHARACTERS], reason=reason, partition=record.partition, offset=record.offset
+    )

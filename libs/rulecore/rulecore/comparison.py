@@ -1,0 +1,101 @@
+"""A version on trial beside the live one: how often only one of them fired, and how often both.
+
+Promises: counts are exact per shard. What fired is told by its key and mark. Two versions see an event in the same cut,
+yet one may fire in a window earlier than the other, so what fired is remembered until the watermark passes its end.
+Refuses to judge: it counts, people decide.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+
+import orjson
+
+from streamcore.state import KeyValueTable
+
+_LIVE, _CANDIDATE = 1, 2
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of one rule since its candidate came. ``told_ms``: the clock when they were told last."""
+
+    live: int
+    candidate: int
+    only_live: int = 0
+    only_candidate: int = 0
+    both: int = 0
+    told_ms: int = 0
+    told: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that fired."""
+        return self.only_live + self.only_candidate + self.both
+
+
+class Comparison:
+    """Of one shard; its state is ``counts`` (by rule) and ``subjects`` (what fired and may still fire)."""
+
+    def __init__(self, limit: int, every_ms: int) -> None:
+        self.counts = KeyValueTable()
+        self.subjects = KeyValueTable()
+        self.limit = limit
+        self.every_ms = every_ms
+        self._ends: list[tuple[int, str]] = []
+
+    def loaded(self) -> None:
+        """After the tables' rows have been loaded."""
+        self._ends = [(orjson.loads(value)[1], key) for key, value in self.subjects]
+        heapq.heapify(self._ends)
+
+    def fired(self, rule: str, versions: tuple[int, int], *, candidate: bool, subject: str, end_ms: int) -> None:
+        """One of the two versions (live, candidate) fired for this subject."""
+        key = f"{rule}\0{subject}"
+        stored = self.subjects.get(key)
+        before = 0 if stored is None else orjson.loads(stored)[0]
+        after = before | (_CANDIDATE if candidate else _LIVE)
+        if before == after:
+            return
+        counts = self._counts(rule, versions)
+        if after == _LIVE | _CANDIDATE:
+            counts.both += 1
+            counts.only_live -= before == _LIVE
+            counts.only_candidate -= before == _CANDIDATE
+        elif candidate:
+            counts.only_candidate += 1
+        else:
+            counts.only_live += 1
+        self.counts.put(rule, orjson.dumps(astuple(counts)))
+        self.subjects.put(key, orjson.dumps([after, end_ms]))
+        if stored is None:
+            heapq.heappush(self._ends, (end_ms, key))
+
+    def _counts(self, rule: str, versions: tuple[int, int]) -> Counts:
+        """Of these two versions: others begin from nothing."""
+        stored = self.counts.get(rule)
+        counts = Counts(*versions) if stored is None else Counts(*orjson.loads(stored))
+        return counts if (counts.live, counts.candidate) == versions else Counts(*versions)
+
+    def expire(self, watermark_ms: int) -> None:
+        """Forget subjects that are over, and the oldest beyond the limit."""
+        while self._ends and (self._ends[0][0] < watermark_ms or len(self._ends) > self.limit):
+            _, key = heapq.heappop(self._ends)
+            self.subjects.put(key, None)
+
+    def news(self, clock_ms: int) -> Iterator[tuple[str, Counts]]:
+        """Rules whose counts changed since they were told, so often at most."""
+        for rule, value in [*self.counts]:
+            counts = Counts(*orjson.loads(value))
+            if counts.total != counts.told and clock_ms - counts.told_ms >= self.every_ms:
+                counts.told, counts.told_ms = counts.total, clock_ms
+                self.counts.put(rule, orjson.dumps(astuple(counts)))
+                yield rule, counts
+
+    def keep(self, rules: set[str]) -> None:
+        """Forget the counts of rules without a candidate."""
+        for rule, _ in [*self.counts]:
+            if rule not in rules:
+                self.counts.put(rule, None)

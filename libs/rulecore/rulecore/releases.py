@@ -1,0 +1,116 @@
+"""A release: several changes that take effect together or not at all.
+
+A small release is one control record under ``release/<name>``. A large one has its changes in parts that are published
+before, each under ``staged/<digest>`` with the digest of its bytes, so that no record is larger than Kafka takes and a
+part that was changed on the way is refused. Promises: no bytes make these functions raise anything but ``RuleError``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Final
+
+import orjson
+from pydantic import Field, ValidationError, model_validator
+
+from rulecore.document import Document
+from rulecore.errors import DocumentError
+from rulecore.kinds import RuleName
+from rulecore.load import said_faults
+from rulecore.model import Rule, canonical_json
+from rulecore.values import MAX_TEXT
+from rulecore.yamldoc import one_line
+
+RELEASE_KEY: Final = "release/"
+STAGED_KEY: Final = "staged/"
+MAX_CHANGES: Final = 20_000
+PART_BYTES: Final = 400_000
+
+
+class RuleChange(Document):
+    """Exactly one of the two: a version to put, or the id of a rule to delete."""
+
+    rule: Rule | None = None
+    delete: RuleName | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> RuleChange:
+        if (self.rule is None) is (self.delete is None):
+            raise ValueError("a change has either `rule`, a version, or `delete`, an id")
+        return self
+
+
+class Release(Document):
+    """``parts`` are digests of staged parts, whose changes come before ``changes``, in the order of the parts."""
+
+    release: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$")]
+    description: Annotated[str, Field(max_length=MAX_TEXT)] = ""
+    parts: Annotated[
+        tuple[Annotated[str, Field(pattern="^[0-9a-f]{32}$")], ...], Field(strict=False, max_length=1_000)
+    ] = ()
+    changes: Annotated[tuple[RuleChange, ...], Field(strict=False, max_length=MAX_CHANGES)] = ()
+
+
+def digest_of(value: bytes) -> str:
+    """The name of a part."""
+    return hashlib.blake2b(value, digest_size=16).hexdigest()
+
+
+def decode_release(value: bytes) -> Release:
+    """The release of a control record; ``DocumentError`` says in one line why there is none."""
+    parsed = _json(value)
+    if not isinstance(parsed, dict):
+        raise DocumentError("a release is a JSON object")
+    try:
+        return Release.model_validate(parsed)
+    except ValidationError as error:
+        raise DocumentError(said_faults(error)) from error
+
+
+def decode_part(value: bytes) -> tuple[RuleChange, ...]:
+    """The changes of a part."""
+    parsed = _json(value)
+    if not isinstance(parsed, list) or len(parsed) > MAX_CHANGES:
+        raise DocumentError(f"a part of a release is a JSON array of at most {MAX_CHANGES} changes")
+    try:
+        return tuple(RuleChange.model_validate(one) for one in parsed)
+    except ValidationError as error:
+        raise DocumentError(said_faults(error)) from error
+
+
+def _json(value: bytes) -> object:
+    try:
+        parsed: object = orjson.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {one_line(error)}") from error
+    return parsed
+
+
+def to_records(
+    name: str, rules: Sequence[Rule], deleted: Sequence[str] = (), description: str = ""
+) -> list[tuple[str, bytes]]:
+    """Keys and values of the control records that make a release, in the order in which they must be published."""
+    changes = [b'{"rule":' + canonical_json(rule) + b"}" for rule in rules]
+    changes += [orjson.dumps({"delete": rule_id}) for rule_id in deleted]
+    parts = list(_parts(changes))
+    head: Mapping[str, object] = {"release": name, "description": description}
+    if len(parts) <= 1:
+        body = orjson.dumps({**head, "changes": []})[:-2] + b",".join(changes) + b"]}"
+        return [(RELEASE_KEY + name, body)]
+    staged = [(STAGED_KEY + digest_of(part), part) for part in parts]
+    digests = [key.removeprefix(STAGED_KEY) for key, _ in staged]
+    return [*staged, (RELEASE_KEY + name, orjson.dumps({**head, "parts": digests}))]
+
+
+def _parts(changes: Sequence[bytes]) -> Iterator[bytes]:
+    part: list[bytes] = []
+    size = 0
+    for change in changes:
+        if part and size + len(change) > PART_BYTES:
+            yield b"[" + b",".join(part) + b"]"
+            part, size = [], 0
+        part.append(change)
+        size += len(change) + 1
+    if part:
+        yield b"[" + b",".join(part) + b"]"

@@ -1,0 +1,78 @@
+"""What the app says about rules on its status lane: answers to control records, and what became of a rule by itself."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from streamcore.lanes import STATUS, Record
+
+REASON_CHARACTERS: Final = 2_000
+
+
+class StatusKind(enum.StrEnum):
+    """What became of a control record, or of a version.
+
+    ``effective`` and ``expired``: its time came, or is over, by the clock. ``staged``: a part of a release is kept.
+    """
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DELETED = "deleted"
+    QUARANTINED = "quarantined"
+    EFFECTIVE = "effective"
+    EXPIRED = "expired"
+    STAGED = "staged"
+    COMPARED = "compared"
+
+
+class Subject(enum.StrEnum):
+    """What a status is about."""
+
+    RULE = "rule"
+    RELEASE = "release"
+    PART = "part"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One answer. ``version`` is that of the rule or list, None where there is none; ``name`` is the rule's id.
+
+    ``partition`` and ``offset`` are those of the control record; the offset is -1 for what no record asked for.
+    ``release`` names the release that a rule came with.
+    """
+
+    name: str
+    version: int | None
+    status: StatusKind
+    reason: str | None
+    rules_epoch: int
+    partition: int
+    offset: int
+    subject: Subject = Subject.RULE
+    mode: str | None = None
+    release: str | None = None
+    compared: Mapping[str, int] | None = None
+
+
+def status_record(status: Status) -> Record:
+    """On the status lane, under the name of what it is about."""
+    body: dict[str, object] = {
+        "subject": status.subject.value,
+        "rule": status.name,
+        "version": status.version,
+        "status": status.status.value,
+        "mode": status.mode,
+        "reason": status.reason,
+        "release": status.release,
+        "rules_epoch": status.rules_epoch,
+        "control": {"partition": status.partition, "offset": status.offset},
+    }
+    if status.compared is not None:
+        body["compared"] = dict(status.compared)
+    return Record(STATUS, status.name.encode(), orjson.dumps(body))
