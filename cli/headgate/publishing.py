@@ -14,51 +14,76 @@ from dataclasses import dataclass
 import orjson
 
 from headgate.errors import InputError
-from rulecore.load import decode_record
+from rulecore.audit import Written
 from rulecore.model import Rule, canonical_json
-from streamcore.errors import StreamError
+from rulecore.releases import RELEASE_KEY, STAGED_KEY, to_records
+from rulecore.status import StatusKind, Subject
 from streamcore.kafka.control import ControlLog, Position
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
-from streamcore.lanes import STATUS
+from streamcore.kernel import Control
+from streamcore.lanes import STATUS, Headers
 
 _POLL_MS = 200
-_RECORD_BYTES = 1 << 20
+_SUBJECTS = ((RELEASE_KEY, Subject.RELEASE), (STAGED_KEY, Subject.PART))
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the app said to one control record. ``reason`` may have several lines."""
+    """What the app said about a rule, a release or a part of one. ``reason`` may have several lines.
+
+    ``position`` is that of the control record; its offset is -1 for what no record asked for (quarantine, time).
+    """
 
     rule: str
     version: int | None
     status: str
     reason: str | None
     position: Position
+    subject: str = Subject.RULE
+    mode: str | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the rule is what the app now runs."""
-        return self.status == "accepted"
+        """Whether the app now has what was published."""
+        return self.status in (StatusKind.ACCEPTED, StatusKind.DELETED, StatusKind.STAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Who publishes, and why: written beside each record, for those who read the log later."""
+
+    by: str
+    why: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """As the record carries it."""
+        return (("by", self.by.encode()), *((("why", self.why.encode()),) if self.why else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A control record to publish, and what people call it."""
+
+    key: str
+    value: bytes | None
+    name: str
+    version: int | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """What the app's answer will be about."""
+        return next((s for prefix, s in _SUBJECTS if self.key.startswith(prefix)), Subject.RULE)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One rule on the control topic. ``answer`` is None when the app was not asked or did not answer in time."""
+    """A change on the control topic. ``answer`` is None when the app was not asked or did not answer in time."""
 
-    rule: str
-    version: int
+    change: Change
     position: Position
-    answer: Answer | None
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A rule as it is on the control topic. ``rule`` is None, and ``answer`` says why, when it cannot be read."""
-
-    name: str
-    rule: Rule | None
     answer: Answer | None
 
 
@@ -90,25 +115,52 @@ def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
 
 
 def publish(
-    kafka: KafkaSettings, topics: AppTopics, rules: Sequence[Rule], wait_ms: int | None
+    kafka: KafkaSettings, topics: AppTopics, changes: Sequence[Change], note: Note, wait_ms: int | None
 ) -> tuple[Published, ...]:
-    """Publish the rules in order, then wait so long for the answers (None: do not wait)."""
+    """Publish the changes in order, then wait so long for the answers (None: do not wait)."""
     answered_before = end_offsets(kafka, [topics.status]) if wait_ms is not None else {}
     with ControlLog(kafka, topics.control) as log:
-        positions = {rule.id: log.publish(rule.id, canonical_json(rule)) for rule in rules}
+        positions = [log.publish(change.key, change.value, note.headers) for change in changes]
     answers: Mapping[Position, Answer] = {}
     if wait_ms is not None:
+        wanted = {position: change.subject for position, change in zip(positions, changes, strict=True)}
         with Follower(kafka, [topics.status], since=answered_before) as follower:
-            answers = _await(follower, set(positions.values()), wait_ms)
-    return tuple(Published(r.id, r.version, positions[r.id], answers.get(positions[r.id])) for r in rules)
+            answers = _await(follower, wanted, wait_ms)
+    return tuple(Published(c, p, answers.get(p)) for c, p in zip(changes, positions, strict=True))
 
 
-def _await(follower: Follower, wanted: set[Position], wait_ms: int) -> Mapping[Position, Answer]:
+def publish_in_steps(
+    kafka: KafkaSettings, topics: AppTopics, changes: Sequence[Change], note: Note, wait_ms: int
+) -> tuple[Published, ...]:
+    """Each change when the one before it was answered; ends at the first that is refused or not answered."""
+    done: list[Published] = []
+    for change in changes:
+        done += publish(kafka, topics, [change], note, wait_ms)
+        answer = done[-1].answer
+        if answer is None or not answer.accepted:
+            break
+    return tuple(done)
+
+
+def rule_change(rule: Rule) -> Change:
+    """A version of a rule."""
+    return Change(rule.id, canonical_json(rule), rule.id, rule.version)
+
+
+def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[Change]:
+    """A release as control records, its parts first."""
+    return [
+        Change(key, value, key.removeprefix(RELEASE_KEY).removeprefix(STAGED_KEY))
+        for key, value in to_records(name, rules, deleted)
+    ]
+
+
+def _await(follower: Follower, wanted: Mapping[Position, Subject], wait_ms: int) -> Mapping[Position, Answer]:
     deadline = time.monotonic() + wait_ms / 1000
     found: dict[Position, Answer] = {}
-    while wanted - found.keys() and time.monotonic() < deadline:
+    while wanted.keys() - found.keys() and time.monotonic() < deadline:
         for answer in read_answers(follower.poll(_POLL_MS)):
-            if answer.position in wanted:
+            if wanted.get(answer.position) == answer.subject:
                 found[answer.position] = answer
     return found
 
@@ -120,22 +172,26 @@ def read_answers(records: Iterable[Record]) -> Iterable[Answer]:
             body = orjson.loads(record.value or b"")
             place = body["control"]
             position = Position(int(place["partition"]), int(place["offset"]))
-            yield Answer(str(body["rule"]), body["version"], str(body["status"]), body["reason"], position)
+            subject, mode = str(body.get("subject", Subject.RULE)), body.get("mode")
+            name, status = str(body["rule"]), str(body["status"])
+            yield Answer(name, body["version"], status, body["reason"], position, subject, mode)
         except (ValueError, KeyError, TypeError):
             continue
 
 
-def list_rules(kafka: KafkaSettings, topics: AppTopics) -> tuple[Listed, ...]:
-    """The rules of the control topic by id, each with the app's last answer about it."""
-    with ControlLog(kafka, topics.control) as log:
-        view = log.read_all()
+def last_answers(kafka: KafkaSettings, topics: AppTopics) -> tuple[Answer, ...]:
+    """Everything that the app said so far, in the order in which it said it."""
     records = read_topic(kafka, topics.status)
-    last = {a.rule: a for a in read_answers(sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset)))}
-    return tuple(Listed(name, _read(value), last.get(name)) for name, value in sorted(view.values.items()))
+    return tuple(read_answers(sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset))))
 
 
-def _read(value: bytes) -> Rule | None:
-    try:
-        return decode_record(value, _RECORD_BYTES)
-    except StreamError:
-        return None
+def read_log(kafka: KafkaSettings, topics: AppTopics) -> tuple[Written, ...]:
+    """The control topic from its beginning."""
+    with ControlLog(kafka, topics.control) as log:
+        return tuple(_written(record) for record in log.read_log())
+
+
+def _written(record: Record) -> Written:
+    control = Control(record.partition, record.offset, record.key, record.value)
+    by, why = (None if (text := record.header(n)) is None else text.decode(errors="replace") for n in ("by", "why"))
+    return Written(control, record.timestamp_ms, by, why)

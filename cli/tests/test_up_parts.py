@@ -19,6 +19,7 @@ from headgate.local.shop.stream import records
 from headgate.run_up import Signals
 from headgate.talk import silent
 from headgate.timeline import Timeline
+from streamcore.kafka.control import control_topic
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
@@ -35,7 +36,7 @@ def test_two_shops_never_share_a_topic_and_a_fresh_one_takes_no_old_topics(
 ) -> None:
     first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent) for name in "ab")
     assert not set(first.names.all) & set(second.names.all)
-    ensure_topics(kafka, [TopicSpec(first.names.control, 1, compacted=True)])
+    ensure_topics(kafka, [control_topic(first.names.control)])
     assert workspace.load(first.folder, "b1") == first
     assert workspace.is_whole(first, kafka)
     first.checkpoint.mkdir()

@@ -124,9 +124,21 @@ class Change:
                 f"parts of releases that did not come have {kept} bytes, at most {self.limits.staged_bytes} are kept; "
                 "publish the release, or delete parts"
             )
+        said_early = self._prepare(value)
         self.staged[digest] = value
         self.touched = True
-        return Status(digest, None, StatusKind.STAGED, None, 0, 0, 0, Subject.PART)
+        return Status(digest, None, StatusKind.STAGED, said_early, 0, 0, 0, Subject.PART)
+
+    def _prepare(self, value: bytes) -> str | None:
+        """Compile the part's versions now, so that the cut of the release has less to do; what is wrong with them."""
+        refused: list[str] = []
+        for change in decode_part(value):
+            if change.rule is not None:
+                try:
+                    compiled_version(canonical_json(change.rule), self.context)
+                except RuleError as error:
+                    refused.append(f"{change.rule.id}: {said(error)}")
+        return None if not refused else "will be refused:\n" + "\n".join(refused[:_REASONS])
 
     def _release(self, name: str, value: bytes | None) -> Iterator[Status]:
         """All changes on a copy, then the copy's tables instead of ours."""

@@ -31,9 +31,9 @@ class Counts:
     told: int = 0
 
     @property
-    def total(self) -> int:
-        """All that fired."""
-        return self.only_live + self.only_candidate + self.both
+    def firings(self) -> int:
+        """Of both versions."""
+        return self.only_live + self.only_candidate + 2 * self.both
 
 
 class Comparison:
@@ -89,8 +89,8 @@ class Comparison:
         """Rules whose counts changed since they were told, so often at most."""
         for rule, value in [*self.counts]:
             counts = Counts(*orjson.loads(value))
-            if counts.total != counts.told and clock_ms - counts.told_ms >= self.every_ms:
-                counts.told, counts.told_ms = counts.total, clock_ms
+            if counts.firings != counts.told and clock_ms - counts.told_ms >= self.every_ms:
+                counts.told, counts.told_ms = counts.firings, clock_ms
                 self.counts.put(rule, orjson.dumps(astuple(counts)))
                 yield rule, counts
 

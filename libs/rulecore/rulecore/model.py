@@ -144,6 +144,14 @@ def _mode(value: object) -> object:
     raise ValueError(f"{short(value)} is no mode; write {_MODES}")
 
 
+def mode_of(text: str) -> Mode | Canary:
+    """A mode as one word, with ``canary=10%`` for a canary. ``ValueError`` says which there are."""
+    name, equals, share = text.partition("=")
+    found = _mode({name: share} if equals else text)
+    assert isinstance(found, Mode | Canary)
+    return found
+
+
 def _percent(value: object) -> float:
     if isinstance(value, str) and value.endswith("%"):
         try:

@@ -60,7 +60,7 @@ class Outlet:
     """Of one shard."""
 
     def __init__(self, settings: OutletSettings) -> None:
-        self.suppression = Suppression(settings.suppressed)
+        self.suppression = Suppression(settings.suppressed, settings.late_ms)
         self.comparison = Comparison(settings.compared, settings.compare_every_ms)
         self.counted: dict[str, int] = {}
 

@@ -25,7 +25,7 @@ from rulecore.yamldoc import one_line
 RELEASE_KEY: Final = "release/"
 STAGED_KEY: Final = "staged/"
 MAX_CHANGES: Final = 20_000
-PART_BYTES: Final = 400_000
+PART_BYTES: Final = 40_000  # what one cut has to compile when the part comes
 
 
 class RuleChange(Document):

@@ -20,8 +20,9 @@ from streamcore.state import KeyValueTable
 class Suppression:
     """Of one shard; its state is ``table``. ``forgotten`` counts what the limit made it forget."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, grace_ms: int) -> None:
         self.table = KeyValueTable()
+        self.grace_ms = grace_ms
         self.limit = limit
         self.forgotten = 0
         self._ends: list[tuple[int, str]] = []
@@ -49,12 +50,13 @@ class Suppression:
         return count
 
     def expire(self, watermark_ms: int) -> None:
-        """Forget what no event on time can fall into any more, and what is over the limit."""
-        while self._ends and (self._ends[0][0] <= watermark_ms or self._count > self.limit):
+        """Forget what no event that is late by less than the grace can fall into, and what is over the limit."""
+        over = watermark_ms - self.grace_ms
+        while self._ends and (self._ends[0][0] <= over or self._count > self.limit):
             end, key = heapq.heappop(self._ends)
             stored = self.table.get(key)
             if stored is not None and _read(stored)[0] == end:
-                self.forgotten += end > watermark_ms
+                self.forgotten += end > over
                 self.table.put(key, None)
                 self._count -= 1
 

@@ -1,4 +1,4 @@
-"""The control topic: rules and settings as data, one compacted partition, the latest value of a key counts.
+"""The control topic: rules and settings as data, one partition that keeps everything: it is its own history.
 
 Promises the position of what was published, so that a status record can be matched to it. Knows nothing of what the
 values mean.
@@ -16,6 +16,7 @@ from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
+from streamcore.lanes import Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,11 @@ class ControlView:
 
 
 def control_topic(name: str) -> TopicSpec:
-    """How the control topic must be: one partition, because the order of changes is part of their meaning."""
-    return TopicSpec(name, partitions=1, compacted=True)
+    """How the control topic must be: one partition, because the order of changes is part of their meaning.
+
+    Nothing is ever removed: what counted at any time, and who changed it, can be told from the topic alone.
+    """
+    return TopicSpec(name, partitions=1, retention_ms=-1, config=(("retention.bytes", "-1"),))
 
 
 class ControlLog:
@@ -48,14 +52,18 @@ class ControlLog:
         self._topic = topic
         self._producer: kafka.KafkaProducer | None = None
 
-    def publish(self, key: str, value: bytes | None) -> Position:
+    def publish(self, key: str, value: bytes | None, headers: Headers = ()) -> Position:
         """Write one change (None deletes) and wait until all replicas have it."""
         with control_plane.naming_errors(self._settings, f"publish {key} to topic {self._topic}"):
             if self._producer is None:
                 self._producer = control_plane.control_producer(self._settings)
-            sent = self._producer.send(self._topic, value=value, key=key.encode(), partition=0)
+            sent = self._producer.send(self._topic, value=value, key=key.encode(), headers=list(headers), partition=0)
             written = sent.get(timeout=self._settings.request_timeout_ms / 1000)
         return Position(int(written.partition), int(written.offset))
+
+    def read_log(self) -> list[Record]:
+        """Every change that was ever written, in order."""
+        return read_topic(self._settings, self._topic)
 
     def read_all(self) -> ControlView:
         """The latest value of every key that is not deleted."""

@@ -1,0 +1,84 @@
+"""``headgate rules check`` and ``test``: what needs no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.commands.rules.options import command, files, problem_json, read
+from headgate.output import Json, Output, emit, output_option
+
+if TYPE_CHECKING:
+    from headgate.rulebook import Book
+    from rulecore.check import Cost
+    from rulecore.ruletests import TestResult
+
+
+@command.command()
+@files
+@output_option
+def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+    """Say what is wrong with rules, and what they will cost. Needs no cluster."""
+    book = read(paths, streams)
+    data: Json = {
+        "rules": len(book.rules),
+        "problems": [problem_json(p) for p in book.problems],
+        "costs": [_cost_json(c) for c in book.costs],
+    }
+    emit(output, data, "\n".join([*_check_lines(book), _verdict(book)]))
+    return 1 if book.problems else 0
+
+
+@command.command()
+@files
+@output_option
+def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+    """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
+    from rulecore.ruletests import run_tests
+    from rulecore.runner import run_in_process
+
+    book = read(paths, streams)
+    results = [r for rule in book.rules for r in run_tests(rule.rule, book.streams, run_in_process)]
+    untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
+    failed = [r for r in results if not r.passed]
+    data: Json = {
+        "passed": len(results) - len(failed),
+        "failed": [{"rule": r.rule, "test": r.test, "diff": list(r.diff)} for r in failed],
+        "untested": untested,
+        "problems": [problem_json(p) for p in book.problems],
+    }
+    lines = [p.render() for p in book.problems] + [_failure(r) for r in failed]
+    lines += [f"{name}: has no tests" for name in untested]
+    lines.append(f"{len(results)} tests of {len(book.rules)} rules: {len(failed)} failed")
+    emit(output, data, "\n".join(lines))
+    return 1 if failed or book.problems else 0
+
+
+# --- what the results look like ---------------------------------------------------------------------------------------
+
+
+def _check_lines(book: Book) -> list[str]:
+    width = max((len(c.rule) for c in book.costs), default=0)
+    lines = [f"{'ok  ' if c.cheap else 'cost'} {c.rule:{width}}  {c.note}" for c in book.costs]
+    return lines + [p.render() for p in book.problems]
+
+
+def _verdict(book: Book) -> str:
+    wrong = len(book.problems)
+    return f"{len(book.rules)} rules are sound, {wrong} {'problem' if wrong == 1 else 'problems'}"
+
+
+def _failure(result: TestResult) -> str:
+    return "\n".join([f"FAILED {result.rule}: {result.test}", *(f"    {line}" for line in result.diff)])
+
+
+def _cost_json(cost: Cost) -> Json:
+    return {
+        "rule": cost.rule,
+        "access": None if cost.access is None else cost.access.value,
+        "panes": cost.panes,
+        "bytes_per_key": cost.bytes_per_key,
+        "cheap": cost.cheap,
+        "note": cost.note,
+    }

@@ -1,0 +1,227 @@
+"""``headgate rules publish``, ``release`` and ``rollback``: what changes the rules of an app."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from headgate.commands.rules.options import command, files, problem_json, read, streams_option, target
+from headgate.errors import InputError
+from headgate.output import Json, Output, emit, output_option
+
+if TYPE_CHECKING:
+    from headgate.publishing import AppTopics, Change, Note, Published
+    from headgate.rulebook import Book
+    from rulecore.model import Rule
+    from streamcore.kafka.settings import KafkaSettings
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+_ANSWER_S = 30.0
+
+
+def _waiting(command: _Command) -> _Command:
+    """``--wait --why``."""
+    why = click.option("--why", default=None, help="The reason of the change, kept in the history.")
+    wait = click.option(
+        "--wait", type=click.FloatRange(0.1), default=_ANSWER_S, show_default=True, help="For an answer, in seconds."
+    )
+    return why(wait(command))
+
+
+@command.command()
+@files
+@target
+@_waiting
+@click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the app's answers.")
+@output_option
+def publish(
+    paths: Sequence[Path],
+    streams: Path | None,
+    bootstrap: str,
+    app: str,
+    wait: float,
+    why: str | None,
+    mode_text: str | None,
+    output: Output,
+    *,
+    no_wait: bool,
+) -> int:
+    """Check rules, publish all of them or none, and show what the app answers.
+
+    Each rule takes effect by itself; see release for changes that belong together. Exit code 1 when a rule was
+    rejected, here or by the app, or when an answer did not come in time.
+    """
+    from headgate.publishing import publish as send
+    from headgate.publishing import rule_change
+
+    book = read(paths, streams)
+    if book.problems:
+        return _refused(book, output)
+    kafka, topics = _app(bootstrap, app)
+    changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in book.rules]
+    done = send(kafka, topics, changes, _note(why), None if no_wait else round(wait * 1000))
+    return _show(done, app, wait, output, waited=not no_wait)
+
+
+@command.command()
+@click.argument("name")
+@files
+@target
+@_waiting
+@click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
+@output_option
+def release(
+    name: str,
+    paths: Sequence[Path],
+    streams: Path | None,
+    bootstrap: str,
+    app: str,
+    wait: float,
+    why: str | None,
+    deleted: Sequence[str],
+    output: Output,
+) -> int:
+    """Publish rules as one release NAME: all of them take effect in the same cut, or none does.
+
+    A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
+    """
+    book = read(paths, streams)
+    if book.problems:
+        return _refused(book, output)
+    return _release(name, [r.rule for r in book.rules], deleted, (bootstrap, app, wait, why), output)
+
+
+@command.command()
+@click.argument("rule", required=False)
+@streams_option
+@target
+@_waiting
+@click.option("--to", type=int, default=None, help="The version to go back to (default: the one that counted before).")
+@click.option("--release", "undone", default=None, metavar="NAME", help="Take back a whole release.")
+@output_option
+def rollback(
+    rule: str | None,
+    streams: Path | None,
+    bootstrap: str,
+    app: str,
+    wait: float,
+    why: str | None,
+    to: int | None,
+    undone: str | None,
+    output: Output,
+) -> int:
+    """Go back to an earlier version of RULE, or to what counted before a release.
+
+    The earlier version is published again under a new number, so the history says what happened. Aggregates that it
+    shares with the present version keep their state.
+    """
+    from headgate.history import read_history
+    from headgate.publishing import publish as send
+    from headgate.publishing import rule_change
+    from rulecore.audit import release_undone, rolled_back
+
+    if (rule is None) is (undone is None):
+        raise InputError("rollback: name a RULE, or a release with --release NAME")
+    kafka, topics = _app(bootstrap, app)
+    history = read_history(kafka, topics, streams)
+    if undone is not None:
+        rules, deleted = release_undone(history, undone)
+        name = f"undo-{undone}"[:80]
+        return _release(name, rules, deleted, (bootstrap, app, wait, why or f"undo release {undone}"), output)
+    assert rule is not None
+    back = rolled_back(history, rule, to)
+    done = send(kafka, topics, [rule_change(back)], _note(why or "roll back"), round(wait * 1000))
+    return _show(done, app, wait, output, waited=True)
+
+
+def _release(
+    name: str,
+    rules: Sequence[Rule],
+    deleted: Sequence[str],
+    where: tuple[str, str, float, str | None],
+    output: Output,
+) -> int:
+    from headgate.publishing import publish_in_steps, release_changes
+
+    bootstrap, app, wait, why = where
+    kafka, topics = _app(bootstrap, app)
+    changes = release_changes(name, rules, deleted)
+    done = publish_in_steps(kafka, topics, changes, _note(why), round(wait * 1000))
+    return _show(done[-1:], app, wait, output, waited=True)
+
+
+def _app(bootstrap: str, app: str) -> tuple[KafkaSettings, AppTopics]:
+    from headgate.publishing import AppTopics, require_app
+    from streamcore.kafka.settings import KafkaSettings
+
+    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-rules"), AppTopics(app)
+    require_app(kafka, topics)
+    return kafka, topics
+
+
+def _note(why: str | None) -> Note:
+    from headgate.publishing import Note
+
+    return Note(f"{getpass.getuser()}@{socket.gethostname()}", why)
+
+
+def _in_mode(rule: Rule, text: str | None) -> Rule:
+    """The rule in the mode of an option; ``InputError`` says which there are."""
+    from rulecore.model import mode_of
+
+    if text is None:
+        return rule
+    try:
+        return rule.model_copy(update={"mode": mode_of(text)})
+    except ValueError as error:
+        raise InputError(f"--mode: {error}; on the command line a canary is canary=10%") from None
+
+
+# --- what the results look like ---------------------------------------------------------------------------------------
+
+
+def _refused(book: Book, output: Output) -> int:
+    problems: Json = {"published": [], "problems": [problem_json(p) for p in book.problems]}
+    emit(output, problems, "\n".join([*(p.render() for p in book.problems), "nothing was published"]))
+    return 1
+
+
+def _show(done: Sequence[Published], app: str, wait: float, output: Output, *, waited: bool) -> int:
+    data: Json = {"published": [_published_json(p) for p in done], "problems": []}
+    silent = [p for p in done if p.answer is None and waited]
+    lines = [_published_line(p, waited=waited) for p in done]
+    if silent:
+        lines.append(
+            f"no answer of app {app} for {len(silent)} changes in {wait:g} s: is it running? "
+            "It will read them when it starts; see headgate rules list"
+        )
+    emit(output, data, "\n".join(lines))
+    return 0 if not waited or all(p.answer is not None and p.answer.accepted for p in done) else 1
+
+
+def _named(change: Change) -> str:
+    return f"{change.subject} {change.name}" if change.version is None else f"{change.name} version {change.version}"
+
+
+def _published_line(one: Published, *, waited: bool) -> str:
+    name = _named(one.change)
+    if one.answer is None:
+        return f"published  {name}{': no answer' if waited else ''}"
+    reason = "" if one.answer.reason is None else ": " + one.answer.reason.replace("\n", "\n    ")
+    return f"{one.answer.status:10} {name}{reason}"
+
+
+def _published_json(one: Published) -> Json:
+    return {
+        one.change.subject.value: one.change.name,
+        "version": one.change.version,
+        "offset": one.position.offset,
+        "status": None if one.answer is None else one.answer.status,
+        "reason": None if one.answer is None else one.answer.reason,
+    }
