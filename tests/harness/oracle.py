@@ -114,6 +114,7 @@ def _common(rule: RuleUnderTest, identity: Sequence[object], message: str) -> di
         "alert_id": _identity([rule.id, rule.document["version"], *identity]),
         "rule": rule.id,
         "version": rule.document["version"],
+        "mode": rule.document.get("mode", "live"),
         "stream": rule.document["on"],
         "severity": then["severity"],
         "outcome": then.get("outcome", "review"),

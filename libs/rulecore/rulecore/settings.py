@@ -23,8 +23,8 @@ class OutletSettings:
     """Limits of what is kept between a firing and its alert, per shard.
 
     ``suppressed``: rules and values that wait for their next alert. ``late_ms``: how late an event may come and still
-    find that it is suppressed (rules per event see late events too). ``compared``: firings of versions on trial that are
-    remembered. ``compare_every_ms``: how often a trial's counts are told, by the clock.
+    find that it is suppressed (rules per event see late events too). ``compared``: firings of versions on trial that
+    are remembered. ``compare_every_ms``: how often a trial's counts are told, by the clock.
     """
 
     suppressed: int = 200_000

@@ -1,4 +1,4 @@
-"""What becomes of a firing: lanes of trials, suppression, budgets, comparison; by the kernel, over cuts and restarts."""
+"""What becomes of a firing: lanes of trials, suppression, budgets, comparison; over cuts and restarts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,180 @@
+"""Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
+
+``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second), one release of ``HEADGATE_RELEASE`` rules among
+them (200; 1,000), a roll-back, and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times (2; 5).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from rulecore.model import Rule
+from rulecore.releases import to_records
+from streamcore.checkpoint.layout import CheckpointRoot
+from streamcore.kafka.control import ControlLog
+from tests.conftest import NewApp
+from tests.harness import orders, rules
+from tests.harness.oracle import Oracle, RuleUnderTest
+from tests.harness.orders import Sent
+from tests.harness.outputs import as_object, batch_of, repeated
+from tests.harness.rules import document
+from tests.harness.scene import Scene, check_same
+
+CHANGES = int(os.environ.get("HEADGATE_CHANGES", "40"))
+RELEASE = int(os.environ.get("HEADGATE_RELEASE", "200"))
+KILLS = int(os.environ.get("HEADGATE_CHANGE_KILLS", "2"))
+PACE_S = 1.0 if CHANGES >= 100 else 0.4
+PER_CHANGE = 120
+PREFIX = "load-"
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600 + 4 * CHANGES)]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What was published: versions of two rules, by control offset; and where each batch ended, as the app decided."""
+
+    scene: Scene
+    log: ControlLog
+    versions: dict[int, RuleUnderTest] = field(default_factory=dict)
+    ends: dict[int, dict[str, int]] = field(default_factory=lambda: {-1: {}})
+    newest: dict[str, int] = field(default_factory=dict)
+
+    def publish(self, rule: RuleUnderTest) -> None:
+        """One version."""
+        self.versions[self.log.publish(rule.id, rule.value).offset] = rule
+        self.newest[rule.id] = int(str(rule.document["version"]))
+        self.scene.published += 1
+
+    def release(self, name: str, versions: Sequence[Rule]) -> int:
+        """A release in as many records as it takes; the offset of the one that counts."""
+        position = [self.log.publish(key, value) for key, value in to_records(name, versions)][-1]
+        return position.offset
+
+    def note_positions(self) -> None:
+        """The app keeps the last hundred."""
+        log = CheckpointRoot(self.scene.app.checkpoint).positions
+        for batch in log.batches():
+            if batch not in self.ends and (bounds := log.read(batch)) is not None:
+                topics = bounds.end.by_topic()
+                self.ends[batch] = {f"{t}-{p}": offset for t, places in topics.items() for p, offset in places.items()}
+
+
+def test_each_alert_is_of_the_version_that_was_live_in_its_cut_and_nothing_is_lost(new_app: NewApp) -> None:
+    scene = new_app("load", events_per_cut=1_500)
+    events = orders.orders(PER_CHANGE * CHANGES, seed=5, start_ms=scene.next_day(), step_ms=20)
+    with scene.app, ControlLog(scene.kafka, f"{scene.app.name}.control") as log:
+        changes = Changes(scene, log)
+        changes.publish(rules.large_order(900, prefix=PREFIX))
+        changes.publish(rules.many_payments(4, prefix=PREFIX))
+        scene.app.start()
+        scene.app.wait_for_cuts(1)
+        released = _under_load(changes, events)
+        scene.tick(events[-1].ts + orders.HOUR_MS)
+        scene.app.wait_until_taken(scene.count)
+        scene.app.wait_for(lambda: _answered(scene, changes), "an answer to every change")
+        assert scene.app.drain() == 0
+        changes.note_positions()
+
+    batches = _batches_of_changes(scene)
+    _check_versions(changes, batches)
+    _check_release(scene, released, batches)
+    _check_epochs(scene)
+    assert not [a for a in scene.outputs.alerts() if a["warming"]], "no aggregate was lost by a new threshold"
+
+
+def _under_load(changes: Changes, events: Sequence[orders.Order]) -> int:
+    """Events and changes at their pace, kills among them; the control offset of the release."""
+    kill_at = {CHANGES * (k + 1) // (KILLS + 1) for k in range(KILLS)}
+    released = -1
+    for number in range(CHANGES):
+        began = time.monotonic()
+        changes.scene.send(events[number * PER_CHANGE : (number + 1) * PER_CHANGE])
+        if number == CHANGES // 2:
+            released = changes.release("big", _versions(RELEASE))
+        changes.publish(_change(changes, number))
+        changes.note_positions()
+        if number in kill_at:
+            changes.scene.app.kill()
+            changes.scene.app.start()
+        time.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
+    return released
+
+
+def _change(changes: Changes, number: int) -> RuleUnderTest:
+    """Thresholds up and down; every seventh change goes back to what the first version said."""
+    name = f"{PREFIX}large-order" if number % 2 else f"{PREFIX}many-payments"
+    version = changes.newest[name] + 1
+    if number % 2:
+        return rules.large_order(900 if number % 7 == 0 else 600 + 37 * number % 350, version=version, prefix=PREFIX)
+    return rules.many_payments(4 if number % 7 == 0 else 3 + number % 5, version=version, prefix=PREFIX)
+
+
+def _versions(count: int) -> list[Rule]:
+    """Rules that never match, so that only their being there is seen."""
+    return [
+        Rule.model_validate(document(f"{PREFIX}r{n}", where=f"kind = 'none' and amount > {n}")) for n in range(count)
+    ]
+
+
+def _answered(scene: Scene, changes: Changes) -> bool:
+    return set(changes.versions) <= _batches_of_changes(scene).keys()
+
+
+def _batches_of_changes(scene: Scene) -> dict[int, int]:
+    """Control offset -> the batch that answered it, which is the one that it counts from."""
+    found: dict[int, int] = {}
+    for record in scene.outputs.read("status"):
+        control = as_object(record)["control"]
+        assert isinstance(control, dict)
+        batch = batch_of(record)[1]
+        assert found.setdefault(int(control["offset"]), batch) == batch, "all answers to one record are in one cut"
+    return found
+
+
+def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
+    """Alerts are those of an independent evaluation with each version from its cut to that of the next one."""
+    from_cut: dict[str, list[tuple[int, int, RuleUnderTest]]] = {}
+    for offset, rule in sorted(changes.versions.items()):
+        from_cut.setdefault(rule.id, []).append((batches[offset], offset, rule))
+    spans: dict[int, tuple[int, int | None]] = {}
+    for versions in from_cut.values():
+        for (batch, _, rule), after in zip(versions, [*versions[1:], None], strict=True):
+            spans[id(rule)] = (batch, None if after is None else after[0])
+
+    def is_live(rule: RuleUnderTest, event: Sent) -> bool:
+        start, end = spans[id(rule)]
+        place = f"{event.topic}-{event.partition}"
+        began = event.offset >= changes.ends[start - 1].get(place, 0)
+        return began and (end is None or event.offset < changes.ends[end - 1].get(place, 0))
+
+    published = [rule for versions in from_cut.values() for *_, rule in versions]
+    found = changes.scene.alerts_of(published)
+    assert repeated(found) == []
+    check_same(found, Oracle(published, is_live).run(changes.scene.sent))
+    assert len({(a["rule"], a["version"]) for a in found}) > CHANGES // 3, "many versions had their time"
+
+
+def _check_release(scene: Scene, released: int, batches: dict[int, int]) -> None:
+    answers = [as_object(r) for r in scene.outputs.read("status")]
+    own = [a for a in answers if a.get("release") == "big"]
+    assert len(own) == RELEASE
+    assert {a["status"] for a in own} == {"accepted"}
+    assert {str(a["control"]) for a in own} == {str({"partition": 0, "offset": released})}
+    assert len({a["rules_epoch"] for a in own}) == 1
+    assert released in batches
+
+
+def _check_epochs(scene: Scene) -> None:
+    """All alerts and answers of a cut name one epoch of the rule set, and it never goes back."""
+    epochs: dict[int, set[int]] = {}
+    for record in [*scene.outputs.read("alerts"), *scene.outputs.read("status")]:
+        epochs.setdefault(batch_of(record)[1], set()).add(int(str(as_object(record)["rules_epoch"])))
+    assert all(len(found) == 1 for found in epochs.values())
+    in_order = [next(iter(epochs[batch])) for batch in sorted(epochs)]
+    assert in_order == sorted(in_order)
