@@ -54,10 +54,12 @@ class Ingest:
         self.events: list[list[pa.Table]] = [[] for _ in self.app.sources]
         self.held = 0
 
-    def run(self, batches: Iterable[pa.RecordBatch], clock_ms: int, partitions: Sequence[int] = ()) -> Iterator[Parcel]:
+    def run(
+        self, batches: Iterable[pa.RecordBatch], clock_ms: int, partitions: Mapping[int, int] | None = None
+    ) -> Iterator[Parcel]:
         """All batches of a task (``raw.RAW``) to parcels; holds at most ``Limits.flush_rows`` events and one batch.
 
-        ``partitions``: the source partitions that there are, from one task of the cut.
+        ``partitions``: the source partitions that there are and where the cut begins in each, from one task of the cut.
         """
         self.begin(clock_ms)
         for batch in batches:
@@ -65,7 +67,7 @@ class Ingest:
                 self._add(batch)
             if self.held >= self.app.limits.flush_rows:
                 yield from self._flush_events()
-        yield from self.rest(partitions)
+        yield from self.rest(partitions or {})
 
     def _add(self, batch: pa.RecordBatch) -> None:
         sources = batch.column("source")
@@ -158,7 +160,7 @@ class Ingest:
                 table = found if isinstance(found, pa.Table) else to_table(found)
                 yield from pack_rows(exchange, ParcelKind.ROWS + place, table, self.app.shards, self.clock_ms)
 
-    def rest(self, partitions: Sequence[int]) -> Iterator[Parcel]:
+    def rest(self, partitions: Mapping[int, int]) -> Iterator[Parcel]:
         """All that is left of the cut. Progress goes to every shard, even when empty, so that each takes part."""
         yield from self._flush_events()
         copies = [(ParcelKind.PROGRESS, pack_progress([*self.progress.values()]))]

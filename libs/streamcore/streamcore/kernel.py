@@ -57,6 +57,7 @@ class Cut:
 
     ``events`` hold, for each exchange, the rows that this shard owns under its key, in order of partition and offset;
     of a source's events, all columns of ``StreamSchema.arrow``. ``control`` is the same on every shard, by offset.
+    ``starts``: where the cut begins, by source partition (``app.partitions_of``).
     ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end; ``times`` are
     those of each of the app's domains. ``latest_event_ms`` is, for each stream, the latest event time seen before the
     cut. ``shard`` 0 speaks for all where something must be said once.
@@ -70,6 +71,7 @@ class Cut:
     next_watermark_ms: int
     latest_event_ms: Mapping[str, int]
     times: Sequence[StepTime] = ()
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

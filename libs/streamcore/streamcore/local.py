@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streamcore.app import CONTROL, App
+from streamcore.app import CONTROL, App, partitions_of
 from streamcore.ingest import Ingest
 from streamcore.lanes import Record
 from streamcore.packing import Parcel
@@ -39,6 +39,7 @@ class LocalApp:
     restart. ``outputs``: those of the last cut, stage by stage.
 
     ``partitions``: source partitions that the watermark waits for before they gave an event (``app.partitions_of``).
+    ``ends``: the next offset of each source partition that gave one.
     """
 
     app: App
@@ -46,14 +47,23 @@ class LocalApp:
     outputs: list[ShardOutput] = field(default_factory=list)
     shards: dict[tuple[int, int], Shard] = field(default_factory=dict)
     partitions: Sequence[int] = ()
+    ends: dict[int, int] = field(default_factory=dict)
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
         """Run one cut, its records spread over so many stage-1 tasks; the output of all shards in shard order."""
         parcels: list[Parcel] = []
         for task in range(tasks):
-            partitions = self.partitions if task == 0 else ()
+            partitions = dict.fromkeys(self.partitions, 0) | self.ends if task == 0 else {}
             parcels += Ingest(self.app).run(_batches(records[task::tasks]), clock_ms, partitions)
+        self._end(records)
         return [record for output in self.run(parcels) for record in output.all_records()]
+
+    def _end(self, records: Sequence[RawRecord]) -> None:
+        """Where the next cut begins in each source partition that has had a record."""
+        for record in records:
+            if record.source != CONTROL:
+                number = partitions_of(record.source)[record.partition]
+                self.ends[number] = max(self.ends.get(number, 0), record.offset + 1)
 
     def run(self, parcels: Sequence[Parcel]) -> list[ShardOutput]:
         """All keyed stages of one cut, from the parcels of stage 1."""

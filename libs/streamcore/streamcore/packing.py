@@ -79,7 +79,7 @@ class Contents:
     rows: dict[Routed, pl.DataFrame]
     control: list[Control]
     progress: list[Progress]
-    partitions: list[int]
+    partitions: dict[int, int]
     records: list[Record]
     figures: list[Figures]
     onward: list[Parcel]
@@ -123,9 +123,9 @@ def pack_progress(progress: Sequence[Progress]) -> bytes:
     return orjson.dumps([[p.partition, p.max_event_ms, p.events, p.watermark_ms] for p in progress])
 
 
-def pack_partitions(partitions: Sequence[int]) -> bytes:
-    """The numbers of the source partitions that there are."""
-    return orjson.dumps([*partitions])
+def pack_partitions(partitions: Mapping[int, int]) -> bytes:
+    """The numbers of the source partitions that there are, each with the offset where the cut begins."""
+    return orjson.dumps([*partitions.items()])
 
 
 _CONTROL = pa.schema(
@@ -168,7 +168,7 @@ def open_parcels(parcels: Iterable[Parcel], exchanges: Sequence[Exchange], stage
             by_kind.setdefault(parcel.kind, []).append(parcel.blob)
     control = [r for blob in by_kind.get(ParcelKind.CONTROL, ()) for r in _unpack_control(blob)]
     progress = [Progress(*row) for blob in by_kind.get(ParcelKind.PROGRESS, ()) for row in orjson.loads(blob)]
-    partitions = [n for blob in by_kind.get(ParcelKind.PARTITIONS, ()) for n in orjson.loads(blob)]
+    partitions = dict(pair for blob in by_kind.get(ParcelKind.PARTITIONS, ()) for pair in orjson.loads(blob))
     rows = {
         exchanges[kind - ParcelKind.ROWS].rows: _in_order(blobs)
         for kind, blobs in sorted(by_kind.items())
@@ -179,7 +179,7 @@ def open_parcels(parcels: Iterable[Parcel], exchanges: Sequence[Exchange], stage
         rows=rows,
         control=sorted(control, key=lambda r: (r.partition, r.offset)),
         progress=sorted(progress, key=lambda p: p.partition),
-        partitions=sorted(partitions),
+        partitions=partitions,
         records=_unpack_records(by_kind.get(ParcelKind.RECORDS, ())),
         figures=[Figures(*orjson.loads(blob)) for blob in by_kind.get(ParcelKind.FIGURES, ())],
         onward=sorted(onward, key=lambda p: (p.kind, p.blob)) if onward else [],

@@ -30,11 +30,14 @@ class Ends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one task of stage 1 has to do. ``partitions``: the source partitions that there are, told to one task."""
+    """What one task of stage 1 has to do.
+
+    ``partitions``: the source partitions that there are and where the cut begins in each, told to one task.
+    """
 
     spans: tuple[Span, ...]
     clock_ms: int
-    partitions: tuple[int, ...] = ()
+    partitions: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ class Planner:
         """The cut for at most so many tasks, at least one."""
         numbers = {self.app.control_topic: CONTROL} | {topic: n for n, topic in enumerate(self.app.topics)}
         every = share_out(spans(cut.start, cut.end, numbers), tasks) or [[]]
-        known = sorted(partitions_of(numbers[t])[p] for t, p in cut.end.offsets if t != self.app.control_topic)
+        places = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
+        known = sorted((partitions_of(numbers[t])[p], cut.start.offsets.get((t, p), 0)) for t, p in places)
         return [Share(tuple(s), cut.end.clock_ms, () if task else tuple(known)) for task, s in enumerate(every)]
 
 

@@ -136,6 +136,7 @@ class Shard:
                 StepTime(one.watermark_ms, other.watermark_ms, contents.clock_ms)
                 for one, other in zip(before, after, strict=True)
             ],
+            starts=contents.partitions,
         )
 
     # --- the next stage -----------------------------------------------------------------------------------------

@@ -117,14 +117,16 @@ def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: Positio
     end = Position(9, {("tx", 0): 6, ("tx", 1): 5, ("ty", 0): 4, ("control", 0): 2})
     shares = planner(log, Topics({})).shares(Bounds(start, end), 2)
     assert [share.clock_ms for share in shares] == [9, 9]
-    assert [share.partitions for share in shares] == [(0, 1, PARTITIONS_PER_TOPIC), ()]
+    assert [share.partitions for share in shares] == [((0, 0), (1, 5), (PARTITIONS_PER_TOPIC, 3)), ()]
     spans = {span for share in shares for span in share.spans}
     assert spans == {Span(0, "tx", 0, 0, 6), Span(1, "ty", 0, 3, 4), Span(CONTROL, "control", 0, 0, 2)}
 
 
 def test_a_cut_of_nothing_has_one_task_that_says_what_time_it_is(log: PositionLog) -> None:
     at = Position(1, {("tx", 0): 4, ("control", 0): 0})
-    assert planner(log, Topics({})).shares(Bounds(at, Position(7, at.offsets)), 3) == [Share((), 7, (0,))]
+    assert planner(log, Topics({})).shares(Bounds(at, Position(7, at.offsets)), 3) == [
+        Share((), 7, ((0, at.offsets["tx", 0]),))
+    ]
 
 
 BAD = ["", "{}", "[]", '{"start": 1, "end": 2}', '{"start": {"clock_ms": 1, "topics": {"t": 1}}, "end": {}}']

@@ -45,7 +45,7 @@ def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[p
     if ingest is None:
         ingest = _ingests[packed.identity] = Ingest(_open(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
-    for parcel in ingest.run(_read(kafka, share, timestamps=timestamps), share.clock_ms, share.partitions):
+    for parcel in ingest.run(_read(kafka, share, timestamps=timestamps), share.clock_ms, dict(share.partitions)):
         columns = [
             pa.array([parcel.shard], pa.int32()),
             pa.array([int(parcel.kind)], pa.int32()),

@@ -118,7 +118,7 @@ class Simulation:
                 parcels += self._take(number, self._engine_columns(number, node, rows, clock_ms), result)
         for progress in ends:
             self.ingest.note(progress)
-        parcels += self.ingest.rest(())
+        parcels += self.ingest.rest({})
         for output in self.local.run(parcels):
             result.add(_result(output.lanes, output.records, output.figures.counted))
         return result
