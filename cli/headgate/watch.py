@@ -6,7 +6,6 @@ a view that starts later shows the same numbers.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from types import TracebackType
 from typing import Final
@@ -17,16 +16,15 @@ from headgate.local.stack import Stack
 from headgate.publishing import Answer, read_answers
 from headgate.timeline import Timeline
 from headgate.view import AlertRow, RuleRow, ViewState
-from rulecore.errors import RuleError
-from rulecore.load import decode_record
 from rulecore.model import Rule
-from streamcore.kafka.control import key_of
+from rulecore.ruleset import RuleSet
+from rulecore.status import StatusKind, Subject
 from streamcore.kafka.readers import Follower, Record
+from streamcore.kernel import Control
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 
 _ALERTS_KEPT: Final = 100
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
-_RULE_BYTES: Final = 1 << 20
 
 
 class Watch:
@@ -40,10 +38,9 @@ class Watch:
         self._control = names.control
         self._follower = Follower(stack.kafka, [*self._lanes, self._control])
         self._counts: Counter[str] = Counter()
-        self._matches: Counter[str] = Counter()
-        self._rules: dict[str, Rule] = {}
-        self._offsets: dict[str, int] = {}
-        self._answers: dict[str, Answer] = {}
+        self._matches: Counter[tuple[str, int]] = Counter()
+        self._rules = RuleSet.empty(stack.book.streams)
+        self._answers: dict[tuple[str, int | None], Answer] = {}
         self._alerts: list[tuple[int, int, AlertRow]] = []  # with time of writing and number, in that order
 
     def __enter__(self) -> Watch:
@@ -85,18 +82,14 @@ class Watch:
             shadow_count=self._counts[SHADOW],
             dead_letters=self._counts[DEAD_LETTERS],
             late=self._counts[LATE],
-            rules=tuple(self._row(rule) for _, rule in sorted(self._rules.items())),
+            rules=tuple(self._row(rule.rule) for _, rule in sorted(self._rules.rules.items())),
             alerts=tuple(row for *_, row in reversed(self._alerts)),
         )
 
     def _row(self, rule: Rule) -> RuleRow:
-        return RuleRow(rule.id, rule.version, rule.mode_text, self._status(rule.id), self._matches[rule.id])
-
-    def _status(self, name: str) -> str | None:
-        """The answer to the record that counts, or a later one that answers none (quarantine)."""
-        answer = self._answers.get(name)
-        answers = answer is not None and (answer.position.offset < 0 or answer.position.offset >= self._offsets[name])
-        return answer.status if answer is not None and answers else None
+        answer = self._answers.get((rule.id, rule.version))
+        status = None if answer is None else answer.status
+        return RuleRow(rule.id, rule.version, rule.mode_text, status, self._matches[rule.id, rule.version])
 
     def _take(self, record: Record) -> None:
         if record.topic == self._control:
@@ -105,21 +98,19 @@ class Watch:
         lane = self._lanes[record.topic]
         self._counts[lane] += 1
         if lane == STATUS:
-            self._answers |= {answer.rule: answer for answer in read_answers([record])}
+            said = (a for a in read_answers([record]) if a.subject == Subject.RULE and a.status != StatusKind.COMPARED)
+            self._answers |= {(a.rule, a.version): a for a in said}
         elif lane in (ALERTS, SHADOW):
             self._take_alert(record, lane)
 
     def _take_rule(self, record: Record) -> None:
-        name = key_of(record)
-        self._rules.pop(name, None)
-        if record.value is not None:
-            with contextlib.suppress(RuleError):  # the app rejects it too, and `rules list` shows why
-                self._rules[name] = decode_record(record.value, _RULE_BYTES)
-                self._offsets[name] = record.offset
+        """As the app takes it; what the app rejects is rejected here, and `rules list --history` shows why."""
+        change = Control(record.partition, record.offset, record.key, record.value)
+        self._rules, _ = self._rules.apply([change], record.timestamp_ms)
 
     def _take_alert(self, record: Record, lane: str) -> None:
         body = orjson.loads(record.value or b"{}")
-        self._matches[body["rule"]] += 1
+        self._matches[body["rule"], body["version"]] += 1
         if lane == ALERTS:
             key = " ".join(f"{name}={'null' if value is None else value}" for name, value in body["key"].items())
             row = AlertRow(body["event_time_ms"], body["severity"], body["rule"], key, body["message"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
 from rulecore.factory import RulesFactory, RuleStream
-from rulecore.settings import GroupSettings
+from rulecore.settings import GroupSettings, OutletSettings
 from streamcore.app import App, Source
 from streamcore.kafka.control import control_topic
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
@@ -36,6 +36,8 @@ def build_app(settings: RulesSettings) -> App:
                 streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
                 max_rules=settings.max_rules,
                 groups=GroupSettings(distinct=settings.max_distinct),
+                outlet=OutletSettings(compare_every_ms=settings.compare_every_ms),
+                max_matches=settings.max_matches,
                 shards=settings.shards,
             ),
         ),

@@ -78,6 +78,8 @@ class RulesSettings(_Document):
     events_per_cut: Positive = 200_000
     max_rules: Positive = 20_000
     max_distinct: Positive = 10_000
+    max_matches: Positive = 100_000
+    compare_every_ms: NotNegative = 60_000
     output_partitions: Positive = 4
     output_retention_ms: Positive = 7 * 86_400_000
     local_dir: Path | None = None
