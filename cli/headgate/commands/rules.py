@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from headgate import rules_import
 from headgate.output import Json, Output, emit, output_option
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ def command() -> None:
 
     PATHS are files and folders of rules; without any, the shipped rules/shop.
     """
+
+
+command.add_command(rules_import.command)
 
 
 @command.command()

@@ -229,7 +229,7 @@ class _Run:
         loaded, problems = load_text(write_document(document, ()))
         report = check(loaded, {self.fields.schema.name: self.fields.schema}, RuleLimits())
         if faults := [*problems, *report.problems]:
-            raise CannotImport("; ".join(f"{p.path}: {p.message}" if p.path else p.message for p in faults))
+            raise CannotImport("; ".join(": ".join(part for part in (p.path, p.message) if part) for p in faults))
         return report.rules[0].rule
 
 
@@ -246,11 +246,11 @@ def _about(header: Header, owner: str | None) -> tuple[dict[str, Json], list[str
     if len(description) > MAX_TEXT:
         description = description[: MAX_TEXT - 3] + "..."
         cut.append(f"the description was cut to {MAX_TEXT} characters")
-    tags: list[Json] = [*dict.fromkeys(tag for tag in header.tags if 0 < len(tag) <= _TAG_CHARACTERS)][:MAX_TAGS]
+    tags = [*dict.fromkeys(tag for tag in header.tags if 0 < len(tag) <= _TAG_CHARACTERS)][:MAX_TAGS]
     if len(tags) < len(set(header.tags)):
         cut.append(f"tags: {len(tags)} of {len(set(header.tags))} were kept")
     entries: dict[str, Json] = {"owner": (owner or header.author or _OWNER)[:200], "description": description}
-    return ({**entries, "tags": tags} if tags else entries), cut
+    return ({**entries, "tags": [*tags]} if tags else entries), cut
 
 
 def _message(title: str, group_by: Iterable[str]) -> str:

@@ -261,8 +261,11 @@ def _like_pattern(pattern: Pattern) -> str:
 def _regex(pattern: Pattern) -> str:
     wild = {Wild.ANY: ".*", Wild.ONE: ".", Wild.DASH: f"[{DASHES[1:]}-]"}
     special = set(r"\.+*?()|[]{}^$#&-~")
-    body = "".join(wild[t] if isinstance(t, Wild) else f"\\{t}" if t in special else t for t in pattern)
-    return rf"(?s)\A{body}\z"
+    first, last = pattern[0] is Wild.ANY, pattern[-1] is Wild.ANY
+    inner = pattern[first : len(pattern) - last]
+    body = "".join(wild[t] if isinstance(t, Wild) else f"\\{t}" if t in special else t for t in inner)
+    flags = "(?s)" if "." in body else ""
+    return flags + ("" if first else r"\A") + body + ("" if last else r"\z")
 
 
 def _lists(equal: Mapping[str, Sequence[str]], target: Target, *, each: bool) -> list[Formula]:

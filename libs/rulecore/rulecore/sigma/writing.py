@@ -18,6 +18,8 @@ _ORDER: Final = (
 )
 #: Texts that YAML reads as themselves without quotes, here and everywhere.
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.+/()-]+)*\Z")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_DURATION: Final = re.compile(r"[0-9]+(ms|s|m|h|d)\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _LINE: Final = 100
 
@@ -37,7 +39,7 @@ def write_document(document: Mapping[str, Json], comments: Sequence[str]) -> str
 def _mapping(value: Mapping[str, Json], indent: str) -> list[str]:
     lines = []
     for name, one in value.items():
-        lines += _entry(f"{indent}{_scalar(name)}:", one, indent)
+        lines += _entry(f"{indent}{_name(name)}:", one, indent)
     return lines
 
 
@@ -61,10 +63,15 @@ def _item(value: Json, indent: str) -> list[str]:
 
 def _flow(value: Json) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_scalar(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_name(k)}: {_flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(_flow(one) for one in value) + "]"
     return _scalar(value)
+
+
+def _name(name: str) -> str:
+    """Headgate reads YAML 1.2, where ``on`` is a name like any other."""
+    return name if _NAME.match(name) else _quoted(name)
 
 
 def _scalar(value: Json) -> str:
@@ -72,7 +79,7 @@ def _scalar(value: Json) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if not isinstance(value, str):
         return repr(value)
-    bare = _BARE.match(value) and value.lower() not in _WORDS
+    bare = _DURATION.match(value) or (_BARE.match(value) and value.lower() not in _WORDS)
     return value if bare else _quoted(value)
 
 

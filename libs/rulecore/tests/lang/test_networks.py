@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -39,7 +40,7 @@ def texts_near(draw: st.DrawFn, network: Any) -> str:
     if bits == 128:
         tail = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         spellings += [str(address).upper(), ":".join(address.exploded.split(":")[:6]) + f":{tail}", f"::{tail}"]
-    text = draw(st.sampled_from(spellings))
+    text: str = draw(st.sampled_from(spellings))
     if draw(st.integers(0, 3)):
         return text
     place = draw(st.integers(0, len(text)))
@@ -50,7 +51,7 @@ def texts_near(draw: st.DrawFn, network: Any) -> str:
     )
 
 
-def found(network: Any, texts: list[str | None]) -> list[bool | None]:
+def found(network: Any, texts: Sequence[str | None]) -> list[bool | None]:
     expr = parse(f"cidr_match(ip, '{network}')", SCOPE)
     frame = pl.DataFrame({"ip": pl.Series(texts, dtype=pl.String)})
     by_columns = frame.select(to_polars(expr).alias("r"))["r"].to_list()
