@@ -163,12 +163,11 @@ def _text(report: Report, written: Sequence[_Written], problems: Sequence[Proble
 
 def _sum(report: Report, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
     noted = sum(bool(one.notes) for one in report.imported)
-    files = {one.file.parent for one in written if one.file is not None}
-    where = f" to {files.pop()}" if files else "; nothing was written, name a folder with --out" if written else ""
-    return (
-        f"{len(report.imported)} rules imported, {noted} of them with notes, {len(report.parts)} parts of others, "
-        f"{len(report.refused) + len(problems)} refused{where}"
-    )
+    count = f"{len(report.imported)} {'rule' if len(report.imported) == 1 else 'rules'} imported, {noted} with notes"
+    others = f"{len(report.parts)} parts of others, {len(report.refused) + len(problems)} refused"
+    folders = {one.file.parent for one in written if one.file is not None}
+    where = f"written to {folders.pop()}" if folders else "nothing was written; name a folder with --out"
+    return f"{count}; {others}" + (f"; {where}" if written else "")
 
 
 def _json(report: Report, written: Sequence[_Written], problems: Sequence[Problem]) -> Json:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from rulecore.sigma.condition import read_condition
 from rulecore.sigma.document import Detection
@@ -12,6 +13,8 @@ from rulecore.sigma.mapping import FieldMap, LogSource, Target
 from rulecore.sigma.matching import Item, Matcher
 from rulecore.sigma.problems import CannotImport
 from rulecore.yamldoc import Json, PathKey
+
+_SHOWN: Final = 20  # fields that one problem names at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ def translate(detection: Detection, fields: FieldMap) -> Translated:
     def resolve(name: str, path: PathKey) -> Target:
         return fields.target(name, source, path)
 
+    _refuse_unmapped(detection, fields, source)
     matcher = Matcher(resolve, fields.keywords)
     made: dict[str, Formula] = {}
 
@@ -53,6 +57,28 @@ def translate(detection: Detection, fields: FieldMap) -> Translated:
     if unused := [name for name in detection.selections if name not in used]:
         notes.append(f"the condition does not use {', '.join(unused)[:200]}")
     return Translated(where, tuple(notes), source)
+
+
+def _refuse_unmapped(detection: Detection, fields: FieldMap, source: LogSource | None) -> None:
+    """All fields that nobody mapped at once, at the place of the first."""
+    missing: dict[str, PathKey] = {}
+    for name, path in _fields(detection.selections):
+        try:
+            fields.target(name, source, path)
+        except CannotImport:
+            missing.setdefault(name, path)
+    if missing:
+        raise CannotImport(fields.missing([*missing][:_SHOWN]), next(iter(missing.values())))
+
+
+def _fields(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
+    for selection, value in selections.items():
+        parts = enumerate(value) if isinstance(value, list) else [("", value)]
+        for index, one in parts:
+            path = ("detection", selection, index) if index != "" else ("detection", selection)
+            for name in one if isinstance(one, dict) else ():
+                if field := name.split("|")[0]:
+                    yield field, (*path, name)
 
 
 def _about(logsource: Mapping[str, str], source: LogSource | None) -> list[str]:

@@ -76,17 +76,20 @@ class FieldMap:
 
     def target(self, name: str, source: LogSource | None, path: PathKey) -> Target:
         """What a Sigma field is; says what to write into the map when nobody said."""
-        known = {**self.fields, **(source.fields if source is not None else {})}
+        known = self.fields if source is None else {**self.fields, **source.fields}
         if name in known:
             return known[name]
         if self.schema.get(name) is not None:
             return _column(name, self.schema)
+        raise CannotImport(self.missing([name]), path)
+
+    def missing(self, names: Sequence[str]) -> str:
+        """What to say of fields that nobody mapped."""
         columns = ", ".join(self.schema.names)
-        raise CannotImport(
-            f"the field {name!r} is no column of {self.schema.name} and not in the map; "
-            f"write `{name}: COLUMN` under fields (columns: {columns})",
-            path,
-        )
+        entries = ", ".join(f"`{name}: COLUMN`" for name in names)
+        shown = ", ".join(repr(name) for name in names)
+        which = "is no column" if len(names) == 1 else "are no columns"
+        return f"{shown} {which} of {self.schema.name} and not in the map; write {entries} under fields ({columns})"
 
 
 def read_map(text: str, file: str, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
