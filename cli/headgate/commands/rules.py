@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headgate import rules_import
+from headgate import rules_diff, rules_import
 from headgate.output import Json, Output, emit, output_option
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def command() -> None:
 
 
 command.add_command(rules_import.command)
+command.add_command(rules_diff.command)
 
 
 @command.command()

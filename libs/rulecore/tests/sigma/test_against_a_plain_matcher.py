@@ -159,7 +159,10 @@ def leaves() -> st.SearchStrategy[Condition]:
         how = all if word == "all" else any
         return Condition(f"{word} of {pattern}", lambda known: how([known(n) for n in names]))
 
-    named = [Condition(name, lambda known, name=name: known(name)) for name in NAMES]
+    def single(name: str) -> Condition:
+        return Condition(name, lambda known: known(name))
+
+    named = [single(name) for name in NAMES]
     words = [
         quantified(word, pattern, names)
         for word in ("1", "all")
@@ -228,5 +231,6 @@ def test_an_imported_rule_holds_for_the_events_that_sigma_means(
     assert where is not None
     expr = parse(where, Scope.of_event(SCHEMA))
     for row in rows:
-        expected = condition.holds(lambda name, row=row: selection_matches(detection[name], row))
+        known = {name: selection_matches(selection, row) for name, selection in detection.items()}
+        expected = condition.holds(known.__getitem__)
         assert (evaluate(expr, row) is True) is expected, (where, row)
