@@ -15,13 +15,13 @@ from rulecore.sigma.problems import CannotImport
 
 _TOKEN: Final = re.compile(r"\s*(?:([()])|([A-Za-z0-9_*.\-]+)|(\S))")
 _DEPTH: Final = 16
-_CHARACTERS: Final = 8_192
 
 
 def read_condition(text: str, names: Sequence[str], formula_of: Callable[[str], Formula]) -> tuple[Formula, set[str]]:
-    """The formula of a condition over the selections ``names``, and those of them that it uses."""
-    if len(text) > _CHARACTERS:
-        raise CannotImport(f"the condition has more than {_CHARACTERS} characters")
+    """The formula of a condition over the selections ``names``, and those of them that it uses.
+
+    Its work is bounded by characters times names, which ``document`` limits.
+    """
     parser = _Parser(_tokens(text), tuple(names), formula_of)
     formula = parser.either(0)
     if parser.place < len(parser.tokens):

@@ -15,6 +15,9 @@ _ABOUT: Final = frozenset(
     {"title", "id", "name", "taxonomy", "related", "status", "description", "license", "author", "references"}
     | {"reference", "date", "modified", "fields", "falsepositives", "level", "tags"}
 )
+_SELECTIONS: Final = 500
+_CONDITION_CHARACTERS: Final = 8_192  # all conditions of a rule together
+_RULES: Final = 16
 _TIMESPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")
 _UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVELS: Final[Mapping[str, str]] = {
@@ -149,11 +152,15 @@ def _detection(header: Header, value: Mapping[str, Json]) -> Detection:
     if others := set(logsource) - {"product", "category", "service", "definition"}:
         raise CannotImport(f"{min(others)}: is no part of a logsource", ("logsource", min(others)))
     selections = {k: v for k, v in detection.items() if k != "condition"}
-    if not selections:
-        raise CannotImport("has no selection", ("detection",))
+    if not selections or len(selections) > _SELECTIONS:
+        message = f"has more than {_SELECTIONS} selections" if selections else "has no selection"
+        raise CannotImport(message, ("detection",))
     conditions = _texts(detection.get("condition"), ("detection", "condition"))
     if not conditions:
         raise CannotImport("needs a condition", ("detection", "condition"))
+    if sum(map(len, conditions)) > _CONDITION_CHARACTERS:
+        message = f"the condition has more than {_CONDITION_CHARACTERS} characters"
+        raise CannotImport(message, ("detection", "condition"))
     return Detection(header, names, selections, conditions)
 
 
@@ -165,8 +172,8 @@ def _correlation(header: Header, value: Json) -> Correlation:
     if unknown := set(value) - known:
         raise CannotImport(f"{min(unknown)!r} is not known in a correlation", (*at, min(unknown)))
     rules = _texts(value.get("rules"), (*at, "rules"))
-    if not rules:
-        raise CannotImport("needs the names or ids of rules", (*at, "rules"))
+    if not 0 < len(rules) <= _RULES:
+        raise CannotImport(f"needs the names or ids of 1 to {_RULES} rules", (*at, "rules"))
     generate = value.get("generate", False)
     if not isinstance(generate, bool):
         raise CannotImport("must be true or false", (*at, "generate"))

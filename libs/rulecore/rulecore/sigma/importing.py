@@ -80,6 +80,7 @@ def import_rules(documents: Sequence[Document], fields: FieldMap, wishes: Wishes
         run.read(document)
     for one in run.sources:
         run.use(one)
+    run.find_parts()
     for one in run.sources:
         run.convert(one)
     return Report(tuple(run.imported), tuple(run.parts), tuple(run.refused))
@@ -94,6 +95,7 @@ class _Source:
     fault: CannotImport | None = None
     of: dict[str, None] = field(default_factory=dict)
     generate: bool = False
+    part: bool = False
 
     @property
     def header(self) -> Header:
@@ -139,9 +141,19 @@ class _Run:
                     one.of[source.header.title] = None
                     one.generate |= source.rule.generate
 
+    def find_parts(self) -> None:
+        """What is used, in the end, by a correlation that nothing uses; others use each other in a circle."""
+        seen = [source for source in self.sources if not source.of]
+        for source in seen:
+            rules = source.rule.rules if isinstance(source.rule, Correlation) else ()
+            for one in (one for name in rules for one in self.named.get(name, [])):
+                if not one.part and one.of:
+                    one.part = True
+                    seen.append(one)
+
     def convert(self, source: _Source) -> None:
         header = source.header
-        if source.of and not source.generate:
+        if source.part and not source.generate:
             self.parts.append(Part(header.document.file, header.title, tuple(source.of)))
             return
         try:

@@ -5,36 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from rulecore.load import load_text
-from rulecore.ruletests import complete
-from rulecore.runner import run_in_process
-from rulecore.sigma import FieldMap, Report, import_rules, read_map, write_rule
+from rulecore.sigma import Report, import_rules, write_rule
 from rulecore.values import ScalarValue
-from rulecore.yamldoc import Document, read_yaml
-from streamcore.schema import StreamSchema
+from rulecore.yamldoc import read_yaml
+from tests.harness.sigma import DATA, documents, field_map, run
 
-DATA = Path(__file__).parent / "data"
-HOSTS = StreamSchema.parse(yaml.safe_load((DATA / "hosts.yaml").read_text()))
 RULES = sorted((DATA / "rules").glob("*.yml"))
 
 
-def field_map() -> FieldMap:
-    found, problems = read_map((DATA / "map.yaml").read_text(), "map.yaml", HOSTS)
-    assert found is not None
-    assert not problems
-    return found
-
-
-def documents(*files: Path) -> list[Document]:
-    found = [read_yaml(file.read_text(), file.name) for file in files]
-    assert not [problem for _, problems in found for problem in problems]
-    return [document for some, _ in found for document in some]
-
-
 def imported(*files: Path) -> Report:
-    report = import_rules(documents(*files), field_map())
+    some = [document for file in files for document in documents(file.read_text(), file.name)]
+    report = import_rules(some, field_map())
     assert not report.refused, [one.problem.render() for one in report.refused]
     return report
 
@@ -59,8 +42,7 @@ def test_a_rule_fires_on_what_it_describes_and_on_nothing_else(file: Path) -> No
     assert rows["match"]
     assert rows["miss"]
     for wanted, row in [(1, r) for r in rows["match"]] + [(0, r) for r in rows["miss"]]:
-        alerts = run_in_process([rule], {"hosts": HOSTS}, {"hosts": complete([row], HOSTS)})
-        assert len(alerts) == wanted, (row, rule.where)
+        assert len(run(rule, row)) == wanted, (row, rule.where)
 
 
 def test_what_is_written_reads_back_as_the_same_rules() -> None:
