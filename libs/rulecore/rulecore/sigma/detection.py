@@ -82,8 +82,8 @@ def _fields(selections: Mapping[str, Json]) -> Iterator[tuple[str, PathKey]]:
 
 
 def _about(logsource: Mapping[str, str], source: LogSource | None) -> list[str]:
-    """A logsource that became no condition is said."""
-    if source is not None and source.where is not None:
+    """A logsource that nobody mapped is said; an entry without `where` says that all events are meant."""
+    if source is not None:
         return []
     shown = ", ".join(f"{k} {v}" for k, v in logsource.items()) or "nothing"
     return [f"logsource ({shown}) became no condition: every event of the stream is looked at"]

@@ -28,6 +28,7 @@ class Formula:
     @classmethod
     def atom(cls, text: str, *, nullable: bool) -> Formula:
         """A comparison, a call: what needs no brackets beside ``and``."""
+        _refuse_long(len(text.encode()))
         return cls((text,), "", nullable)
 
     @property
@@ -65,7 +66,11 @@ def _joined(joint: str, formulas: Sequence[Formula]) -> Formula:
     for one in formulas:
         terms |= dict.fromkeys(one.terms if one.joint in ("", joint) else (f"({one.text})",))
     size = sum(len(term.encode()) + len(joint) + 2 for term in terms)
-    if size > _LONGEST:
-        raise CannotImport(f"the condition becomes longer than the {_LONGEST} bytes of an expression; split the rule")
+    _refuse_long(size)
     nullable = any(one.nullable for one in formulas)
     return Formula(tuple(terms), joint if len(terms) > 1 else "", nullable)
+
+
+def _refuse_long(size: int) -> None:
+    if size > _LONGEST:
+        raise CannotImport(f"the condition becomes longer than the {_LONGEST} bytes of an expression; split the rule")

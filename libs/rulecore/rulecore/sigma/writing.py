@@ -18,6 +18,9 @@ _ORDER: Final = (
 )
 #: Texts that YAML reads as themselves without quotes, here and everywhere.
 _BARE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.+/-]*(?: [A-Za-z0-9_.+/()-]+)*\Z")
+#: And outside of brackets, where commas and quotes inside a text mean nothing either.
+_PLAIN: Final = re.compile(r"[A-Za-z_(][ -~]*(?<! )\Z")
+_MEANT: Final = re.compile(r":( |\Z)| #")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DURATION: Final = re.compile(r"[0-9]+(ms|s|m|h|d)\Z")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
@@ -45,6 +48,8 @@ def _mapping(value: Mapping[str, Json], indent: str) -> list[str]:
 
 def _entry(head: str, value: Json, indent: str) -> list[str]:
     flow = _flow(value)
+    if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS and not _MEANT.search(value):
+        return [f"{head} {value}"]
     if isinstance(value, str) and "\n" in value and _as_block(value):
         return [f"{head} |-", *(f"{indent}  {line}" for line in value.split("\n"))]
     if isinstance(value, dict) and value and len(flow) > _LINE:

@@ -189,7 +189,7 @@ def test_correlations_that_name_each_other_are_refused() -> None:
     one = "title: {0}\nname: {0}\ncorrelation: {{type: event_count, rules: [{1}], group-by: [User], timespan: 1m, "
     text = (one.format("a", "b") + "condition: {gte: 1}}\n---\n") + (one.format("b", "a") + "condition: {gte: 1}}")
     report = importing(text)
-    assert report.imported == report.parts == ()
+    assert (report.imported, report.parts) == ((), ())
     assert [one.title for one in report.refused] == ["a", "b"]
 
 
