@@ -42,7 +42,8 @@ def command(
     """Read Sigma rules and correlations (a file, or a folder of them) and write Headgate rules.
 
     What cannot be said exactly is refused with its file, line and reason, or imported with a note that says what was
-    approximated. Exit code 1 when a document was refused.
+    approximated. Exit code 1 when a document was refused. In files of an earlier import, versions of what changed
+    are raised, and tests, mode, outcome and other entries that Sigma has no word for stay.
 
     \b
     The map says what Sigma's names are in the stream:
@@ -124,6 +125,7 @@ def _write(one: Imported, out: Path) -> _Written:
     before = _before(file, one.rule.id)
     rule, how = one.rule, "new"
     if before is not None:
+        rule = _with_additions(rule, before)
         same = before.model_copy(update={"version": rule.version}) == rule
         rule = rule.model_copy(update={"version": before.version + (not same)})
         how = "same" if same else "raised"
@@ -131,6 +133,13 @@ def _write(one: Imported, out: Path) -> _Written:
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(write_rule(rule, comments), encoding="utf-8")
     return _Written(one, file, f"{how}, version {rule.version}")
+
+
+def _with_additions(rule: Rule, before: Rule) -> Rule:
+    """What Sigma has no word for and somebody wrote into the file stays: tests, mode, outcome and the like."""
+    kept = {name: getattr(before, name) for name in ("suppress", "mode", "effective", "budget", "tests")}
+    then = before.then.model_copy(update={"severity": rule.then.severity, "message": rule.then.message})
+    return rule.model_copy(update={**kept, "then": then})
 
 
 def _before(file: Path, rule_id: str) -> Rule | None:

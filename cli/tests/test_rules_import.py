@@ -103,6 +103,24 @@ def test_a_second_import_raises_the_version_of_what_changed_and_of_nothing_else(
     assert (out / "login-from-a-watched-network.yaml").read_text() == before
 
 
+def test_what_somebody_added_to_an_imported_rule_stays(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rules"
+    run([*arguments, "--out", str(out)])
+    file = out / "login-from-a-watched-network.yaml"
+    tests = "tests:\n  - name: one\n    events: [{type: login, ip: 185.220.101.1}]\n    expect: [{severity: medium}]\n"
+    edited = file.read_text().replace("{severity: medium,", "{severity: medium, outcome: block, score: 30,")
+    file.write_text(f"{edited}mode: shadow\n{tests}")
+    run([*arguments, "--out", str(out)])
+    text = file.read_text()
+    assert "outcome: block, score: 30" in text
+    assert "mode: shadow" in text
+    assert "version: 1\n" in text
+    capsys.readouterr()
+    assert run(["rules", "test", str(file)]) == 0
+
+
 def test_json_has_everything_that_the_table_has(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments, "-o", "json"]) == 1
     found = json.loads(capsys.readouterr().out)
