@@ -93,6 +93,7 @@ def test_null_is_null_and_what_is_no_address_is_in_no_network() -> None:
         "日",
     ]
     assert found("::/0", texts) == [None, False, True, *[False] * 8]
+    assert found("fe80::/10", texts) == [None, *[False] * 10]
     assert found("0.0.0.0/0", texts) == [None, False, False, True, *[False] * 7]
 
 
