@@ -7,10 +7,8 @@ value, the field is known to hold no capitals, or ``cased`` is written. Of a fie
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Final
 
 from rulecore.errors import TypeMismatch
@@ -20,23 +18,32 @@ from rulecore.lang.patterns import check_regex
 from rulecore.lang.types import is_numeric
 from rulecore.sigma.formula import Formula, all_of, any_of, negated
 from rulecore.sigma.mapping import Target
-from rulecore.sigma.patterns import DASHES, TEXT_MODIFIERS, Pattern, Wild, modified, plain, read_pattern
+from rulecore.sigma.patterns import TEXT_MODIFIERS, Pattern, modified, plain
 from rulecore.sigma.problems import CannotImport
+from rulecore.sigma.values import (
+    COMPARISONS,
+    compared,
+    constants,
+    exists,
+    fold,
+    in_lists,
+    like,
+    part_of_time,
+    to_pattern,
+)
 from rulecore.yamldoc import Json, PathKey
-from streamcore.schema import BOOLEAN, STRING, TIMESTAMP
+from streamcore.schema import STRING
 
 Resolve = Callable[[str, PathKey], Target]
 
-_COMPARISONS: Final[Mapping[str, str]] = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
 _TIMES: Final = ("minute", "hour")
-_TYPES: Final = frozenset({"re", "cidr", "exists", "fieldref", *_COMPARISONS, *_TIMES})
+_TYPES: Final = frozenset({"re", "cidr", "exists", "fieldref", *COMPARISONS, *_TIMES})
 _FLAGS: Final = frozenset("ims")
 _SWITCHES: Final = frozenset({"all", "cased", "neq"})
 _REFUSED: Final[Mapping[str, str]] = {
     "expand": "placeholders have no value here; write the values into the rule, or use a list of Headgate's",
     **dict.fromkeys(("day", "week", "month", "year"), "there is no such function of a timestamp in conditions"),
 }
-_NUMBER: Final = re.compile(r"[-+]?[0-9]{1,19}(\.[0-9]{1,19})?\Z")
 _REGEX_BYTES: Final = Limits().regex_bytes
 
 
@@ -116,7 +123,7 @@ class Matcher:
             case "":
                 return self.plain(target, item)
             case "exists":
-                return _together(item, [_exists(target, value) for value in item.values])
+                return _together(item, [exists(target, value) for value in item.values])
             case "re":
                 return _together(item, [self.regex(target, item, value) for value in item.values])
             case "cidr":
@@ -124,8 +131,8 @@ class Matcher:
             case "fieldref":
                 return _together(item, [self.reference(target, item, value) for value in item.values])
             case "minute" | "hour" as unit:
-                return _together(item, [_time(target, unit, value) for value in item.values])
-        return _together(item, [_compared(target, item.kind, value) for value in item.values])
+                return _together(item, [part_of_time(target, unit, value) for value in item.values])
+        return _together(item, [compared(target, item.kind, value) for value in item.values])
 
     # --- plain values -------------------------------------------------------------------------------------------------
 
@@ -136,11 +143,11 @@ class Matcher:
         if nulls and changed:
             raise CannotImport(f"{changed[0]} of null has no meaning")
         if target.type == STRING:
-            formulas = self.texts(target, item, modified([_pattern(v) for v in values], changed))
+            formulas = self.texts(target, item, modified([to_pattern(v) for v in values], changed))
         elif changed:
             raise CannotImport(f"{changed[0]} is for text; {item.field} is {target.type} in the stream")
         else:
-            formulas = _constants(target, values, each=item.has("all"))
+            formulas = constants(target, values, each=item.has("all"))
         if "windash" in changed:
             self.notes["windash: a dash or slash that begins a word stands for any of - / \u2013 \u2014 \u2015"] = None
         return _together(item, [*nulls[:1], *formulas])
@@ -150,13 +157,13 @@ class Matcher:
         equal: dict[str, list[str]] = {}
         others = []
         for pattern in patterns:
-            subject, folded = _folded(target, pattern, cased=item.has("cased"))
+            subject, folded = fold(target, pattern, cased=item.has("cased"))
             text = plain(folded)
             if text is None:
-                others.append(_like(target, subject, folded))
+                others.append(like(target, subject, folded))
             else:
                 equal.setdefault(subject, []).append(quoted(text))
-        return _lists(equal, target, each=item.has("all")) + others
+        return in_lists(equal, target, each=item.has("all")) + others
 
     # --- what the value is said to be -----------------------------------------------------------------------------
 
@@ -217,105 +224,3 @@ def _together(item: Item, formulas: Sequence[Formula]) -> Formula:
 def _need_text(target: Target, item: Item, what: str) -> None:
     if target.type != STRING:
         raise CannotImport(f"{what} is for text; {item.field} is {target.type} in the stream")
-
-
-def _pattern(value: Json) -> Pattern:
-    if isinstance(value, str):
-        return read_pattern(value)
-    if isinstance(value, bool):
-        return tuple(str(value).lower())
-    return tuple(str(value))
-
-
-def _folded(target: Target, pattern: Pattern, *, cased: bool) -> tuple[str, Pattern]:
-    """The subject and the pattern that is looked for in it."""
-    if cased:
-        return target.text, pattern
-    folded = tuple(c for t in pattern for c in (t.lower() if isinstance(t, str) else (t,)))
-    letters = any(isinstance(t, str) and (t.lower() != t or t.upper() != t) for t in pattern)
-    return (f"lower({target.text})" if letters and not target.lower else target.text), folded
-
-
-def _like(target: Target, subject: str, pattern: Pattern) -> Formula:
-    """A pattern with wildcards: a prefix, a suffix, a part, or ``like``; with dashes, a regular expression."""
-    if set(pattern) == {Wild.ANY}:
-        return Formula.atom(f"{target.text} is not null", nullable=False)
-    inner = plain(tuple(t for t in pattern if t is not Wild.ANY))
-    shape = "".join("*" if t is Wild.ANY else "x" for t in pattern)
-    functions = {(True, True): "contains", (False, True): "starts_with", (True, False): "ends_with"}
-    if inner is not None and "*" not in shape.strip("*"):
-        function = functions[shape[0] == "*", shape[-1] == "*"]
-        return Formula.atom(f"{function}({subject}, {quoted(inner)})", nullable=target.nullable)
-    if Wild.DASH in pattern:
-        text = f"regexp_like({subject}, {quoted(_regex(pattern))})"
-    else:
-        text = f"{subject} like {quoted(_like_pattern(pattern))}"
-    return Formula.atom(text, nullable=target.nullable)
-
-
-def _like_pattern(pattern: Pattern) -> str:
-    wild = {Wild.ANY: "%", Wild.ONE: "_"}
-    return "".join(wild[t] if isinstance(t, Wild) else f"\\{t}" if t in "%_\\" else t for t in pattern)
-
-
-def _regex(pattern: Pattern) -> str:
-    wild = {Wild.ANY: ".*", Wild.ONE: ".", Wild.DASH: f"[{DASHES[1:]}-]"}
-    special = set(r"\.+*?()|[]{}^$#&-~")
-    first, last = pattern[0] is Wild.ANY, pattern[-1] is Wild.ANY
-    inner = pattern[first : len(pattern) - last]
-    body = "".join(wild[t] if isinstance(t, Wild) else f"\\{t}" if t in special else t for t in inner)
-    flags = "(?s)" if "." in body else ""
-    return flags + ("" if first else r"\A") + body + ("" if last else r"\z")
-
-
-def _lists(equal: Mapping[str, Sequence[str]], target: Target, *, each: bool) -> list[Formula]:
-    """``subject in (...)``, or an equality for each."""
-    found = []
-    for subject, literals in equal.items():
-        unique = [*dict.fromkeys(literals)]
-        if len(unique) == 1 or each:
-            found += [Formula.atom(f"{subject} = {one}", nullable=target.nullable) for one in unique]
-        else:
-            found.append(Formula.atom(f"{subject} in ({', '.join(unique)})", nullable=target.nullable))
-    return found
-
-
-def _constants(target: Target, values: Sequence[Json], *, each: bool) -> list[Formula]:
-    return _lists({target.text: [_constant(target, value) for value in values]} if values else {}, target, each=each)
-
-
-def _constant(target: Target, value: Json) -> str:
-    """The value as a constant of the field's type, which is not text."""
-    if is_numeric(target.type):
-        return _number(target, value)
-    if target.type == BOOLEAN and str(value).lower() in ("true", "false"):
-        return str(value).lower()
-    raise CannotImport(f"{str(value)[:60]!r} is no {target.type}, which the field is in the stream")
-
-
-def _number(target: Target, value: Json) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise CannotImport(f"{value} is no number; the field is {target.type} in the stream")
-    if isinstance(value, float) and "e" in repr(value):
-        return repr(value)
-    if not _NUMBER.match(str(value)):
-        raise CannotImport(f"{str(value)[:60]!r} is no number; the field is {target.type} in the stream")
-    return format(Decimal(str(value)), "f")
-
-
-def _compared(target: Target, modifier: str, value: Json) -> Formula:
-    if not is_numeric(target.type):
-        raise CannotImport(f"{modifier} is for numbers; the field is {target.type} in the stream")
-    return Formula.atom(f"{target.text} {_COMPARISONS[modifier]} {_number(target, value)}", nullable=target.nullable)
-
-
-def _time(target: Target, unit: str, value: Json) -> Formula:
-    if target.type != TIMESTAMP or isinstance(value, bool) or not isinstance(value, int):
-        raise CannotImport(f"{unit}: needs a whole number, and a field that is a timestamp in the stream")
-    return Formula.atom(f"{unit}({target.text}) = {value}", nullable=target.nullable)
-
-
-def _exists(target: Target, value: Json) -> Formula:
-    if not isinstance(value, bool):
-        raise CannotImport("exists: needs true or false")
-    return Formula.atom(f"{target.text} is {'not ' if value else ''}null", nullable=False)
