@@ -65,6 +65,7 @@ SCOPE = Scope(COLUMNS)
 LETTERS = "aAbBzZ09 %_\\'\"!.^$*(éÉßİıΣσςǅ\n\t\u00a0\u0301日😀"
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
 REGEXES = ("^a", "[A-Z]+$", "(a+)+b", r"\d", ".", "É|ß", "(?i)z")
+NETWORKS = ("10.0.0.0/8", "0.0.0.0/0", "192.168.4.0/22", "::/0", "2001:db8::/33", "::ffff:10.1.0.0/112")
 UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 NUMERIC = (Kind.LONG, Kind.DECIMAL, Kind.DOUBLE)
 
@@ -326,6 +327,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("ends_with", _text, _text),
         _call("contains", _text, _text),
         _call("regexp_like", _text, _from(REGEXES)),
+        _call("cidr_match", _text, _from(NETWORKS)),
         _case(Kind.BOOLEAN),
         _choice(Kind.BOOLEAN),
     ],

@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from rulecore.lang.formulas import Operand, absolute, compared, let, let_columns
+from rulecore.lang.networks import in_network, read_network
 from rulecore.lang.tree import Call, Literal
 from streamcore.schema import DOUBLE, LONG
 
@@ -49,6 +50,11 @@ def _substr(expr: Call, operands: Operands) -> pl.Expr:
 def _replace(expr: Call, operands: Operands) -> pl.Expr:
     old, new = str(_constant(expr, 1)), str(_constant(expr, 2))
     return operands[0].expr.str.replace_all(old, new, literal=True)
+
+
+def _cidr(expr: Call, operands: Operands) -> pl.Expr:
+    network = read_network(str(_constant(expr, 1)))
+    return let(operands[:1], lambda text: in_network(text, network))
 
 
 def _round(expr: Call, operands: Operands) -> pl.Expr:
@@ -168,6 +174,7 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "contains": lambda _, o: o[0].expr.str.contains(o[1].expr, literal=True),
     "replace": _replace,
     "regexp_like": lambda e, o: o[0].expr.str.contains(str(_constant(e, 1))),
+    "cidr_match": _cidr,
     "abs": lambda _, o: absolute(o[0]),
     "round": _round,
     "floor": _floor,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rulecore.errors import TypeMismatch
 from rulecore.lang import types
+from rulecore.lang.networks import read_network
 from rulecore.lang.patterns import check_regex, like_tokens
 from rulecore.lang.types import Operand
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
@@ -108,6 +109,12 @@ def _regexp(name: str, operands: Operands) -> Type:
     return BOOLEAN
 
 
+def _network(name: str, operands: Operands) -> Type:
+    types.text(operands[0], name, 0)
+    read_network(str(_constant(name, operands, 1, Kind.STRING)))
+    return BOOLEAN
+
+
 def _same_number(name: str, operands: Operands) -> Type:
     _number(name, operands[0])
     return operands[0].type
@@ -183,6 +190,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "contains": Function("contains(text, part)", 2, 2, _text_to_boolean),
     "replace": Function("replace(text, 'old', 'new')", 3, 3, _replace),
     "regexp_like": Function("regexp_like(text, 'pattern')", 2, 2, _regexp),
+    "cidr_match": Function("cidr_match(ip, '10.0.0.0/8')", 2, 2, _network),
     "abs": Function("abs(number)", 1, 1, _same_number),
     "round": Function("round(number) or round(number, places)", 1, 2, _round),
     "floor": Function("floor(number)", 1, 1, _whole),

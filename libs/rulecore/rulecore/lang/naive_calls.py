@@ -6,6 +6,7 @@ too.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -54,6 +55,14 @@ def _substr(_expr: Call, text: str, start: int, length: int | None = None) -> st
     first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
     last = len(text) if length is None else first + length
     return text[max(0, first) : max(0, last)]
+
+
+def _cidr(_expr: Call, text: str, network: str) -> bool:
+    """A zone is no part of an address here."""
+    try:
+        return "%" not in text and ipaddress.ip_address(text) in ipaddress.ip_network(network)
+    except ValueError:
+        return False
 
 
 def _abs(expr: Call, value: Number) -> Value:
@@ -155,6 +164,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "contains": lambda _, s, part: part in s,
     "replace": lambda _, s, old, new: s.replace(old, new),
     "regexp_like": lambda _, s, pattern: bool(pl.Series([s]).str.contains(pattern)[0]),
+    "cidr_match": _cidr,
     "abs": _abs,
     "round": _round,
     "floor": lambda _, value: _whole(value, math.floor),

@@ -1,0 +1,138 @@
+"""The ``condition`` of a Sigma rule: names, ``and``, ``or``, ``not``, brackets, ``1 of``, ``all of``.
+
+From least to most binding: or, and, not, ``x of y``, brackets. Recursion is bounded by the depth of brackets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rulecore.sigma.formula import Formula, all_of, any_of, negated
+from rulecore.sigma.problems import CannotImport
+
+_TOKEN: Final = re.compile(r"\s*(?:([()])|([A-Za-z0-9_*.\-]+)|(\S))")
+_DEPTH: Final = 16
+
+
+def read_condition(text: str, names: Sequence[str], formula_of: Callable[[str], Formula]) -> tuple[Formula, set[str]]:
+    """The formula of a condition over the selections ``names``, and those of them that it uses.
+
+    Its work is bounded by characters times names, which ``document`` limits.
+    """
+    parser = _Parser(_tokens(text), tuple(names), formula_of)
+    formula = parser.either(0)
+    if parser.place < len(parser.tokens):
+        raise CannotImport(f"condition: {parser.tokens[parser.place]!r} is not expected here")
+    return formula, parser.used
+
+
+def _tokens(text: str) -> list[str]:
+    found = []
+    for match in _TOKEN.finditer(text):
+        bracket, word, other = match.groups()
+        if other == "|":
+            raise CannotImport("condition: aggregations behind `|` are Sigma 1; write a correlation rule instead")
+        if other is not None:
+            raise CannotImport(f"condition: {other!r} is not expected here")
+        found.append(bracket or word)
+    if not found:
+        raise CannotImport("condition: is empty")
+    return found
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Recursive descent over the tokens."""
+
+    tokens: list[str]
+    names: tuple[str, ...]
+    formula_of: Callable[[str], Formula]
+    place: int = 0
+    used: set[str] = field(default_factory=set)
+
+    def next_is(self, word: str) -> bool:
+        """Take the next token if it is this word."""
+        found = self.place < len(self.tokens) and self.tokens[self.place].lower() == word
+        self.place += found
+        return found
+
+    def take(self) -> str:
+        if self.place == len(self.tokens):
+            raise CannotImport("condition: something is missing at its end")
+        self.place += 1
+        return self.tokens[self.place - 1]
+
+    def either(self, depth: int) -> Formula:
+        terms = [self.both(depth)]
+        while self.next_is("or"):
+            terms.append(self.both(depth))
+        return any_of(terms)
+
+    def both(self, depth: int) -> Formula:
+        terms = [self.negation(depth)]
+        while self.next_is("and"):
+            terms.append(self.negation(depth))
+        return all_of(terms)
+
+    def negation(self, depth: int) -> Formula:
+        odd = False
+        while self.next_is("not"):
+            odd = not odd
+        formula = self.atom(depth)
+        return negated(formula) if odd else formula
+
+    def atom(self, depth: int) -> Formula:
+        word = self.take()
+        if word == "(":
+            if depth == _DEPTH:
+                raise CannotImport(f"condition: brackets are nested more than {_DEPTH} deep")
+            inner = self.either(depth + 1)
+            if not self.next_is(")"):
+                raise CannotImport("condition: a bracket is never closed")
+            return inner
+        if self.next_is("of"):
+            return self.quantified(word.lower())
+        if word in self.names:
+            return self.selection(word)
+        raise CannotImport(f"condition: there is no {word!r}; there are {', '.join(self.names)}")
+
+    def quantified(self, how_many: str) -> Formula:
+        if how_many not in ("1", "any", "all"):
+            raise CannotImport(f"condition: `{how_many} of` is not Sigma; there are `1 of` and `all of`")
+        pattern = self.take()
+        chosen = [name for name in self.names if _chosen(name, pattern)]
+        if not chosen:
+            raise CannotImport(f"condition: no selection is called like {pattern!r}; there are {', '.join(self.names)}")
+        terms = [self.selection(name) for name in chosen]
+        return all_of(terms) if how_many == "all" else any_of(terms)
+
+    def selection(self, name: str) -> Formula:
+        self.used.add(name)
+        return self.formula_of(name)
+
+
+def _chosen(name: str, pattern: str) -> bool:
+    """``them`` leaves out names that begin with an underscore."""
+    if pattern.lower() == "them":
+        return not name.startswith("_")
+    parts = pattern.split("*")
+    return _like(name, parts)
+
+
+def _like(name: str, parts: list[str]) -> bool:
+    """Whether ``name`` is the parts in their order, with anything between them."""
+    first, *rest = parts
+    if not rest:
+        return name == first
+    if not name.startswith(first):
+        return False
+    place = len(first)
+    for part in rest[:-1]:
+        found = name.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return len(name) - place >= len(rest[-1]) and name.endswith(rest[-1])

@@ -1,0 +1,198 @@
+"""A Sigma correlation as the entries of a windowed rule or of a sequence.
+
+``event_count``, ``value_count`` and ``temporal`` become windows over everything that one of the rules matches;
+``temporal_ordered`` becomes a sequence with a step for each rule. An ``event_count`` that is the first of two rules
+of a ``temporal_ordered`` becomes a step that happens so many times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rulecore.sigma.detection import Translated
+from rulecore.sigma.document import Correlation
+from rulecore.sigma.formula import Formula, all_of, any_of
+from rulecore.sigma.mapping import FieldMap, Target
+from rulecore.sigma.problems import CannotImport
+from rulecore.values import render_duration
+from rulecore.yamldoc import Json
+
+_AT: Final = ("correlation",)
+_OPERATORS: Final[Mapping[str, str]] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "=", "neq": "<>"}
+_PANES: Final = (60, 50, 40, 30, 25, 20, 10, 5, 4, 2)  # a timespan of whole seconds divides by at least one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A rule that a correlation refers to. ``times``: of how many of its events within ``within_ms`` it consists."""
+
+    name: str
+    names: tuple[str, ...]
+    translated: Translated
+    times: int = 1
+    within_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Correlated:
+    """Entries of the rule's document, and what was approximated."""
+
+    entries: Mapping[str, Json]
+    group_by: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def correlate(one: Correlation, members: Sequence[Member], fields: FieldMap, default: Sequence[str]) -> Correlated:
+    """``default`` are the columns to group by where the correlation names none. ``CannotImport`` says what is wrong."""
+    groups = _groups(one, members, fields, default)
+    notes = [note for member in members for note in member.translated.notes]
+    if not one.group_by:
+        notes.append(f"no group-by of its own: counted per {', '.join(groups.columns)}, as the import was told")
+    kinds = {"event_count": _event_count, "value_count": _value_count, "temporal": _temporal}
+    if one.type == "temporal_ordered":
+        entries = _ordered(one, members, groups)
+    elif one.type not in kinds:
+        known = ", ".join([*kinds, "temporal_ordered"])
+        raise CannotImport(f"{one.type!r} is no type that can be imported; there are {known}", (*_AT, "type"))
+    elif any(member.times > 1 for member in members):
+        message = "a correlation of correlations: only an event_count as the first of two rules of a temporal_ordered"
+        raise CannotImport(message, (*_AT, "rules"))
+    else:
+        having = kinds[one.type](one, members, fields)
+        entries, note = _window(one, members, groups, having)
+        notes.append(note)
+    return Correlated({"group_by": [*groups.columns], **entries}, groups.columns, tuple(dict.fromkeys(notes)))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The columns, and that they are there: an event without one belongs to no group."""
+
+    columns: tuple[str, ...]
+    present: tuple[Formula, ...]
+
+    def of(self, where: Formula) -> Formula:
+        return all_of([where, *self.present])
+
+
+def _groups(one: Correlation, members: Sequence[Member], fields: FieldMap, default: Sequence[str]) -> _Groups:
+    if one.group_by:
+        targets = [_group(one, name, members, fields) for name in one.group_by]
+    elif default:
+        targets = [fields.target(name, None, _AT) for name in default]
+    else:
+        raise CannotImport("no group-by: Headgate counts per key; write one, or name columns with --group-by", _AT)
+    columns = tuple(dict.fromkeys(t.column for t in targets if t.column is not None))
+    present = [Formula.atom(f"{t.text} is not null", nullable=False) for t in targets if t.nullable]
+    return _Groups(columns, tuple(present))
+
+
+def _group(one: Correlation, name: str, members: Sequence[Member], fields: FieldMap) -> Target:
+    """The column that a name of ``group-by`` is in every rule."""
+    path = (*_AT, "group-by")
+    alias = one.aliases.get(name)
+    found: dict[str, Target] = {}
+    for member in members:
+        own = name if alias is None else next((alias[n] for n in member.names if n in alias), None)
+        if own is None:
+            raise CannotImport(f"the alias {name!r} does not say its field of {member.name}", (*_AT, "aliases"))
+        target = fields.target(own, member.translated.source, path)
+        if target.column is None:
+            raise CannotImport(f"{own!r} is an expression; only a column can be grouped by: {target.text}", path)
+        found[target.column] = target
+    if len(found) > 1:
+        columns = " and ".join(found)
+        raise CannotImport(f"{name!r} is {columns}, depending on the rule; a group has one column", path)
+    return next(iter(found.values()))
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _event_count(one: Correlation, _members: Sequence[Member], _fields: FieldMap) -> str:
+    return _bounded("count(*)", _needed(one))
+
+
+def _value_count(one: Correlation, members: Sequence[Member], fields: FieldMap) -> str:
+    if one.field is None:
+        raise CannotImport("value_count needs the `field` whose values are counted", (*_AT, "condition"))
+    path = (*_AT, "condition", "field")
+    counted = {fields.target(one.field, member.translated.source, path).text for member in members}
+    if len(counted) > 1:
+        raise CannotImport(f"{one.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
+    return _bounded(f"count_distinct({counted.pop()})", _needed(one))
+
+
+def _temporal(one: Correlation, members: Sequence[Member], _fields: FieldMap) -> str:
+    seen = [f"sum(case when {member.translated.where.text} then 1 else 0 end) >= 1" for member in members]
+    if not one.bounds:
+        return "\nand ".join(seen)
+    return _bounded(" + ".join(f"(case when {text} then 1 else 0 end)" for text in seen), one.bounds)
+
+
+def _needed(one: Correlation) -> Sequence[tuple[str, int]]:
+    if not one.bounds:
+        raise CannotImport(f"{one.type} needs a condition, such as gte: 10", (*_AT, "condition"))
+    return one.bounds
+
+
+def _bounded(text: str, bounds: Sequence[tuple[str, int]]) -> str:
+    return " and ".join(f"{text} {_OPERATORS[name]} {bound}" for name, bound in bounds)
+
+
+def _window(one: Correlation, members: Sequence[Member], groups: _Groups, having: str) -> tuple[dict[str, Json], str]:
+    where = groups.of(any_of(member.translated.where for member in members))
+    if all(name in ("gt", "gte") for name, _ in one.bounds):
+        panes = next(n for n in _PANES if one.timespan_ms % n == 0)
+        size, every = render_duration(one.timespan_ms), render_duration(one.timespan_ms // panes)
+        within: dict[str, Json] = {"sliding": size, "every": every}
+        surely = render_duration(one.timespan_ms - one.timespan_ms // panes)
+        note = f"windows of {size} begin every {every}: what comes within {surely} is surely found, beyond {size} never"
+        emit = "early"
+    else:
+        within = {"tumbling": render_duration(one.timespan_ms)}
+        note = "the condition has an upper bound: judged at the end of windows side by side; no events, no window"
+        emit = "final"
+    return {"where": where.lines, "within": within, "having": having, "emit": emit}, note
+
+
+# --- sequences --------------------------------------------------------------------------------------------------------
+
+
+def _ordered(one: Correlation, members: Sequence[Member], groups: _Groups) -> dict[str, Json]:
+    if one.bounds and one.bounds != (("gte", len(members)),):
+        message = "temporal_ordered with a condition of its own: only all of the rules, in their order, are a sequence"
+        raise CannotImport(message, (*_AT, "condition"))
+    if len(members) < 2:
+        raise CannotImport("temporal_ordered needs at least two rules", (*_AT, "rules"))
+    names = _step_names(members)
+    steps: list[Json] = []
+    span_ms = one.timespan_ms
+    for number, (name, member) in enumerate(zip(names, members, strict=True)):
+        step: dict[str, Json] = {"step": name, "where": groups.of(member.translated.where).lines}
+        if member.times > 1:
+            if number or len(members) > 2 or member.within_ms is None:
+                message = "an event_count can only be the first of two rules of a temporal_ordered"
+                raise CannotImport(message, (*_AT, "rules"))
+            step |= {"times": member.times, "within": render_duration(member.within_ms)}
+            span_ms += member.within_ms
+        elif members[0].times > 1:
+            step["within"] = render_duration(one.timespan_ms)
+        steps.append(step)
+    return {"sequence": steps, "within": render_duration(span_ms)}
+
+
+def _step_names(members: Sequence[Member]) -> list[str]:
+    """Names of rules as names of steps, each once."""
+    found: dict[str, None] = {}
+    for number, member in enumerate(members):
+        name = re.sub("[^a-z0-9]+", "_", member.name.lower()).strip("_")[:50]
+        name = name if name[:1].isalpha() else f"step_{number + 1}"
+        found[name if name not in found else f"{name}_{number + 1}"] = None
+    return [*found]

@@ -1,0 +1,238 @@
+"""Sigma documents: what kind each is, and its entries with the right types. Conditions are read elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rulecore.sigma.problems import CannotImport
+from rulecore.yamldoc import Document, Json, PathKey
+
+#: Entries that say nothing about what matches; ``date`` and the like have no place in a Headgate rule.
+_ABOUT: Final = frozenset(
+    {"title", "id", "name", "taxonomy", "related", "status", "description", "license", "author", "references"}
+    | {"reference", "date", "modified", "fields", "falsepositives", "level", "tags"}
+)
+_SELECTIONS: Final = 500
+_CONDITION_CHARACTERS: Final = 8_192  # all conditions of a rule together
+_RULES: Final = 16
+_TIMESPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])\Z")
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVELS: Final[Mapping[str, str]] = {
+    "informational": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "critical": "critical",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What every Sigma document says about itself. Empty texts where it says nothing."""
+
+    document: Document
+    title: str
+    id: str
+    name: str
+    author: str
+    description: str
+    severity: str
+    tags: tuple[str, ...]
+    more: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a correlation may call it."""
+        return tuple(dict.fromkeys(one for one in (self.id, self.name) if one))
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A rule about one event. ``conditions`` are alternatives."""
+
+    header: Header
+    logsource: Mapping[str, str]
+    selections: Mapping[str, Json]
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """A rule about several. ``field`` is of ``value_count``; ``bounds`` are pairs such as ``(gte, 10)``."""
+
+    header: Header
+    type: str
+    rules: tuple[str, ...]
+    group_by: tuple[str, ...]
+    timespan_ms: int
+    bounds: tuple[tuple[str, int], ...]
+    field: str | None
+    aliases: Mapping[str, Mapping[str, str]]
+    generate: bool
+
+
+def read_header(document: Document) -> Header:
+    """The header; ``CannotImport`` when there is no title."""
+    value = document.value
+    if not isinstance(value, dict):
+        raise CannotImport("a Sigma rule is a mapping")
+    title = value.get("title")
+    if not isinstance(title, str) or not title.strip():
+        raise CannotImport("needs a title", ("title",))
+    level = _text(value, "level").lower()
+    if level and level not in _LEVELS:
+        raise CannotImport(f"{level!r} is no level; there are {', '.join(_LEVELS)}", ("level",))
+    return Header(
+        document=document,
+        title=" ".join(title.split()),
+        id=_text(value, "id"),
+        name=_text(value, "name"),
+        author=_text(value, "author"),
+        description=_text(value, "description").strip(),
+        severity=_LEVELS.get(level, "medium"),
+        tags=_texts(value.get("tags"), ("tags",)),
+        more=_more(value),
+        notes=_notes(value, level),
+    )
+
+
+def _more(value: Mapping[str, Json]) -> dict[str, str]:
+    """What goes into the description behind the author's own words."""
+    found = {}
+    for name in ("id", "author", "date", "modified", "status", "license", "references", "falsepositives"):
+        entry = value.get(name)
+        parts = entry if isinstance(entry, list) else [] if entry is None else [entry]
+        if parts:
+            found[name] = ", ".join(str(one) for one in parts)
+    return found
+
+
+def _notes(value: Mapping[str, Json], level: str) -> tuple[str, ...]:
+    notes = []
+    if not level:
+        notes.append("no level: the severity is medium")
+    if level == "informational":
+        notes.append("level informational: alerts of severity low")
+    if value.get("status") in ("deprecated", "unsupported"):
+        notes.append(f"its status is {value['status']}")
+    known = _ABOUT | {"logsource", "detection", "correlation"}
+    if others := [name for name in value if name not in known]:
+        notes.append(f"not read: {', '.join(others)[:200]}")
+    return tuple(notes)
+
+
+def read_rule(header: Header) -> Detection | Correlation:
+    """What the document is, by its entries."""
+    value = header.document.value
+    assert isinstance(value, dict)
+    if "filter" in value:
+        raise CannotImport("Sigma filters are not read; write the exception into the rule's condition", ("filter",))
+    if "action" in value:
+        raise CannotImport("`action` is Sigma 1 (collections); write each rule out", ("action",))
+    kinds = [name for name in ("detection", "correlation") if name in value]
+    if len(kinds) != 1:
+        raise CannotImport("needs either a detection or a correlation")
+    return _detection(header, value) if kinds == ["detection"] else _correlation(header, value["correlation"])
+
+
+def _detection(header: Header, value: Mapping[str, Json]) -> Detection:
+    detection, logsource = value["detection"], value.get("logsource")
+    if not isinstance(detection, dict):
+        raise CannotImport("must be a mapping of selections and a condition", ("detection",))
+    if not isinstance(logsource, dict):
+        raise CannotImport("needs a logsource: product, category or service", ("logsource",))
+    if "timeframe" in detection:
+        message = "timeframe is Sigma 1; write a correlation rule with a timespan"
+        raise CannotImport(message, ("detection", "timeframe"))
+    names = {k: str(v).lower() for k, v in logsource.items() if k in ("product", "category", "service")}
+    if others := set(logsource) - {"product", "category", "service", "definition"}:
+        raise CannotImport(f"{min(others)}: is no part of a logsource", ("logsource", min(others)))
+    selections = {k: v for k, v in detection.items() if k != "condition"}
+    if not selections or len(selections) > _SELECTIONS:
+        message = f"has more than {_SELECTIONS} selections" if selections else "has no selection"
+        raise CannotImport(message, ("detection",))
+    conditions = _texts(detection.get("condition"), ("detection", "condition"))
+    if not conditions:
+        raise CannotImport("needs a condition", ("detection", "condition"))
+    if sum(map(len, conditions)) > _CONDITION_CHARACTERS:
+        message = f"the condition has more than {_CONDITION_CHARACTERS} characters"
+        raise CannotImport(message, ("detection", "condition"))
+    return Detection(header, names, selections, conditions)
+
+
+def _correlation(header: Header, value: Json) -> Correlation:
+    at: PathKey = ("correlation",)
+    if not isinstance(value, dict):
+        raise CannotImport("must be a mapping", at)
+    known = {"type", "rules", "group-by", "timespan", "condition", "aliases", "generate"}
+    if unknown := set(value) - known:
+        raise CannotImport(f"{min(unknown)!r} is not known in a correlation", (*at, min(unknown)))
+    rules = _texts(value.get("rules"), (*at, "rules"))
+    if not 0 < len(rules) <= _RULES:
+        raise CannotImport(f"needs the names or ids of 1 to {_RULES} rules", (*at, "rules"))
+    generate = value.get("generate", False)
+    if not isinstance(generate, bool):
+        raise CannotImport("must be true or false", (*at, "generate"))
+    bounds, field = _bounds(value.get("condition"), (*at, "condition"))
+    return Correlation(
+        header=header,
+        type=_text(value, "type"),
+        rules=rules,
+        group_by=_texts(value.get("group-by"), (*at, "group-by")),
+        timespan_ms=_timespan(value.get("timespan"), (*at, "timespan")),
+        bounds=bounds,
+        field=field,
+        aliases=_aliases(value.get("aliases"), (*at, "aliases")),
+        generate=generate,
+    )
+
+
+def _timespan(value: Json, path: PathKey) -> int:
+    if isinstance(value, str) and (match := _TIMESPAN.match(value)):
+        return int(match[1]) * _UNITS_MS[match[2]]
+    raise CannotImport("needs a whole number and s, m, h or d, such as 10m", path)
+
+
+def _bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], str | None]:
+    if value is None:
+        return (), None
+    if not isinstance(value, dict):
+        raise CannotImport(
+            "conditions as text are not read; there are gt, gte, lt, lte, eq and neq with a number", path
+        )
+    bounds: list[tuple[str, int]] = []
+    field: str | None = None
+    for name, bound in value.items():
+        if name == "field" and isinstance(bound, str):
+            field = bound
+        elif name in ("gt", "gte", "lt", "lte", "eq", "neq") and isinstance(bound, int) and not isinstance(bound, bool):
+            bounds.append((name, bound))
+        else:
+            message = f"{name}: there are gt, gte, lt, lte, eq and neq with a whole number, and one `field`"
+            raise CannotImport(message, (*path, name))
+    return tuple(bounds), field
+
+
+def _aliases(value: Json, path: PathKey) -> dict[str, dict[str, str]]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+        raise CannotImport("must be a mapping of aliases to rules and fields", path)
+    return {a: {k: str(v) for k, v in one.items()} for a, one in value.items() if isinstance(one, dict)}
+
+
+def _text(value: Mapping[str, Json], name: str) -> str:
+    found = value.get(name)
+    return found if isinstance(found, str) else "" if found is None else str(found)
+
+
+def _texts(value: Json, path: PathKey) -> tuple[str, ...]:
+    """A text, or a list of them."""
+    parts = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(one, str | int) for one in parts):
+        raise CannotImport("must be text, or a list of texts", path)
+    return tuple(str(one) for one in parts)

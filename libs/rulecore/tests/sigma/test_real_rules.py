@@ -1,0 +1,55 @@
+"""Sigma rules as people write them, each with events that must match and events that must not, through the kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rulecore.load import load_text
+from rulecore.sigma import Report, import_rules, write_rule
+from rulecore.values import ScalarValue
+from rulecore.yamldoc import read_yaml
+from tests.harness.sigma import DATA, documents, field_map, run
+
+RULES = sorted((DATA / "rules").glob("*.yml"))
+
+
+def imported(*files: Path) -> Report:
+    some = [document for file in files for document in documents(file.read_text(), file.name)]
+    report = import_rules(some, field_map())
+    assert not report.refused, [one.problem.render() for one in report.refused]
+    return report
+
+
+def events(file: Path) -> dict[str, list[dict[str, ScalarValue]]]:
+    """``match`` and ``miss``; read as rule files are, so that times stay text."""
+    found, problems = read_yaml((DATA / "events" / f"{file.stem}.yaml").read_text(), file.name)
+    assert not problems
+    value = found[0].value
+    assert isinstance(value, dict)
+    return value  # type: ignore[return-value]
+
+
+def test_there_are_rules_of_every_sort() -> None:
+    assert len(RULES) >= 25
+
+
+@pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
+def test_a_rule_fires_on_what_it_describes_and_on_nothing_else(file: Path) -> None:
+    rule = imported(file).imported[0].rule
+    rows = events(file)
+    assert rows["match"]
+    assert rows["miss"]
+    for wanted, row in [(1, r) for r in rows["match"]] + [(0, r) for r in rows["miss"]]:
+        assert len(run(rule, row)) == wanted, (row, rule.where)
+
+
+def test_what_is_written_reads_back_as_the_same_rules() -> None:
+    report = imported(*RULES)
+    assert len(report.imported) == len(RULES)
+    assert len({one.rule.id for one in report.imported}) == len(RULES)
+    for one in report.imported:
+        loaded, problems = load_text(write_rule(one.rule, one.notes))
+        assert not problems
+        assert [document.rule for document in loaded] == [one.rule]
