@@ -31,7 +31,7 @@ NEVER_MS = 2**63 - 1
 _NO_ENTRY = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Entries:
     """All entries of one version of a list, those too that have expired.
 
