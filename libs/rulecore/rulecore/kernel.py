@@ -8,6 +8,7 @@ knows neither Spark nor Kafka: it is the same in production, in a test and in a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 import polars as pl
@@ -19,6 +20,9 @@ from rulecore.factory import RulesFactory
 from rulecore.families import make_group
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
+from rulecore.lists.columns import ListColumn, with_list_columns
+from rulecore.lists.control import split
+from rulecore.lists.store import ListAnswer, ListStore, save
 from rulecore.ruleset import RuleSet, Status, StatusKind
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
@@ -29,6 +33,7 @@ from streamcore.watermark import NO_WATERMARK
 
 _RULES = "rules"
 _GROUPS = "groups"
+_LISTS = "lists"
 _SET = "\0set"  # no rule id begins so: the set's own values
 
 
@@ -42,6 +47,9 @@ class RulesKernel:
         self.limits = RuleLimits(rules=factory.max_rules)
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
+        self.lists = ListStore.empty()
+        self.listed = KeyValueTable()
+        self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
         self.memory = KeyValueTable()
         self.groups: dict[GroupId, RuleGroup] = {}
         self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
@@ -49,24 +57,31 @@ class RulesKernel:
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
-        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory}
+        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory, _LISTS: self.listed}
         for group in self.groups.values():
             tables.update(group.tables())
         return tables
 
     def table(self, name: str) -> StateTable:
+        if name == _LISTS:
+            return self.listed
         if name in (_RULES, _GROUPS):
             return self.stored if name == _RULES else self.memory
         return self._group(GroupId.parse(name.split(":")[1])).table(name)
 
     def loaded(self) -> None:
+        if dict(self.listed) != dict(self.lists.records()):
+            self.lists = ListStore.restore(self.listed)
+            self.rules = self.rules.with_lists(self.lists.types())
         blob = self.stored.get(_SET)
         if blob is None or blob == self.derived_from:
             return  # caught up over cuts without a rule change
         self.derived_from = blob
         own = orjson.loads(blob)
         records = tuple((key, value) for key, value in self.stored if key != _SET)
-        self.rules = RuleSet.restore(self.schemas, self.limits, records, own["epoch"], own["quarantined"])
+        self.rules = RuleSet.restore(
+            self.schemas, self.limits, records, own["epoch"], own["quarantined"], self.lists.types()
+        )
         self._regroup({}, 0)
 
     def _store_rules(self) -> None:
@@ -87,6 +102,7 @@ class RulesKernel:
 
     def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Every rule with state to its group. A paused one keeps its state; one in quarantine does not."""
+        self.list_columns = {name: self.rules.list_columns(name) for name in self.schemas}
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule_id in sorted(self.rules.rules):
             rule = self.rules.rules[rule_id]
@@ -106,6 +122,9 @@ class RulesKernel:
     def step(self, cut: Cut) -> Output:
         """Rule changes, then events in the order of their streams, then the windows that the watermark closes."""
         records = self._change(cut)
+        contents = self.lists.contents(cut.clock_ms)
+        events = {r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents) for r, f in cut.events.items()}
+        cut = replace(cut, events=events)
         for name in self.schemas:
             records += self._per_event(cut, name)
             records += self._late(cut, name)
@@ -117,12 +136,27 @@ class RulesKernel:
     def _change(self, cut: Cut) -> list[Record]:
         if not cut.control:
             return []
+        parts, rules, gone = split(cut.control)
+        records = self._change_lists(parts)
         before = self.rules.epoch
-        self.rules, answers = self.rules.apply(cut.control)
+        self.rules, answers = self.rules.apply(rules)
         if self.rules.epoch != before:
             self._store_rules()
             self._regroup(cut.latest_event_ms, cut.watermark_ms)
-        return [_status(answer) for answer in answers] if cut.shard == 0 else []
+        records += [_status(answer) for answer in answers]
+        records += self._change_lists(gone)
+        return records if cut.shard == 0 else []
+
+    def _change_lists(self, records: Sequence[Control]) -> list[Record]:
+        before, answers = self.lists, []
+        for record in records:
+            key = (record.key or b"").decode("utf-8", "replace")
+            self.lists, answer = self.lists.apply(key, record.value, self.rules.users_of)
+            answers.append(_list_status(answer, record, self.rules.epoch))
+        if self.lists is not before:
+            save(self.lists, self.listed)
+            self.rules = self.rules.with_lists(self.lists.types())
+        return answers
 
     def _per_event(self, cut: Cut, name: str) -> list[Record]:
         """Rules per event see every event once, the late ones too."""
@@ -214,6 +248,18 @@ def _status(status: Status) -> Record:
         "control": {"partition": status.partition, "offset": status.offset},
     }
     return Record(STATUS, status.rule.encode(), orjson.dumps(body))
+
+
+def _list_status(answer: ListAnswer, record: Control, epoch: int) -> Record:
+    body = {
+        "list": answer.key,
+        "version": answer.version,
+        "status": answer.status.value,
+        "reason": answer.reason,
+        "rules_epoch": epoch,
+        "control": {"partition": record.partition, "offset": record.offset},
+    }
+    return Record(STATUS, answer.key.encode(), orjson.dumps(body))
 
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:

@@ -15,6 +15,8 @@ from types import MappingProxyType
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.lang import ListType
+from rulecore.lists.columns import ListColumn, distinct
 from rulecore.load import decode_record
 from rulecore.matcher import EventMatcher
 from rulecore.model import Mode, Rule, canonical_json
@@ -62,6 +64,7 @@ class RuleSet:
     stored: Mapping[str, bytes]
     quarantined: Mapping[str, str]
     rules: Mapping[str, CompiledRule] = field(compare=False, repr=False)
+    lists: Mapping[str, ListType] = field(default_factory=dict, compare=False, repr=False)
     _matchers: dict[str, EventMatcher] = field(default_factory=dict, compare=False, repr=False)
     _windowed: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -80,18 +83,33 @@ class RuleSet:
         records: Sequence[tuple[str, bytes]],
         epoch: int,
         quarantined: Mapping[str, str],
+        lists: Mapping[str, ListType] | None = None,
     ) -> RuleSet:
         """The set that gave these ``records()``, ``epoch`` and ``quarantined``."""
         reasons = dict(quarantined)
         rules: dict[str, CompiledRule] = {}
         for rule_id, value in records:
             try:
-                rules[rule_id] = _compile(value, _Context.of(streams, limits))
+                rules[rule_id] = _compile(value, _Context.of(streams, limits, lists or {}, value))
             except RuleError as error:
                 reasons.setdefault(rule_id, f"no longer compiles: {_said(error)}")
         stored = MappingProxyType(dict(records))
         frozen = MappingProxyType(dict(streams))
-        return cls(frozen, limits, epoch, stored, MappingProxyType(reasons), MappingProxyType(rules))
+        compiled = MappingProxyType(rules)
+        return cls(frozen, limits, epoch, stored, MappingProxyType(reasons), compiled, lists or {})
+
+    def with_lists(self, lists: Mapping[str, ListType]) -> RuleSet:
+        """The set whose next rules may ask these lists. No rule is compiled again: lists keep their types."""
+        return self if lists == self.lists else replace(self, lists=lists)
+
+    def users_of(self, name: str) -> tuple[str, ...]:
+        """Ids of the rules that ask the list of that name."""
+        return tuple(sorted(rule_id for rule_id, rule in self.rules.items() if name in rule.lists))
+
+    def list_columns(self, stream: str) -> tuple[ListColumn, ...]:
+        """What the rules of a stream that are evaluated ask of lists."""
+        asking = (rule for i, rule in sorted(self.rules.items()) if rule.list_columns and i not in self.quarantined)
+        return distinct(column for rule in asking if rule.rule.on == stream for column in rule.list_columns)
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """(rule id, canonical JSON) of every rule, by id: what to keep."""
@@ -195,7 +213,8 @@ class _Change:
             raise RuleSetError(f"version {rule.version} is not above the live version {live}; raise it")
         if name not in self.stored and len(self.stored) >= self.before.limits.rules:
             raise RuleSetError(f"there are {len(self.stored)} rules, which is the limit; delete one first")
-        compiled = _compile(value, _Context.of(self.before.streams, self.before.limits))
+        before = self.before
+        compiled = _compile(value, _Context.of(before.streams, before.limits, before.lists, value))
         self.drop(name)
         self.stored[name] = value
         self.rules[name] = compiled
@@ -234,16 +253,23 @@ class _Context:
 
     streams: tuple[StreamSchema, ...]
     limits: RuleLimits
+    lists: tuple[ListType, ...]
 
     @classmethod
-    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> _Context:
-        return cls(tuple(streams[name] for name in sorted(streams)), limits)
+    def of(
+        cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType], value: bytes
+    ) -> _Context:
+        """``lists`` only for a rule that may ask one: a new list leaves what was compiled of all others as it is."""
+        asks = any(word in value.lower() for word in (b"list", b"lookup"))
+        asked = tuple(lists[name] for name in sorted(lists)) if asks else ()
+        return cls(tuple(streams[name] for name in sorted(streams)), limits, asked)
 
 
 @functools.lru_cache(maxsize=_COMPILED_KEPT)
 def _compile(value: bytes, context: _Context) -> CompiledRule:
     rule = decode_record(value, len(value))
-    return compile_rule(rule, {s.name: s for s in context.streams}, context.limits)
+    streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
+    return compile_rule(rule, streams, context.limits, lists)
 
 
 def _said(error: RuleError) -> str:
