@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,12 +23,15 @@ _DEFAULT = "shop"
 
 
 def _files(command: _Command) -> _Command:
-    """``[PATHS]... --streams``, as the parameters ``paths`` and ``streams``."""
+    """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
     folder = click.Path(file_okay=False, path_type=Path)
+    with_lists = click.option(
+        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
+    )
     with_streams = click.option(
         "--streams", type=folder, default=None, help="Folder of the streams (default: streams/)."
     )
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(with_streams(command))
+    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(with_streams(with_lists(command)))
 
 
 def _target(command: _Command) -> _Command:
@@ -49,9 +53,9 @@ def command() -> None:
 @command.command()
 @_files
 @output_option
-def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Say what is wrong with rules, and what they will cost. Needs no cluster."""
-    book = _read(paths, streams)
+    book = _read(paths, streams, lists)
     data: Json = {
         "rules": len(book.rules),
         "problems": [_problem_json(p) for p in book.problems],
@@ -64,13 +68,17 @@ def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
 @command.command()
 @_files
 @output_option
-def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
     from rulecore.ruletests import run_tests
     from rulecore.runner import run_in_process
 
-    book = _read(paths, streams)
-    results = [r for rule in book.rules for r in run_tests(rule.rule, book.streams, run_in_process)]
+    book = _read(paths, streams, lists)
+    records = book.list_records()
+    results: list[TestResult] = []
+    for rule in book.rules:
+        asked = [record for name in sorted(rule.lists) for record in records[name]]
+        results += run_tests(rule.rule, book.streams, partial(run_in_process, lists=asked))
     untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {
@@ -95,6 +103,7 @@ def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
 def publish(
     paths: Sequence[Path],
     streams: Path | None,
+    lists: Path | None,
     bootstrap: str,
     app: str,
     wait: float,
@@ -110,7 +119,7 @@ def publish(
     from headgate.publishing import publish as send
     from streamcore.kafka.settings import KafkaSettings
 
-    book = _read(paths, streams)
+    book = _read(paths, streams, lists)
     if book.problems:
         problems: Json = {"published": [], "problems": [_problem_json(p) for p in book.problems]}
         emit(output, problems, "\n".join([*(p.render() for p in book.problems), "nothing was published"]))
@@ -144,10 +153,10 @@ def list_(bootstrap: str, app: str, output: Output) -> None:
     emit(output, [_listed_json(one) for one in found], _table([_listed_row(one) for one in found]))
 
 
-def _read(paths: Sequence[Path], streams: Path | None) -> Book:
+def _read(paths: Sequence[Path], streams: Path | None, lists: Path | None) -> Book:
     from headgate.rulebook import read_book, shipped_rules
 
-    return read_book(paths or [shipped_rules(_DEFAULT)], streams)
+    return read_book(paths or [shipped_rules(_DEFAULT)], streams, lists)
 
 
 # --- what the results look like ---------------------------------------------------------------------------------------
