@@ -2,7 +2,7 @@
 
 An entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; what is looked up is null in a list
 without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
-digits, which JSON readers keep exactly; times are text with a zone.
+digits, which JSON readers keep exactly; times are text with a zone, or null for never.
 
 Promises: no value makes ``read_entries`` raise anything but ``ListError``, which names the entry by its number from 1.
 """
@@ -10,9 +10,11 @@ Promises: no value makes ``read_entries`` raise anything but ``ListError``, whic
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import TypeVar
 
 import orjson
 
@@ -24,6 +26,10 @@ from rulecore.values import MAX_TEXT, parse_time_ms, short
 from rulecore.yamldoc import Json
 from streamcore.schema import Kind, Type
 
+T = TypeVar("T")
+_FIELDS = 3
+_PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # how decimals nearly always look
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\Z")
 _EXACT_DIGITS = 15  # of a decimal number that survives a double
 _PART_BYTES = 128 * 1024  # what parts are made for: at most twice that by growth, far below a record of Kafka
 MOST_PARTS = 4_096
@@ -39,43 +45,53 @@ class Columns:
 
 
 def read_entries(entries: Sequence[object], kind: ListType) -> Columns:
-    """The entries of a list of that type, checked."""
-    if kind.value is None and kind.of.kind is Kind.STRING and all(type(e) is str for e in entries):
-        return Columns([_text(e, n) for n, e in enumerate(entries, 1)], (), [NEVER_MS] * len(entries))
-    keys: list[Key] = []
-    looked_up: list[Value] = []
-    ends: list[int] = []
-    for number, entry in enumerate(entries, 1):
-        try:
-            key, value, end = _entry(entry, kind)
-        except ValueError as error:
-            raise ListError(f"entry {number}: {error}") from None
-        keys.append(key)
-        ends.append(end)
-        if kind.value is not None:
-            looked_up.append(value)
-    return Columns(keys, looked_up, ends)
+    """The entries of a list of that type, checked, column by column."""
+    rows = [entry if isinstance(entry, list) else [entry] for entry in entries]
+    for number, row in enumerate(rows, 1):
+        if not 1 <= len(row) <= _FIELDS:
+            raise ListError(f"entry {number}: an entry is a value, [value, looked up] or [value, looked up, expires]")
+    given = [row[1] if len(row) > 1 else None for row in rows]
+    ends = [row[2] if len(row) > 2 else None for row in rows]
+    keys: list[Key] = _converted([row[0] for row in rows], kind.of)  # type: ignore[assignment]
+    if kind.value is not None:
+        return Columns(keys, _converted(given, kind.value, "what is looked up: "), _ends(ends))
+    for number, value in enumerate(given, 1):
+        if value is not None:
+            raise ListError(f"entry {number}: {short(value)} is to be looked up; the list declares no type `value`")
+    return Columns(keys, (), _ends(ends))
 
 
-def _text(entry: object, number: int) -> str:
-    if not isinstance(entry, str) or len(entry) > MAX_TEXT:
-        raise ListError(f"entry {number}: text of more than {MAX_TEXT} characters")
-    return entry
+def _converted(values: list[object], kind: Type, what: str = "") -> list[Value]:
+    """The values as columns of that type hold them."""
+    if _as_they_are(values, kind):
+        return values  # type: ignore[return-value]
+    return [_numbered(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
 
 
-def _entry(entry: object, kind: ListType) -> tuple[Key, Value, int]:
-    parts = entry if isinstance(entry, list) else [entry]
-    if not 1 <= len(parts) <= 3:
-        raise ValueError("an entry is a value, [value, looked up] or [value, looked up, expires]")
-    key = physical(parts[0], kind.of)
-    assert isinstance(key, str | int)
-    given = parts[1] if len(parts) > 1 else None
-    if kind.value is None and given is not None:
-        raise ValueError(f"{short(given)} is to be looked up, and the list declares no type `value`")
-    if kind.value is not None and given is None:
-        raise ValueError(f"{short(parts[0])} has no value to be looked up; write [value, looked up]")
-    value = None if kind.value is None else physical(given, kind.value)
-    return key, value, NEVER_MS if len(parts) < 3 else parse_time_ms(parts[2])
+def _as_they_are(values: list[object], kind: Type) -> bool:
+    """All of them texts, or all of them whole numbers, that need no more than a look."""
+    types = set(map(type, values))
+    if kind.kind is Kind.STRING and types == {str}:
+        return max(map(len, values)) <= MAX_TEXT  # type: ignore[arg-type]
+    if kind.kind is Kind.LONG and types == {int}:
+        return min(values) >= MIN_LONG and max(values) <= MAX_LONG  # type: ignore[type-var, operator]
+    return False
+
+
+def _ends(values: list[object]) -> list[int]:
+    if not any(values):
+        return [NEVER_MS] * len(values)
+    return [
+        NEVER_MS if value is None else _numbered(number, value, parse_time_ms, "expires: ")
+        for number, value in enumerate(values, 1)
+    ]
+
+
+def _numbered(number: int, value: object, read: Callable[[object], T], what: str) -> T:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ListError(f"entry {number}: {what}{error}") from None
 
 
 def physical(value: object, kind: Type) -> Value:
@@ -101,9 +117,13 @@ def physical(value: object, kind: Type) -> Value:
 
 
 def _decimal(value: int | float | str, kind: Type) -> int:
+    """Its digits at the type's scale."""
+    plain = _PLAIN.match(value) if isinstance(value, str) else None
+    if plain is not None and len(plain[3] or "") <= kind.scale and len(plain[2]) <= kind.precision - kind.scale:
+        return int(plain[1] + plain[2] + (plain[3] or "").ljust(kind.scale, "0"))
     text = value if isinstance(value, str) else repr(value)
     try:
-        number = Decimal(text) if len(text) <= 40 else Decimal("nan")
+        number = Decimal(text) if len(text) <= 40 and _NUMBER.match(text) else Decimal("nan")
     except InvalidOperation:
         number = Decimal("nan")
     if not number.is_finite():

@@ -73,7 +73,7 @@ PROBLEMS = [
     (HEAD + "file: limits.csv\n", "1,2\n", "limits.csv:1:1", "the first line names the columns"),
     (HEAD + "file: limits.csv\n", "", "limits.csv:1:1", "the first line names the columns"),
     (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n\n3,x\n", "limits.csv:4:1", "'x' is no decimal(12,2)"),
-    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n3\n", "limits.csv:3:1", "has no value to be looked up"),
+    (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n3\n", "limits.csv:3:1", "what is looked up: null"),
     (HEAD + "file: limits.csv\n", "value,lookup\n1,2,3\n", "limits.csv:2:1", "3 columns, the first line names 2"),
     (HEAD + "file: limits.csv\n", 'value,lookup\n1,"2\n', "limits.csv:2:1", "no CSV"),
     (HEAD + "file: limits.csv\n", "value,lookup\n1,2\n1,2\n", "limits.csv:3:1", "the same value is in the list before"),
