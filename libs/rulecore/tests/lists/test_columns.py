@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -228,3 +229,21 @@ def test_an_empty_frame_and_an_empty_list_do_no_harm() -> None:
     assert with_list_columns(frame_of([]), COLUMNS, contents).height == 0
     rows: list[dict[str, Value]] = [{"s": None, "t": None, "n": None, "cents": None, "fine": None, "at": 0}]
     assert with_list_columns(frame_of(rows), COLUMNS, contents).height == 1
+
+
+def test_a_large_list_answers_as_a_python_set_does() -> None:
+    draw = random.Random(5)
+    texts = [f"{draw.randrange(10**6)}{'é' * (n % 3)}" for n in range(60_000)]
+    asked: list[str | None] = [*draw.sample(texts, 5_000), *(f"x{n}" for n in range(5_000)), None, ""]
+    draw.shuffle(asked)
+    known = set(texts[:30_000])
+    content = ListContent(Entries.of(TYPES["texts"], sorted(known)), CLOCK_MS)
+    whole = pl.Series(asked, dtype=pl.String)
+    chunks = pl.concat([whole[:17], whole[17:9_000], whole[9_000:]], rechunk=False)
+    for column in (whole, chunks, whole[3:]):
+        answers = content.holds(column, Type.parse("string")).to_list()
+        assert answers == [None if text is None else text in known for text in column.to_list()]
+    numbers = {draw.randrange(-(2**63), 2**63) for _ in range(30_000)}
+    content = ListContent(Entries.of(ListType("n", Type.parse("long")), sorted(numbers)), CLOCK_MS)
+    some = [*draw.sample(sorted(numbers), 500), *(draw.randrange(-(2**63), 2**63) for _ in range(5_000))]
+    assert content.holds(pl.Series(some), Type.parse("long")).to_list() == [n in numbers for n in some]
