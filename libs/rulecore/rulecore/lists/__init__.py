@@ -7,6 +7,7 @@ are written as files (``files``).
 """
 
 from rulecore.lists.columns import ListColumn, ListColumnKind, lift, with_list_columns
-from rulecore.lists.content import Entries, ListContent, NoContents
+from rulecore.lists.content import Entries, ListContent
+from rulecore.lists.plain import plain
 
-__all__ = ["Entries", "ListColumn", "ListColumnKind", "ListContent", "NoContents", "lift", "with_list_columns"]
+__all__ = ["Entries", "ListColumn", "ListColumnKind", "ListContent", "lift", "plain", "with_list_columns"]

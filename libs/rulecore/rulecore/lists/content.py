@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -150,10 +149,6 @@ class ListContent:
         if ends is not None and len(ends):
             places[ends[np.maximum(places, 0)] <= self.clock_ms] = _NO_ENTRY
         return places
-
-
-#: No list at all.
-NoContents: Mapping[str, ListContent] = MappingProxyType({})
 
 
 def _where(null: pl.Series, values: pl.Series) -> pl.Series:

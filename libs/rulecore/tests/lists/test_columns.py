@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.lang import ListType
+from rulecore.lang.naive import Lists
 from rulecore.lang.types import Value
 from rulecore.lists import Entries, ListContent, lift, with_list_columns
+from rulecore.lists.plain import plain
 from rulecore.matcher import EventMatcher
 from rulecore.model import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
@@ -129,6 +131,8 @@ def rule_of(where: str, number: int) -> CompiledRule:
 
 RULES = [rule_of(text, i) for i, text in enumerate(_CONDITIONS)]
 MATCHER = EventMatcher(RULES)
+SCOPE = lang.Scope({f.name: f.type for f in SCHEMA.fields}, lists=TYPES)
+PARSED = [lang.parse(text, SCOPE) for text in _CONDITIONS]
 COLUMNS = tuple(column for rule in RULES for column in rule.list_columns)
 
 
@@ -169,18 +173,21 @@ def test_the_matcher_answers_as_plain_evaluation_with_dictionaries_does(
     assert matches.failed == ()
     found = {(int(row), int(rule)) for row, rule in zip(matches.row, matches.rule, strict=True)}
 
-    plain = {
+    dictionaries: dict[str, dict[Value, Value]] = {
         name: {k: v for k, v, end in {e[0]: e for e in entries}.values() if end is None or end > CLOCK_MS}
         for name, entries in lists.items()
     }
-    scope = lang.Scope({f.name: f.type for f in SCHEMA.fields}, lists=TYPES)
-    wanted = {
+    assert found == _matches(rows, dictionaries)
+    assert found == _matches(rows, plain(contents))
+
+
+def _matches(rows: list[dict[str, Value]], lists: Lists) -> set[tuple[int, int]]:
+    return {
         (r, number)
-        for number, rule in enumerate(RULES)
+        for number, expr in enumerate(PARSED)
         for r, row in enumerate(rows)
-        if lang.evaluate(lang.parse(rule.rule.where or "", scope), row, plain) is True
+        if lang.evaluate(expr, row, lists) is True
     }
-    assert found == wanted
 
 
 def test_equal_questions_of_different_rules_are_one_column() -> None:
@@ -195,13 +202,9 @@ def test_a_list_is_found_through_the_index_like_any_boolean_column() -> None:
 
 
 def test_an_inner_lookup_comes_before_the_column_that_needs_it() -> None:
-    _, columns = lift(lang.parse("lookup('names', lookup('names', s)) in list('texts')", _scope()))
+    _, columns = lift(lang.parse("lookup('names', lookup('names', s)) in list('texts')", SCOPE))
     assert [c.kind for c in columns] == ["lookup", "lookup", "in"]
     assert columns[0].name in lang.columns(columns[1].operand)
-
-
-def _scope() -> lang.Scope:
-    return lang.Scope({f.name: f.type for f in SCHEMA.fields}, lists=TYPES)
 
 
 def test_a_list_of_other_types_than_the_rule_was_compiled_for_answers_null() -> None:
@@ -247,3 +250,17 @@ def test_a_large_list_answers_as_a_python_set_does() -> None:
     content = ListContent(Entries.of(ListType("n", Type.parse("long")), sorted(numbers)), CLOCK_MS)
     some = [*draw.sample(sorted(numbers), 500), *(draw.randrange(-(2**63), 2**63) for _ in range(5_000))]
     assert content.holds(pl.Series(some), Type.parse("long")).to_list() == [n in numbers for n in some]
+
+
+def test_a_plain_list_is_the_dictionary_of_its_logical_entries() -> None:
+    kind = ListType("limits", Type.parse("decimal(6,2)"), Type.parse("decimal(6,1)"))
+    content = content_of(kind, [(Decimal("1.50"), Decimal("2.5"), None), (Decimal("3.00"), Decimal("0.1"), CLOCK_MS)])
+    found = plain({"limits": content})["limits"]
+    assert dict(found) == {Decimal("1.50"): Decimal("2.5")}
+    assert [key in found for key in (Decimal("1.5"), Decimal("1.501"), 3, None, True)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
