@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rulecore.settings import GroupSettings
+from rulecore.settings import GroupSettings, ListLimits
 
 if TYPE_CHECKING:
     from streamcore.kernel import Kernel
@@ -28,6 +28,7 @@ class RulesFactory:
     max_rules: int = 20_000
     groups: GroupSettings = field(default_factory=GroupSettings)
     shards: int = 1
+    lists: ListLimits = field(default_factory=ListLimits)
 
     def __call__(self) -> Kernel:
         from rulecore.kernel import RulesKernel

@@ -47,7 +47,7 @@ class RulesKernel:
         self.limits = RuleLimits(rules=factory.max_rules)
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
-        self.lists = ListStore.empty()
+        self.lists = ListStore.empty(factory.lists)
         self.listed = KeyValueTable()
         self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
         self.memory = KeyValueTable()
@@ -71,7 +71,7 @@ class RulesKernel:
 
     def loaded(self) -> None:
         if dict(self.listed) != dict(self.lists.records()):
-            self.lists = ListStore.restore(self.listed)
+            self.lists = ListStore.restore(self.listed, self.factory.lists)
             self.rules = self.rules.with_lists(self.lists.types())
         blob = self.stored.get(_SET)
         if blob is None or blob == self.derived_from:

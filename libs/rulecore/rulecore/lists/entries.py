@@ -31,7 +31,7 @@ _FIELDS = 3
 _PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # how decimals nearly always look
 _NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\Z")
 _EXACT_DIGITS = 15  # of a decimal number that survives a double
-_PART_BYTES = 128 * 1024  # what parts are made for: at most twice that by growth, far below a record of Kafka
+_PART_BYTES = 128 * 1024  # of a part on average, at most: far below a record of Kafka
 MOST_PARTS = 4_096
 
 

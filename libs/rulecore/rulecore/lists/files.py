@@ -29,8 +29,9 @@ import orjson
 from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lists.entries import read_entries
-from rulecore.lists.records import Head, ListLimits, decode_head, records_of
+from rulecore.lists.records import Head, decode_head, records_of
 from rulecore.lists.store import ListStatus, ListStore
+from rulecore.settings import ListLimits
 from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line, read_yaml
 from streamcore.schema import Kind
 

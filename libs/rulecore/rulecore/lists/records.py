@@ -8,7 +8,6 @@ are: that is the store's part.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 import orjson
@@ -28,22 +27,6 @@ LIST_PREFIX: Final = "list/"
 PART_PREFIX: Final = "part/"
 INLINE_ENTRIES: Final = 200
 _SAID_CHARACTERS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class ListLimits:
-    """How many lists there may be, and how large. ``record_bytes``: of a head or a part.
-
-    ``total_bytes``: all heads and parts that lists use. ``unused_parts`` and ``unused_bytes``: parts that no list uses
-    (not yet, or no more) and that are kept; of more the oldest are dropped.
-    """
-
-    lists: int = 1_000
-    entries: int = 1_000_000
-    record_bytes: int = 512 * 1024
-    total_bytes: int = 256 << 20
-    unused_parts: int = 4_096
-    unused_bytes: int = 64 << 20
 
 
 class Head(Document):
@@ -139,7 +122,6 @@ __all__ = [
     "LIST_PREFIX",
     "PART_PREFIX",
     "Head",
-    "ListLimits",
     "decode_head",
     "decode_part",
     "head_digest",

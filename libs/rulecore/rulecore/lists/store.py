@@ -26,12 +26,12 @@ from rulecore.lists.records import (
     LIST_PREFIX,
     PART_PREFIX,
     Head,
-    ListLimits,
     decode_head,
     decode_part,
     head_digest,
     part_digest,
 )
+from rulecore.settings import ListLimits
 from streamcore.state import KeyValueTable
 
 _UNUSED = "unused"  # the key of the row that remembers in which order unused parts came

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from rulecore.lang import ListType
 from rulecore.lists.entries import part_bytes, part_digest, physical, to_parts
-from rulecore.lists.records import Head, ListLimits, records_of
+from rulecore.lists.records import Head, records_of
 from rulecore.lists.store import ListAnswer, ListStatus, ListStore, save
+from rulecore.settings import ListLimits
 from rulecore.yamldoc import Json
 from streamcore.schema import LONG, STRING, Type
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
