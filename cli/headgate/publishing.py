@@ -15,6 +15,7 @@ import orjson
 
 from headgate.errors import InputError
 from rulecore.audit import Written
+from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
 from rulecore.model import Rule, canonical_json
 from rulecore.releases import RELEASE_KEY, STAGED_KEY, to_records
 from rulecore.status import StatusKind, Subject
@@ -26,7 +27,12 @@ from streamcore.kernel import Control
 from streamcore.lanes import STATUS, Headers
 
 _POLL_MS = 200
-_SUBJECTS = ((RELEASE_KEY, Subject.RELEASE), (STAGED_KEY, Subject.PART))
+_SUBJECTS = (
+    (RELEASE_KEY, Subject.RELEASE),
+    (STAGED_KEY, Subject.PART),
+    (LIST_PREFIX, Subject.LIST),
+    (PART_PREFIX, Subject.PART),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Rule files and stream files from disk, read and checked together: what every `headgate rules` command begins with.
+"""Files of rules, lists and streams, read and checked together: what every `headgate rules` command begins with.
 
 Promises: a ``Book`` either has no problems, and then every rule in it compiles against the streams, or says with file,
 line and column what to change. Refuses to know Kafka.
@@ -14,21 +14,28 @@ from headgate import streams
 from headgate.errors import InputError
 from rulecore.check import Cost, check
 from rulecore.compiled import CompiledRule
+from rulecore.lists.files import ListFile, load_lists, types_of
 from rulecore.load import load_path
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
 
+_LISTS = Path("lists")
 _SHIPPED = Path(__file__).resolve().parents[2] / "rules"
 
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """Rules that compile, their costs in the same order, and what is wrong with the others."""
+    """Rules that compile, their costs in the same order, the lists that they may ask, and what is wrong with others."""
 
     streams: Mapping[str, StreamSchema]
     rules: tuple[CompiledRule, ...]
     costs: tuple[Cost, ...]
     problems: tuple[Problem, ...]
+    lists: tuple[ListFile, ...] = ()
+
+    def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
+        """By name of a list, keys and values of the control records that publish it."""
+        return {one.head.list: one.records() for one in self.lists}
 
 
 def shipped_rules(stream: str) -> Path:
@@ -46,9 +53,22 @@ def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
     return {schema.name: schema for schema in (streams.load_stream(name, where) for name in names)}
 
 
-def read_book(paths: Sequence[Path], folder: Path | None = None) -> Book:
-    """The rules of these files and folders against the streams of ``folder``. ``InputError`` when there is no rule."""
+def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
+    """The lists of a folder or file; without one those of ``lists/`` where the user is, if there is such a folder."""
+    if folder is None:
+        return load_lists(_LISTS) if _LISTS.is_dir() else ([], [])
+    if not folder.exists():
+        raise InputError(f"lists: no such file or folder: {folder}")
+    return load_lists(folder)
+
+
+def read_book(paths: Sequence[Path], folder: Path | None = None, lists: Path | None = None) -> Book:
+    """The rules of these files and folders against the streams of ``folder`` and the lists of ``lists``.
+
+    ``InputError`` when there is no rule.
+    """
     schemas = load_streams(folder)
+    listed, list_problems = read_lists(lists)
     documents, problems = [], []
     for path in dict.fromkeys(paths):
         if not path.exists():
@@ -58,5 +78,6 @@ def read_book(paths: Sequence[Path], folder: Path | None = None) -> Book:
         problems += faults
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
-    report = check(documents, schemas)
-    return Book(schemas, report.rules, report.costs, tuple(sorted([*problems, *report.problems])))
+    report = check(documents, schemas, lists=types_of(listed))
+    found = tuple(sorted([*problems, *list_problems, *report.problems]))
+    return Book(schemas, report.rules, report.costs, found, tuple(listed))

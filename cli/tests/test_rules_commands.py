@@ -150,3 +150,46 @@ def test_a_path_that_is_not_there_is_one_line(command: str, capsys: pytest.Captu
     assert run(["rules", command, "/does/not/exist"]) == 1
     seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("", "headgate: rules: no such file or folder: /does/not/exist\n")
+
+
+LISTED = """\
+id: tor-payment
+version: 1
+owner: me
+on: shop
+where: user_id in list('watched') and amount > lookup('limits', user_id)
+then: {severity: high, outcome: review, score: 40, message: "{user_id} paid {amount}"}
+tests:
+  - name: more than the limit
+    events: [{type: payment, user_id: u1, amount: 51}, {type: payment, user_id: u2, amount: 51}]
+    expect: [{user_id: u1}]
+"""
+
+
+def write_lists(folder: Path) -> str:
+    folder.mkdir()
+    head = "version: 1\nowner: me\nof: string\n"
+    write(folder, f"list: watched\n{head}entries: [u1]\n", "watched.yaml")
+    write(folder, f"list: limits\n{head}value: decimal(12,2)\nfile: limits.csv\n", "limits.yaml")
+    write(folder, "value,lookup\nu1,50\nu2,50\n", "limits.csv")
+    return str(folder)
+
+
+def test_rules_are_checked_and_tested_with_the_lists_that_they_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, lists = write(tmp_path, LISTED), write_lists(tmp_path / "lists")
+    assert run(["rules", "check", file, "--lists", lists]) == 0
+    assert run(["rules", "test", file, "--lists", lists]) == 0
+    capsys.readouterr()
+    assert run(["rules", "check", file]) == 1
+    assert "there is no list 'watched'" in capsys.readouterr().out
+
+
+def test_a_fault_in_a_list_is_a_problem_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, lists = write(tmp_path, LISTED), write_lists(tmp_path / "lists")
+    write(tmp_path / "lists", "value,lookup\nu1,50\nu2,much\n", "limits.csv")
+    assert run(["rules", "check", file, "--lists", lists]) == 1
+    assert "limits.csv:3:1: entries: what is looked up: 'much' is no decimal(12,2)" in capsys.readouterr().out
+    assert run(["rules", "check", file, "--lists", str(tmp_path / "nowhere")]) == 1
+    assert "lists: no such file or folder" in capsys.readouterr().err

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rulecore.errors import RuleSetError
+from rulecore.lists.answers import of_list
+from rulecore.lists.control import is_list
+from rulecore.lists.store import ListStore
 from rulecore.load import decode_record
 from rulecore.model import Mode, Rule
 from rulecore.ruleset import RuleSet
@@ -39,13 +42,14 @@ class Entry:
 
 @dataclass(slots=True)
 class History:
-    """``entries`` in the order of the log; ``rules`` is the set after the last of them.
+    """``entries`` in the order of the log; ``rules`` and ``lists`` are what there is after the last of them.
 
     ``documents``: every version that was ever accepted. ``counted``: by rule, the versions that stood in the live slot
     one after the other, each with the place of its entry; None where the rule was deleted.
     """
 
     rules: RuleSet
+    lists: ListStore = field(default_factory=ListStore.empty)
     entries: list[Entry] = field(default_factory=list)
     documents: dict[tuple[str, int], Rule] = field(default_factory=dict)
     counted: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
@@ -64,6 +68,9 @@ def read_back(rules: RuleSet, log: Iterable[Written]) -> History:
     """Apply a log to a set (an empty one, usually)."""
     history = History(rules)
     for written in log:
+        if is_list(written.control):
+            history.entries.append(Entry(written, _take_list(history, written.control)))
+            continue
         after, statuses = history.rules.apply([written.control], written.time_ms)
         history.rules = after
         for status in statuses:
@@ -71,6 +78,13 @@ def read_back(rules: RuleSet, log: Iterable[Written]) -> History:
             if status.subject is Subject.RULE:
                 _remember(history, status)
     return history
+
+
+def _take_list(history: History, control: Control) -> Status:
+    key = (control.key or b"").decode("utf-8", "replace")
+    history.lists, answer = history.lists.apply(key, control.value, history.rules.users_of)
+    history.rules = history.rules.with_lists(history.lists.types())
+    return of_list(answer, control, history.rules.epoch)
 
 
 def _remember(history: History, status: Status) -> None:

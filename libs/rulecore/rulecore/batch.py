@@ -139,7 +139,8 @@ class Batch:
         """Fill in the pairs of these conditions, each of which is a list of places in ``rows``."""
         wanted = np.unique(rows[np.concatenate(part)])
         conditions = [int(numbers[some[0]]) for some in part]
-        names = sorted({name for n in conditions for name in self._expressions.columns(self._index.opaque[n])})
+        used = {name for n in conditions for name in self._expressions.columns(self._index.opaque[n])}
+        names = sorted(used.intersection(self._events.columns))  # one that is not there breaks its condition, no more
         truth = self._evaluate(conditions, self._events.select(names)[wanted] if names else self._events)
         for number, some in zip(conditions, part, strict=True):
             places = np.searchsorted(wanted, rows[some]) if names else rows[some]
@@ -194,6 +195,8 @@ def _ids(values: pl.Series, terms: Terms, term: str) -> Ints:
     Arrow builds its table anew each time, which is worth it unless the batch is small beside the table; Python's is
     the rules' own. Doubles go through Python's, where 0.0 and -0.0 are one.
     """
+    if values.null_count() == len(values):  # a term that could not be evaluated too, whatever its type
+        return np.full(len(values), NULL_ID, np.int64)
     known = terms.ids[term]
     if values.dtype.is_float() or len(values) < _SMALL or len(values) * _FEW < len(known):
         ids = np.fromiter(map(known.get, values.to_list(), repeat(NO_ID)), np.int64, len(values))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.lang import ListType
 from rulecore.load import decode_record
 from rulecore.model import Rule, canonical_json
 from rulecore.releases import (
@@ -63,7 +64,7 @@ class Change:
         for place in before.stored:
             places.setdefault(place.rule, set()).add(place.slot)
         return cls(
-            Context.of(before.streams, before.limits),
+            Context.of(before.streams, before.limits, before.lists),
             clock_ms,
             dict(before.stored),
             dict(before.rules),
@@ -300,18 +301,29 @@ class Context:
 
     streams: tuple[StreamSchema, ...]
     limits: RuleLimits
+    lists: tuple[ListType, ...] = ()
 
     @classmethod
-    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> Context:
+    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType]) -> Context:
         """Of a set."""
-        return cls(tuple(streams[name] for name in sorted(streams)), limits)
+        known = tuple(lists[name] for name in sorted(lists))
+        return cls(tuple(streams[name] for name in sorted(streams)), limits, known)
+
+
+def compiled_version(value: bytes, context: Context) -> CompiledRule:
+    """The rule of canonical bytes, compiled; kept for the next who asks.
+
+    A rule that asks no list does not depend on them, so a new list leaves what was compiled of it as it is.
+    """
+    asks = any(word in value.lower() for word in (b"list", b"lookup"))
+    return _compiled(value, context if asks or not context.lists else replace(context, lists=()))
 
 
 @functools.lru_cache(maxsize=_COMPILED_KEPT)
-def compiled_version(value: bytes, context: Context) -> CompiledRule:
-    """The rule of canonical bytes, compiled; kept for the next who asks."""
+def _compiled(value: bytes, context: Context) -> CompiledRule:
     rule = decode_record(value, len(value))
-    return compile_rule(rule, {s.name: s for s in context.streams}, context.limits)
+    streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
+    return compile_rule(rule, streams, context.limits, lists)
 
 
 def said(error: RuleError) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError
+from rulecore.lang import ListType
 from rulecore.load import Loaded
 from rulecore.model import Emit, Rule, canonical_json
 from rulecore.plan import Access
@@ -47,15 +48,20 @@ class Report:
     costs: tuple[Cost, ...]
 
 
-def check(documents: Sequence[Loaded], streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> Report:
-    """Check documents against each other and against the streams."""
+def check(
+    documents: Sequence[Loaded],
+    streams: Mapping[str, StreamSchema],
+    limits: RuleLimits | None = None,
+    lists: Mapping[str, ListType] | None = None,
+) -> Report:
+    """Check documents against each other, the streams, and the lists that rules may ask."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
     problems += _repeated(documents)
     rules = []
     for loaded in documents:
         if loaded.rule is not None:
-            compiled, faults = _compile(loaded.rule, loaded.document, streams, limits)
+            compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, lists or {})
             problems += faults
             rules += [compiled] if compiled is not None and not faults else []
     if len(documents) > limits.rules:
@@ -77,13 +83,17 @@ def _repeated(documents: Iterable[Loaded]) -> Iterable[Problem]:
 
 
 def _compile(
-    rule: Rule, document: Document, streams: Mapping[str, StreamSchema], limits: RuleLimits
+    rule: Rule,
+    document: Document,
+    streams: Mapping[str, StreamSchema],
+    limits: RuleLimits,
+    lists: Mapping[str, ListType],
 ) -> tuple[CompiledRule | None, list[Problem]]:
     if (size := len(canonical_json(rule))) > limits.record_bytes:
         message = f"the rule has {size} bytes as a record, at most {limits.record_bytes}; shorten its tests"
         return None, [Problem(document.file, document.place(()), "", message, rule.id)]
     try:
-        compiled = compile_rule(rule, streams, limits)
+        compiled = compile_rule(rule, streams, limits, lists)
     except ExpressionError as error:
         path = tuple(error.field.split("."))
         place = _inside(document, path, error)

@@ -11,12 +11,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import orjson
 
 from rulecore import lang, message
+from rulecore.conditions import Condition, Names, condition, lifted
 from rulecore.errors import RuleSetError
-from rulecore.lang import Aggregate, Expr, Scope
+from rulecore.lang import Aggregate, Expr, ListType, Scope
+from rulecore.lists.columns import ListColumn, distinct, lift
 from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
@@ -25,6 +28,7 @@ from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
 
 _DAY_MS = 86_400_000
+_NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ class CompiledRule:
 
     ``where`` is normalised, ``having`` is as its author wrote it. ``route`` is the index of the stream's key that the
     rule's events are routed by (a rule per event sees each event once, under any of the keys).
+    ``list_columns`` are what its conditions need besides the stream's columns: what they ask of ``lists``.
     """
 
     rule: Rule
@@ -123,6 +128,12 @@ class CompiledRule:
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
     unit: int = 0
+    list_columns: tuple[ListColumn, ...] = ()
+
+    @property
+    def lists(self) -> frozenset[str]:
+        """Names of the lists that it asks."""
+        return frozenset(column.list.name for column in self.list_columns)
 
     @property
     def kind(self) -> Kind:
@@ -130,25 +141,32 @@ class CompiledRule:
         return self.rule.kind
 
 
-def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLimits) -> CompiledRule:
+def compile_rule(
+    rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType] = _NO_LISTS
+) -> CompiledRule:
     """Check and compile; ``ExpressionError`` with a place, or ``RuleSetError``, says what is wrong."""
     schema = streams.get(rule.on)
     if schema is None:
         raise RuleSetError(f"on: there is no stream {rule.on!r}; there are {', '.join(sorted(streams)) or 'none'}")
-    columns = {f.name: f.type for f in schema.fields}
-    where = None
-    if rule.where is not None:
-        parsed = lang.parse(rule.where, Scope(columns), field="where", limits=limits.expression)
-        where = lang.normalise(parsed)
+    names = Names.of_stream(schema, lists, limits.expression)
+    where = None if rule.where is None else condition(rule.where, "where", names)
     if rule.kind is Kind.WINDOW:
-        return _windowed(rule, where, schema, columns, limits)
+        return _windowed(rule, where, schema, names, limits)
     if rule.kind is not Kind.EVENT:
         raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
     assert where is not None  # the model refuses a rule per event without one
-    placeholders = [Placeholder(name, name, kind) for name, kind in columns.items()]
+    placeholders = [Placeholder(name, name, kind) for name, kind in names.columns.items()]
     text, used = _message(rule, placeholders)
-    route = _suppress_route(rule, schema)
-    return CompiledRule(rule, _digest(rule), where, text, used, route=route, plan=plan(where))
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=where.expr,
+        message=text,
+        placeholders=used,
+        route=_suppress_route(rule, schema),
+        plan=plan(where.expr),
+        list_columns=where.list_columns,
+    )
 
 
 def _suppress_route(rule: Rule, schema: StreamSchema) -> int:
@@ -170,11 +188,12 @@ def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
 
 
 def _windowed(
-    rule: Rule, where: Expr | None, schema: StreamSchema, columns: Mapping[str, Type], limits: RuleLimits
+    rule: Rule, condition: Condition | None, schema: StreamSchema, names: Names, limits: RuleLimits
 ) -> CompiledRule:
     window = _window(rule, limits)
     group_by, route = groups_of(rule, schema)
-    having = _having(rule, {name: columns[name] for name in group_by}, columns, limits)
+    columns, where = names.columns, None if condition is None else condition.expr
+    having = _having(rule, {name: columns[name] for name in group_by}, names)
     aggregates = {a: _spec(a, where, rule.on, group_by, window.slide_ms) for a in lang.aggregates(having)}
     if len(aggregates) > limits.aggregates:
         raise RuleSetError(f"having: {len(aggregates)} aggregates, at most {limits.aggregates}")
@@ -198,6 +217,7 @@ def _windowed(
         having_on_columns=lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()}),
         message=text,
         placeholders=used,
+        list_columns=distinct((*(condition.list_columns if condition else ()), *lift(having)[1])),
     )
 
 
@@ -241,10 +261,10 @@ def routed(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int:
     return route
 
 
-def _having(rule: Rule, groups: Mapping[str, Type], columns: Mapping[str, Type], limits: RuleLimits) -> Expr:
+def _having(rule: Rule, groups: Mapping[str, Type], names: Names) -> Expr:
     assert rule.having is not None
-    scope = Scope(groups, aggregates=True, arguments=columns)
-    parsed = lang.parse(rule.having, scope, field="having", limits=limits.expression)
+    scope = Scope(groups, aggregates=True, arguments=names.columns, lists=names.lists)
+    parsed = lang.parse(rule.having, scope, field="having", limits=names.limits)
     if not lang.aggregates(parsed):
         raise RuleSetError("having: no aggregate in it, such as count(*); put conditions on events into `where`")
     return parsed
@@ -253,7 +273,7 @@ def _having(rule: Rule, groups: Mapping[str, Type], columns: Mapping[str, Type],
 def _spec(
     aggregate: Aggregate, where: Expr | None, stream: str, group_by: tuple[str, ...], pane_ms: int
 ) -> AggregateSpec:
-    argument = None if aggregate.argument is None else lang.normalise(aggregate.argument)
+    argument = None if aggregate.argument is None else lifted(aggregate.argument).expr
     identity = [
         stream,
         lang.fingerprint(where),

@@ -6,6 +6,7 @@
     ├── ExpressionError        one expression was refused; holds the place in the text
     ├── TypeMismatch           operands of types that do not go together, no place yet (lang turns it into the above)
     ├── DocumentError          a rule's document (YAML, JSON) is not one: unknown entries, wrong values, too large
+    ├── ListError              a list's record or file: what is wrong in it, or why it cannot join the others
     └── RuleSetError           a rule is sound by itself and yet cannot join the set: budget, version, stream
 
 They extend ``StreamError``, so that the edge of a process prints one line for any of them.
@@ -26,6 +27,10 @@ class DocumentError(RuleError):
 
 class RuleSetError(RuleError):
     """A sound rule that the set refuses. Catch it to answer the author; the previous version stays live."""
+
+
+class ListError(RuleError):
+    """A list's record or file is refused. Catch it to answer the author; the previous version stays live."""
 
 
 class TypeMismatch(RuleError, ValueError):

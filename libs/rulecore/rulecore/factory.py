@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rulecore.settings import GroupSettings, OutletSettings
+from rulecore.settings import GroupSettings, ListLimits, OutletSettings
 
 if TYPE_CHECKING:
     from streamcore.kernel import Kernel
@@ -30,6 +30,7 @@ class RulesFactory:
     outlet: OutletSettings = field(default_factory=OutletSettings)
     max_matches: int = 100_000
     shards: int = 1
+    lists: ListLimits = field(default_factory=ListLimits)
 
     def __call__(self) -> Kernel:
         from rulecore.kernel import RulesKernel

@@ -8,6 +8,7 @@ on without it. This module knows neither Spark nor Kafka: it is the same in prod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import orjson
@@ -21,6 +22,10 @@ from rulecore.families import make_group
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang.types import Value
+from rulecore.lists.answers import of_list
+from rulecore.lists.columns import ListColumn, with_list_columns
+from rulecore.lists.control import split
+from rulecore.lists.store import ListStore, save
 from rulecore.matcher import EventMatcher, Matches
 from rulecore.outlet import Fired, Outlet
 from rulecore.ruleset import RuleSet
@@ -35,6 +40,7 @@ from streamcore.watermark import NO_WATERMARK
 
 _RULES = "rules"
 _GROUPS = "groups"
+_LISTS = "lists"
 _SET = "set"
 
 
@@ -48,6 +54,9 @@ class RulesKernel:
         self.limits = RuleLimits(rules=factory.max_rules, matches=factory.max_matches)
         self.rules = RuleSet.empty(self.schemas, self.limits)
         self.stored = KeyValueTable()
+        self.lists = ListStore.empty(factory.lists)
+        self.listed = KeyValueTable()
+        self.list_columns: dict[str, tuple[ListColumn, ...]] = {}
         self.memory = KeyValueTable()
         self.outlet = Outlet(factory.outlet)
         self.groups: dict[GroupId, RuleGroup] = {}
@@ -56,22 +65,28 @@ class RulesKernel:
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
-        tables: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory, **self.outlet.tables()}
+        tables = self._own_tables()
         for group in self.groups.values():
             tables.update(group.tables())
         return tables
 
+    def _own_tables(self) -> dict[str, StateTable]:
+        return {_RULES: self.stored, _GROUPS: self.memory, _LISTS: self.listed, **self.outlet.tables()}
+
     def table(self, name: str) -> StateTable:
-        own: dict[str, StateTable] = {_RULES: self.stored, _GROUPS: self.memory, **self.outlet.tables()}
+        own = self._own_tables()
         return own[name] if name in own else self._group(GroupId.parse(name.split(":")[1])).table(name)
 
     def loaded(self) -> None:
         self.outlet.loaded()
+        if dict(self.listed) != dict(self.lists.records()):
+            self.lists = ListStore.restore(self.listed, self.factory.lists)
+            self.rules = self.rules.with_lists(self.lists.types())
         blob = self.stored.get(_SET)
         if blob is None or blob == self.derived_from:
             return  # caught up over cuts without a rule change
         self.derived_from = blob
-        self.rules = RuleSet.restore(self.schemas, self.limits, self.stored)
+        self.rules = RuleSet.restore(self.schemas, self.limits, self.stored, self.lists.types())
         self._regroup({}, 0)
 
     def _store_rules(self) -> None:
@@ -90,6 +105,7 @@ class RulesKernel:
 
     def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Every rule with state to its group. A paused one keeps its state; one in quarantine does not."""
+        self.list_columns = {name: self.rules.list_columns(name) for name in self.schemas}
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule in self.rules.keeping_state():
             group = GroupId.of(rule)
@@ -109,6 +125,9 @@ class RulesKernel:
     def step(self, cut: Cut) -> Output:
         """Rule changes, then events in the order of their streams, then what the watermark ends."""
         records = self._change(cut)
+        contents = self.lists.contents(cut.clock_ms)
+        events = {r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents) for r, f in cut.events.items()}
+        cut = replace(cut, events=events)
         for name, schema in self.schemas.items():
             for route in range(len(schema.keys)):
                 records += self._per_event(cut, Routed(name, route))
@@ -120,13 +139,27 @@ class RulesKernel:
         return Output(records, counted=self.outlet.take_counted())
 
     def _change(self, cut: Cut) -> list[Record]:
+        parts, changes, gone = split(cut.control)
+        answers = self._change_lists(parts)
         before = self.rules
-        self.rules, answers = before.apply(cut.control, cut.clock_ms) if cut.control else before.at(cut.clock_ms)
+        self.rules, said = before.apply(changes, cut.clock_ms) if changes else before.at(cut.clock_ms)
         if self.rules is not before:
             self._store_rules()
         if self.rules.epoch != before.epoch:
             self._regroup(cut.latest_event_ms, cut.watermark_ms)
+        answers += [*said, *self._change_lists(gone)]
         return [status_record(answer) for answer in answers] if cut.shard == 0 else []
+
+    def _change_lists(self, records: Sequence[Control]) -> list[Status]:
+        before, answers = self.lists, []
+        for record in records:
+            key = (record.key or b"").decode("utf-8", "replace")
+            self.lists, answer = self.lists.apply(key, record.value, self.rules.users_of)
+            answers.append(of_list(answer, record, self.rules.epoch))
+        if self.lists is not before:
+            save(self.lists, self.listed)
+            self.rules = self.rules.with_lists(self.lists.types())
+        return answers
 
     # --- rules per event ----------------------------------------------------------------------------------------
 

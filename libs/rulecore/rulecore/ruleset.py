@@ -18,6 +18,8 @@ import orjson
 from rulecore.changing import Change, Context, compiled_version, said
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.errors import RuleError
+from rulecore.lang import ListType
+from rulecore.lists.columns import ListColumn, distinct
 from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode
 from rulecore.slots import EVALUATED, Place, Slot, version_key
@@ -48,6 +50,7 @@ class RuleSet:
     expired: frozenset[str] = frozenset()
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     rules: Mapping[Place, CompiledRule] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    lists: Mapping[str, ListType] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     _kept: dict[tuple[str, int], EventMatcher] = field(default_factory=dict, compare=False, repr=False)
     _boundary: list[int] = field(default_factory=list, compare=False, repr=False)
 
@@ -58,9 +61,14 @@ class RuleSet:
 
     @classmethod
     def restore(
-        cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, records: Iterable[tuple[str, bytes]]
+        cls,
+        streams: Mapping[str, StreamSchema],
+        limits: RuleLimits,
+        records: Iterable[tuple[str, bytes]],
+        lists: Mapping[str, ListType] | None = None,
     ) -> RuleSet:
-        """The set that gave these ``records()``."""
+        """The set that gave these ``records()``; its rules may ask these lists."""
+        context = Context.of(streams, limits, lists or {})
         values = dict(records)
         own = orjson.loads(values.pop(_SET, b'{"epoch":0,"quarantined":{},"expired":[]}'))
         stored = {Place.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
@@ -69,7 +77,7 @@ class RuleSet:
         rules: dict[Place, CompiledRule] = {}
         for place, value in stored.items():
             try:
-                rules[place] = compiled_version(value, Context.of(streams, limits))
+                rules[place] = compiled_version(value, context)
             except RuleError as error:
                 document = orjson.loads(value)
                 reasons.setdefault(f"{place.rule}@{document['version']}", f"no longer compiles: {said(error)}")
@@ -82,7 +90,21 @@ class RuleSet:
             expired=frozenset(own["expired"]),
             staged=MappingProxyType(staged),
             rules=MappingProxyType(rules),
+            lists=MappingProxyType(dict(lists or {})),
         )
+
+    def with_lists(self, lists: Mapping[str, ListType]) -> RuleSet:
+        """The set whose next rules may ask these lists. No rule is compiled again: lists keep their types."""
+        return self if lists == self.lists else replace(self, lists=MappingProxyType(dict(lists)))
+
+    def users_of(self, name: str) -> tuple[str, ...]:
+        """Ids of the rules that ask the list of that name, in any version."""
+        return tuple(sorted({place.rule for place, rule in self.rules.items() if name in rule.lists}))
+
+    def list_columns(self, stream: str) -> tuple[ListColumn, ...]:
+        """What the rules of a stream that keep state or are evaluated ask of lists."""
+        asking = [rule for rule in self.keeping_state() if rule.list_columns and rule.rule.on == stream]
+        return distinct(column for rule in asking for column in rule.list_columns)
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """Everything that ``restore`` needs, as pairs of a name and bytes, by name."""

@@ -31,15 +31,22 @@ _END_MS: Final = 2**53
 
 
 def run_in_process(
-    rules: Sequence[Rule], streams: Mapping[str, StreamSchema], events: Mapping[str, Sequence[Event]]
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSchema],
+    events: Mapping[str, Sequence[Event]],
+    lists: Sequence[tuple[str, bytes]] = (),
 ) -> Sequence[Alert]:
-    """The alerts of the events (see ``RuleRunner``). ``RuleError`` for a rule or an event that is refused."""
+    """The alerts of the events (see ``RuleRunner``). ``RuleError`` for a rule or an event that is refused.
+
+    ``lists``: control records of lists; what has expired in them by the time of the last event does not count.
+    """
     kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
     frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
     latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
-    control = [Control(0, i, rule.id.encode(), canonical_json(rule)) for i, rule in enumerate(rules)]
+    published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
+    control = [Control(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
     routed = {Routed(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
-    first = Cut(0, routed, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, {})
+    first = Cut(0, routed, control, max(latest.values(), default=_CLOCK_MS), NO_WATERMARK, NO_WATERMARK, {})
     last = Cut(0, {}, (), _CLOCK_MS, NO_WATERMARK, _END_MS, latest)
     records = [*kernel.step(first).records, *kernel.step(last).records]
     _refuse_unless_accepted(records)
@@ -66,7 +73,7 @@ def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
 def _refuse_unless_accepted(records: Sequence[Record]) -> None:
     for record in records:
         if record.lane == STATUS and (status := _object(record))["status"] != "accepted":
-            raise RuleSetError(f"{status['rule']} is {status['status']}: {status['reason']}")
+            raise RuleSetError(f"{status.get('rule', status.get('list'))} is {status['status']}: {status['reason']}")
 
 
 def _object(record: Record) -> Mapping[str, Json]:

@@ -31,3 +31,19 @@ class OutletSettings:
     late_ms: int = 3_600_000
     compared: int = 200_000
     compare_every_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class ListLimits:
+    """How many lists there may be, and how large. ``record_bytes``: of a head or a part.
+
+    ``total_bytes``: all heads and parts that lists use. ``unused_parts`` and ``unused_bytes``: parts that no list uses
+    (not yet, or no more) and that are kept; of more the oldest are dropped.
+    """
+
+    lists: int = 1_000
+    entries: int = 1_000_000
+    record_bytes: int = 512 * 1024
+    total_bytes: int = 256 << 20
+    unused_parts: int = 4_096
+    unused_bytes: int = 64 << 20

@@ -106,7 +106,7 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
 
 def test_a_version_that_was_not_raised_would_be_rejected_and_the_next_one_is_named() -> None:
     found = one([event(version=7)], [event(version=7, where="amount > 6")])
-    assert found.rejected == "version 7 is not above the live version 7"
+    assert found.rejected == "version 7 is not above version 7, the newest"
     assert found.write_version == 8
     assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejected is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 @command.command()
 @files
 @output_option
-def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Say what is wrong with rules, and what they will cost. Needs no cluster."""
-    book = read(paths, streams)
+    book = read(paths, streams, lists)
     data: Json = {
         "rules": len(book.rules),
         "problems": [problem_json(p) for p in book.problems],
@@ -33,13 +34,17 @@ def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
 @command.command()
 @files
 @output_option
-def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
+def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
     from rulecore.ruletests import run_tests
     from rulecore.runner import run_in_process
 
-    book = read(paths, streams)
-    results = [r for rule in book.rules for r in run_tests(rule.rule, book.streams, run_in_process)]
+    book = read(paths, streams, lists)
+    records = book.list_records()
+    results: list[TestResult] = []
+    for rule in book.rules:
+        asked = [record for name in sorted(rule.lists) for record in records[name]]
+        results += run_tests(rule.rule, book.streams, partial(run_in_process, lists=asked))
     untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {

@@ -26,8 +26,11 @@ def streams_option(command: _Command) -> _Command:
 
 
 def files(command: _Command) -> _Command:
-    """``[PATHS]... --streams``, as the parameters ``paths`` and ``streams``."""
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(command))
+    """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
+    with_lists = click.option(
+        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
+    )
+    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(with_lists(command)))
 
 
 def target(command: _Command) -> _Command:
@@ -46,11 +49,11 @@ def command() -> None:
     """
 
 
-def read(paths: Sequence[Path], streams: Path | None) -> Book:
+def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None) -> Book:
     """The rules of these files and folders, or the shipped ones."""
     from headgate.rulebook import read_book, shipped_rules
 
-    return read_book(paths or [shipped_rules(DEFAULT)], streams)
+    return read_book(paths or [shipped_rules(DEFAULT)], streams, lists)
 
 
 def problem_json(problem: Problem) -> Json:

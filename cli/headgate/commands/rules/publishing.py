@@ -43,6 +43,7 @@ def _waiting(command: _Command) -> _Command:
 def publish(
     paths: Sequence[Path],
     streams: Path | None,
+    lists: Path | None,
     bootstrap: str,
     app: str,
     wait: float,
@@ -60,7 +61,7 @@ def publish(
     from headgate.publishing import publish as send
     from headgate.publishing import rule_change
 
-    book = read(paths, streams)
+    book = read(paths, streams, lists)
     if book.problems:
         return _refused(book, output)
     kafka, topics = _app(bootstrap, app)
@@ -80,6 +81,7 @@ def release(
     name: str,
     paths: Sequence[Path],
     streams: Path | None,
+    lists: Path | None,
     bootstrap: str,
     app: str,
     wait: float,
@@ -91,7 +93,7 @@ def release(
 
     A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
     """
-    book = read(paths, streams)
+    book = read(paths, streams, lists)
     if book.problems:
         return _refused(book, output)
     return _release(name, [r.rule for r in book.rules], deleted, (bootstrap, app, wait, why), output)

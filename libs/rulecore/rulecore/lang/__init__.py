@@ -15,7 +15,7 @@ from rulecore.lang.normalise import fingerprint, normalise
 from rulecore.lang.parse import parse
 from rulecore.lang.physical import to_logical, to_physical
 from rulecore.lang.render import render
-from rulecore.lang.scope import Scope
+from rulecore.lang.scope import ListType, Scope
 from rulecore.lang.tree import (
     Aggregate,
     And,
@@ -27,17 +27,19 @@ from rulecore.lang.tree import (
     Compare,
     Expr,
     In,
+    InList,
     Interval,
     IsNull,
     Like,
     Literal,
+    Lookup,
     Negate,
     Not,
     Or,
     When,
     adapter,
 )
-from rulecore.lang.walk import aggregates, columns, conjuncts, replace_aggregates
+from rulecore.lang.walk import aggregates, columns, conjuncts, lists, rebuild, replace_aggregates
 
 __all__ = [
     "Aggregate",
@@ -50,11 +52,14 @@ __all__ = [
     "Compare",
     "Expr",
     "In",
+    "InList",
     "Interval",
     "IsNull",
     "Like",
     "Limits",
+    "ListType",
     "Literal",
+    "Lookup",
     "Negate",
     "Not",
     "Or",
@@ -66,8 +71,10 @@ __all__ = [
     "conjuncts",
     "evaluate",
     "fingerprint",
+    "lists",
     "normalise",
     "parse",
+    "rebuild",
     "render",
     "replace_aggregates",
     "to_logical",

@@ -15,7 +15,7 @@ from rulecore.lang.advice import listed, suggest
 from rulecore.lang.convert import convert, growth
 from rulecore.lang.limits import Limits
 from rulecore.lang.pieces import Kind, Piece
-from rulecore.lang.scope import Scope
+from rulecore.lang.scope import ListType, Scope
 from rulecore.lang.sql import COMPARISONS, OPERAND, PREDICATES, Syntax
 from rulecore.lang.tree import (
     Aggregate,
@@ -28,10 +28,12 @@ from rulecore.lang.tree import (
     Compare,
     Expr,
     In,
+    InList,
     Interval,
     IsNull,
     Like,
     Literal,
+    Lookup,
     Negate,
     Not,
     Or,
@@ -86,6 +88,7 @@ class Checker:
             "negate": self._negate,
             "is": self._is_null,
             "in": self._in,
+            "in_list": self._in_list,
             "between": self._between,
             "like": self._like,
             "rlike": self._rlike,
@@ -217,6 +220,43 @@ class Checker:
             raise self.error(syntax, f"a list for {kind} does not take this {value.type}", accepted)
         return converted
 
+    def _in_list(self, syntax: Syntax) -> Expr:
+        self._refuse_chains(syntax)
+        operand, call = self.expr(syntax.parts[0]), syntax.parts[1]
+        name = self._name(call).text
+        if name != "list" or len(call.parts) != 1:
+            raise self.error(call, "in takes constants in brackets, or a list", "accepted here: x in list('name')")
+        found = self._list(call.parts[0])
+        node = self._typed(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
+        return Not(operand=node) if syntax.negated else node
+
+    def _lookup(self, syntax: Syntax) -> Expr:
+        if len(syntax.parts) != 2:
+            hint = "accepted here: lookup('name', x)"
+            raise self.error(syntax, f"lookup does not take {len(syntax.parts)} arguments", hint)
+        found = self._list(syntax.parts[0])
+        kind = found.value
+        if kind is None:
+            raise self.error(
+                syntax.parts[0], f"the list {found.name} has no values", "accepted here: x in list('name')"
+            )
+        key, of = self.expr(syntax.parts[1]), found.of
+        return self._typed(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
+
+    def _list(self, syntax: Syntax) -> ListType:
+        """The list that a constant names. In ``having``, only inside of an aggregate: lists are asked per event."""
+        piece = self._piece(syntax)
+        if piece is None or piece.kind is not Kind.CONSTANT or not isinstance(piece.value, str):
+            raise self.error(syntax, "a list is named by a constant", "accepted here: its name in quotes: 'tor_exits'")
+        if self.scope.aggregates and not self.inside:
+            hint = "put it inside of an aggregate: max(lookup('name', x))"
+            raise self.error(syntax, "lists are asked for each event, not for a group", hint)
+        lists = self.scope.lists
+        if piece.value not in lists:
+            hint = suggest(piece.value, sorted(lists), list(lists)) if lists else "there is none yet: publish it first"
+            raise self.error(syntax, f"there is no list {piece.value[:80]!r}", hint)
+        return lists[piece.value]
+
     def _between(self, syntax: Syntax) -> Expr:
         self._refuse_chains(syntax)
         operand, low, high = (self._compared(syntax, index) for index in range(3))
@@ -323,6 +363,8 @@ class Checker:
         name = functions.ALIASES.get(piece.text, piece.text)
         if name == "if":
             return self._if(syntax)
+        if name == "lookup":
+            return self._lookup(syntax)
         if name in functions.AGGREGATES:
             return self._aggregate(syntax, "count_distinct" if piece.distinct else name)
         if name not in functions.FUNCTIONS:
@@ -331,7 +373,9 @@ class Checker:
 
     def _unknown_function(self, piece: Piece) -> ExpressionError:
         at = self.pieces.index(piece)
-        accepted = [*functions.FUNCTIONS, "if", *(functions.AGGREGATES if self.scope.aggregates else ())]
+        if piece.text == "list":
+            return self.error(Syntax("function", (), at, at), "a list is no value", "write: x in list('name')")
+        accepted = [*functions.FUNCTIONS, "if", "lookup", *(functions.AGGREGATES if self.scope.aggregates else ())]
         hint = suggest(piece.text, accepted, [*accepted, *functions.ALIASES], shown=len(accepted))
         return self.error(Syntax("function", (), at, at), f"unknown function {piece.text}", hint)
 

@@ -57,7 +57,7 @@ def _compile(expr: Expr) -> pl.Expr:
 
 @singledispatch
 def _formula(expr: Node) -> pl.Expr:
-    raise ValueError(f"{type(expr).__name__} has no form over columns; replace_aggregates first")
+    raise ValueError(f"{type(expr).__name__} has no form over columns; replace_aggregates or lists.lift first")
 
 
 def _operand(expr: Expr) -> Operand:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from types import MappingProxyType
 
 from rulecore.lang.naive_calls import call
 from rulecore.lang.naive_values import WIDE, Number, compare, converted, double, fit, order
@@ -22,10 +23,12 @@ from rulecore.lang.tree import (
     Compare,
     Expr,
     In,
+    InList,
     Interval,
     IsNull,
     Like,
     Literal,
+    Lookup,
     Negate,
     Not,
     Or,
@@ -34,10 +37,17 @@ from rulecore.lang.types import Value
 from streamcore.schema import DOUBLE, Kind, Type
 
 Row = Mapping[str, object]
+#: By name of a list: the value of each entry, None in a list without values.
+Lists = Mapping[str, Mapping[Value, Value]]
+
+_NO_LISTS: Lists = MappingProxyType({})
 
 
-def evaluate(expr: Expr, row: Row) -> Value:  # noqa: PLR0912 - one line per node
-    """The value of ``expr`` for ``row`` (column name to logical value). ``ValueError`` for an aggregate."""
+def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: PLR0912 - one line per node
+    """The value of ``expr`` for ``row`` (column name to logical value). ``ValueError`` for an aggregate.
+
+    ``lists``: by name, the entries that hold now and their values, all of them logical.
+    """
     match expr:
         case Literal():
             return expr.value
@@ -46,32 +56,39 @@ def evaluate(expr: Expr, row: Row) -> Value:  # noqa: PLR0912 - one line per nod
         case Column():
             return _column(row.get(expr.name), expr.type)
         case And() | Or():
-            return _kleene([evaluate(term, row) for term in expr.terms], decisive=isinstance(expr, Or))
+            return _kleene([evaluate(term, row, lists) for term in expr.terms], decisive=isinstance(expr, Or))
         case Not():
-            value = evaluate(expr.operand, row)
+            value = evaluate(expr.operand, row, lists)
             return None if value is None else not value
         case IsNull():
-            return evaluate(expr.operand, row) is None
+            return evaluate(expr.operand, row, lists) is None
         case Compare():
-            return compare(expr.op, evaluate(expr.left, row), evaluate(expr.right, row), expr.left, expr.right)
+            return compare(
+                expr.op, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists), expr.left, expr.right
+            )
         case Between():
-            operand, low, high = (evaluate(part, row) for part in expr.children)
+            operand, low, high = (evaluate(part, row, lists) for part in expr.children)
             lower = compare("<=", low, operand, expr.low, expr.operand)
             return _kleene([lower, compare("<=", operand, high, expr.operand, expr.high)], decisive=False)
         case In():
-            operand = evaluate(expr.operand, row)
+            operand = evaluate(expr.operand, row, lists)
             return None if operand is None else any(order(operand, v.value) == 0 for v in expr.values)
+        case InList():
+            operand, listed = evaluate(expr.operand, row, lists), lists.get(expr.list)
+            return None if operand is None or listed is None else operand in listed
+        case Lookup():
+            return _column(lists.get(expr.list, {}).get(evaluate(expr.key, row, lists)), expr.type)
         case Like():
-            text = evaluate(expr.operand, row)
+            text = evaluate(expr.operand, row, lists)
             return _like(text, expr.pattern, expr.escape) if isinstance(text, str) else None
         case Case():
-            return _case(expr, row)
+            return _case(expr, row, lists)
         case Negate():
-            return fit(_negated(evaluate(expr.operand, row)), expr.type)
+            return fit(_negated(evaluate(expr.operand, row, lists)), expr.type)
         case Arithmetic():
-            return _arithmetic(expr, evaluate(expr.left, row), evaluate(expr.right, row))
+            return _arithmetic(expr, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists))
         case Call():
-            return call(expr, [evaluate(argument, row) for argument in expr.arguments])
+            return call(expr, [evaluate(argument, row, lists) for argument in expr.arguments])
         case _:
             raise ValueError("an aggregate has no value for one row; replace_aggregates first")
 
@@ -102,11 +119,11 @@ def _negated(value: Value) -> Number | None:
     return WIDE.minus(value) if isinstance(value, Decimal) else -value
 
 
-def _case(expr: Case, row: Row) -> Value:
+def _case(expr: Case, row: Row, lists: Lists) -> Value:
     for when in expr.whens:
-        if evaluate(when.condition, row) is True:
-            return converted(evaluate(when.result, row), expr.type)
-    return None if expr.otherwise is None else converted(evaluate(expr.otherwise, row), expr.type)
+        if evaluate(when.condition, row, lists) is True:
+            return converted(evaluate(when.result, row, lists), expr.type)
+    return None if expr.otherwise is None else converted(evaluate(expr.otherwise, row, lists), expr.type)
 
 
 def _arithmetic(expr: Arithmetic, left: Value, right: Value) -> Value:

@@ -29,9 +29,11 @@ from rulecore.lang.tree import (
     ComparisonOp,
     Expr,
     In,
+    InList,
     Interval,
     Like,
     Literal,
+    Lookup,
     Not,
     Or,
     adapter,
@@ -77,7 +79,11 @@ _ROUNDS = 8  # rewritings that enable each other; a limit on principle
 def _fold(expr: Expr) -> Expr:
     """A node over constants only is a constant, if its value has a text: not NULL, and finite."""
     children = expr.children
-    if not children or isinstance(expr, Aggregate) or not all(isinstance(c, Literal | Interval) for c in children):
+    if (
+        not children
+        or isinstance(expr, Aggregate | InList | Lookup)
+        or not all(isinstance(c, Literal | Interval) for c in children)
+    ):
         return expr
     value = evaluate(expr, {})
     if value is None or (isinstance(value, float) and not abs(value) < float("inf")):

@@ -17,10 +17,12 @@ from rulecore.lang.tree import (
     Compare,
     Expr,
     In,
+    InList,
     Interval,
     IsNull,
     Like,
     Literal,
+    Lookup,
     Negate,
     Not,
     Or,
@@ -42,7 +44,7 @@ def _at(expr: Expr, strength: int) -> str:
     return text if own >= strength else f"({text})"
 
 
-def _render(expr: Expr) -> tuple[str, int]:
+def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
     """The text and how tightly it holds together."""
     match expr:
         case Column():
@@ -63,7 +65,7 @@ def _render(expr: Expr) -> tuple[str, int]:
             return f" {expr.node} ".join(_at(term, own + 1) for term in expr.terms), own
         case Not():
             return _negated(expr.operand)
-        case IsNull() | In() | Between() | Like():
+        case IsNull() | In() | InList() | Between() | Like():
             return _predicate(expr, "")
         case Case():
             branches = "".join(f" when {render(w.condition)} then {render(w.result)}" for w in expr.whens)
@@ -71,24 +73,28 @@ def _render(expr: Expr) -> tuple[str, int]:
             return f"case{branches}{otherwise} end", _ATOM
         case Call():
             return f"{expr.function}({', '.join(render(a) for a in expr.arguments)})", _ATOM
+        case Lookup():
+            return f"lookup({quoted(expr.list)}, {render(expr.key)})", _ATOM
         case Aggregate():
             return f"{expr.function}({'*' if expr.argument is None else render(expr.argument)})", _ATOM
     raise ValueError(f"{expr!r} has no text")
 
 
 def _negated(operand: Expr) -> tuple[str, int]:
-    if isinstance(operand, IsNull | In | Between | Like):
+    if isinstance(operand, IsNull | In | InList | Between | Like):
         return _predicate(operand, "not ")
     return f"not {_at(operand, _PREDICATE)}", _NOT
 
 
-def _predicate(expr: IsNull | In | Between | Like, negation: str) -> tuple[str, int]:
+def _predicate(expr: IsNull | In | InList | Between | Like, negation: str) -> tuple[str, int]:
     operand = _at(expr.operand, _SUM)
     match expr:
         case IsNull():
             return f"{operand} is {negation}null", _PREDICATE
         case In():
             return f"{operand} {negation}in ({', '.join(render(v) for v in expr.values)})", _PREDICATE
+        case InList():
+            return f"{operand} {negation}in list({quoted(expr.list)})", _PREDICATE
         case Between():
             return f"{operand} {negation}between {_at(expr.low, _SUM)} and {_at(expr.high, _SUM)}", _PREDICATE
         case Like():

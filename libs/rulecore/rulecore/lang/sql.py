@@ -72,7 +72,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.RegexpLike: "rlike",
 }
 COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
-_NEGATABLE = frozenset({"is", "in", "between", "like", "rlike"})
+_NEGATABLE = frozenset({"is", "in", "in_list", "between", "like", "rlike"})
 PREDICATES = COMPARISONS | _NEGATABLE
 
 
@@ -193,6 +193,8 @@ class _Arrangement:
                 return Syntax("is", (operand,), operand.first, operand.last + 2 + negated, negated)
             case exp.In() if tree.expressions and not (tree.args.get("query") or tree.args.get("unnest")):
                 return self._in(tree, depth)
+            case exp.In() if isinstance(tree.args.get("field"), exp.Anonymous):
+                return self._joined("in_list", depth, tree.this, tree.args["field"])
             case exp.Between() if tree.args.get("symmetric") is None:
                 return self._joined("between", depth, tree.this, tree.args.get("low"), tree.args.get("high"))
             case exp.Like():
@@ -276,6 +278,6 @@ def _some_item(tree: object) -> int:
 _REFUSED = {
     "Case": "case takes conditions: case when x = 1 then ...",
     "Tuple": "a list is accepted only after in",
-    "In": "in takes a list in brackets",
+    "In": "in takes a list in brackets, or list('name')",
     "Is": "is takes null or not null",
 }

@@ -29,6 +29,8 @@ def _type(value: object) -> Type:
         raise ValueError(str(error)) from error
 
 
+#: How a list may be named.
+ListName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,79}$")]
 TypeText = Annotated[Type, PlainValidator(_type), PlainSerializer(str, return_type=str)]
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
@@ -270,6 +272,56 @@ class In(_Condition):
         return (self.operand,)
 
 
+class InList(_Condition):
+    """``operand in list('name')``: NULL for a NULL operand, and where there is no such list (any more).
+
+    ``of`` is the type of the list's entries. Whole numbers and decimals compare by value, whatever their scales.
+    """
+
+    node: Constant["in_list"] = "in_list"
+    operand: Expr
+    list: ListName
+    of: TypeText
+
+    @classmethod
+    def of_list(cls, operand: Expr, name: str, of: Type) -> InList:
+        """Checked before pydantic, so that the error is a ``TypeMismatch``."""
+        types.listed(facts(operand), name, of)
+        return cls(operand=operand, list=name, of=of)
+
+    def _check(self) -> None:
+        types.listed(facts(self.operand), self.list, self.of)
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+
+class Lookup(Node):
+    """``lookup('name', key)``: the value of that entry, NULL where there is none. ``type`` is that of the values."""
+
+    node: Constant["lookup"] = "lookup"
+    list: ListName
+    key: Expr
+    of: TypeText
+    type: TypeText
+
+    @classmethod
+    def of_list(cls, name: str, key: Expr, of: Type, kind: Type) -> Lookup:
+        """Checked before pydantic, so that the error is a ``TypeMismatch``."""
+        types.listed(facts(key), name, of)
+        return cls(list=name, key=key, of=of, type=kind)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        types.listed(facts(self.key), self.list, self.of)
+        return self
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.key,)
+
+
 class Between(_Condition):
     """``low <= operand and operand <= high``."""
 
@@ -387,6 +439,8 @@ Expr = Annotated[
     | Not
     | IsNull
     | In
+    | InList
+    | Lookup
     | Between
     | Like
     | Case
@@ -419,7 +473,25 @@ def _aggregate_type(function: str, argument: Expr | None) -> Type:
     return types.aggregate(function, None if argument is None else facts(argument))
 
 
-for _node in (Negate, Arithmetic, Compare, And, Or, Not, IsNull, In, Between, Like, When, Case, Call, Aggregate):
+_INNER = (
+    Negate,
+    Arithmetic,
+    Compare,
+    And,
+    Or,
+    Not,
+    IsNull,
+    In,
+    InList,
+    Lookup,
+    Between,
+    Like,
+    When,
+    Case,
+    Call,
+    Aggregate,
+)
+for _node in _INNER:
     _node.model_rebuild()
 
 #: Reads and writes any expression: ``adapter.validate_json(text)``, ``adapter.dump_json(expr)``.

@@ -163,6 +163,21 @@ def unify(operands: Sequence[Operand], what: str) -> Type:
     return decimal(max(p - s for p, s in pairs) + scale, scale)
 
 
+#: What the entries of a list may be: values of which two are equal or not, whatever their way through the system.
+LISTED = (Kind.STRING, Kind.LONG, Kind.DECIMAL, Kind.TIMESTAMP)
+
+
+def listed(operand: Operand, name: str, of: Type) -> None:
+    """Refuse a value that no entry of the list can equal: text among numbers, and doubles, which are never exact."""
+    exact = (Kind.LONG, Kind.DECIMAL)
+    if operand.type.kind is of.kind or (operand.type.kind in exact and of.kind in exact):
+        return
+    hint = f"accepted here: {ACCEPTED[of.kind]}"
+    if operand.type == DOUBLE and of.kind in exact:
+        hint = "a double is not exact: accepted here is a long or a decimal"
+    raise TypeMismatch(f"the list {name} holds {of}, this is {operand.type}", hint, 0)
+
+
 def condition(operand: Operand, what: str, index: int | None = None) -> None:
     """Refuse anything but boolean."""
     if operand.type != BOOLEAN:

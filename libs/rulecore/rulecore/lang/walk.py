@@ -15,8 +15,10 @@ from rulecore.lang.tree import (
     Compare,
     Expr,
     In,
+    InList,
     IsNull,
     Like,
+    Lookup,
     Negate,
     Not,
     Or,
@@ -41,6 +43,11 @@ def columns(expr: Expr) -> frozenset[str]:
 def aggregates(expr: Expr) -> tuple[Aggregate, ...]:
     """The distinct aggregates, in the order of the text."""
     return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, Aggregate)))
+
+
+def lists(expr: Expr) -> frozenset[str]:
+    """Names of all lists that it asks."""
+    return frozenset(node.list for node in walk(expr) if isinstance(node, InList | Lookup))
 
 
 def conjuncts(expr: Expr) -> tuple[Expr, ...]:
@@ -74,6 +81,10 @@ def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line pe
             return IsNull(operand=change(expr.operand))
         case In():
             return In(operand=change(expr.operand), values=expr.values)
+        case InList():
+            return InList.of_list(change(expr.operand), expr.list, expr.of)
+        case Lookup():
+            return Lookup.of_list(expr.list, change(expr.key), expr.of, expr.type)
         case Between():
             return Between(operand=change(expr.operand), low=change(expr.low), high=change(expr.high))
         case Like():

@@ -30,7 +30,7 @@ WHERE = [
     ("a in (1, 'x')", "'x'", "does not take this string", "a number"),
     ("a in (1.5)", "1.5", "does not take this decimal", ""),
     ("a in (b)", "b", "in takes constants", ""),
-    ("a in b", "a", "in takes a list in brackets", ""),
+    ("a in b", "a", "in takes a list in brackets, or list('name')", ""),
     ("a = 1 = ok", "a = 1", "needs brackets", "(a = b) = c"),
     ("a = b is null", "a = b", "needs brackets", ""),
     ("ok = (not ok) = ok", "ok = (not ok)", "needs brackets", ""),
@@ -131,7 +131,7 @@ def _check(error: ExpressionError, text: str, marked: str, message: str, hint: s
 #: Messages whose place is the first occurrence of the marked text.
 _FIRST = {
     "+ takes numbers, not string",
-    "in takes a list in brackets",
+    "in takes a list in brackets, or list('name')",
     "argument 2 must be a constant long",
     "a list is accepted only after in",
     "greatest does not take boolean",

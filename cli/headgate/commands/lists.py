@@ -1,0 +1,92 @@
+"""``headgate lists``: check and publish lists, show those of an app."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from headgate.commands.rules.options import target
+from headgate.errors import InputError
+from headgate.output import Json, Output, emit, output_option
+
+_HEAD = ("LIST", "VERSION", "OWNER", "OF", "VALUE", "ENTRIES", "EXPIRES")
+
+
+@click.group(name="lists")
+def command() -> None:
+    """Publish lists that rules ask, and show those of a running app.
+
+    A list is a YAML file with its entries, or with the name of a CSV file beside it. Only the parts that changed since
+    the version before are sent.
+    """
+
+
+@command.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@target
+@click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For an answer, in seconds.")
+@click.option("--why", default=None, help="The reason of the change, kept in the history.")
+@output_option
+def publish(paths: Sequence[Path], bootstrap: str, app: str, wait: float, why: str | None, output: Output) -> int:
+    """Check lists and publish them; show what the app answers. Exit code 1 when one was refused."""
+    from headgate.publishing import AppTopics, Change, Note, publish_in_steps, read_log, require_app
+    from headgate.publishing import publish as send
+    from headgate.rulebook import read_lists
+    from streamcore.kafka.settings import KafkaSettings
+
+    found = [read_lists(path) for path in paths]
+    if problems := [problem for _, some in found for problem in some]:
+        raise InputError("lists: nothing was published\n" + "\n".join(p.render() for p in problems))
+    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-lists"), AppTopics(app)
+    require_app(kafka, topics)
+    known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
+    note = Note(f"{getpass.getuser()}@{socket.gethostname()}", why)
+    answers: list[tuple[str, int, str | None, str | None]] = []
+    for one in [one for some, _ in found for one in some]:
+        *parts, (key, value) = one.records()
+        missing = [Change(k, v, k) for k, v in parts if k.encode() not in known]
+        send(kafka, topics, missing, note, round(wait * 1000))
+        head = [Change(key, value, one.head.list)]
+        (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
+        if done.answer is not None and not done.answer.accepted and len(missing) < len(parts):
+            send(kafka, topics, [Change(k, v, k) for k, v in parts], note, round(wait * 1000))  # the app dropped some
+            (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
+        answer = done.answer
+        said = (None, None) if answer is None else (answer.status, answer.reason)
+        answers.append((one.head.list, one.head.version, *said))
+    data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in answers]
+    emit(output, data, "\n".join(_line(*answer) for answer in answers))
+    return 0 if all(status == "accepted" for _, _, status, _ in answers) else 1
+
+
+def _line(name: str, version: int, status: str | None, reason: str | None) -> str:
+    said = f"{status or 'no answer':10} {name} version {version}"
+    return said if reason is None else f"{said}: {reason}"
+
+
+@command.command(name="list")
+@target
+@output_option
+def list_(bootstrap: str, app: str, output: Output) -> None:
+    """Show the lists that were published to an app, from its control topic alone."""
+    from headgate.history import read_history
+    from headgate.publishing import AppTopics, require_app
+    from headgate.shown_rules import as_json, as_table
+    from rulecore.values import render_time
+    from streamcore.kafka.settings import KafkaSettings
+
+    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-lists"), AppTopics(app)
+    require_app(kafka, topics)
+    rows = []
+    for name, live in sorted(read_history(kafka, topics, None).lists.lists.items()):
+        head = live.head
+        expires = None if head.expires is None else render_time(head.expires)
+        value = None if head.value is None else str(head.value)
+        entries = live.entries()
+        count = None if entries is None else len(entries.place)
+        rows.append((name, head.version, head.owner, str(head.of), value, count, expires))
+    emit(output, as_json(_HEAD, rows), as_table(_HEAD, rows))

@@ -1,0 +1,170 @@
+"""Entries of lists as they are written, and as columns hold them.
+
+An entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; what is looked up is null in a list
+without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
+digits, which JSON readers keep exactly; times are text with a zone, or null for never.
+
+Promises: no value makes ``read_entries`` raise anything but ``ListError``, which names the entry by its number from 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TypeVar
+
+import orjson
+
+from rulecore.errors import ListError
+from rulecore.lang import ListType
+from rulecore.lang.types import MAX_LONG, MIN_LONG, Value, rescale
+from rulecore.lists.content import NEVER_MS, Key
+from rulecore.values import MAX_TEXT, parse_time_ms, short
+from rulecore.yamldoc import Json
+from streamcore.schema import Kind, Type
+
+T = TypeVar("T")
+_FIELDS = 3
+_PLAIN = re.compile(r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))?\Z")  # how decimals nearly always look
+_NUMBER = re.compile(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]{1,3})?\Z")
+_EXACT_DIGITS = 15  # of a decimal number that survives a double
+_PART_BYTES = 128 * 1024  # of a part on average, at most: far below a record of Kafka
+MOST_PARTS = 4_096
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Columns:
+    """Entries in physical columns of one length. ``looked_up`` is empty in a list without values."""
+
+    keys: Sequence[Key]
+    looked_up: Sequence[Value]
+    expires_ms: Sequence[int]
+
+
+def read_entries(entries: Sequence[object], kind: ListType) -> Columns:
+    """The entries of a list of that type, checked, column by column."""
+    rows = [entry if isinstance(entry, list) else [entry] for entry in entries]
+    for number, row in enumerate(rows, 1):
+        if not 1 <= len(row) <= _FIELDS:
+            raise ListError(f"entry {number}: an entry is a value, [value, looked up] or [value, looked up, expires]")
+    given = [row[1] if len(row) > 1 else None for row in rows]
+    ends = [row[2] if len(row) > 2 else None for row in rows]
+    keys: list[Key] = _converted([row[0] for row in rows], kind.of)  # type: ignore[assignment]
+    if kind.value is not None:
+        return Columns(keys, _converted(given, kind.value, "what is looked up: "), _ends(ends))
+    for number, value in enumerate(given, 1):
+        if value is not None:
+            raise ListError(f"entry {number}: {short(value)} is to be looked up; the list declares no type `value`")
+    return Columns(keys, (), _ends(ends))
+
+
+def _converted(values: list[object], kind: Type, what: str = "") -> list[Value]:
+    """The values as columns of that type hold them."""
+    if _as_they_are(values, kind):
+        return values  # type: ignore[return-value]
+    return [_numbered(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
+
+
+def _as_they_are(values: list[object], kind: Type) -> bool:
+    """All of them texts, or all of them whole numbers, that need no more than a look."""
+    types = set(map(type, values))
+    if kind.kind is Kind.STRING and types == {str}:
+        return max(map(len, values)) <= MAX_TEXT  # type: ignore[arg-type]
+    if kind.kind is Kind.LONG and types == {int}:
+        return min(values) >= MIN_LONG and max(values) <= MAX_LONG  # type: ignore[type-var, operator]
+    return False
+
+
+def _ends(values: list[object]) -> list[int]:
+    if not any(values):
+        return [NEVER_MS] * len(values)
+    return [
+        NEVER_MS if value is None else _numbered(number, value, parse_time_ms, "expires: ")
+        for number, value in enumerate(values, 1)
+    ]
+
+
+def _numbered(number: int, value: object, read: Callable[[object], T], what: str) -> T:
+    try:
+        return read(value)
+    except ValueError as error:
+        raise ListError(f"entry {number}: {what}{error}") from None
+
+
+def physical(value: object, kind: Type) -> Value:
+    """A written value as a column of that type holds it; ``ValueError`` when it is none."""
+    match kind.kind, value:
+        case Kind.STRING, str() if len(value) <= MAX_TEXT:
+            return value
+        case Kind.STRING, str():
+            raise ValueError(f"text of more than {MAX_TEXT} characters")
+        case Kind.BOOLEAN, bool():
+            return value
+        case Kind.TIMESTAMP, str():
+            return parse_time_ms(value)
+        case Kind.LONG, int() if not isinstance(value, bool) and MIN_LONG <= value <= MAX_LONG:
+            return value
+        case Kind.DOUBLE, int() | float() if not isinstance(value, bool) and abs(value) < float("inf"):
+            return float(value)
+        case Kind.DECIMAL, int() | float() | str() if not isinstance(value, bool):
+            return _decimal(value, kind)
+        case _, None:
+            raise ValueError("null is no entry and no value")
+    raise ValueError(f"{short(value)} is no {kind}")
+
+
+def _decimal(value: int | float | str, kind: Type) -> int:
+    """Its digits at the type's scale."""
+    plain = _PLAIN.match(value) if isinstance(value, str) else None
+    if plain is not None and len(plain[3] or "") <= kind.scale and len(plain[2]) <= kind.precision - kind.scale:
+        return int(plain[1] + plain[2] + (plain[3] or "").ljust(kind.scale, "0"))
+    text = value if isinstance(value, str) else repr(value)
+    try:
+        number = Decimal(text) if len(text) <= 40 and _NUMBER.match(text) else Decimal("nan")
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite():
+        raise ValueError(f"{short(value)} is no {kind}")
+    if isinstance(value, float) and len(number.normalize().as_tuple().digits) > _EXACT_DIGITS:
+        raise ValueError(f"{short(value)} has more than {_EXACT_DIGITS} digits; write it in quotes")
+    if abs(number.adjusted()) > 40:  # 1e999999 in digits would not end
+        raise ValueError(f"{short(value)} does not fit {kind}")
+    exact = rescale(number, kind.scale)
+    if exact is None or abs(exact) >= 10 ** (kind.precision - kind.scale):
+        raise ValueError(f"{short(value)} does not fit {kind}")
+    return int(exact.scaleb(kind.scale))
+
+
+def part_bytes(entries: Sequence[Json]) -> bytes:
+    """A part's record."""
+    return orjson.dumps({"entries": entries})
+
+
+def part_digest(data: bytes) -> str:
+    """The name of a part: 32 hexadecimal digits (BLAKE2b) over its bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def to_parts(entries: Sequence[Json], parts: int | None = None) -> list[bytes]:
+    """The entries as records of so many parts, empty ones left out; by default as many as keep each small.
+
+    A value's hash says its part, and the number of parts is a power of two: who adds or removes an entry replaces one
+    part, unless the list doubles.
+    """
+    written = [(orjson.dumps(e[0] if isinstance(e, list) and e else e), e) for e in entries]
+    count = parts or _parts_for(sum(len(orjson.dumps(e)) + 1 for e in entries))
+    buckets: list[list[tuple[bytes, Json]]] = [[] for _ in range(count)]
+    for key, entry in written:
+        hashed = hashlib.blake2b(key, digest_size=8).digest()
+        buckets[int.from_bytes(hashed, "little") % count].append((key, entry))
+    return [part_bytes([e for _, e in sorted(bucket, key=lambda pair: pair[0])]) for bucket in buckets if bucket]
+
+
+def _parts_for(size: int) -> int:
+    count = 1
+    while count * _PART_BYTES < size and count < MOST_PARTS:
+        count *= 2
+    return count

@@ -1,0 +1,233 @@
+"""Lists as files: a YAML document for a list, its entries in it or in a CSV file beside it.
+
+::
+
+    list: limits
+    version: 3
+    owner: payments-risk
+    of: long
+    value: decimal(12,2)
+    entries: [[17850, "2500.00"], [12583, "100.00", "2027-01-01T00:00:00Z"]]     # or
+    file: limits.csv            # value,lookup,expires; or one column, value. The first line names the columns.
+
+Promises: a document either becomes a list or at least one ``Problem`` with file and line; a file is read only inside
+the document's own folder; nothing here raises but for faults of the program.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from rulecore.errors import ListError
+from rulecore.lang import ListType
+from rulecore.lists.entries import read_entries
+from rulecore.lists.records import Head, decode_head, records_of
+from rulecore.lists.store import ListStatus, ListStore
+from rulecore.settings import ListLimits
+from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line, read_yaml
+from streamcore.schema import Kind
+
+_COLUMNS: Final = ("value", "lookup", "expires")
+_FILE_BYTES: Final = 64 << 20
+_WHOLE = re.compile(r"-?[0-9]{1,19}\Z")
+_ENTRY = re.compile(r"(?:part [0-9a-f]+: )?entry (\d+): ")
+
+
+@dataclass(frozen=True, slots=True)
+class ListFile:
+    """A list as its author wrote it; ``entries`` are those of the document or of its file."""
+
+    document: Document
+    head: Head
+    entries: list[Json]
+
+    def records(self) -> list[tuple[str, bytes]]:
+        """Keys and values of the control records that publish it: the parts first."""
+        return records_of(self.head, self.entries)
+
+
+def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListFile], list[Problem]]:
+    """The lists of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths."""
+    limits = limits or ListLimits()
+    loaded: list[ListFile] = []
+    problems: list[Problem] = []
+    files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+    for file in files:
+        for document in _documents(file, problems):
+            found = _load(document, limits)
+            if isinstance(found, ListFile):
+                problems += _repeated(found, loaded)
+                loaded.append(found)
+            else:
+                problems.append(found)
+    if len(loaded) > limits.lists:
+        problems.append(Problem(str(path), Place(1, 1), "", f"{len(loaded)} lists, at most {limits.lists}"))
+    return loaded, problems
+
+
+def types_of(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
+    """What rules may ask."""
+    return {one.head.list: one.head.type for one in lists}
+
+
+def store_of(lists: Sequence[ListFile]) -> ListStore:
+    """A store that holds them, as if they had been published."""
+    store = ListStore.empty()
+    for key, value in (record for one in lists for record in one.records()):
+        store, answer = store.apply(key, value)
+        if answer.status is not ListStatus.ACCEPTED:
+            raise ListError(f"{key}: {answer.reason}")
+    return store
+
+
+def _documents(file: Path, problems: list[Problem]) -> Iterator[Document]:
+    limits = LoadLimits()
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(limits.file_bytes + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(Problem(str(file), Place(1, 1), "", f"cannot be read: {one_line(error)}"))
+        return
+    documents, faults = read_yaml(text, str(file), limits)
+    problems += faults
+    yield from (d for d in documents if d.value is not None)
+
+
+def _repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem]:
+    first = next((one for one in before if one.head.list == found.head.list), None)
+    if first is None:
+        return []
+    said = f"the name {found.head.list!r} is taken by {first.document.file}"
+    return [Problem(found.document.file, found.document.place(("list",)), "list", said)]
+
+
+def _load(document: Document, limits: ListLimits) -> ListFile | Problem:
+    if not isinstance(document.value, dict):
+        return Problem(document.file, document.place(()), "", "a list is a mapping")
+    fields = dict(document.value)
+    entries, file = fields.pop("entries", None), fields.pop("file", None)
+    if "parts" in fields or (entries is None) == (file is None):
+        return Problem(document.file, document.place(()), "", "a list has either `entries` or a `file` with them")
+    try:
+        head = decode_head(orjson.dumps(fields), limits.record_bytes)
+    except (ListError, TypeError) as error:
+        field, _, message = str(error).partition(": ")
+        return Problem(document.file, document.place((field,)), field, message or field)
+    read = _from_file(document, head, file, limits) if file is not None else _written(document, entries)
+    if isinstance(read, Problem):
+        return read
+    where, items, lines = read
+    return _checked(ListFile(document, head, items), where, lines, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Where entries stand: in the document, or each on its line of a file."""
+
+    document: Document | None
+    lines: Sequence[int] = ()
+
+    def place(self, number: int) -> Place:
+        if self.document is not None:
+            return self.document.place(("entries", number - 1))
+        return Place(self.lines[number - 1], 1)
+
+
+def _checked(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
+    if len(found.entries) > limits.entries:
+        said = f"{len(found.entries)} entries, at most {limits.entries}"
+        return Problem(where, Place(1, 1), "entries", said)
+    try:
+        keys = read_entries(found.entries, found.head.type).keys
+    except ListError as error:
+        message = str(error)
+        match = _ENTRY.match(message)
+        number = int(match[1]) if match else 1
+        return Problem(where, lines.place(number), "entries", message[match.end() :] if match else message)
+    if len(set(keys)) != len(keys):
+        first: dict[str | int, int] = {}
+        number = next(n for n, key in enumerate(keys, 1) if first.setdefault(key, n) != n)
+        return Problem(where, lines.place(number), "entries", "the same value is in the list before")
+    return found
+
+
+def _written(document: Document, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
+    if not isinstance(entries, list):
+        return Problem(document.file, document.place(("entries",)), "entries", "entries are a sequence")
+    return document.file, entries, _Lines(document)
+
+
+def _from_file(
+    document: Document, head: Head, file: Json, limits: ListLimits
+) -> tuple[str, list[Json], _Lines] | Problem:
+    place = document.place(("file",))
+    folder = Path(document.file).parent.resolve()
+    path = (folder / file).resolve() if isinstance(file, str) and "\0" not in file else folder
+    if not path.is_relative_to(folder) or path == folder:
+        return Problem(document.file, place, "file", "names a file in the folder of this document, or below it")
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_FILE_BYTES + 1)
+        if len(text) > _FILE_BYTES:
+            return Problem(str(path), Place(1, 1), "", f"more than {_FILE_BYTES} bytes")
+        decoded = text.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        return Problem(document.file, place, "file", f"cannot be read: {one_line(error)}")
+    return _rows(str(path), decoded, head.type, limits)
+
+
+def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str, list[Json], _Lines] | Problem:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    entries: list[Json] = []
+    lines: list[int] = []
+    try:
+        header = next(reader, [])
+        if not header or tuple(header) != _COLUMNS[: len(header)]:
+            return Problem(
+                file, Place(1, 1), "", f"the first line names the columns: {','.join(_COLUMNS)}, or value alone"
+            )
+        for row in reader:
+            if not row:
+                continue  # an empty line
+            if len(row) > len(header) or len(entries) > limits.entries:
+                said = f"{len(row)} columns, the first line names {len(header)}"
+                too_many = len(entries) > limits.entries
+                return Problem(file, Place(reader.line_num, 1), "", "too many entries" if too_many else said)
+            entries.append(_entry(row, kind))
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        return Problem(file, Place(max(1, reader.line_num), 1), "", f"no CSV: {one_line(error)}")
+    return file, entries, _Lines(None, lines)
+
+
+def _entry(row: Sequence[str], kind: ListType) -> Json:
+    """A line as an entry. An empty cell after the first is nothing; whole numbers and truths are made such."""
+    key = _cell(row[0], kind.of.kind)
+    rest: list[Json] = [None if text == "" else text for text in row[1:]]
+    if rest and isinstance(rest[0], str) and kind.value is not None:
+        rest[0] = _cell(rest[0], kind.value.kind)
+    while rest and rest[-1] is None:
+        rest.pop()
+    return [key, *rest] if rest else key
+
+
+def _cell(text: str, kind: Kind) -> Json:
+    """The text itself where it is no number of that kind: checking entries says so then."""
+    if kind is Kind.LONG and _WHOLE.match(text):
+        return int(text)
+    if kind is Kind.BOOLEAN and text in ("true", "false"):
+        return text == "true"
+    if kind is Kind.DOUBLE:
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    return text

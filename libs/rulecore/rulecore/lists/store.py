@@ -1,0 +1,256 @@
+"""All lists at one moment, as a value: control records make a new store out of an old one.
+
+A version of a list is taken when its head arrives and all of its parts are there; a head that names a part that is not
+is refused, and the version before stays. A list keeps its types for life, so rules that ask it stay sound.
+
+Promises: ``apply`` is a pure function of the store and the record and never raises, whatever the bytes; a store
+restored from ``records`` behaves as the one that gave them. Entries are read once per process and version, however many
+shards hold the list, and not before somebody asks for them: restoring reads heads only.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import orjson
+
+from rulecore.errors import ListError
+from rulecore.lang import ListType
+from rulecore.lists.content import ListContent
+from rulecore.lists.live import LiveList, Part, part_of
+from rulecore.lists.records import (
+    LIST_PREFIX,
+    PART_PREFIX,
+    Head,
+    decode_head,
+    part_digest,
+)
+from rulecore.settings import ListLimits
+from streamcore.state import KeyValueTable
+
+_UNUSED = "unused"  # the key of the row that remembers in which order unused parts came
+_SHOWN = 3
+_REASON_CHARACTERS = 2_000
+_NAME_CHARACTERS = 100
+
+
+class ListStatus(enum.StrEnum):
+    """What became of a control record."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class ListAnswer:
+    """The answer to one control record. ``version`` is that of a head, None where there is none."""
+
+    key: str
+    version: int | None
+    status: ListStatus
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListStore:
+    """``unused``: parts that no list uses, the oldest first."""
+
+    limits: ListLimits
+    lists: Mapping[str, LiveList]
+    parts: Mapping[str, Part]
+    unused: tuple[str, ...] = ()
+    _types: list[Mapping[str, ListType]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def empty(cls, limits: ListLimits | None = None) -> ListStore:
+        """No lists."""
+        return cls(limits or ListLimits(), MappingProxyType({}), MappingProxyType({}))
+
+    @classmethod
+    def restore(cls, records: Iterable[tuple[str, bytes]], limits: ListLimits | None = None) -> ListStore:
+        """The store that gave these ``records``. What cannot be read any more is left out."""
+        rows = dict(records)
+        parts = {k.removeprefix(PART_PREFIX): v for k, v in rows.items() if k.startswith(PART_PREFIX)}
+        known = {digest: part_of(digest, data) for digest, data in parts.items()}
+        lists: dict[str, LiveList] = {}
+        for key, value in rows.items():
+            if key.startswith(LIST_PREFIX):
+                try:
+                    head = decode_head(value, len(value))
+                    lists[head.list] = LiveList(head, value, tuple(known[digest] for digest in head.parts))
+                except (ListError, KeyError):
+                    continue
+        used = {digest for live in lists.values() for digest in live.head.parts}
+        order = dict.fromkeys([*orjson.loads(rows.get(_UNUSED, b"[]")), *sorted(known)])
+        unused = tuple(digest for digest in order if digest in known and digest not in used)
+        return cls(limits or ListLimits(), MappingProxyType(lists), MappingProxyType(known), unused)
+
+    def records(self) -> Iterator[tuple[str, bytes]]:
+        """What to keep: heads and parts under the keys of their control records, and the order of unused parts."""
+        for name, live in self.lists.items():
+            yield LIST_PREFIX + name, live.record
+        for digest, part in self.parts.items():
+            yield PART_PREFIX + digest, part.data
+        yield _UNUSED, orjson.dumps(self.unused)
+
+    def types(self) -> Mapping[str, ListType]:
+        """What rules may ask, expired lists too."""
+        if not self._types:
+            self._types.append(MappingProxyType({name: live.head.type for name, live in self.lists.items()}))
+        return self._types[0]
+
+    def contents(self, clock_ms: int) -> Mapping[str, ListContent]:
+        """What the lists hold at that time. A list that has expired is not among them."""
+        return _Contents(self.lists, clock_ms)
+
+    def apply(
+        self, key: str, value: bytes | None, users: Callable[[str], Sequence[str]] = lambda _: ()
+    ) -> tuple[ListStore, ListAnswer]:
+        """The store after a control record whose key begins with ``list/`` or ``part/``.
+
+        ``users`` gives the ids of rules that ask the list of a name: it cannot be deleted then.
+        """
+        shown, version = key[:_NAME_CHARACTERS], None
+        try:
+            if key.startswith(PART_PREFIX):
+                digest = key.removeprefix(PART_PREFIX)
+                store = self._without_part(digest) if value is None else self._with_part(digest, value)
+                status = ListStatus.DELETED if value is None else ListStatus.ACCEPTED
+                return store, ListAnswer(shown, None, status)
+            if not key.startswith(LIST_PREFIX):
+                raise ListError(f"the key of a list's record begins with {LIST_PREFIX} or {PART_PREFIX}")
+            if value is None:
+                return self._without(key.removeprefix(LIST_PREFIX), users), ListAnswer(shown, None, ListStatus.DELETED)
+            head = decode_head(value, self.limits.record_bytes)
+            version = head.version
+            return self._with(key, head), ListAnswer(shown, version, ListStatus.ACCEPTED)
+        except ListError as error:
+            return self, ListAnswer(shown, version, ListStatus.REJECTED, str(error)[:_REASON_CHARACTERS])
+
+    # --- parts --------------------------------------------------------------------------------------------------
+
+    def _with_part(self, digest: str, data: bytes) -> ListStore:
+        if len(data) > self.limits.record_bytes:
+            raise ListError(f"the part has {len(data)} bytes, at most {self.limits.record_bytes} are taken")
+        if part_digest(data) != digest:
+            raise ListError(f"the part's bytes have the digest {part_digest(data)}, its key says another")
+        if digest in self.parts:
+            return self
+        known = {**self.parts, digest: part_of(digest, data)}
+        return self._changed(self.lists, known, (*self.unused, digest))
+
+    def _without_part(self, digest: str) -> ListStore:
+        if digest in self.parts and digest not in self.unused:
+            using = [name for name, live in self.lists.items() if digest in live.head.parts]
+            raise ListError(f"list {using[0]} uses this part")
+        known = {d: part for d, part in self.parts.items() if d != digest}
+        return self._changed(self.lists, known, tuple(d for d in self.unused if d != digest))
+
+    def _changed(self, lists: Mapping[str, LiveList], known: Mapping[str, Part], unused: Sequence[str]) -> ListStore:
+        """With no more unused parts than the limits allow: the oldest go."""
+        kept, count, size = [], 0, 0
+        for digest in reversed(unused):
+            count, size = count + 1, size + len(known[digest].data)
+            if count > self.limits.unused_parts or size > self.limits.unused_bytes:
+                break
+            kept.append(digest)
+        dropped = set(unused).difference(kept)
+        parts = {d: part for d, part in known.items() if d not in dropped} if dropped else dict(known)
+        return replace(
+            self,
+            lists=MappingProxyType(dict(lists)),
+            parts=MappingProxyType(parts),
+            unused=tuple(reversed(kept)),
+            _types=[],
+        )
+
+    # --- heads --------------------------------------------------------------------------------------------------
+
+    def _with(self, key: str, head: Head) -> ListStore:
+        record, live = head.canonical(), self.lists.get(head.list)
+        if live is not None and live.record == record:
+            return self
+        self._check(key, head, live)
+        parts = tuple(self.parts[digest] for digest in head.parts)
+        taken = LiveList(head, record, parts)
+        self._check_size(taken, live)
+        taken.read()
+        self._check_count(taken)
+        return self._replaced({**self.lists, head.list: taken}, live, head.parts)
+
+    def _check(self, key: str, head: Head, live: LiveList | None) -> None:
+        if key != LIST_PREFIX + head.list:
+            raise ListError(f"the record's key is {key[:_NAME_CHARACTERS]!r} and its list {head.list!r}")
+        if live is None and len(self.lists) >= self.limits.lists:
+            raise ListError(f"there are {len(self.lists)} lists, which is the limit; delete one first")
+        if live is not None and head.version <= live.head.version:
+            raise ListError(f"version {head.version} is not above the live version {live.head.version}; raise it")
+        if live is not None and head.type != live.head.type:
+            before = f"{live.head.of}" + (f" with {live.head.value}" if live.head.value else "")
+            raise ListError(f"the list is of {before} and keeps its types; give a list of others a name of its own")
+        if missing := [digest for digest in head.parts if digest not in self.parts]:
+            shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+            raise ListError(f"{len(missing)} parts are not there ({shown}); publish the parts first")
+
+    def _check_count(self, taken: LiveList) -> None:
+        entries = taken.entries()
+        count = 0 if entries is None else len(entries.place)
+        if count > self.limits.entries:
+            raise ListError(f"the list has {count} entries, at most {self.limits.entries}")
+
+    def _check_size(self, taken: LiveList, live: LiveList | None) -> None:
+        others = sum(one.bytes for one in self.lists.values() if one is not live)
+        if others + taken.bytes > self.limits.total_bytes:
+            raise ListError(f"all lists together would have more than {self.limits.total_bytes} bytes")
+
+    def _without(self, name: str, users: Callable[[str], Sequence[str]]) -> ListStore:
+        live = self.lists.get(name)
+        if live is None:
+            return self
+        if rules := users(name):
+            shown = ", ".join(list(rules)[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
+            raise ListError(f"{len(rules)} rules ask this list ({shown}); change them first")
+        return self._replaced({n: one for n, one in self.lists.items() if n != name}, live, ())
+
+    def _replaced(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:
+        """What the version before used, and nothing does now, is unused from here on; the newest of all."""
+        used = {digest for live in lists.values() for digest in live.head.parts} if before else set(now)
+        freed = [digest for digest in (before.head.parts if before else ()) if digest not in used]
+        return self._changed(lists, self.parts, (*(d for d in self.unused if d not in used), *freed))
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents(Mapping[str, ListContent]):
+    """Contents by name; nothing is done for lists that nobody asks."""
+
+    lists: Mapping[str, LiveList]
+    clock_ms: int
+
+    def __getitem__(self, name: str) -> ListContent:
+        live = self.lists[name]
+        entries = live.entries()
+        if entries is None or (live.head.expires is not None and live.head.expires <= self.clock_ms):
+            raise KeyError(name)
+        return ListContent(entries, self.clock_ms)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.lists if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def save(store: ListStore, table: KeyValueTable) -> None:
+    """Make the table hold ``records``; rows that did not change are not written again."""
+    rows = dict(store.records())
+    for key in [key for key, _ in table if key not in rows]:
+        table.put(key, None)
+    for key, value in rows.items():
+        table.put(key, value)
+
+
+__all__ = ["ListAnswer", "ListStatus", "ListStore", "LiveList", "Part", "save"]
