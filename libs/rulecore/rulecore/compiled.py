@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from rulecore import lang, message
+from rulecore import absence_spec, lang, message, scores_spec
+from rulecore.absence_spec import Absence
 from rulecore.errors import RuleSetError
 from rulecore.lang import Aggregate, Expr, Scope
 from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
+from rulecore.scores_spec import Scoring
 from rulecore.spans import Sliding, Tumbling
 from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
@@ -96,6 +98,7 @@ class Placeholder:
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
     """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
+    An absence rule has the plan of the event that it expects; ``absence`` and ``score`` are those kinds' own entries.
 
     ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
@@ -118,6 +121,8 @@ class CompiledRule:
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
     unit: int = 0
+    absence: Absence | None = None
+    score: Scoring | None = None
 
     @property
     def kind(self) -> Kind:
@@ -137,6 +142,10 @@ def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLi
         where = lang.normalise(parsed)
     if rule.kind is Kind.WINDOW:
         return _windowed(rule, where, schema, columns, limits)
+    if rule.kind is Kind.ABSENCE:
+        return _absence(rule, schema, columns, limits)
+    if rule.kind is Kind.SCORE:
+        return _score(rule, schema, columns)
     if rule.kind is not Kind.EVENT:
         raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
     assert where is not None  # the model refuses a rule per event without one
@@ -175,6 +184,50 @@ def _windowed(
         message=text,
         placeholders=used,
     )
+
+
+def _absence(rule: Rule, schema: StreamSchema, columns: Mapping[str, Type], limits: RuleLimits) -> CompiledRule:
+    group_by, route = _groups(rule, schema)
+    spec = absence_spec.absence_of(rule, schema, group_by, limits.expression)
+    figures = tuple(Figure(name, f"__{name}", kind) for name, kind in absence_spec.FIGURES)
+    text, used = _message(rule, _said_of(group_by, columns, figures))
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=spec.where,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        plan=plan(spec.where),
+        figures=figures,
+        family=Kind.ABSENCE,
+        absence=spec,
+    )
+
+
+def _score(rule: Rule, schema: StreamSchema, columns: Mapping[str, Type]) -> CompiledRule:
+    group_by, route = _groups(rule, schema)
+    figures = tuple(Figure(name, f"__{name}", kind) for name, kind in scores_spec.FIGURES)
+    text, used = _message(rule, _said_of(group_by, columns, figures))
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=None,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        figures=figures,
+        family=Kind.SCORE,
+        score=scores_spec.scoring_of(rule),
+    )
+
+
+def _said_of(group_by: tuple[str, ...], columns: Mapping[str, Type], figures: Iterable[Figure]) -> list[Placeholder]:
+    """What a message may name: the key and the figures. A column of a figure's name is the column."""
+    said = {f.text: Placeholder(f.text, f.column, f.type) for f in figures}
+    return [*(said | {name: Placeholder(name, name, columns[name]) for name in group_by}).values()]
 
 
 def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:

@@ -19,7 +19,10 @@ from rulecore.factory import RulesFactory
 from rulecore.families import make_group
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
+from rulecore.model import Kind, Mode
 from rulecore.ruleset import RuleSet, Status, StatusKind
+from rulecore.scores import ScoreGroup
+from rulecore.scores_feed import Fired, ScoreFeed
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
 from streamcore.lanes import LATE, STATUS, Record
@@ -44,6 +47,8 @@ class RulesKernel:
         self.stored = KeyValueTable()
         self.memory = KeyValueTable()
         self.groups: dict[GroupId, RuleGroup] = {}
+        self.feed = ScoreFeed((), {})
+        self.fired: dict[str, list[Fired]] = {}  # of this cut, by stream
         self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
 
     # --- state --------------------------------------------------------------------------------------------------
@@ -100,18 +105,26 @@ class RulesKernel:
             self._group(group).set_rules(
                 rules, self.memory, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
             )
+        scores = [r for group, rules in wanted.items() if group.kind == Kind.SCORE for r in rules]
+        live = {n: r for n, r in self.rules.rules.items() if n not in self.rules.quarantined}
+        self.feed = ScoreFeed(scores, {n: r for n, r in live.items() if r.rule.status is Mode.LIVE})
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> Output:
-        """Rule changes, then events in the order of their streams, then the windows that the watermark closes."""
+        """Rule changes, then events in the order of their streams, then the windows that the watermark closes, and in
+        the end the scores of all that."""
+        self.fired = {}
         records = self._change(cut)
         for name in self.schemas:
             records += self._per_event(cut, name)
             records += self._late(cut, name)
         for group in sorted(self.groups, key=str):
-            if group in self.groups:  # a rule that fails may take its group with it
+            if group in self.groups and group.kind != Kind.SCORE:  # a rule that fails may take its group with it
                 records += self._grouped(cut, group)
+        for group in sorted(self.groups, key=str):
+            if group.kind == Kind.SCORE:
+                records += self._scored(cut, group)
         return Output(records)
 
     def _change(self, cut: Cut) -> list[Record]:
@@ -170,6 +183,19 @@ class RulesKernel:
         firings, failed = self._settled(group, lambda: group.close(moment))
         return records + failed + self._alerts(firings, name, None)
 
+    def _scored(self, cut: Cut, group_id: GroupId) -> list[Record]:
+        """Score rules: what others gave in this cut, then what the watermark ends."""
+        name, group = group_id.stream, self.groups[group_id]
+        assert isinstance(group, ScoreGroup), "families makes it"
+        route, moment = self.schemas[name].route_for(group_id.group_by), self._moment(cut, name)
+        assert route is not None, "the rule set accepts only groups that are routed"
+        signals = self.feed.of_firings(group_id, self.fired.get(name, ()))
+        if (frame := cut.events.get(Routed(name, route))) is not None:
+            signals += self.feed.of_events(group_id, frame)
+        firings, _ = group.signals(signals, moment)
+        group.close(moment)
+        return [self._alert(firing, None) for firing in firings]
+
     def _moment(self, cut: Cut, stream: str) -> Moment:
         times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
         return Moment(cut.shard, self.factory.shards, self.topics[stream], *times)
@@ -178,7 +204,9 @@ class RulesKernel:
         """``frame`` holds the events that the firings' rows count."""
         rows = [f.row for f in firings if f.row is not None]
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
-        return [self._alert(f, None if f.row is None else self._origin(name, events[f.row])) for f in firings]
+        fired = [(f, None if f.row is None else self._origin(name, events[f.row])) for f in firings]
+        self.fired.setdefault(name, []).extend(fired)
+        return [self._alert(firing, origin) for firing, origin in fired]
 
     def _alert(self, firing: Firing, origin: Origin | None) -> Record:
         return alert(firing, self.schemas[firing.rule.rule.on], origin, self.rules.epoch)

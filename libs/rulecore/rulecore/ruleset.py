@@ -17,7 +17,8 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.load import decode_record
 from rulecore.matcher import EventMatcher
-from rulecore.model import Mode, Rule, canonical_json
+from rulecore.model import Kind, Mode, Rule, canonical_json
+from rulecore.scores_feed import refuse_unfit
 from streamcore.kernel import Control
 from streamcore.schema import StreamSchema
 
@@ -133,7 +134,7 @@ class RuleSet:
             (rule_id, c)
             for rule_id, c in self.rules.items()
             if c.rule.on == stream
-            and (c.window is not None) is windowed
+            and (c.kind is not Kind.EVENT) is windowed
             and c.rule.status is not Mode.PAUSED
             and rule_id not in self.quarantined
         ]
@@ -196,6 +197,7 @@ class _Change:
         if name not in self.stored and len(self.stored) >= self.before.limits.rules:
             raise RuleSetError(f"there are {len(self.stored)} rules, which is the limit; delete one first")
         compiled = _compile(value, _Context.of(self.before.streams, self.before.limits))
+        refuse_unfit(compiled, self.rules)
         self.drop(name)
         self.stored[name] = value
         self.rules[name] = compiled
