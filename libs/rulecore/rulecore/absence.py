@@ -23,7 +23,7 @@ What an alert means, for a key and a rule. All times are event times, inclusive 
 Edits. Who was last seen when is kept for a population (``absence_spec``), so a version with another ``every``,
 ``again`` or ``forget`` goes on with it; how many alerts a rule gave of a silence is kept for the rule's id. So a longer
 ``every`` says nothing twice, a shorter one says at once what is missed already, and a rule that comes to a population
-that another one keeps finds it as it is. A paused rule keeps everything, and says when it is back what is missed by then,
+that another one keeps finds it as it is. A paused rule keeps everything and says, when it is back, what is missed then,
 once (or, with ``again``, each deadline that passed). Of events that the watermark had not reached when ``every`` became
 shorter, gaps between the two lengths are not seen.
 """
