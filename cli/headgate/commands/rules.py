@@ -70,7 +70,8 @@ def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
     from rulecore.runner import run_in_process
 
     book = _read(paths, streams)
-    results = [r for rule in book.rules for r in run_tests(rule.rule, book.streams, run_in_process)]
+    rules = [rule.rule for rule in book.rules]
+    results = [r for rule in rules for r in run_tests(rule, book.streams, run_in_process, rules)]
     untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {

@@ -168,7 +168,7 @@ class AbsenceGroup:
         entries.ahead.put(chains.take(~resting))
         entries.touch(mine)
         after = chains.take(resting)
-        came = entries.marked(events.entry[events.end >= entries.last[events.entry]])
+        came = entries.marked(events.entry[events.end == entries.last[events.entry]])
         moved = (after.end > before) | (came[after.entry] & (after.end == before))
         moved &= ~(entries.seen[after.entry] & (after.end == before))
         entries.rest_at(after.entry[moved], after.end[moved], seen=True)

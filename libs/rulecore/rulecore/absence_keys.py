@@ -151,7 +151,7 @@ class Expected(StateTable):
     def set_lanes(self, lanes: Lanes) -> None:
         """Other rules: what each had said of an entry stays said."""
         entry, rule, times = self._given(self.live())
-        self._loaded.append((self.live(), entry, rule, times))
+        self._loaded.insert(0, (self.live(), entry, rule, times))
         self.lanes = lanes
         self.due = np.full((lanes.width, len(self.slot)), NOT_DUE)
         self.times = np.zeros((lanes.width, len(self.slot)), np.int64)
@@ -164,6 +164,7 @@ class Expected(StateTable):
             there, population, lane = self.lanes.place(rule)
             entry = given[there]
             mine = self.population[entry] == population
+            self.times[:, entries] = 0  # what an older row said is over
             self.times[lane[mine], entry[mine]] = times[there][mine]
             written = self._dirty.copy()
             self.renew(entries[self.population[entries] != _FREE])
@@ -205,7 +206,7 @@ class Expected(StateTable):
     def _take(self, entries: Ints, rows: pl.DataFrame) -> None:
         self.last[entries] = rows[LAST].fill_null(NEVER).to_numpy()
         self.seen[entries] = rows[SEEN].to_numpy()
-        self.times[:, entries] = 0
+        self.times[:, entries] = 0  # nothing of them is to be carried over when rules change
         self.ahead.pull(self.marked(entries))
         entry, start, end = _pairs(entries, rows[AHEAD])
         self.ahead.put(Stretches(entry, start, end))

@@ -195,7 +195,9 @@ def test_a_rule_that_goes_takes_its_population_with_it() -> None:
 # --- against the oracle --------------------------------------------------------------------------------------------
 
 
-def deadlines(rule: CompiledRule, last: float, following: float | None, watermark: float) -> Iterator[tuple[int, float]]:
+def deadlines(
+    rule: CompiledRule, last: float, following: float | None, watermark: float
+) -> Iterator[tuple[int, float]]:
     """Number and time of the alerts of one silence."""
     absence = rule.absence
     assert absence is not None
@@ -216,7 +218,9 @@ def gaps(times: Sequence[float]) -> Iterator[tuple[float, float | None]]:
 CONDITIONS = {"kind = 'beat'": lambda e: e.kind == "beat", "load > 1": lambda e: e.load is not None and e.load > 1}
 
 
-def expected_alerts(rules: Sequence[tuple[CompiledRule, str]], events: Sequence[Event], watermark: float) -> list[Alert]:
+def expected_alerts(
+    rules: Sequence[tuple[CompiledRule, str]], events: Sequence[Event], watermark: float
+) -> list[Alert]:
     found = []
     for rule, where in rules:
         for device in {e.device for e in events}:
@@ -252,7 +256,9 @@ def some_rules(draw: st.DrawFn) -> list[tuple[CompiledRule, str]]:
     for number in range(draw(st.integers(1, 3))):
         where = draw(st.sampled_from(list(CONDITIONS)))
         expect = {"where": where, "every": draw(st.sampled_from(["3m", "5m", "11m"]))}
-        expect |= draw(st.sampled_from([{}, {"again": "4m"}, {"again": "once", "forget": "20m"}, {"again": "7m", "forget": "19m"}]))
+        expect |= draw(
+            st.sampled_from([{}, {"again": "4m"}, {"again": "once", "forget": "20m"}, {"again": "7m", "forget": "19m"}])
+        )
         rules.append((expecting(f"r{number}", **expect), where))
     return rules
 
@@ -349,7 +355,9 @@ def test_shards_arm_the_keys_that_they_own_and_none_else() -> None:
 
 def test_a_list_of_values_that_no_key_can_have_arms_those_that_can() -> None:
     process = Process()
-    process.set_rules([compiled("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0)
+    process.set_rules(
+        [compiled("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0
+    )
     (firing,) = process.cut([], (0, 60), {"fleet": Content([7, "x", None])})
     assert firing.key == {"site": 7}
 

@@ -215,9 +215,7 @@ def oracle(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal],
                 place = (rule.rule.id, one.key)
                 latest[place] = max(latest.get(place, -1e18), one.time_ms, watermark * MINUTE)
                 counted = [
-                    p
-                    for p in past
-                    if p.key == one.key and p.rule in OF and p.time_ms > latest[place] - WITHIN * MINUTE
+                    p for p in past if p.key == one.key and p.rule in OF and p.time_ms > latest[place] - WITHIN * MINUTE
                 ]
                 after = [*counted, one] if one.time_ms > latest[place] - WITHIN * MINUTE else counted
                 total = added(after, every=scored.every)
@@ -240,7 +238,11 @@ def some_signals(draw: st.DrawFn) -> list[Signal]:
     drawn = draw(
         st.lists(
             st.tuples(
-                st.integers(0, 150), st.sampled_from("xyz"), st.sampled_from(["a", "b"]), st.integers(0, 30), st.integers(0, 9)
+                st.integers(0, 150),
+                st.sampled_from("xyz"),
+                st.sampled_from(["a", "b"]),
+                st.integers(0, 30),
+                st.integers(0, 9),
             ),
             max_size=30,
         )
@@ -314,7 +316,9 @@ def test_a_score_rule_does_not_name_itself() -> None:
         ({"score": {"of": ["w"], "within": "1h", "limit": 5}, "group_by": ["device"]}, "is a score rule itself"),
     ],
 )
-def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(other: dict[str, object], reason: str | None) -> None:
+def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(
+    other: dict[str, object], reason: str | None
+) -> None:
     found = unfit(scoring(), compiled("x", **other))
     assert (found is None) is (reason is None)
     if reason is not None:
