@@ -30,9 +30,9 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-def compiled(rule_id: str, version: int = 1, **fields: object) -> CompiledRule:
+def compiled(rule_id: str, /, **fields: object) -> CompiledRule:
     """A rule over ``SCHEMA``."""
-    document = {"id": rule_id, "version": version, "owner": "o", "on": "beats"}
+    document = {"id": rule_id, "version": 1, "owner": "o", "on": "beats"}
     then = {"severity": "high", "message": "m"}
     return compile_rule(Rule.model_validate(document | {"then": then} | fields), {"beats": SCHEMA}, RuleLimits())
 

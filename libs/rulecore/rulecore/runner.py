@@ -2,8 +2,9 @@
 
 One shard sees everything. A first cut holds the rules and the events, a second one nothing but the end of time, so
 every window that holds data ends. Where a rule expects an event, time goes from the first event to just after the last
-one and no further: what does not come after that is nobody's absence, and a listed key is armed by the first. Promises: the decoder and the kernel are those of production; a test's event that
-the decoder refuses is an error of the test and said so. Refuses to know files and terminals.
+one and no further: what does not come after that is nobody's absence, and a listed key is armed by the first.
+Promises: the decoder and the kernel are those of production; a test's event that the decoder refuses is an error of
+the test and said so. Refuses to know files and terminals.
 """
 
 from __future__ import annotations

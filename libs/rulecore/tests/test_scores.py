@@ -29,7 +29,7 @@ def scoring(
     rule_id: str = "s", version: int = 1, limit: int = 50, count: str = "every", mode: str = "live", **fields: object
 ) -> CompiledRule:
     score = {"of": OF, "within": f"{WITHIN}m", "limit": limit, "count": count} | fields
-    return compiled(rule_id, version, group_by=["device"], score=score, mode=mode)
+    return compiled(rule_id, version=version, group_by=["device"], score=score, mode=mode)
 
 
 def signal(minute: float, rule: str = "x", device: str | None = "a", number: int = 0, weight: int = 10) -> Signal:
@@ -62,7 +62,7 @@ class Alert(NamedTuple):
     minute: float
     total: int
     rules: str
-    count: int
+    signals: int
 
 
 def alert(firing: Firing) -> Alert:
@@ -312,7 +312,7 @@ def test_a_score_rule_does_not_name_itself() -> None:
     [
         ({"where": "load > 1"}, None),
         ({"expect": {"where": "load > 1", "every": "5m"}, "group_by": ["device", "site"]}, None),
-        ({"expect": {"where": "load > 1", "every": "5m"}, "group_by": ["site"]}, r"it needs \[device\] in group_by"),
+        ({"expect": {"where": "load > 1", "every": "5m"}, "group_by": ["site"]}, "it needs [device] in group_by"),
         ({"score": {"of": ["w"], "within": "1h", "limit": 5}, "group_by": ["device"]}, "is a score rule itself"),
     ],
 )
@@ -320,10 +320,7 @@ def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(
     other: dict[str, object], reason: str | None
 ) -> None:
     found = unfit(scoring(), compiled("x", **other))
-    assert (found is None) is (reason is None)
-    if reason is not None:
-        with pytest.raises(AssertionError, match=reason):
-            raise AssertionError(found)
+    assert found is None if reason is None else reason in str(found)
 
 
 def test_a_rule_without_any_score_is_no_signal_unless_it_is_given_a_weight() -> None:
