@@ -23,7 +23,7 @@ from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
 _BYTES_PER_DISTINCT: Final = 24  # one distinct value of one key in one pane
-_BYTES_PER_EXPECTED: Final = 150  # one key of an absence rule, with its place in the indices
+_BYTES_PER_EXPECTED: Final = 340  # one key of an absence rule, with its place in the indices
 _BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 
 

@@ -156,6 +156,15 @@ def test_beyond_the_limit_of_a_key_the_oldest_signals_go() -> None:
     assert group_of(process).counts["signals_dropped"] == 2
 
 
+def test_what_the_limit_took_away_is_not_there_again_after_a_restart() -> None:
+    blobs, process = MemoryBlobs(), started(scoring(), events=2)
+    for numbers in ((0, 1), (2,)):
+        cut(process, [signal(n, number=n) for n in numbers])
+        process.commit(blobs)
+    again = Process(process.settings).read(blobs, [scoring()])
+    assert [s.offset for s in group_of(again).table_of_signals.held["a",]] == [1, 2]
+
+
 def test_keys_beyond_the_limit_have_no_score() -> None:
     process = started(scoring(limit=20), population=1)
     assert [alert(f)[1] for f in cut(process, [signal(1, device="b"), signal(0, device="a")])] == ["a"]
