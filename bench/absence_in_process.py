@@ -104,7 +104,8 @@ def measure(keys: int, cuts: int, rows: int) -> Result:
     for start in range(0, keys, rows):  # every key twice in a row, so that one of the two is the event that is expected
         devices = np.repeat(np.arange(start, min(keys, start + rows)), 2)
         run.cut(frame(devices, first_ms[devices]), 0)
-    idle = [run.cut(None, CUT_MS + n) for n in range(20)]
+    run.cut(None, CUT_MS)  # arms them
+    idle = [run.cut(None, CUT_MS + n) for n in range(1, 21)]
     awake = np.flatnonzero(np.arange(keys) % SILENT > 0)
     busy, came = [], np.zeros(keys, dtype=bool)
     for number in range(1, cuts + 1):
