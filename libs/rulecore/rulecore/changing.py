@@ -15,7 +15,7 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.lang import ListType
 from rulecore.load import decode_record
-from rulecore.model import Rule, canonical_json
+from rulecore.model import Kind, Rule, canonical_json
 from rulecore.releases import (
     RELEASE_KEY,
     STAGED_KEY,
@@ -25,6 +25,7 @@ from rulecore.releases import (
     decode_release,
     digest_of,
 )
+from rulecore.scores_feed import refuse_unfit
 from rulecore.slots import Place, Slot, displaced, slot_of, version_key
 from rulecore.status import REASON_CHARACTERS, Status, StatusKind, Subject
 from streamcore.kernel import Control
@@ -223,7 +224,10 @@ class Change:
         if len(value) > self.limits.record_bytes:
             most = self.limits.record_bytes
             raise RuleSetError(f"the rule has {len(value)} bytes, at most {most}; shorten its tests")
-        self._place(rule, value, compiled_version(value, self.context))
+        compiled = compiled_version(value, self.context)
+        if compiled.kind is Kind.SCORE:
+            refuse_unfit(compiled, {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE})
+        self._place(rule, value, compiled)
         return _accepted(rule, self._said_of(rule))
 
     def _said_of(self, rule: Rule) -> str | None:

@@ -6,7 +6,7 @@ Promises: everything that the rule set would refuse is found here first, with th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,21 +14,25 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.lang import ListType
 from rulecore.load import Loaded
-from rulecore.model import Emit, Rule, canonical_json
+from rulecore.model import Emit, Kind, Rule, canonical_json
 from rulecore.plan import Access
 from rulecore.ruletests import ALERT_FIELDS
+from rulecore.scores_feed import unfit
+from rulecore.values import render_duration
 from rulecore.yamldoc import Document, PathKey, Place, Problem, dotted
 from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
 _BYTES_PER_DISTINCT: Final = 24  # one distinct value of one key in one pane
+_BYTES_PER_EXPECTED: Final = 340  # one key of an absence rule, with its place in the indices
+_BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a rule will cost. ``note`` is for people; ``cheap`` says whether somebody should read it.
 
-    ``access`` is None for windowed rules; ``panes`` and ``bytes_per_key`` are 0 for rules per event.
+    ``access`` is None for windowed and score rules; ``panes`` and ``bytes_per_key`` are 0 for rules per event.
     """
 
     rule: str
@@ -64,10 +68,21 @@ def check(
             compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, lists or {})
             problems += faults
             rules += [compiled] if compiled is not None and not faults else []
+    problems += _vain([loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules})
     if len(documents) > limits.rules:
         file = documents[-1].document.file
         problems.append(Problem(file, Place(1, 1), "", f"{len(documents)} rules, at most {limits.rules}"))
     return Report(tuple(sorted(problems)), tuple(rules), tuple(cost(rule) for rule in rules))
+
+
+def _vain(documents: Iterable[Loaded], rules: Mapping[str, CompiledRule]) -> Iterable[Problem]:
+    """Score rules that name a rule which can give them nothing."""
+    for loaded in documents:
+        score = rules.get(loaded.rule.id) if loaded.rule is not None else None
+        for name in score.score.weights if score is not None and score.score is not None else ():
+            if score is not None and name in rules and (reason := unfit(score, rules[name])) is not None:
+                place = loaded.document.place(("score", "of", name))
+                yield Problem(loaded.document.file, place, f"score.of.{name}", reason, score.rule.id)
 
 
 def _repeated(documents: Iterable[Loaded]) -> Iterable[Problem]:
@@ -101,7 +116,7 @@ def _compile(
         return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
     except RuleError as error:
         field, _, message = str(error).partition(": ")
-        return None, [Problem(document.file, document.place((field,)), field, message, rule.id)]
+        return None, [Problem(document.file, document.place(tuple(field.split("."))), field, message, rule.id)]
     return compiled, _tests(rule, document, streams[rule.on])
 
 
@@ -145,6 +160,8 @@ _ACCESS_NOTES: Final[Mapping[Access, str]] = {
 
 def cost(rule: CompiledRule) -> Cost:
     """The estimate for one rule."""
+    if rule.kind in _BY_KIND:
+        return _BY_KIND[rule.kind](rule)
     if rule.window is None:
         access = rule.plan.access if rule.plan is not None else Access.ALL
         return Cost(rule.rule.id, access, 0, 0, access not in (Access.SCAN, Access.ALL), _ACCESS_NOTES[access])
@@ -160,3 +177,28 @@ def cost(rule: CompiledRule) -> Cost:
 
 
 _MANY_PANES: Final = 400
+
+
+def _absence_cost(rule: CompiledRule) -> Cost:
+    assert rule.absence is not None
+    assert rule.plan is not None
+    whose = "seen" if rule.absence.listed is None else f"of list {rule.absence.listed}"
+    note = f"about {_BYTES_PER_EXPECTED} bytes a key that is {whose}; the event is {_ACCESS_NOTES[rule.plan.access]}"
+    if rule.absence.listed is None and rule.absence.forget_ms is None:
+        note += "; keys are never forgotten: `forget` would bound them"
+    cheap = rule.plan.access not in (Access.SCAN, Access.ALL)
+    return Cost(rule.rule.id, rule.plan.access, 0, _BYTES_PER_EXPECTED, cheap, note)
+
+
+def _score_cost(rule: CompiledRule) -> Cost:
+    assert rule.score is not None
+    kept = render_duration(rule.score.within_ms)
+    note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {len(rule.score.weights)} rules within {kept}"
+    note += "; matches of those that are rules per event are looked up once more"
+    return Cost(rule.rule.id, None, 0, 0, True, note)
+
+
+_BY_KIND: Final[Mapping[Kind, Callable[[CompiledRule], Cost]]] = {
+    Kind.ABSENCE: _absence_cost,
+    Kind.SCORE: _score_cost,
+}

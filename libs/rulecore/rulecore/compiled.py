@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 import orjson
 
-from rulecore import lang, message
+from rulecore import absence_spec, lang, message, scores_spec
+from rulecore.absence_spec import Absence
 from rulecore.conditions import Condition, Names, condition, lifted
 from rulecore.errors import RuleSetError
 from rulecore.lang import Aggregate, Expr, ListType, Scope
@@ -23,6 +24,7 @@ from rulecore.lists.columns import ListColumn, distinct, lift
 from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
+from rulecore.scores_spec import Scoring
 from rulecore.spans import Sliding, Tumbling
 from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
@@ -105,6 +107,7 @@ class Placeholder:
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
     """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
+    An absence rule has the plan of the event that it expects; ``absence`` and ``score`` are those kinds' own entries.
 
     ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
@@ -128,12 +131,15 @@ class CompiledRule:
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
     unit: int = 0
+    absence: Absence | None = None
+    score: Scoring | None = None
     list_columns: tuple[ListColumn, ...] = ()
+    populations: tuple[str, ...] = ()
 
     @property
     def lists(self) -> frozenset[str]:
-        """Names of the lists that it asks."""
-        return frozenset(column.list.name for column in self.list_columns)
+        """Names of the lists that it asks, or whose entries it expects."""
+        return frozenset((*(column.list.name for column in self.list_columns), *self.populations))
 
     @property
     def kind(self) -> Kind:
@@ -152,6 +158,10 @@ def compile_rule(
     where = None if rule.where is None else condition(rule.where, "where", names)
     if rule.kind is Kind.WINDOW:
         return _windowed(rule, where, schema, names, limits)
+    if rule.kind is Kind.ABSENCE:
+        return _absence(rule, schema, names)
+    if rule.kind is Kind.SCORE:
+        return _score(rule, schema, names)
     if rule.kind is not Kind.EVENT:
         raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
     assert where is not None  # the model refuses a rule per event without one
@@ -219,6 +229,54 @@ def _windowed(
         placeholders=used,
         list_columns=distinct((*(condition.list_columns if condition else ()), *lift(having)[1])),
     )
+
+
+def _absence(rule: Rule, schema: StreamSchema, names: Names) -> CompiledRule:
+    group_by, route = groups_of(rule, schema)
+    assert rule.expect is not None, "an absence rule"
+    expected = condition(rule.expect.where, "expect.where", names)
+    spec = absence_spec.absence_of(rule, schema, group_by, expected.expr, names.lists)
+    figures = tuple(Figure(name, f"__{name}", kind) for name, kind in absence_spec.FIGURES)
+    text, used = _message(rule, _said_of(group_by, names.columns, figures))
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=spec.where,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        plan=plan(spec.where),
+        figures=figures,
+        family=Kind.ABSENCE,
+        absence=spec,
+        list_columns=expected.list_columns,
+        populations=() if spec.listed is None else (spec.listed,),
+    )
+
+
+def _score(rule: Rule, schema: StreamSchema, names: Names) -> CompiledRule:
+    group_by, route = groups_of(rule, schema)
+    figures = tuple(Figure(name, f"__{name}", kind) for name, kind in scores_spec.FIGURES)
+    text, used = _message(rule, _said_of(group_by, names.columns, figures))
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=None,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        figures=figures,
+        family=Kind.SCORE,
+        score=scores_spec.scoring_of(rule),
+    )
+
+
+def _said_of(group_by: tuple[str, ...], columns: Mapping[str, Type], figures: Iterable[Figure]) -> list[Placeholder]:
+    """What a message may name: the key and the figures. A column of a figure's name is the column."""
+    said = {f.text: Placeholder(f.text, f.column, f.type) for f in figures}
+    return [*(said | {name: Placeholder(name, name, columns[name]) for name in group_by}).values()]
 
 
 def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:

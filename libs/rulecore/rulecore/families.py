@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from rulecore.absence import AbsenceGroup
 from rulecore.groups import GroupId, RuleGroup
+from rulecore.scores import ScoreGroup
 from rulecore.settings import GroupSettings
 from rulecore.windowed import WindowGroup
 from streamcore.schema import StreamSchema
@@ -13,4 +17,8 @@ def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) ->
     return _FAMILIES[group.kind](group, schema, settings)
 
 
-_FAMILIES = {"window": WindowGroup}
+_FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]] = {
+    "window": WindowGroup,
+    "absence": AbsenceGroup,
+    "score": ScoreGroup,
+}

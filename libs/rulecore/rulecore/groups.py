@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
 
 from rulecore.compiled import CompiledRule
 from rulecore.firing import Failure, Firing
+from rulecore.lang.types import Value
 from rulecore.model import Kind
 from streamcore.state import KeyValueTable, StateTable
 
@@ -43,11 +44,20 @@ class GroupId:
         return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit))
 
 
+class ListContent(Protocol):
+    """What a list holds at a cut: a value, so other content is another object."""
+
+    @property
+    def values(self) -> Collection[Value]:
+        """Physical values, each once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The cut that a group is stepped in. ``topic``: where the stream's events come from. Times in milliseconds.
 
-    ``shard`` of ``shards`` owns the keys whose hash says so (``streamcore.hashing.shard_of``).
+    ``shard`` of ``shards`` owns the keys whose hash says so (``streamcore.hashing.shard_of``). ``lists``: by name.
     """
 
     shard: int
@@ -56,6 +66,7 @@ class Moment:
     clock_ms: int
     watermark_ms: int
     next_watermark_ms: int
+    lists: Mapping[str, ListContent] = field(default_factory=dict)
 
 
 class RuleGroup(Protocol):

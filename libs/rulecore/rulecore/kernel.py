@@ -27,8 +27,12 @@ from rulecore.lists.columns import ListColumn, with_list_columns
 from rulecore.lists.control import split
 from rulecore.lists.store import ListStore, save
 from rulecore.matcher import EventMatcher, Matches
+from rulecore.model import Kind, Mode
 from rulecore.outlet import Fired, Outlet
 from rulecore.ruleset import RuleSet
+from rulecore.scores import ScoreGroup
+from rulecore.scores_feed import Fired as FiredAt
+from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
 from rulecore.status import Status, StatusKind, status_record
 from streamcore.app import PARTITIONS_PER_TOPIC
@@ -60,6 +64,8 @@ class RulesKernel:
         self.memory = KeyValueTable()
         self.outlet = Outlet(factory.outlet)
         self.groups: dict[GroupId, RuleGroup] = {}
+        self.feed = ScoreFeed((), {})
+        self.fired: dict[str, list[FiredAt]] = {}  # of this cut, by stream
         self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
 
     # --- state --------------------------------------------------------------------------------------------------
@@ -118,12 +124,16 @@ class RulesKernel:
             self._group(group).set_rules(
                 rules, self.memory, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
             )
+        scores = [r for group, rules in wanted.items() if group.kind == Kind.SCORE for r in rules]
+        live = {rule.rule.id: rule for rule in self.rules.evaluated() if rule.rule.status is Mode.LIVE}
+        self.feed = ScoreFeed(scores, live)
         self.outlet.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> Output:
-        """Rule changes, then events in the order of their streams, then what the watermark ends."""
+        """Rule changes, then events in the order of their streams, then what the watermark ends, then scores of all."""
+        self.fired = {}
         records = self._change(cut)
         contents = self.lists.contents(cut.clock_ms)
         events = {r: with_list_columns(f, self.list_columns.get(r.stream, ()), contents) for r, f in cut.events.items()}
@@ -133,8 +143,11 @@ class RulesKernel:
                 records += self._per_event(cut, Routed(name, route))
             records += self._late(cut, name)
         for group in sorted(self.groups, key=str):
-            if group in self.groups:  # a rule that fails may take its group with it
+            if group in self.groups and group.kind != Kind.SCORE:  # a rule that fails may take its group with it
                 records += self._grouped(cut, group)
+        for group in sorted(self.groups, key=str):
+            if group.kind == Kind.SCORE:
+                records += self._scored(cut, group)
         records += [status_record(status) for status in self.outlet.close(cut, self.rules)]
         return Output(records, counted=self.outlet.take_counted())
 
@@ -237,9 +250,22 @@ class RulesKernel:
         firings, failed = self._settled(group, lambda: group.close(moment))
         return records + failed + self._alerts(firings, name, None)
 
+    def _scored(self, cut: Cut, group_id: GroupId) -> list[Record]:
+        """Score rules: what others gave in this cut, then what the watermark ends."""
+        name, group = group_id.stream, self.groups[group_id]
+        assert isinstance(group, ScoreGroup), "families makes it"
+        route, moment = self.schemas[name].route_for(group_id.group_by), self._moment(cut, name)
+        assert route is not None, "the rule set accepts only groups that are routed"
+        signals = self.feed.of_firings(group_id, self.fired.get(name, ()))
+        if (frame := cut.events.get(Routed(name, route))) is not None:
+            signals += self.feed.of_events(group_id, frame)
+        firings, _ = group.signals(signals, moment)
+        group.close(moment)
+        return self._alerts(firings, name, None)
+
     def _moment(self, cut: Cut, stream: str) -> Moment:
         times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
-        return Moment(cut.shard, self.factory.shards, self.topics[stream], *times)
+        return Moment(cut.shard, self.factory.shards, self.topics[stream], *times, self.lists.contents(cut.clock_ms))
 
     def _alerts(self, firings: Sequence[Firing], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """``frame`` holds the events that the firings' rows count."""
@@ -248,7 +274,9 @@ class RulesKernel:
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
         for firing in kept:
-            records += self._alert(firing, None if firing.row is None else self._origin(name, events[firing.row]))
+            origin = None if firing.row is None else self._origin(name, events[firing.row])
+            self.fired.setdefault(name, []).append((firing, origin))
+            records += self._alert(firing, origin)
         return records + [self._quarantine(rule, reason) for rule, reason in over]
 
     def _first_firings(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], list[tuple[CompiledRule, str]]]:

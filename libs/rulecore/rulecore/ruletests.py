@@ -48,6 +48,7 @@ ALERT_FIELDS: Final = frozenset(
         "values",
         "source",
         "warming",
+        "events",
     }
 )
 
@@ -84,14 +85,23 @@ class TestResult:
         return not self.diff
 
 
-def run_tests(rule: Rule, streams: Mapping[str, StreamSchema], runner: RuleRunner) -> tuple[TestResult, ...]:
-    """Run all tests of a rule that compiles, each on its own. A runner that raises fails the test, not the caller."""
-    return tuple(_run(rule, test, streams, runner) for test in rule.tests)
+def run_tests(
+    rule: Rule, streams: Mapping[str, StreamSchema], runner: RuleRunner, others: Sequence[Rule] = ()
+) -> tuple[TestResult, ...]:
+    """Run all tests of a rule that compiles, each on its own. A runner that raises fails the test, not the caller.
+
+    Of ``others`` those that a score rule names run with it; their own alerts are not looked at.
+    """
+    named = rule.score.of if rule.score is not None else {}
+    rules = [*(other for other in others if other.id in named), rule]
+    return tuple(_run(rules, test, streams, runner) for test in rule.tests)
 
 
-def _run(rule: Rule, test: RuleTest, streams: Mapping[str, StreamSchema], runner: RuleRunner) -> TestResult:
+def _run(rules: Sequence[Rule], test: RuleTest, streams: Mapping[str, StreamSchema], runner: RuleRunner) -> TestResult:
+    rule = rules[-1]
     try:
-        alerts = runner([rule], streams, {rule.on: complete(test.events, streams[rule.on])})
+        found = runner(rules, streams, {rule.on: complete(test.events, streams[rule.on])})
+        alerts = [alert for alert in found if alert["rule"] == rule.id]
     except Exception as error:
         return TestResult(rule.id, test.name, (f"the run failed: {type(error).__name__}: {error}",))
     return TestResult(rule.id, test.name, compare(test.expect, alerts))

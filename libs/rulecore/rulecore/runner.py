@@ -1,13 +1,15 @@
 """The kernel in this process, on events of a rule's own tests: what `headgate rules test` runs.
 
 One shard sees everything. A first cut holds the rules and the events, a second one nothing but the end of time, so
-every window that holds data ends. Promises: the decoder and the kernel are those of production; a test's event that
-the decoder refuses is an error of the test and said so. Refuses to know files and terminals.
+every window that holds data ends. Where a rule expects an event, time goes from the first event to just after the last
+one and no further: what does not come after that is nobody's absence, and a listed key is armed by the first.
+Promises: the decoder and the kernel are those of production; a test's event that the decoder refuses is an error of
+the test and said so. Refuses to know files and terminals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import orjson
@@ -16,7 +18,7 @@ import pyarrow as pa
 
 from rulecore.errors import RuleError, RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
-from rulecore.model import Rule, canonical_json
+from rulecore.model import Kind, Rule, canonical_json
 from rulecore.ruletests import Alert, Event
 from rulecore.yamldoc import Json
 from streamcore.decode import JsonDecoder, RawBatch
@@ -46,11 +48,21 @@ def run_in_process(
     published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
     control = [Control(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
     routed = {Routed(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
-    first = Cut(0, routed, control, max(latest.values(), default=_CLOCK_MS), NO_WATERMARK, NO_WATERMARK, {})
-    last = Cut(0, {}, (), _CLOCK_MS, NO_WATERMARK, _END_MS, latest)
+    begin_ms, end_ms = _watermarks(rules, frames.values())
+    clock_ms = max(latest.values(), default=_CLOCK_MS)
+    first = Cut(0, routed, control, clock_ms, NO_WATERMARK, begin_ms, {})
+    last = Cut(0, {}, (), _CLOCK_MS, begin_ms, end_ms, latest)
     records = [*kernel.step(first).records, *kernel.step(last).records]
     _refuse_unless_accepted(records)
     return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
+
+
+def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tuple[int, int]:
+    """Before the last cut and after it."""
+    if not frames or all(rule.kind is not Kind.ABSENCE for rule in rules):
+        return NO_WATERMARK, _END_MS
+    times = [frame[EVENT_MS].to_numpy() for frame in frames]
+    return int(min(t.min() for t in times)), int(max(t.max() for t in times)) + 1
 
 
 def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The rules in ``rules/`` are sound, and their own tests pass."""
+"""The rules in ``rules/shop`` and ``rules/retail`` are sound, and their own tests pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ STREAMS = {
     path.stem: StreamSchema.parse(yaml.safe_load(path.read_text()))
     for path in sorted((ROOT / "streams").glob("*.yaml"))
 }
-LOADED, PROBLEMS = load_path(ROOT / "rules")
+FOLDERS = [load_path(ROOT / "rules" / name) for name in ("retail", "shop")]
+LOADED = [loaded for folder, _ in FOLDERS for loaded in folder]
+PROBLEMS = [problem for _, problems in FOLDERS for problem in problems]
 RULES = [loaded.rule for loaded in LOADED if loaded.rule is not None]
 
 

@@ -41,10 +41,11 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
 
     book = read(paths, streams, lists)
     records = book.list_records()
+    rules = [rule.rule for rule in book.rules]
     results: list[TestResult] = []
     for rule in book.rules:
         asked = [record for name in sorted(rule.lists) for record in records[name]]
-        results += run_tests(rule.rule, book.streams, partial(run_in_process, lists=asked))
+        results += run_tests(rule.rule, book.streams, partial(run_in_process, lists=asked), rules)
     untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {

@@ -1,0 +1,105 @@
+"""Where the signals of score rules come from: matches of rules per event, and firings of rules with state.
+
+An event is matched a second time for scores, under the key that its score is added for, and only with the rules that
+some score rule names: the shard that owns the key sees all its events there, whatever key the alerts are routed by. A
+firing is where the key of its own rule is; so a rule with state gives signals only to scores that are routed alike and
+grouped by columns of its key. Refuses to know sums, and which rules are live: it is given those that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import orjson
+import polars as pl
+
+from rulecore.compiled import CompiledRule
+from rulecore.errors import RuleSetError
+from rulecore.firing import Firing, Origin
+from rulecore.groups import GroupId
+from rulecore.matcher import EventMatcher
+from rulecore.model import Kind
+from rulecore.scores import Signal
+from streamcore.app import PARTITIONS_PER_TOPIC
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+
+Fired = tuple[Firing, Origin | None]
+
+
+def unfit(score: CompiledRule, other: CompiledRule) -> str | None:
+    """Why ``other`` can give no signals to a score rule that names it; None when it can."""
+    assert score.score is not None, "a score rule"
+    name, weight = other.rule.id, score.score.weights[other.rule.id]
+    if other.kind is Kind.SCORE:
+        return f"{name} is a score rule itself; name the rules that it adds up"
+    if other.rule.on != score.rule.on:
+        return f"{name} is on stream {other.rule.on}, this rule on {score.rule.on}; scores are added within one stream"
+    if weight is None and other.rule.then.score == 0:
+        return f"{name} has no score in its `then`; give it a weight here, such as {{{name}: 10}}"
+    if other.kind is Kind.EVENT:
+        return None
+    if not set(score.group_by) <= set(other.group_by):
+        wanted, found = ", ".join(score.group_by), ", ".join(other.group_by)
+        return f"{name} is grouped by [{found}], which does not say whose score it is; it needs [{wanted}] in group_by"
+    if other.route != score.route:
+        return f"{name} is routed by another key of {score.rule.on} than this rule; group both by the same key"
+    return None
+
+
+def refuse_unfit(score: CompiledRule, rules: Mapping[str, CompiledRule]) -> None:
+    """``RuleSetError`` for a score rule that names one of these rules in vain; a name that is unknown is none."""
+    if score.score is None:
+        return
+    for name in score.score.weights:
+        if name in rules and (reason := unfit(score, rules[name])) is not None:
+            raise RuleSetError(f"score.of: {reason}")
+
+
+class ScoreFeed:
+    """The signals of each group of score rules. ``rules``: by id, those whose matches and firings count."""
+
+    def __init__(self, scores: Iterable[CompiledRule], rules: Mapping[str, CompiledRule]) -> None:
+        named: dict[GroupId, dict[str, CompiledRule]] = {}
+        for score in scores:
+            assert score.score is not None, "a score rule"
+            group = GroupId.of(score)
+            assert group is not None, "a score rule has state"
+            fit = {n: rules[n] for n in score.score.weights if n in rules and unfit(score, rules[n]) is None}
+            named.setdefault(group, {}).update(fit)
+        self._matchers = {
+            group: EventMatcher([r for _, r in sorted(fit.items()) if r.kind is Kind.EVENT])
+            for group, fit in named.items()
+        }
+        self._named = {group: frozenset(fit) for group, fit in named.items()}
+
+    def of_events(self, group: GroupId, frame: pl.DataFrame) -> list[Signal]:
+        """Signals of the events of one shard under the group's route. A rule that raises gives none."""
+        matcher = self._matchers[group]
+        matches = matcher.match(frame)
+        if not len(matches.row):
+            return []
+        rows = frame.select(*group.group_by, PARTITION, OFFSET, EVENT_MS)[matches.row]
+        keys = zip(*(rows[name].to_list() for name in group.group_by), strict=True)
+        places = zip(rows[PARTITION].to_list(), rows[OFFSET].to_list(), rows[EVENT_MS].to_list(), strict=True)
+        return [
+            _of_event(matcher.rules[number], key, place)
+            for number, key, place in zip(matches.rule.tolist(), keys, places, strict=True)
+        ]
+
+    def of_firings(self, group: GroupId, fired: Sequence[Fired]) -> list[Signal]:
+        """Signals of the firings of rules of the group's stream, each with the event at which it fired."""
+        named = self._named[group]
+        return [_of_firing(group, firing, origin) for firing, origin in fired if firing.rule.rule.id in named]
+
+
+def _of_event(rule: CompiledRule, key: tuple[str | int | None, ...], place: tuple[int, int, int]) -> Signal:
+    partition, offset, event_ms = place[0] % PARTITIONS_PER_TOPIC, place[1], place[2]
+    return Signal(rule.rule.id, key, event_ms, f"{partition}:{offset}", rule.rule.then.score, (partition, offset))
+
+
+def _of_firing(group: GroupId, firing: Firing, origin: Origin | None) -> Signal:
+    rule = firing.rule.rule
+    key = tuple(firing.key[name] for name in group.group_by)
+    identity = orjson.dumps([*firing.key.values(), *firing.mark]).decode()
+    place = None if origin is None else (origin.partition, origin.offset)
+    return Signal(rule.id, key, firing.time_ms, identity, rule.then.score, place)
