@@ -99,7 +99,7 @@ class CompiledRule:
 
     ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
-    ``where`` is normalised, ``having`` is as its author wrote it. ``route`` is the index of the stream's key that the
+    ``where`` is normalised, ``having`` is as its author wrote it; ``having_plan`` is how it is looked up. ``route`` is the index of the stream's key that the
     rule's events are routed by (0 for a rule per event: it sees each event once, under any of the keys).
     """
 
@@ -114,6 +114,7 @@ class CompiledRule:
     window: Window | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     having_on_columns: Expr | None = None
+    having_plan: Plan | None = None
     plan: Plan | None = None
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
@@ -159,6 +160,7 @@ def _windowed(
     groups = {name: Placeholder(name, name, columns[name]) for name in group_by}
     text, used = _message(rule, [*(aliases | groups).values()])
     kept = _distinct(aggregates.values())
+    on_columns = lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()})
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -171,7 +173,8 @@ def _windowed(
         figures=tuple(Figure(s.text, s.column, s.type) for s in kept),
         family=Kind.WINDOW,
         unit=window.slide_ms,
-        having_on_columns=lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()}),
+        having_on_columns=on_columns,
+        having_plan=plan(lang.normalise(on_columns)),
         message=text,
         placeholders=used,
     )

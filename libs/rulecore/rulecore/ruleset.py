@@ -62,7 +62,7 @@ class RuleSet:
     stored: Mapping[str, bytes]
     quarantined: Mapping[str, str]
     rules: Mapping[str, CompiledRule] = field(compare=False, repr=False)
-    _matchers: dict[str, EventMatcher] = field(default_factory=dict, compare=False, repr=False)
+    _matchers: dict[str, EventMatcher[CompiledRule]] = field(default_factory=dict, compare=False, repr=False)
     _windowed: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -122,7 +122,7 @@ class RuleSet:
             self._windowed[stream] = self._evaluated(stream, windowed=True)
         return self._windowed[stream]
 
-    def matcher(self, stream: str) -> EventMatcher:
+    def matcher(self, stream: str) -> EventMatcher[CompiledRule]:
         """The rules per event of a stream that are evaluated, by id. Built on first use and kept."""
         if stream not in self._matchers:
             self._matchers[stream] = EventMatcher(self._evaluated(stream, windowed=False))
@@ -139,7 +139,7 @@ class RuleSet:
         ]
         return tuple(c for _, c in sorted(found, key=lambda pair: pair[0]))
 
-    def _kept(self, changed: set[str]) -> tuple[dict[str, EventMatcher], dict[str, tuple[CompiledRule, ...]]]:
+    def _kept(self, changed: set[str]) -> tuple[dict[str, EventMatcher[CompiledRule]], dict[str, tuple[CompiledRule, ...]]]:
         """What was built for streams whose rules did not change."""
         matchers = {s: m for s, m in self._matchers.items() if s not in changed}
         return matchers, {s: w for s, w in self._windowed.items() if s not in changed}

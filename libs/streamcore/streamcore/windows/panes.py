@@ -11,7 +11,7 @@ one that takes new entries and is merged into the large one when it has grown to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,24 +197,31 @@ class PaneTable:
             self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
         self._dirty.append(codes)
 
-    def fired(self, codes: Ints, bit: int) -> Mask:
-        """Whether that bit is set at each entry; an entry that is not there has no bits."""
-        word = self.runs.read(f"{FIRED}.{bit >> 6}", self.runs.locate(codes), 0)
-        result: Mask = (word >> np.int64(bit & 63)) & 1 == 1
+    def fired(self, codes: Ints, bits: Ints) -> Mask:
+        """Whether the bit of each pair is set at its entry; an entry that is not there has no bits."""
+        result = np.zeros(len(codes), dtype=bool)
+        places = self.runs.locate(codes)
+        for word, some in _by_word(bits):
+            held = self.runs.read(f"{FIRED}.{word}", places, 0)[some]
+            result[some] = (held >> (bits[some] & 63)) & 1 == 1
         return result
 
-    def set_fired(self, codes: Ints, bit: int) -> None:
-        """Set a bit at existing entries."""
-        name = f"{FIRED}.{bit >> 6}"
-        mask = np.uint64(1 << (bit & 63)).view(np.int64)
-        places = self.runs.locate(codes)
-        self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
-        self._dirty.append(codes)
+    def set_fired(self, codes: Ints, bits: Ints) -> None:
+        """Set the bit of each pair at its entry, which is there."""
+        for word, some in _by_word(bits):
+            name = f"{FIRED}.{word}"
+            touched, entry = np.unique(codes[some], return_inverse=True)
+            mask = np.zeros(len(touched), np.int64)
+            np.bitwise_or.at(mask, entry, np.int64(1) << (bits[some] & 63))
+            places = self.runs.locate(touched)
+            self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
+            self._dirty.append(touched)
 
     def clear_fired(self, bit: int) -> None:
         """Clear a bit everywhere, before it is given to something else."""
         codes = self.runs.codes()
-        touched = codes[self.fired(codes, bit)] if f"{FIRED}.{bit >> 6}" in self.partials else codes[:0]
+        known = f"{FIRED}.{bit >> 6}" in self.partials
+        touched = codes[self.fired(codes, np.full(len(codes), bit))] if known else codes[:0]
         name = f"{FIRED}.{bit >> 6}"
         if touched.size:
             mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
@@ -263,6 +270,13 @@ class PaneTable:
         places = self.runs.locate(codes)
         columns += [pl.Series(n, self.runs.read(n, places, p.identity)) for n, p in self.partials.items()]
         return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+
+
+def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:
+    """Words that hold these bits, each with the places of its bits."""
+    words = bits >> 6
+    for word in np.unique(words).tolist():
+        yield word, np.flatnonzero(words == word)
 
 
 def _stored_partial(name: str, column: pl.Series) -> Partial:
