@@ -42,7 +42,13 @@ SCHEMA = StreamSchema.parse(
         "name": "pay",
         "event_time": "ts",
         "keys": [["user"]],
-        "fields": {"ts": "timestamp not null", "user": "string", "type": "long", "amount": "decimal(12,2)", "n": "long"},
+        "fields": {
+            "ts": "timestamp not null",
+            "user": "string",
+            "type": "long",
+            "amount": "decimal(12,2)",
+            "n": "long",
+        },
     }
 )
 TYPES = 4
@@ -59,7 +65,11 @@ class Clause:
     @property
     def text(self) -> str:
         money = self.function in (1, 2, 3)
-        return f"{FUNCTIONS[self.function]} > {self.bound / 100:.2f}" if money else f"{FUNCTIONS[self.function]} > {self.bound:g}"
+        return (
+            f"{FUNCTIONS[self.function]} > {self.bound / 100:.2f}"
+            if money
+            else f"{FUNCTIONS[self.function]} > {self.bound:g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class Spec:
 
 
 def specs_of(count: int, share: float) -> list[Spec]:
-    """Rules in turn over every filter and function, of which about ``share`` of the windows fire, all taken together."""
+    """Rules in turn over every filter and function; together they fire in about ``share`` of the windows."""
     random = np.random.default_rng(count)
     highest = _highest()
     share = share / count

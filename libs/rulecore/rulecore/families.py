@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from rulecore.compiled import COUNT, SESSION
+from rulecore.counted import CountGroup
 from rulecore.groups import GroupId, RuleGroup
+from rulecore.model import Kind
+from rulecore.sessions import SessionGroup
 from rulecore.settings import GroupSettings
 from rulecore.windowed import WindowGroup
 from streamcore.schema import StreamSchema
@@ -13,4 +19,8 @@ def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) ->
     return _FAMILIES[group.kind](group, schema, settings)
 
 
-_FAMILIES = {"window": WindowGroup}
+_FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]] = {
+    Kind.WINDOW: WindowGroup,
+    SESSION: SessionGroup,
+    COUNT: CountGroup,
+}

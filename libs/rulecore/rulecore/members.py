@@ -38,6 +38,17 @@ class GroupMemory:
         document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
+    def give_bits(self, rules: Sequence[CompiledRule]) -> list[int]:
+        """Every version a bit of its own. Returns those that no version has any more, or another one has now."""
+        wanted = [version_of(r) for r in rules]
+        freed = [self.bits.pop(version) for version in [*self.bits] if version not in wanted]
+        used = set(self.bits.values())
+        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
+        for version in sorted(wanted):
+            if version not in self.bits:
+                self.bits[version] = next(free)
+        return freed
+
     @classmethod
     def from_json(cls, blob: bytes | None) -> GroupMemory:
         return cls() if blob is None else cls(**orjson.loads(blob))

@@ -139,7 +139,9 @@ class RuleSet:
         ]
         return tuple(c for _, c in sorted(found, key=lambda pair: pair[0]))
 
-    def _kept(self, changed: set[str]) -> tuple[dict[str, EventMatcher[CompiledRule]], dict[str, tuple[CompiledRule, ...]]]:
+    def _kept(
+        self, changed: set[str]
+    ) -> tuple[dict[str, EventMatcher[CompiledRule]], dict[str, tuple[CompiledRule, ...]]]:
         """What was built for streams whose rules did not change."""
         matchers = {s: m for s, m in self._matchers.items() if s not in changed}
         return matchers, {s: w for s, w in self._windowed.items() if s not in changed}

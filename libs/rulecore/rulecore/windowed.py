@@ -80,7 +80,8 @@ class WindowGroup:
         self._set_aggregates(specs, {rows_column(r): r.where for r in rules})
         panes = max(panes_of(rule) for rule in rules)
         self._set_since(kept, panes, now_ms, watermark_ms)
-        self._set_bits(kept, rules)
+        for bit in kept.give_bits(rules):
+            self.panes.clear_fired(bit)
         kept.panes = panes
         memory.put(str(self.group), kept.to_json())
         self.kept = kept
@@ -113,16 +114,6 @@ class WindowGroup:
         names = [*self._filters]
         since = {n: kept.since_ms.get(n, now_ms) for n in names}
         kept.since_ms = {n: max(s, first) for n, s in since.items()} if grown else since
-
-    def _set_bits(self, kept: GroupMemory, rules: Sequence[CompiledRule]) -> None:
-        wanted = [version_of(r) for r in rules]
-        for version in [v for v in kept.bits if v not in wanted]:
-            self.panes.clear_fired(kept.bits.pop(version))
-        used = set(kept.bits.values())
-        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
-        for version in sorted(wanted):
-            if version not in kept.bits:
-                kept.bits[version] = next(free)
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -163,7 +154,9 @@ class WindowGroup:
                 if failures:
                     return [], failures
                 plans.append((having, windows, counts, hits.kept(self._with_own(having, windows, hits))))
-        firings = [f for having, windows, counts, hits in plans for f in self._said(having, windows, counts, hits, None)]
+        firings = [
+            f for having, windows, counts, hits in plans for f in self._said(having, windows, counts, hits, None)
+        ]
         self._expire(moment.next_watermark_ms)
         return firings, []
 
@@ -232,9 +225,7 @@ class WindowGroup:
         self.panes.set_fired(windows.codes[hits.row], having.bits[hits.member])
         return hits
 
-    def _evaluate(
-        self, having: Having, windows: Windows, counts: Mapping[str, Ints]
-    ) -> tuple[Hits, list[Failure]]:
+    def _evaluate(self, having: Having, windows: Windows, counts: Mapping[str, Ints]) -> tuple[Hits, list[Failure]]:
         """The windows where `having` of a rule is true, whoever's event it was."""
         needed = having.needs
         results = [self.aggregations[n].result(windows.totals) for n in sorted(needed & self.aggregations.keys())]

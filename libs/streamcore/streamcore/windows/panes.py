@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from streamcore.hashing import bucket_of
 from streamcore.state.table import HASH
 from streamcore.windows.aggregates import Aggregation, Array, Combine, Partial
 from streamcore.windows.keys import KeyIndex, Slots
+from streamcore.windows.running import running
 from streamcore.windows.runs import Runs, expand
 
 Ints = npt.NDArray[np.int64]
@@ -108,9 +110,14 @@ class PaneTable:
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
-    def keep_columns(self, aggregations: Sequence[Aggregation], fired_words: int) -> None:
-        """Keep exactly these aggregates; a new one starts empty in the panes that are there."""
-        wanted = {a.column(p): p for a in aggregations for p in a.partials}
+    def keep_columns(
+        self,
+        aggregations: Sequence[Aggregation],
+        fired_words: int,
+        others: Mapping[str, Partial] = MappingProxyType({}),
+    ) -> None:
+        """Keep exactly these aggregates, bits and other partials; a new one starts empty in all panes."""
+        wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
         wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
         self.partials = wanted
@@ -160,8 +167,8 @@ class PaneTable:
         base = self._totals(layout.segments, panes)
         totals = {}
         for name, values in rows.values.items():
-            running = _running(self.partials[name], values[layout.event], layout.segment, base[name])
-            totals[name] = running[layout.there]
+            seen = running(self.partials[name], values[layout.event], layout.segment, base[name])
+            totals[name] = seen[layout.there]
         windows = layout.codes
         return Windows(layout.event[layout.there], windows >> SHIFT, windows & PANE_MASK, totals)
 
@@ -291,36 +298,6 @@ def _join(inverse: Ints, pair_code: Ints, codes: int) -> tuple[Ints, Ints]:
     starts = np.cumsum(counts) - counts
     event = np.repeat(np.arange(len(inverse)), counts[inverse])
     return event, expand(starts[inverse], counts[inverse])
-
-
-def _running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
-    """Base of the segment combined with all values of the segment up to each row. ``segment`` is sorted."""
-    if not len(values):
-        return values
-    if partial.combine is Combine.SUM and partial.whole:
-        running = np.cumsum(values)
-        first = np.searchsorted(segment, np.arange(len(base)))
-        before = np.where(first > 0, running[np.maximum(first - 1, 0)], 0)
-        return running - before[segment] + base[segment]
-    if partial.combine is Combine.SUM:  # in the order of arrival: a sum of doubles depends on it
-        frame = pl.DataFrame([pl.Series("v", values), pl.Series("g", segment)])
-        running = frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
-    else:
-        running = _scan(partial.combine, values, segment)
-    result: Array = partial.combine.operation(running, base[segment])
-    return result
-
-
-def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
-    """Running minimum or maximum of each segment by doubling distances (Hillis, Steele: "Data parallel algorithms",
-    1986): as many passes as the longest segment has bits, and most have few rows.
-    """
-    running = values.copy()
-    step = 1
-    while (same := np.flatnonzero(segment[step:] == segment[:-step])).size:
-        running[same + step] = combine.operation(running[same + step], running[same])
-        step *= 2
-    return running
 
 
 def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
