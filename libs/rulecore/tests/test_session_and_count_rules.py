@@ -202,7 +202,8 @@ class Expected:
 def sessions_expected(specs: Mapping[str, Spec], cuts: Sequence[Sequence[Pay]], disorder: int) -> Expected:
     expected = Expected()
     for name, spec in specs.items():
-        true, living, watermark, latest = CONDITIONS[spec.condition].true, [], -math.inf, -math.inf
+        true, watermark, latest = CONDITIONS[spec.condition].true, -math.inf, -math.inf
+        living: list[Session] = []
         for cut in cuts:
             for event in cut:
                 if event.ms < watermark or not WHERES[spec.where](event):
@@ -303,7 +304,8 @@ def run(
 
 
 def cut_up(events: Sequence[Pay], sizes: Sequence[int]) -> list[list[Pay]]:
-    cuts, start = [], 0
+    cuts: list[list[Pay]] = []
+    start = 0
     while start < len(events):
         size = sizes[len(cuts) % len(sizes)]
         cuts.append([*events[start : start + size]])
@@ -461,6 +463,23 @@ def test_a_final_rule_on_a_session_that_ended_while_a_process_was_away_fires_onc
     third = LocalApp(spec, first.blobs)
     for app in (first, third, second):
         assert lane(app.cut([Pay(61, "z", offset=4).record()], CLOCK), ALERTS) == []
+
+
+def test_a_session_that_another_one_absorbed_is_not_there_after_a_restart() -> None:
+    spec = new_app(100)
+    app = LocalApp(spec)
+    rules = [sessions("final", condition=0).record("r")]
+    app.cut([*rules, *(e.record() for e in numbered([Pay(m, amount=2) for m in (0, 8)]))], CLOCK)
+    app.cut([Pay(4, amount=2, offset=2).record()], CLOCK)
+    app = LocalApp(spec, app.blobs)
+    (alert,) = lane(app.cut([Pay(END, "end", None, None, 3).record()], CLOCK), ALERTS)
+    assert alert["values"] == {"count(*)": 3}
+    final_of_the_absorbed = sessions("final", condition=1).record("r", 2)
+    again = LocalApp(spec)
+    again.cut([final_of_the_absorbed, *(e.record() for e in numbered([Pay(m, amount=2) for m in (0, 8, 9)]))], CLOCK)
+    again.cut([Pay(4, amount=2, offset=3).record()], CLOCK)
+    again = LocalApp(spec, again.blobs)
+    assert lane(again.cut([Pay(END, "end", None, None, 4).record()], CLOCK), ALERTS) == []
 
 
 def test_a_count_window_needs_pieces_that_divide_it() -> None:

@@ -120,6 +120,10 @@ class PaneTable:
         wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
         wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
+        for aggregation in aggregations:  # a pane that was stored without it and loaded does not know its identity
+            counter, *numbers = aggregation.partials
+            for partial in numbers:
+                self.runs.reset(aggregation.column(partial), aggregation.column(counter), partial.identity)
         self.partials = wanted
 
     def pane_of(self, event_ms: Ints) -> Ints:
