@@ -180,12 +180,12 @@ def expected(specs: Sequence[Spec], data: Events) -> set[tuple[str, int]]:
     return set().union(*(running[spec.type].first(spec) for spec in specs))
 
 
-def run(count: int, share: float, *, state: bool) -> dict[str, object]:
-    """Feed all cuts and compare. The time is the CPU time of the group's steps; one cut before is not in it."""
+def run(count: int, share: float, turns: int, *, state: bool) -> dict[str, object]:
+    """Feed all cuts and compare. The time is the CPU time of the group's steps in the best of several turns."""
     specs, data = specs_of(count, share), events()
     rules, rows = compiled(specs), data.frame()
     feed(rules, rows[:CUT], state=state)
-    seconds, firings, size = feed(rules, rows, state=state)
+    seconds, firings, size = min((feed(rules, rows, state=state) for _ in range(turns)), key=lambda turn: turn[0])
     found = {(f.rule.rule.id, row) for row, f in firings}
     return {
         "bench": "windowed_rules_in_process",
@@ -233,9 +233,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rules", default="100,1000")
     parser.add_argument("--share", type=float, default=0.05, help="of windows that fire, of all rules together")
+    parser.add_argument("--turns", type=int, default=3, help="of which the one that took the least CPU time is said")
     parser.add_argument("--state", action="store_true")
     options = parser.parse_args()
-    results = [run(int(n), options.share, state=options.state) for n in options.rules.split(",")]
+    results = [run(int(n), options.share, options.turns, state=options.state) for n in options.rules.split(",")]
     for result in results:
         print(json.dumps(result))
     first, last = (results[i]["cpu_seconds_per_million"] for i in (0, -1))
