@@ -185,7 +185,7 @@ class SessionTable:
 
     def _frame(self, entries: Ints) -> pl.DataFrame:
         slots = self.slot[entries]
-        fired = [_bytes(self.fired.get(entry, 0)) for entry in entries.tolist()]
+        fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
         columns = [
             pl.Series(HASH, self.keys.hashes[slots] if len(slots) else np.empty(0, np.uint64)),
             pl.Series(ANCHOR, self.anchor[entries]),

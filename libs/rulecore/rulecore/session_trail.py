@@ -73,10 +73,7 @@ class _Layout:
 
     def place(self, slot: int, time: int) -> Open:
         """The session of an event, which it has been added to."""
-        known = self.open.get(slot)
-        if known is None:
-            stored = sorted((self._stored(entry) for entry in self.table.of.get(slot, ())), key=_start)
-            known = self.open[slot] = stored
+        known = self.open[slot]
         at = bisect_right(known, time, key=_start) if known and time < known[-1].start else len(known)
         after = at < len(known) and known[at].start - self.gap_ms < time
         before = at > 0 and time < known[at - 1].last + self.gap_ms
@@ -91,10 +88,18 @@ class _Layout:
         found.touched = True
         return found
 
-    def _stored(self, entry: int) -> Open:
+    def open_stored(self, slots: Sequence[int]) -> None:
+        """The stored sessions of these distinct keys, each key's by their starts."""
+        entries = [entry for slot in slots for entry in self.table.of.get(slot, ())]
+        at = np.array(entries, np.int64)
         table = self.table
-        segment = Segment(int(table.slot[entry]), int(table.anchor[entry]), entry)
-        return Open(int(table.start[entry]), int(table.last[entry]), self._segment(segment))
+        columns = (table.slot[at], table.anchor[at], table.start[at], table.last[at])
+        self.open = {slot: [] for slot in slots}
+        for entry, slot, anchor, start, last in zip(entries, *(c.tolist() for c in columns), strict=True):
+            self.open[slot].append(Open(start, last, self._segment(Segment(slot, anchor, entry))))
+        for known in self.open.values():
+            if len(known) > 1:
+                known.sort(key=_start)
 
     def _join(self, slot: int, first: Open, other: Open) -> Open:
         """The earlier goes on as both. An event never joins more: those of a key are at least a gap apart."""
@@ -118,10 +123,13 @@ def _start(session: Open) -> int:
 def laid(table: SessionTable, slots: Ints, times: Ints) -> Trail:
     """Give every event, in order of arrival, to a session of its key."""
     layout = _Layout(table)
-    segment, start, last = (np.empty(len(slots), np.int64) for _ in range(3))
-    for i, (slot, time) in enumerate(zip(slots.tolist(), times.tolist(), strict=True)):
+    listed = slots.tolist()
+    layout.open_stored(list(dict.fromkeys(listed)))
+    seen = []
+    for slot, time in zip(listed, times.tolist(), strict=True):
         session = layout.place(slot, time)
-        segment[i], start[i], last[i] = session.segment, session.start, session.last
+        seen.append((session.segment, session.start, session.last))
+    segment, start, last = np.array(seen, np.int64).T
     touched = [one for known in layout.open.values() for one in known if one.touched]
     return Trail(slots, segment, start, last, layout.segments, touched, layout.absorbed)
 
