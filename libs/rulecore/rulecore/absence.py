@@ -71,7 +71,7 @@ class AbsenceGroup:
         self.deadlines = Deadlines(self.entries, settings.repeats, self.counts)
         self._rules: dict[int, CompiledRule] = {}
         self._populations: dict[int, list[CompiledRule]] = {}
-        self._matcher = EventMatcher(())
+        self._matcher: EventMatcher[CompiledRule] = EventMatcher(())
         self._numbers = np.empty(0, np.int64)  # of the population that each rule of the matcher stands for
 
     # --- rules --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.compiled import CompiledRule, CountWindow, RuleLimits, SessionWindow, Window, compile_rule
 from rulecore.errors import ExpressionError, RuleError
 from rulecore.lang import ListType
 from rulecore.load import Loaded
@@ -168,12 +168,25 @@ def cost(rule: CompiledRule) -> Cost:
     panes = rule.window.panes
     distinct = sum(a.function == "count_distinct" for a in rule.aggregates)
     size = panes * (_BYTES_PER_PANE * len(rule.aggregates) + _BYTES_PER_DISTINCT * distinct)
-    note = f"{panes} panes a window, {len(rule.aggregates)} aggregates, about {size} bytes a busy key"
+    note = f"{_WHAT[type(rule.window)](panes)}, {len(rule.aggregates)} aggregates, about {size} bytes a busy key"
     if distinct:
         note += ", more with every distinct value"
-    if rule.rule.emit is Emit.FINAL:
-        note += "; every key of a window is looked at when it ends"
-    return Cost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note)
+    return Cost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note + _final_note(rule))
+
+
+def _final_note(rule: CompiledRule) -> str:
+    if rule.rule.emit is not Emit.FINAL:
+        return ""
+    if isinstance(rule.window, CountWindow):
+        return "; looked at only when a window is whole"
+    return "; every key of a window is looked at when it ends"
+
+
+_WHAT: Final[Mapping[type, Callable[[int], str]]] = {
+    Window: lambda panes: f"{panes} panes a window",
+    SessionWindow: lambda _: "one entry a session",
+    CountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle",
+}
 
 
 _MANY_PANES: Final = 400

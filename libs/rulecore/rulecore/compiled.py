@@ -25,12 +25,16 @@ from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
 from rulecore.scores_spec import Scoring
-from rulecore.spans import Sliding, Tumbling
+from rulecore.spans import Count, Session, Sliding, Tumbling
 from rulecore.values import render_duration
 from streamcore.schema import StreamSchema, Type
 
 _DAY_MS = 86_400_000
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
+
+#: Families of windowed rules that do not share panes of event time.
+SESSION = "session"
+COUNT = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,34 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionWindow:
+    """Runs of events with less than a gap between neighbours."""
+
+    gap_ms: int
+
+    @property
+    def panes(self) -> int:
+        """A session is one piece."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """``count`` events of a key, a window every ``every`` events; a pane is ``every`` events."""
+
+    count: int
+    every: int
+
+    @property
+    def panes(self) -> int:
+        """Panes in a window."""
+        return self.count // self.every
+
+
+AnyWindow = Window | SessionWindow | CountWindow
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateSpec:
     """One aggregate of a windowed rule. ``text`` is how an alert names it; ``type`` is that of its result.
 
@@ -75,7 +107,6 @@ class AggregateSpec:
     where: Expr | None
     stream: str
     group_by: tuple[str, ...]
-    pane_ms: int
     fingerprint: str
     text: str
     type: Type
@@ -111,9 +142,10 @@ class CompiledRule:
 
     ``family`` and ``unit`` say which rules share state, see ``groups.GroupId``. ``figures`` are what alerts show.
 
-    ``where`` is normalised, ``having`` is as its author wrote it. ``route`` is the index of the stream's key that the
-    rule's events are routed by (a rule per event sees each event once, under any of the keys).
-    ``list_columns`` are what its conditions need besides the stream's columns: what they ask of ``lists``.
+    ``where`` is normalised, ``having`` is as its author wrote it; ``having_plan`` is how it is looked up. ``route`` is
+    the index of the stream's key that the rule's events are routed by (a rule per event sees each event once, under any
+    of the keys). ``list_columns`` are what its conditions need besides the stream's columns: what they ask of lists;
+    ``populations`` are lists whose entries it expects.
     """
 
     rule: Rule
@@ -124,9 +156,10 @@ class CompiledRule:
     having: Expr | None = None
     group_by: tuple[str, ...] = ()
     route: int = 0
-    window: Window | None = None
+    window: AnyWindow | None = None
     aggregates: tuple[AggregateSpec, ...] = ()
     having_on_columns: Expr | None = None
+    having_plan: Plan | None = None
     plan: Plan | None = None
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
@@ -200,11 +233,11 @@ def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
 def _windowed(
     rule: Rule, condition: Condition | None, schema: StreamSchema, names: Names, limits: RuleLimits
 ) -> CompiledRule:
-    window = _window(rule, limits)
+    window, family, unit = _window(rule, limits)
     group_by, route = groups_of(rule, schema)
     columns, where = names.columns, None if condition is None else condition.expr
     having = _having(rule, {name: columns[name] for name in group_by}, names)
-    aggregates = {a: _spec(a, where, rule.on, group_by, window.slide_ms) for a in lang.aggregates(having)}
+    aggregates = {a: _spec(a, where, rule.on, group_by, _pane(family, unit)) for a in lang.aggregates(having)}
     if len(aggregates) > limits.aggregates:
         raise RuleSetError(f"having: {len(aggregates)} aggregates, at most {limits.aggregates}")
     # Not the same name twice: the first aggregate of a function, in the order of the text, has the function's name.
@@ -212,6 +245,7 @@ def _windowed(
     groups = {name: Placeholder(name, name, columns[name]) for name in group_by}
     text, used = _message(rule, [*(aliases | groups).values()])
     kept = _distinct(aggregates.values())
+    on_columns = lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()})
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -222,9 +256,10 @@ def _windowed(
         window=window,
         aggregates=kept,
         figures=tuple(Figure(s.text, s.column, s.type) for s in kept),
-        family=Kind.WINDOW,
-        unit=window.slide_ms,
-        having_on_columns=lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()}),
+        family=family,
+        unit=unit,
+        having_on_columns=on_columns,
+        having_plan=plan(lang.normalise(on_columns)),
         message=text,
         placeholders=used,
         list_columns=distinct((*(condition.list_columns if condition else ()), *lift(having)[1])),
@@ -287,18 +322,41 @@ def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:
     return tuple(found.values())
 
 
-def _window(rule: Rule, limits: RuleLimits) -> Window:
-    if not isinstance(rule.within, Tumbling | Sliding):
-        raise RuleSetError("within: session and count windows are not supported yet")
-    window = Window(rule.within.size_ms, rule.within.slide_ms)
-    if window.size_ms > limits.window_ms:
-        longest = render_duration(limits.window_ms)
-        raise RuleSetError(f"within: a window of {render_duration(window.size_ms)}, at most {longest}")
-    if window.panes > limits.panes_per_window:
+def _window(rule: Rule, limits: RuleLimits) -> tuple[AnyWindow, str, int]:
+    """The window, and the family and unit of its group."""
+    within = rule.within
+    if isinstance(within, Tumbling | Sliding):
+        _check_length(within.size_ms, limits)
+        window = Window(within.size_ms, within.slide_ms)
+        _check_panes(window.panes, limits)
+        return window, Kind.WINDOW, window.slide_ms
+    if isinstance(within, Session):
+        _check_length(within.session, limits)
+        return SessionWindow(within.session), SESSION, within.session
+    assert isinstance(within, Count), "the model refuses a windowed rule without a window"
+    every = within.every or within.count
+    if within.count % every:
         raise RuleSetError(
-            f"within: {window.panes} panes a window, at most {limits.panes_per_window}; make `every` longer"
+            f"within: every: {every} must divide count: {within.count}, for a window is made of whole pieces"
         )
-    return window
+    _check_panes(within.count // every, limits)
+    return CountWindow(within.count, every), COUNT, every
+
+
+def _check_length(size_ms: int, limits: RuleLimits) -> None:
+    if size_ms > limits.window_ms:
+        longest = render_duration(limits.window_ms)
+        raise RuleSetError(f"within: a window of {render_duration(size_ms)}, at most {longest}")
+
+
+def _check_panes(panes: int, limits: RuleLimits) -> None:
+    if panes > limits.panes_per_window:
+        raise RuleSetError(f"within: {panes} panes a window, at most {limits.panes_per_window}; make `every` longer")
+
+
+def _pane(family: str, unit: int) -> object:
+    """What of the window is part of an aggregate's identity."""
+    return unit if family == Kind.WINDOW else [family, unit]
 
 
 def groups_of(rule: Rule, schema: StreamSchema) -> tuple[tuple[str, ...], int]:
@@ -329,7 +387,7 @@ def _having(rule: Rule, groups: Mapping[str, Type], names: Names) -> Expr:
 
 
 def _spec(
-    aggregate: Aggregate, where: Expr | None, stream: str, group_by: tuple[str, ...], pane_ms: int
+    aggregate: Aggregate, where: Expr | None, stream: str, group_by: tuple[str, ...], pane: object
 ) -> AggregateSpec:
     argument = None if aggregate.argument is None else lifted(aggregate.argument).expr
     identity = [
@@ -338,7 +396,7 @@ def _spec(
         list(group_by),
         lang.fingerprint(argument),
         aggregate.function,
-        pane_ms,
+        pane,
     ]
     return AggregateSpec(
         function=aggregate.function,
@@ -346,7 +404,6 @@ def _spec(
         where=where,
         stream=stream,
         group_by=group_by,
-        pane_ms=pane_ms,
         fingerprint=hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest(),
         text=lang.render(aggregate),
         type=aggregate.type,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rulecore import lang
-from rulecore.compiled import AggregateSpec, CompiledRule, RuleLimits, compile_rule
+from rulecore.compiled import AggregateSpec, CompiledRule, CountWindow, RuleLimits, SessionWindow, Window, compile_rule
 from rulecore.errors import RuleError
 from rulecore.lang import Expr, Scope
 from rulecore.model import Kind, Mode, Rule
@@ -186,8 +186,8 @@ class _Counted:
         compiled = {rule.id: c for rule in rules if (c := _compiled(rule, streams)) is not None}
         kept: dict[tuple[object, ...], int] = {}
         for one in compiled.values():
-            if one.window is not None:
-                kept[_shared(one)] = max(kept.get(_shared(one), 0), one.window.size_ms)
+            if (size_ms := _size_ms(one)) is not None:
+                kept[_shared(one)] = max(kept.get(_shared(one), 0), size_ms)
         prints = frozenset(a.fingerprint for one in compiled.values() for a in one.aggregates)
         return cls(compiled, prints, kept)
 
@@ -203,7 +203,17 @@ def _compiled(rule: Rule, streams: Mapping[str, StreamSchema]) -> CompiledRule |
 
 
 def _shared(rule: CompiledRule) -> tuple[object, ...]:
-    return rule.rule.on, rule.group_by, rule.unit
+    return rule.family, rule.rule.on, rule.group_by, rule.unit
+
+
+def _size_ms(rule: CompiledRule) -> int | None:
+    """The length of its windows: of a session, its gap; None where events are counted, whatever time they take."""
+    match rule.window:
+        case Window():
+            return rule.window.size_ms
+        case SessionWindow():
+            return rule.window.gap_ms
+    return None
 
 
 def _state(
@@ -217,22 +227,30 @@ def _state(
     if was is not None:
         for aggregate in was.aggregates:
             if aggregate.fingerprint not in after.fingerprints:
-                yield StateChange(_named(aggregate), Fate.DROPPED)
+                yield StateChange(_named(aggregate, was), Fate.DROPPED)
     yield from _own(was, now, streams)
 
 
 def _found(aggregate: AggregateSpec, rule: CompiledRule, before: _Counted) -> StateChange:
     """A new aggregate is full after a window; a longer window waits for what the shorter one did not keep."""
-    size_ms = rule.window.size_ms if rule.window is not None else None
+    size_ms = _size_ms(rule)
     if aggregate.fingerprint not in before.fingerprints:
-        return StateChange(_named(aggregate), Fate.NEW, size_ms)
+        return StateChange(_named(aggregate, rule), Fate.NEW, size_ms)
     kept_ms = before.kept_ms.get(_shared(rule), 0)
-    return StateChange(_named(aggregate), Fate.KEPT, None if size_ms is None else max(0, size_ms - kept_ms))
+    return StateChange(_named(aggregate, rule), Fate.KEPT, None if size_ms is None else max(0, size_ms - kept_ms))
 
 
-def _named(aggregate: AggregateSpec) -> str:
-    panes = f" in panes of {render_duration(aggregate.pane_ms)}" if aggregate.pane_ms else ""
-    return f"{aggregate.text} by {', '.join(aggregate.group_by)}{panes}"
+def _named(aggregate: AggregateSpec, rule: CompiledRule) -> str:
+    return f"{aggregate.text} by {', '.join(aggregate.group_by)} in {_pieces(rule)}"
+
+
+def _pieces(rule: CompiledRule) -> str:
+    match rule.window:
+        case SessionWindow():
+            return f"sessions with gaps of {render_duration(rule.window.gap_ms)}"
+        case CountWindow():
+            return f"pieces of {rule.window.every} events"
+    return f"panes of {render_duration(rule.unit)}"
 
 
 def _own(was: CompiledRule | None, now: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> list[StateChange]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rulecore.absence import AbsenceGroup
+from rulecore.compiled import COUNT, SESSION
+from rulecore.counted import CountGroup
 from rulecore.groups import GroupId, RuleGroup
+from rulecore.model import Kind
 from rulecore.scores import ScoreGroup
+from rulecore.sessions import SessionGroup
 from rulecore.settings import GroupSettings
 from rulecore.windowed import WindowGroup
 from streamcore.schema import StreamSchema
@@ -18,7 +22,9 @@ def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) ->
 
 
 _FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]] = {
-    "window": WindowGroup,
-    "absence": AbsenceGroup,
-    "score": ScoreGroup,
+    Kind.WINDOW: WindowGroup,
+    SESSION: SessionGroup,
+    COUNT: CountGroup,
+    Kind.ABSENCE: AbsenceGroup,
+    Kind.SCORE: ScoreGroup,
 }

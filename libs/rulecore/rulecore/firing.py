@@ -11,7 +11,7 @@ from rulecore.lang.types import Value
 
 
 class Timing(enum.StrEnum):
-    """``early``: at an event; ``final``: when the watermark passed."""
+    """``early``: at an event; ``final``: when the watermark passed, or a window of so many events was whole."""
 
     EARLY = "early"
     FINAL = "final"

@@ -193,7 +193,7 @@ class RulesKernel:
         return records + [self._quarantine(rule, reason) for rule, reason in over]
 
     def _within_budget(
-        self, matcher: EventMatcher, matches: Matches
+        self, matcher: EventMatcher[CompiledRule], matches: Matches
     ) -> tuple[slice | Sequence[int], list[tuple[CompiledRule, str]]]:
         """The matches that are given, and the rules that have more than they may: they give their first ones."""
         counts = np.bincount(matches.rule, minlength=len(matcher.rules))

@@ -13,18 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from rulecore.batch import Batch, Expressions
-from rulecore.compiled import CompiledRule
 from rulecore.filing import build
 from rulecore.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
 from rulecore.lang import Expr
 from rulecore.leaves import LeafKind
-from rulecore.plan import Access, Shape
+from rulecore.plan import Access, Plan, Shape
 from streamcore.schema import Kind
 
 Bools = npt.NDArray[np.bool_]
@@ -44,10 +44,22 @@ class Matches:
     failed: tuple[tuple[int, str], ...] = ()
 
 
-class EventMatcher:
+class Planned(Protocol):
+    """What can be matched: a rule per event, or a windowed rule's ``having`` as one over rows of windows."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """How its condition is looked up."""
+        ...
+
+
+R = TypeVar("R", bound=Planned)
+
+
+class EventMatcher(Generic[R]):
     """The rules per event of one stream, ready to be matched. Immutable."""
 
-    def __init__(self, rules: Sequence[CompiledRule]) -> None:
+    def __init__(self, rules: Sequence[R]) -> None:
         """``rules`` all have a plan; their order is the order of ``Matches.rule``."""
         self.rules = tuple(rules)
         plans = [rule.plan for rule in self.rules if rule.plan is not None]

@@ -1,23 +1,17 @@
-"""Windowed rules as members of a group: what they share, what each needs, and how its condition is evaluated.
-
-A rule that raises is named and stays alone with it: the others of its group are evaluated as if it were not there.
-"""
+"""Windowed rules as members of a group: what they share, and what each needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import orjson
 import polars as pl
 
 from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
+from rulecore.plan import Plan
 from streamcore.schema import Kind, Type
-
-Mask = npt.NDArray[np.bool_]
 
 #: What evaluation may raise. A panic inside Polars is no ``Exception``.
 EVALUATION_ERRORS = (Exception, pl.exceptions.PanicException)
@@ -44,6 +38,17 @@ class GroupMemory:
         document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
+    def give_bits(self, rules: Sequence[CompiledRule]) -> list[int]:
+        """Every version a bit of its own. Returns those that no version has any more, or another one has now."""
+        wanted = [version_of(r) for r in rules]
+        freed = [self.bits.pop(version) for version in [*self.bits] if version not in wanted]
+        used = set(self.bits.values())
+        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
+        for version in sorted(wanted):
+            if version not in self.bits:
+                self.bits[version] = next(free)
+        return freed
+
     @classmethod
     def from_json(cls, blob: bytes | None) -> GroupMemory:
         return cls() if blob is None else cls(**orjson.loads(blob))
@@ -57,17 +62,12 @@ class Member:
     panes: int
     bit: int
     rows: str  # column that counts the events which satisfy `where`
-    having: pl.Expr
     needs: frozenset[str]
 
-
-def masks(frame: pl.DataFrame, members: Sequence[Member]) -> list[Mask | str]:
-    """Where each rule's `having` is true, or why it could not be evaluated."""
-    try:
-        result = frame.select([m.having.alias(str(i)) for i, m in enumerate(members)])
-        return [result[str(i)].to_numpy() for i in range(len(members))]
-    except EVALUATION_ERRORS:
-        return [raises(frame, [m.having]) or frame.select(m.having.alias("0"))["0"].to_numpy() for m in members]
+    @property
+    def plan(self) -> Plan | None:
+        """How ``having`` is looked up."""
+        return self.rule.having_plan
 
 
 def raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
@@ -80,9 +80,7 @@ def raises(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
 
 def member_of(rule: CompiledRule, bit: int) -> Member:
     assert rule.having_on_columns is not None
-    having = lang.to_polars(rule.having_on_columns).fill_null(value=False)
-    needs = lang.columns(rule.having_on_columns)
-    return Member(rule, panes_of(rule), bit, rows_column(rule), having, needs)
+    return Member(rule, panes_of(rule), bit, rows_column(rule), lang.columns(rule.having_on_columns))
 
 
 def panes_of(rule: CompiledRule) -> int:

@@ -51,7 +51,7 @@ class RuleSet:
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     rules: Mapping[Place, CompiledRule] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     lists: Mapping[str, ListType] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
-    _kept: dict[tuple[str, int], EventMatcher] = field(default_factory=dict, compare=False, repr=False)
+    _kept: dict[tuple[str, int], EventMatcher[CompiledRule]] = field(default_factory=dict, compare=False, repr=False)
     _boundary: list[int] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -206,7 +206,7 @@ class RuleSet:
         both = (self.live(rule_id), self.candidate(rule_id))
         return tuple(c for c in both if c is not None and c.rule.status in EVALUATED and self._counts(c))
 
-    def matcher(self, stream: str, route: int) -> EventMatcher:
+    def matcher(self, stream: str, route: int) -> EventMatcher[CompiledRule]:
         """The rules per event of a stream and route that are evaluated, by id. Built on first use and kept."""
         if (stream, route) not in self._kept:
             self._kept[stream, route] = EventMatcher(

@@ -12,11 +12,14 @@ class GroupSettings:
     ``partials``: beginnings of a sequence that are kept per rule and key. ``events``: kept per rule and key while they
     wait for the watermark. ``population``: keys that absence rules expect an event of, and keys that scores are added
     for, by population or group of rules. ``repeats``: alerts of an absence rule for one key in one cut.
+    ``idle_ms``: a count window whose key has no event for so long of event time is dropped, and the key's next event
+    begins a new one.
     """
 
     distinct: int = 10_000
     partials: int = 100
     events: int = 10_000
+    idle_ms: int = 30 * 86_400_000
     population: int = 1_000_000
     repeats: int = 100
 

@@ -65,7 +65,7 @@ class Count(Document):
     """Windows of so many of the key's events that satisfy ``where``, in order of arrival.
 
     Without ``every`` one window follows the other; with it, a window of the last ``count`` events ends after every so
-    many events.
+    many events, and ``every`` divides ``count`` (which compiling checks).
     """
 
     count: Annotated[int, Field(ge=1, le=100_000)]

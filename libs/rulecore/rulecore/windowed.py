@@ -10,7 +10,7 @@ ends at a pane that holds data by then. A final rule is evaluated once, when the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.firing import Failure, Firing, Timing
 from rulecore.groups import GroupId, Moment
+from rulecore.having import Having, Hits
 from rulecore.lang import Expr
 from rulecore.members import (
     DTYPES,
@@ -29,7 +30,6 @@ from rulecore.members import (
     Member,
     argument_kind,
     argument_type,
-    masks,
     member_of,
     panes_of,
     raises,
@@ -65,6 +65,7 @@ class WindowGroup:
         self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.unit)
         self.distinct: dict[str, DistinctTable] = {}
         self.members: tuple[Member, ...] = ()
+        self._having: dict[tuple[Emit, int], Having] = {}  # by the number of panes in a window
         self.aggregations: dict[str, Aggregation] = {}
         self._filters: dict[str, Expr | None] = {}
         self._arguments: dict[str, Expr | None] = {}
@@ -79,13 +80,18 @@ class WindowGroup:
         self._set_aggregates(specs, {rows_column(r): r.where for r in rules})
         panes = max(panes_of(rule) for rule in rules)
         self._set_since(kept, panes, now_ms, watermark_ms)
-        self._set_bits(kept, rules)
+        for bit in kept.give_bits(rules):
+            self.panes.clear_fired(bit)
         kept.panes = panes
         memory.put(str(self.group), kept.to_json())
         self.kept = kept
         words = (max(kept.bits.values(), default=0) >> 6) + 1
         self.panes.keep_columns([*self.aggregations.values()], words)
         self.members = tuple(member_of(r, kept.bits[version_of(r)]) for r in rules if r.rule.status is not Mode.PAUSED)
+        alike: dict[tuple[Emit, int], list[Member]] = {}
+        for member in self.members:
+            alike.setdefault((member.rule.rule.emit, member.panes), []).append(member)
+        self._having = {how: Having(members) for how, members in sorted(alike.items())}
 
     def _set_aggregates(self, specs: Mapping[str, AggregateSpec], rows: Mapping[str, Expr | None]) -> None:
         numeric = {c: s for c, s in specs.items() if s.function != "count_distinct"}
@@ -108,16 +114,6 @@ class WindowGroup:
         names = [*self._filters]
         since = {n: kept.since_ms.get(n, now_ms) for n in names}
         kept.since_ms = {n: max(s, first) for n, s in since.items()} if grown else since
-
-    def _set_bits(self, kept: GroupMemory, rules: Sequence[CompiledRule]) -> None:
-        wanted = [version_of(r) for r in rules]
-        for version in [v for v in kept.bits if v not in wanted]:
-            self.panes.clear_fired(kept.bits.pop(version))
-        used = set(kept.bits.values())
-        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
-        for version in sorted(wanted):
-            if version not in kept.bits:
-                kept.bits[version] = next(free)
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -149,20 +145,20 @@ class WindowGroup:
         last = moment.next_watermark_ms // self.group.unit - 1
         if last <= after:
             return [], []
-        firings: list[Firing] = []
-        failures: list[Failure] = []
-        final = [m for m in self.members if m.rule.rule.emit is Emit.FINAL]
-        for panes in sorted({m.panes for m in final}):
-            windows = self.panes.closing(after, last, panes)
-            counts = {c: t.totals(windows.codes, panes) for c, t in self.distinct.items()}
-            members = [m for m in final if m.panes == panes]
-            hits, failed = self._evaluate(members, windows, counts, None)
-            failures += failed
-            for member, rows in hits:
-                some = rows[windows.totals[f"{member.rows}.n"][rows] > 0]
-                firings += self._firings(member, windows, counts, some, None)
+        plans: list[tuple[Having, Windows, Mapping[str, Ints], Hits]] = []
+        for (emit, panes), having in self._having.items():
+            if emit is Emit.FINAL:
+                windows = self.panes.closing(after, last, panes)
+                counts = {c: t.totals(windows.codes, panes) for c, t in self.distinct.items()}
+                hits, failures = self._evaluate(having, windows, counts)
+                if failures:
+                    return [], failures
+                plans.append((having, windows, counts, hits.kept(self._with_own(having, windows, hits))))
+        firings = [
+            f for having, windows, counts, hits in plans for f in self._said(having, windows, counts, hits, None)
+        ]
         self._expire(moment.next_watermark_ms)
-        return firings, failures
+        return firings, []
 
     def _expire(self, watermark_ms: int) -> None:
         first = self._first_pane(watermark_ms, max((m.panes for m in self.members), default=self.kept.panes))
@@ -202,103 +198,101 @@ class WindowGroup:
     def _early(
         self, rows: PaneRows, arrivals: Arrivals, distinct: Mapping[str, list[object]], source: _Source
     ) -> tuple[list[Firing], list[Failure]]:
-        firings: list[Firing] = []
-        early = [m for m in self.members if m.rule.rule.emit is Emit.EARLY]
         plans = []
-        for panes in sorted({m.panes for m in early}):
-            layout = self.panes.layout(arrivals, panes)
-            windows = self.panes.trail(rows, layout, panes)
-            counts = self._distinct_counts(layout, panes, distinct)
-            members = [m for m in early if m.panes == panes]
-            hits, failures = self._evaluate(members, windows, counts, rows)
-            if failures:
-                return [], failures
-            plans.append((windows, counts, hits))
-        for windows, counts, hits in plans:
-            for member, hit in hits:
-                first = self._first_unfired(member, windows, hit)
-                firings += self._firings(member, windows, counts, first, source)
+        for (emit, panes), having in self._having.items():
+            if emit is Emit.EARLY:
+                layout = self.panes.layout(arrivals, panes)
+                windows = self.panes.trail(rows, layout, panes)
+                counts = self._distinct_counts(layout, panes, distinct)
+                hits, failures = self._evaluate(having, windows, counts)
+                if failures:
+                    return [], failures
+                plans.append((having, windows, counts, hits.kept(self._at_own(having, rows, windows, hits))))
+        firings: list[Firing] = []
+        for having, windows, counts, hits in plans:
+            firings += self._said(having, windows, counts, self._first_unfired(having, windows, hits), source)
         return firings, []
 
     def _distinct_counts(self, layout: Layout, panes: int, distinct: Mapping[str, list[object]]) -> dict[str, Ints]:
         return {n: t.trail(layout, panes, distinct[n])[layout.there] for n, t in self.distinct.items()}
 
-    def _first_unfired(self, member: Member, windows: Windows, hits: Ints) -> Ints:
-        """The first hit in each window that has not fired yet; marks it fired."""
-        codes = windows.codes[hits]
-        fresh = ~self.panes.fired(codes, member.bit)
-        codes, first = np.unique(codes[fresh], return_index=True)
-        self.panes.set_fired(codes, member.bit)
-        return hits[fresh][first]
+    def _first_unfired(self, having: Having, windows: Windows, hits: Hits) -> Hits:
+        """Of each rule the first hit in each window that it has not fired for yet; marks it fired."""
+        hits = hits.kept(~self.panes.fired(windows.codes[hits.row], having.bits[hits.member]))
+        codes, code = np.unique(windows.codes[hits.row], return_inverse=True)
+        _, first = np.unique(hits.member * len(codes) + code, return_index=True)
+        hits = hits.kept(np.sort(first))
+        self.panes.set_fired(windows.codes[hits.row], having.bits[hits.member])
+        return hits
 
-    def _evaluate(
-        self, members: Sequence[Member], windows: Windows, counts: Mapping[str, Ints], rows: PaneRows | None
-    ) -> tuple[list[tuple[Member, Ints]], list[Failure]]:
-        """For each rule the windows where `having` is true, of those rows that are the rule's own events."""
-        if not len(windows.slots):
-            return [], []
-        needed = frozenset[str]().union(*(m.needs for m in members))
+    def _evaluate(self, having: Having, windows: Windows, counts: Mapping[str, Ints]) -> tuple[Hits, list[Failure]]:
+        """The windows where `having` of a rule is true, whoever's event it was."""
+        needed = having.needs
         results = [self.aggregations[n].result(windows.totals) for n in sorted(needed & self.aggregations.keys())]
         results += [pl.Series(n, counts[n]) for n in sorted(needed & counts.keys())]
         frame = pl.DataFrame(results)
         if needed & set(self.group.group_by):
             frame = frame.hstack(self.panes.keys.frame(windows.slots))
-        hits: list[tuple[Member, Ints]] = []
-        failures: list[Failure] = []
-        arrivals: dict[str, Arrivals] = {}
-        for member, mask in zip(members, masks(frame, members), strict=True):
-            if isinstance(mask, str):
-                failures.append(Failure(member.rule, mask))
-                continue
-            hit = np.flatnonzero(mask)
-            if rows is not None and hit.size:
-                name = f"{member.rows}.n"
-                if name not in arrivals:
-                    arrivals[name] = self.panes.own_arrivals(name, rows)
-                hit = self._own(name, arrivals[name], rows, windows, hit)
-            if hit.size:
-                hits.append((member, hit))
-        return hits, failures
+        return having.evaluate(frame)
 
-    def _own(self, name: str, own: Arrivals, rows: PaneRows, windows: Windows, hit: Ints) -> Ints:
+    def _with_own(self, having: Having, windows: Windows, hits: Hits) -> Mask:
+        """Hits on windows that hold an event of the rule."""
+        holds = np.stack([windows.totals[f"{counter}.n"] > 0 for counter in having.counters])
+        own: Mask = holds[having.owners[hits.member], hits.row]
+        return own
+
+    def _at_own(self, having: Having, rows: PaneRows, windows: Windows, hits: Hits) -> Mask:
         """Hits at the rule's own events, on windows whose last pane holds such an event: other rules' do not count."""
-        hit = hit[rows.values[name][windows.row[hit]] > 0]
-        return hit[self.panes.holds_own(name, own, windows.codes[hit], windows.row[hit])]
+        own = np.zeros(len(hits.row), np.bool_)
+        owners = having.owners[hits.member]
+        for owner in np.unique(owners).tolist():
+            name = f"{having.counters[owner]}.n"
+            mine = np.flatnonzero(owners == owner)
+            mine = mine[rows.values[name][windows.row[hits.row[mine]]] > 0]
+            at = hits.row[mine]
+            arrivals = self.panes.own_arrivals(name, rows)
+            own[mine] = self.panes.holds_own(name, arrivals, windows.codes[at], windows.row[at])
+        return own
 
-    def _firings(
-        self, member: Member, windows: Windows, counts: Mapping[str, Ints], at: Ints, source: _Source | None
-    ) -> Iterable[Firing]:
-        if not at.size:
+    def _said(
+        self, having: Having, windows: Windows, counts: Mapping[str, Ints], hits: Hits, source: _Source | None
+    ) -> Iterator[Firing]:
+        """The firings of these hits, by event, window, key and rule."""
+        if not len(hits.row):
             return
-        at = self._in_order(windows, at)
+        hits = hits.kept(self._in_order(windows, hits))
+        at, place = np.unique(hits.row, return_inverse=True)
         part = {n: v[at] for n, v in windows.totals.items()}
-        own = [s.column for s in member.rule.aggregates]
+        members = [having.members[number] for number in hits.member.tolist()]
+        shown = sorted({s.column for m in members for s in m.rule.aggregates})
         values = {
             c: (self.aggregations[c].result(part).to_list() if c in self.aggregations else counts[c][at].tolist())
-            for c in own
+            for c in shown
         }
         keys = self.panes.keys.frame(windows.slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
-        since = max(self.kept.since_ms[n] for n in [*own, member.rows])
-        for i, (end_pane, row) in enumerate(zip(windows.end_panes[at].tolist(), windows.row[at].tolist(), strict=True)):
-            end_ms = (end_pane + 1) * self.group.unit
-            start_ms = end_ms - member.panes * self.group.unit
+        ends = ((windows.end_panes[at] + 1) * self.group.unit).tolist()
+        rows = windows.row[at].tolist()
+        for member, i in zip(members, place.tolist(), strict=True):
+            start_ms = ends[i] - member.panes * self.group.unit
+            own = [s.column for s in member.rule.aggregates]
             yield Firing(
                 rule=member.rule,
                 key=keys[i],
-                mark=(start_ms, end_ms),
-                time_ms=end_ms if source is None else int(source.times[source.rows[row]]),
+                mark=(start_ms, ends[i]),
+                time_ms=ends[i] if source is None else int(source.times[source.rows[rows[i]]]),
                 start_ms=start_ms,
-                end_ms=end_ms,
+                end_ms=ends[i],
                 timing=Timing.FINAL if source is None else Timing.EARLY,
-                row=None if source is None else int(source.rows[row]),
-                values={c: v[i] for c, v in values.items()},
-                warming=start_ms < since,
+                row=None if source is None else int(source.rows[rows[i]]),
+                values={c: values[c][i] for c in own},
+                warming=start_ms < max(self.kept.since_ms[n] for n in [*own, member.rows]),
             )
 
-    def _in_order(self, windows: Windows, at: Ints) -> Ints:
-        """By event, window and key. Slots are no order: another process that runs the cut again numbers keys anew."""
+    def _in_order(self, windows: Windows, hits: Hits) -> Ints:
+        """Slots are no order: another process that runs the cut again numbers keys anew."""
+        at = hits.row
         hashes = self.panes.keys.hashes[windows.slots[at]]
-        order: Ints = at[np.lexsort((hashes, windows.end_panes[at], windows.row[at]))]
+        order: Ints = np.lexsort((hits.member, hashes, windows.end_panes[at], windows.row[at]))
         return order
 
     # --- state --------------------------------------------------------------------------------------------------

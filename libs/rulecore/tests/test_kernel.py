@@ -117,6 +117,16 @@ def test_a_threshold_change_keeps_what_was_counted() -> None:
     assert (alert["version"], alert["warming"]) == (2, False)
 
 
+def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() -> None:
+    app = LocalApp(new_app(shards=1))
+    within = {"sliding": "1h", "every": "10m"}
+    app.cut([windowed(within=within, having="count(*) >= 100"), pay(0, 1)], CLOCK)
+    app.cut([windowed(version=2, within=within, having="min(amount) > 3"), pay(1, 11, user="b", amount=2)], CLOCK)
+    again = LocalApp(new_app(shards=1), app.blobs)
+    (alert,) = lane(again.cut([pay(2, 21, amount=5)], CLOCK), ALERTS)
+    assert (alert["values"], alert["warming"]) == ({"min(amount)": "5.00"}, True)
+
+
 def test_a_new_aggregate_is_warming_until_its_window_began_after_it() -> None:
     app = LocalApp(new_app())
     app.cut([pay(0, 10)], CLOCK)
@@ -216,7 +226,7 @@ def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(m
 
     monkeypatch.setattr(lang, "to_polars", broken)
     app = LocalApp(new_app(shards=1))
-    rules = [windowed("bad", having="count(*) > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
+    rules = [windowed("bad", having="count(*) + 99 > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
     out = app.cut([*rules, *(pay(i, i) for i in range(3))], CLOCK)
     statuses = {(s["rule"], s["status"]) for s in lane(out, STATUS)}
     assert {("bad", "quarantined"), ("worse", "quarantined")} <= statuses

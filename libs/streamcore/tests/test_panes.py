@@ -107,7 +107,7 @@ def test_a_table_loaded_from_its_changes_equals_the_table(sequence: list[Event],
         rows = rows_of(table, batch)
         table.add(rows, table.arrive(rows))
         if i % 3 == 0:
-            table.set_fired(np.unique(rows.codes)[:1], 5)
+            table.set_fired(np.unique(rows.codes)[:1], np.array([5]))
         copy.load(table.changes())
     copy.keep_columns(AGGREGATIONS, fired_words=1)
     everything = [t.rows(0, 1).sort("key", "__pane") for t in (table, copy)]

@@ -6,7 +6,7 @@ bound a pane counts no further values, so the count is then a lower bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import numpy as np
 import polars as pl
@@ -44,6 +44,18 @@ class DistinctTable:
     def totals(self, windows: Ints, panes: int) -> Ints:
         """The count of each window that ends at these codes."""
         return np.fromiter((len(self._window(w, panes)) for w in windows.tolist()), np.int64, len(windows))
+
+    def values(self, code: int) -> Set[object]:
+        """What the pane of this code holds."""
+        return self._sets.get(code, frozenset())
+
+    def retain(self, codes: Ints) -> None:
+        """Forget the panes that are not among these, which are sorted. Call before slots are given out again."""
+        mine = np.fromiter(self._sets, np.int64, len(self._sets))
+        place = np.minimum(np.searchsorted(codes, mine), max(len(codes) - 1, 0))
+        gone = mine[codes[place] != mine] if len(codes) else mine
+        for code in gone.tolist():
+            del self._sets[code]
 
     def add(self, codes: Ints, values: Sequence[object]) -> None:
         """Add the events' values to their panes."""

@@ -11,8 +11,9 @@ one that takes new entries and is merged into the large one when it has grown to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from streamcore.hashing import bucket_of
 from streamcore.state.table import HASH
 from streamcore.windows.aggregates import Aggregation, Array, Combine, Partial
 from streamcore.windows.keys import KeyIndex, Slots
+from streamcore.windows.running import running
 from streamcore.windows.runs import Runs, expand
 
 Ints = npt.NDArray[np.int64]
@@ -108,11 +110,20 @@ class PaneTable:
 
     # --- what is kept -------------------------------------------------------------------------------------------
 
-    def keep_columns(self, aggregations: Sequence[Aggregation], fired_words: int) -> None:
-        """Keep exactly these aggregates; a new one starts empty in the panes that are there."""
-        wanted = {a.column(p): p for a in aggregations for p in a.partials}
+    def keep_columns(
+        self,
+        aggregations: Sequence[Aggregation],
+        fired_words: int,
+        others: Mapping[str, Partial] = MappingProxyType({}),
+    ) -> None:
+        """Keep exactly these aggregates, bits and other partials; a new one starts empty in all panes."""
+        wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
         wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
+        for aggregation in aggregations:  # a pane that was stored without it and loaded does not know its identity
+            counter, *numbers = aggregation.partials
+            for partial in numbers:
+                self.runs.reset(aggregation.column(partial), aggregation.column(counter), partial.identity)
         self.partials = wanted
 
     def pane_of(self, event_ms: Ints) -> Ints:
@@ -160,8 +171,8 @@ class PaneTable:
         base = self._totals(layout.segments, panes)
         totals = {}
         for name, values in rows.values.items():
-            running = _running(self.partials[name], values[layout.event], layout.segment, base[name])
-            totals[name] = running[layout.there]
+            seen = running(self.partials[name], values[layout.event], layout.segment, base[name])
+            totals[name] = seen[layout.there]
         windows = layout.codes
         return Windows(layout.event[layout.there], windows >> SHIFT, windows & PANE_MASK, totals)
 
@@ -197,24 +208,31 @@ class PaneTable:
             self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
         self._dirty.append(codes)
 
-    def fired(self, codes: Ints, bit: int) -> Mask:
-        """Whether that bit is set at each entry; an entry that is not there has no bits."""
-        word = self.runs.read(f"{FIRED}.{bit >> 6}", self.runs.locate(codes), 0)
-        result: Mask = (word >> np.int64(bit & 63)) & 1 == 1
+    def fired(self, codes: Ints, bits: Ints) -> Mask:
+        """Whether the bit of each pair is set at its entry; an entry that is not there has no bits."""
+        result = np.zeros(len(codes), dtype=bool)
+        places = self.runs.locate(codes)
+        for word, some in _by_word(bits):
+            held = self.runs.read(f"{FIRED}.{word}", places, 0)[some]
+            result[some] = (held >> (bits[some] & 63)) & 1 == 1
         return result
 
-    def set_fired(self, codes: Ints, bit: int) -> None:
-        """Set a bit at existing entries."""
-        name = f"{FIRED}.{bit >> 6}"
-        mask = np.uint64(1 << (bit & 63)).view(np.int64)
-        places = self.runs.locate(codes)
-        self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
-        self._dirty.append(codes)
+    def set_fired(self, codes: Ints, bits: Ints) -> None:
+        """Set the bit of each pair at its entry, which is there."""
+        for word, some in _by_word(bits):
+            name = f"{FIRED}.{word}"
+            touched, entry = np.unique(codes[some], return_inverse=True)
+            mask = np.zeros(len(touched), np.int64)
+            np.bitwise_or.at(mask, entry, np.int64(1) << (bits[some] & 63))
+            places = self.runs.locate(touched)
+            self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
+            self._dirty.append(touched)
 
     def clear_fired(self, bit: int) -> None:
         """Clear a bit everywhere, before it is given to something else."""
         codes = self.runs.codes()
-        touched = codes[self.fired(codes, bit)] if f"{FIRED}.{bit >> 6}" in self.partials else codes[:0]
+        known = f"{FIRED}.{bit >> 6}" in self.partials
+        touched = codes[self.fired(codes, np.full(len(codes), bit))] if known else codes[:0]
         name = f"{FIRED}.{bit >> 6}"
         if touched.size:
             mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
@@ -265,6 +283,13 @@ class PaneTable:
         return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
 
 
+def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:
+    """Words that hold these bits, each with the places of its bits."""
+    words = bits >> 6
+    for word in np.unique(words).tolist():
+        yield word, np.flatnonzero(words == word)
+
+
 def _stored_partial(name: str, column: pl.Series) -> Partial:
     """A stored column of an aggregate that is not known yet; ``keep_columns`` decides what becomes of it."""
     suffix = name.rsplit(".", 1)[1]
@@ -277,36 +302,6 @@ def _join(inverse: Ints, pair_code: Ints, codes: int) -> tuple[Ints, Ints]:
     starts = np.cumsum(counts) - counts
     event = np.repeat(np.arange(len(inverse)), counts[inverse])
     return event, expand(starts[inverse], counts[inverse])
-
-
-def _running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
-    """Base of the segment combined with all values of the segment up to each row. ``segment`` is sorted."""
-    if not len(values):
-        return values
-    if partial.combine is Combine.SUM and partial.whole:
-        running = np.cumsum(values)
-        first = np.searchsorted(segment, np.arange(len(base)))
-        before = np.where(first > 0, running[np.maximum(first - 1, 0)], 0)
-        return running - before[segment] + base[segment]
-    if partial.combine is Combine.SUM:  # in the order of arrival: a sum of doubles depends on it
-        frame = pl.DataFrame([pl.Series("v", values), pl.Series("g", segment)])
-        running = frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
-    else:
-        running = _scan(partial.combine, values, segment)
-    result: Array = partial.combine.operation(running, base[segment])
-    return result
-
-
-def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
-    """Running minimum or maximum of each segment by doubling distances (Hillis, Steele: "Data parallel algorithms",
-    1986): as many passes as the longest segment has bits, and most have few rows.
-    """
-    running = values.copy()
-    step = 1
-    while (same := np.flatnonzero(segment[step:] == segment[:-step])).size:
-        running[same + step] = combine.operation(running[same + step], running[same])
-        step *= 2
-    return running
 
 
 def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:

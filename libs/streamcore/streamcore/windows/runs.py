@@ -106,6 +106,11 @@ class Runs:
             }
         self.kinds = dict(kinds)
 
+    def reset(self, name: str, counter: str, value: int | float) -> None:
+        """Set a column to this value wherever another one is 0."""
+        for run in self._both():
+            run.columns[name][run.columns[counter] == 0] = value
+
     def codes(self) -> Ints:
         """All codes, sorted."""
         if not len(self.small.codes):
