@@ -85,7 +85,7 @@ def _compile(
     try:
         compiled = compile_rule(rule, streams, limits)
     except ExpressionError as error:
-        path = tuple(error.field.split("."))
+        path = tuple(int(part) if part.isdigit() else part for part in error.field.split("."))
         place = _inside(document, path, error)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
         return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]

@@ -20,9 +20,17 @@ from rulecore.lang import Aggregate, Expr, Scope
 from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
-from rulecore.spans import Sliding, Tumbling
+from rulecore.sequences.compile import (
+    COUNT,
+    DURATION,
+    NAMED,
+    CompiledSequence,
+    compile_sequence,
+    refuse_unknown_captures,
+)
+from rulecore.spans import Sliding, Span, Tumbling
 from rulecore.values import render_duration
-from streamcore.schema import StreamSchema, Type
+from streamcore.schema import LONG, StreamSchema, Type
 
 _DAY_MS = 86_400_000
 
@@ -118,6 +126,7 @@ class CompiledRule:
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
     unit: int = 0
+    sequence: CompiledSequence | None = None
 
     @property
     def kind(self) -> Kind:
@@ -137,6 +146,8 @@ def compile_rule(rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLi
         where = lang.normalise(parsed)
     if rule.kind is Kind.WINDOW:
         return _windowed(rule, where, schema, columns, limits)
+    if rule.kind is Kind.SEQUENCE:
+        return _sequence(rule, where, schema, columns, limits)
     if rule.kind is not Kind.EVENT:
         raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
     assert where is not None  # the model refuses a rule per event without one
@@ -174,6 +185,38 @@ def _windowed(
         having_on_columns=lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()}),
         message=text,
         placeholders=used,
+    )
+
+
+def _sequence(
+    rule: Rule, where: Expr | None, schema: StreamSchema, columns: Mapping[str, Type], limits: RuleLimits
+) -> CompiledRule:
+    assert isinstance(rule.within, Span)
+    if rule.within.span > limits.window_ms:
+        longest = render_duration(limits.window_ms)
+        raise RuleSetError(f"within: a sequence of {render_duration(rule.within.span)}, at most {longest}")
+    group_by, route = _groups(rule, schema)
+    sequence = compile_sequence(rule, group_by, where, columns, limits.expression)
+    refuse_unknown_captures(rule, columns)
+    named = {name: Placeholder(name, column, kind) for name, (column, kind) in NAMED.items()}
+    captured = [Placeholder(c.name, c.name, c.type) for c in sequence.captures]
+    groups = {name: Placeholder(name, name, columns[name]) for name in group_by}
+    text, used = _message(rule, [*(named | groups).values(), *captured])
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=where,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        figures=(
+            Figure("count", COUNT, LONG),
+            Figure("duration_ms", DURATION, LONG),
+            *(Figure(c.name, c.name, c.type) for c in sequence.captures),
+        ),
+        family=Kind.SEQUENCE,
+        sequence=sequence,
     )
 
 

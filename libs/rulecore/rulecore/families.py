@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rulecore.groups import GroupId, RuleGroup
+from rulecore.sequences.group import SequenceGroup
 from rulecore.settings import GroupSettings
 from rulecore.windowed import WindowGroup
 from streamcore.schema import StreamSchema
@@ -13,4 +14,4 @@ def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) ->
     return _FAMILIES[group.kind](group, schema, settings)
 
 
-_FAMILIES = {"window": WindowGroup}
+_FAMILIES = {"window": WindowGroup, "sequence": SequenceGroup}

@@ -24,7 +24,7 @@ from rulecore.filing import build
 from rulecore.index import NULL_ID, NULL_RANK, Group, Index, Ints, Residual, Table
 from rulecore.lang import Expr
 from rulecore.leaves import LeafKind
-from rulecore.plan import Access, Shape
+from rulecore.plan import Access, Plan, Shape
 from streamcore.schema import Kind
 
 Bools = npt.NDArray[np.bool_]
@@ -35,7 +35,7 @@ _CHUNK_PAIRS = 2_000_000  # candidates that are held at once
 class Matches:
     """Pairs of an event and a rule that it matches, in order of (row, rule).
 
-    ``row`` is uint32 and counts the rows of the batch; ``rule`` is uint32 and counts ``EventMatcher.rules``.
+    ``row`` is uint32 and counts the rows of the batch; ``rule`` is uint32 and counts the rules (or plans) as given.
     ``failed`` holds (rule, reason) of rules whose evaluation raised: they have no pairs here.
     """
 
@@ -44,30 +44,27 @@ class Matches:
     failed: tuple[tuple[int, str], ...] = ()
 
 
-class EventMatcher:
-    """The rules per event of one stream, ready to be matched. Immutable."""
+class PlanMatcher:
+    """Conditions on the events of one stream, ready to be matched. Immutable."""
 
-    def __init__(self, rules: Sequence[CompiledRule]) -> None:
-        """``rules`` all have a plan; their order is the order of ``Matches.rule``."""
-        self.rules = tuple(rules)
-        plans = [rule.plan for rule in self.rules if rule.plan is not None]
-        if len(plans) != len(self.rules):
-            raise ValueError("a windowed rule has no place in a matcher")
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        """Their order is the order of ``Matches.rule``."""
+        self._plans = tuple(plans)
         terms: dict[str, Expr] = {}
-        for plan in plans:
+        for plan in self._plans:
             terms.update(plan.terms)
         self._expressions = Expressions(terms)
         numbers = {n: np.float64 if e.type.kind is Kind.DOUBLE else np.int64 for n, e in terms.items()}
-        self._index = build([plan.entries for plan in plans], numbers)
+        self._index = build([plan.entries for plan in self._plans], numbers)
 
     def access_paths(self) -> Mapping[Access, int]:
         """How many entries are found by which path."""
-        found = [entry.access for rule in self.rules if rule.plan is not None for entry in rule.plan.entries]
+        found = [entry.access for plan in self._plans for entry in plan.entries]
         return {access: found.count(access) for access in Access}
 
     def match(self, events: pl.DataFrame) -> Matches:
         """Match a batch, a frame of ``StreamSchema.arrow`` (more columns do no harm)."""
-        if not events.height or not self.rules:
+        if not events.height or not self._plans:
             return Matches(np.zeros(0, np.uint32), np.zeros(0, np.uint32))
         batch = Batch(events, self._expressions, self._index)
         rows, rules = _Run(self._index, batch).pairs()
@@ -76,20 +73,32 @@ class EventMatcher:
             kept = ~np.isin(rules, list(failed))
             rows, rules = rows[kept], rules[kept]
         # A rule may be found through several of its entries.
-        pairs = np.unique(rows * len(self.rules) + rules)
+        pairs = np.unique(rows * len(self._plans) + rules)
         return Matches(
-            (pairs // len(self.rules)).astype(np.uint32),
-            (pairs % len(self.rules)).astype(np.uint32),
+            (pairs // len(self._plans)).astype(np.uint32),
+            (pairs % len(self._plans)).astype(np.uint32),
             tuple(failed.items()),
         )
 
     def _failed(self, broken: Mapping[str, str]) -> Mapping[int, str]:
-        """Every rule that uses a broken term, whether or not it was this rule that asked for it."""
+        """Every plan that uses a broken term, whether or not it was this one that asked for it."""
         return {
-            number: next(broken[name] for name in rule.plan.terms if name in broken)
-            for number, rule in enumerate(self.rules)
-            if rule.plan is not None and not broken.keys().isdisjoint(rule.plan.terms)
+            number: next(broken[name] for name in plan.terms if name in broken)
+            for number, plan in enumerate(self._plans)
+            if not broken.keys().isdisjoint(plan.terms)
         }
+
+
+class EventMatcher(PlanMatcher):
+    """The rules per event of one stream, ready to be matched. Immutable."""
+
+    def __init__(self, rules: Sequence[CompiledRule]) -> None:
+        """``rules`` all have a plan; their order is the order of ``Matches.rule``."""
+        self.rules = tuple(rules)
+        plans = [rule.plan for rule in self.rules if rule.plan is not None]
+        if len(plans) != len(self.rules):
+            raise ValueError("only rules per event have a place in a matcher of rules")
+        super().__init__(plans)
 
 
 @dataclass(frozen=True, slots=True)

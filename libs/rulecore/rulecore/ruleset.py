@@ -133,7 +133,7 @@ class RuleSet:
             (rule_id, c)
             for rule_id, c in self.rules.items()
             if c.rule.on == stream
-            and (c.window is not None) is windowed
+            and (c.window is not None if windowed else c.plan is not None)
             and c.rule.status is not Mode.PAUSED
             and rule_id not in self.quarantined
         ]
