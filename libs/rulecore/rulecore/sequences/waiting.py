@@ -59,11 +59,14 @@ class WaitingTable:
         self._fresh = pl.concat([self._fresh, rows.select(*self._schema)])
 
     def forget(self, before_ms: int) -> None:
-        """Drop stored events before this time: an earlier cut took them out."""
+        """Drop stored events before this time: an earlier cut took them out, perhaps in another process."""
         if self._loaded:
             self._kept = self._kept.unique(subset=[PARTITION, OFFSET], keep="last", maintain_order=True)
-            self._kept = self._shaped(self._kept).filter(pl.col(EVENT_MS) >= before_ms)
+            self._kept = self._shaped(self._kept)
             self._loaded = False
+        passed = self._kept[EVENT_MS] < before_ms
+        if passed.any():
+            self._kept = self._kept.filter(~passed)
 
     def release(self, before_ms: int) -> pl.DataFrame:
         """Take out all events before this time."""

@@ -1,7 +1,8 @@
-"""Sequences in the kernel equal an oracle that shares nothing with it, however events arrive, are cut and restarted."""
+"""Sequences equal an oracle that shares nothing with them, however events arrive, are cut and processes restart."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -18,11 +19,13 @@ from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.state import StateSettings
 from streamcore.watermark import WatermarkStrategy
+from tests.harness.rule_group import GroupRun, compiled
 from tests.oracles.sequences import Event, Row, Wanted, find
 
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
 CLOCK = T0 + 1_000 * 60 * MINUTE
+END = T0 + 10_000 * MINUTE
 DISORDER = 5  # minutes
 SCHEMA = StreamSchema.parse(
     {
@@ -33,14 +36,21 @@ SCHEMA = StreamSchema.parse(
     }
 )
 
+
+def _amount(row: Row) -> int:
+    amount = row["amount"]
+    assert isinstance(amount, int)
+    return amount
+
+
 #: What is written in a rule, and the same in Python. A comparison with null is not true.
 CONDITIONS: Sequence[tuple[str, Callable[[Row], bool]]] = (
     ("kind = 'a'", lambda r: r["kind"] == "a"),
     ("kind = 'b'", lambda r: r["kind"] == "b"),
     ("kind in ('a', 'b')", lambda r: r["kind"] in ("a", "b")),
     ("kind <> 'a'", lambda r: r["kind"] is not None and r["kind"] != "a"),
-    ("amount >= 2", lambda r: r["amount"] >= 2),  # type: ignore[operator]
-    ("kind = 'c' and amount < 2", lambda r: r["kind"] == "c" and r["amount"] < 2),  # type: ignore[operator]
+    ("amount >= 2", lambda r: _amount(r) >= 2),
+    ("kind = 'c' and amount < 2", lambda r: r["kind"] == "c" and _amount(r) < 2),
     ("upper(kind) = 'C'", lambda r: r["kind"] == "c"),
 )
 
@@ -54,10 +64,10 @@ class Drawn:
     skip: str
     common: bool
 
-    def document(self, rule_id: str, version: int = 1, **more: object) -> RawRecord:
+    def document(self, rule_id: str) -> bytes:
         body = {
             "id": rule_id,
-            "version": version,
+            "version": 1,
             "owner": "o",
             "on": "acts",
             "group_by": ["user"],
@@ -66,8 +76,7 @@ class Drawn:
             "skip": self.skip,
             "then": {"severity": "high", "message": "{user} {count}"},
         }
-        where = {"where": "amount <> 1"} if self.common else {}
-        return control_record(version, rule_id, orjson.dumps(body | where | more))
+        return orjson.dumps(body | ({"where": "amount <> 1"} if self.common else {}))
 
     @staticmethod
     def _item(number: int, condition: int, times: int, within: int | None) -> dict[str, object]:
@@ -78,11 +87,10 @@ class Drawn:
         return body if within is None else body | {"within": render_duration(within * MINUTE)}
 
     def entries(self) -> list[Wanted]:
-        return [Wanted(self._holds(c), times, w and w * MINUTE) for c, times, w in self.items]
+        return [Wanted(functools.partial(self._holds, c), times, w and w * MINUTE) for c, times, w in self.items]
 
-    def _holds(self, condition: int) -> Callable[[Row], bool]:
-        holds = CONDITIONS[condition][1]
-        return lambda r: (not self.common or r["amount"] != 1) and holds(r)
+    def _holds(self, condition: int, row: Row) -> bool:
+        return (not self.common or _amount(row) != 1) and CONDITIONS[condition][1](row)
 
 
 @st.composite
@@ -109,11 +117,8 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
             "amount": st.integers(0, 3),
         }
     )
-    some = draw(
-        st.lists(
-            st.tuples(st.integers(0, 30), st.integers(0, DISORDER - 1), st.integers(0, 1), row), min_size=3, max_size=40
-        )
-    )
+    moment = st.tuples(st.integers(0, 30), st.integers(0, DISORDER - 1), st.integers(0, 1), row)
+    some = draw(st.lists(moment, min_size=3, max_size=25))
     some.sort(key=lambda e: e[0] + e[1])
     offsets = [0, 0]
     events = []
@@ -123,98 +128,101 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-def app(limit: int = 1_000) -> App:
-    kernel = RulesFactory((RuleStream(SCHEMA, "acts"),), groups=GroupSettings(partials=limit), shards=2)
-    watermark = WatermarkStrategy(disorder_ms=DISORDER * MINUTE)
-    state = StateSettings(buckets=2)
-    return App("t", (Source(SCHEMA, "acts"),), "control", {}, (kernel,), shards=2, watermark=watermark, state=state)
+rule_lists = st.lists(sequences(), min_size=1, max_size=3)
+sizes_of_cuts = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 
 
-def raw(event: Event) -> RawRecord:
-    return RawRecord(0, event.partition, event.offset, orjson.dumps({**event.row, "ts": event.ms}))
-
-
-def last_events() -> list[RawRecord]:
-    """One in each partition, long after everything."""
-    row = {"user": "end", "kind": "z", "amount": 1}
-    return [raw(Event(T0 + 10_000 * MINUTE, partition, 10_000, row)) for partition in (0, 1)]
-
-
-def run(
-    rules: Sequence[RawRecord], events: Sequence[Event], sizes: Sequence[int], processes: int, limit: int = 1_000
-) -> list[object]:
-    """What the product finds, its cuts of these sizes in turn. ``processes`` 0: each cut starts from what is stored;
-    more: they take the cuts in turns, each catching up on what the others did."""
-    spec = app(limit)
-    workers = [LocalApp(spec)]
-    workers += [LocalApp(spec, workers[0].blobs) for _ in range(processes - 1)]
-    out = workers[0].cut(rules, CLOCK)
-    cuts = []
+def cuts_of(events: Sequence[Event], sizes: Sequence[int]) -> list[Sequence[Event]]:
+    """Pieces of these sizes in turn."""
+    cuts: list[Sequence[Event]] = []
     start = 0
     while start < len(events):
         size = sizes[len(cuts) % len(sizes)]
-        cuts.append([raw(e) for e in events[start : start + size]])
+        cuts.append(events[start : start + size])
         start += size
-    for number, cut in enumerate([*cuts, last_events()]):
-        worker = workers[number * number % processes] if processes else LocalApp(spec, workers[0].blobs)
-        out += worker.cut(cut, CLOCK, tasks=1 + number % 2)
-    statuses = [orjson.loads(r.value or b"")["status"] for r in out if r.lane == STATUS]
-    assert statuses == ["accepted"] * len(rules)
-    assert not [r for r in out if r.lane == LATE]
-    return sorted(map(said, (orjson.loads(r.value or b"") for r in out if r.lane == ALERTS)), key=str)
+    return cuts
 
 
-def said(alert: dict[str, object]) -> object:
-    key, events = alert["key"], alert["events"]
-    assert isinstance(key, dict)
-    assert isinstance(events, list)
-    assert not alert["warming"]
-    places = [(e["partition"], e["offset"]) for e in events]
-    return alert["rule"], alert["version"], key["user"], places, alert["event_time_ms"], alert["window"]
+def run(
+    drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
+) -> list[object]:
+    """What the group finds. ``processes`` 0: each cut starts from what is stored; more take turns."""
+    rules = [compiled(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
+    group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
+    found, latest = [], group.watermark_ms
+    for cut in cuts_of(events, sizes):
+        latest = max([latest, *(e.ms for e in cut)])
+        rows = [(e.ms, e.partition, e.offset, {**e.row, "amount": 100 * _amount(e.row)}) for e in cut]
+        found += group.cut(rows, latest - DISORDER * MINUTE)
+    found += group.cut([], END)
+    assert all(a.time_ms <= b.time_ms for a, b in zip(found, found[1:], strict=False))
+    places = [[(o.partition, o.offset) for o in f.events] for f in found]
+    said = [(f.rule.rule.id, f.key["user"], p, f.start_ms, f.end_ms) for f, p in zip(found, places, strict=True)]
+    return sorted(said, key=str)
 
 
-def expected(rules: dict[str, Drawn], events: Sequence[Event]) -> list[object]:
-    alerts: list[object] = []
-    for rule_id, drawn in rules.items():
+def expected(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
+    found: list[object] = []
+    for number, one in enumerate(drawn):
         for user in ("u", "v", None):
             own = [e for e in events if e.row["user"] == user]
-            for found in find(drawn.entries(), drawn.span * MINUTE, own, past_last=drawn.skip == "past_last"):
-                places = [(e.partition, e.offset) for e in found.events]
-                window = {"start_ms": found.events[0].ms, "end_ms": found.end_ms}
-                alerts.append((rule_id, 1, user, places, found.end_ms, window))
-    return sorted(alerts, key=str)
+            for match in find(one.entries(), one.span * MINUTE, own, past_last=one.skip == "past_last"):
+                places = [(e.partition, e.offset) for e in match.events]
+                found.append((f"r{number}", user, places, match.events[0].ms, match.end_ms))
+    return sorted(found, key=str)
 
 
-@settings(max_examples=settings().max_examples * 2)
-@given(st.lists(sequences(), min_size=1, max_size=3), arrivals(), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+@given(rule_lists, arrivals(), sizes_of_cuts)
 def test_what_is_found_is_what_the_oracle_finds_however_the_input_is_cut(
     drawn: list[Drawn], events: list[Event], sizes: list[int]
 ) -> None:
-    rules = {f"r{n}": one for n, one in enumerate(drawn)}
-    records = [one.document(rule_id) for rule_id, one in rules.items()]
-    assert run(records, events, sizes, processes=1) == expected(rules, events)
+    assert run(drawn, events, sizes) == expected(drawn, events)
 
 
 @settings(max_examples=settings().max_examples // 2)
-@given(
-    st.lists(sequences(), min_size=1, max_size=3),
-    arrivals(),
-    st.lists(st.integers(1, 9), min_size=1, max_size=5),
-    st.sampled_from([0, 2, 3]),
-)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 2, 3]))
 def test_restarts_and_processes_that_were_away_change_nothing(
     drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
-    rules = {f"r{n}": one for n, one in enumerate(drawn)}
-    records = [one.document(rule_id) for rule_id, one in rules.items()]
-    assert run(records, events, sizes, processes) == expected(rules, events)
+    assert run(drawn, events, sizes, processes) == expected(drawn, events)
 
 
-@settings(max_examples=settings().max_examples // 2)
-@given(sequences(), arrivals(), st.lists(st.integers(1, 9), min_size=1, max_size=5), st.sampled_from([0, 1, 2]))
+@settings(max_examples=settings().max_examples // 4)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]))
 def test_with_a_limit_on_partials_the_result_still_depends_on_the_events_alone(
-    drawn: Drawn, events: list[Event], sizes: list[int], processes: int
+    drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
 ) -> None:
-    records = [drawn.document("r")]
-    whole = run(records, events, [len(events)], processes=1, limit=2)
-    assert run(records, events, sizes, processes, limit=2) == whole
+    whole = run(drawn, events, [len(events)], limit=2)
+    assert run(drawn, events, sizes, processes, limit=2) == whole
+
+
+@settings(max_examples=settings().max_examples // 10)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.booleans())
+def test_the_whole_kernel_says_the_same(
+    drawn: list[Drawn], events: list[Event], sizes: list[int], restart: bool
+) -> None:
+    kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))
+    watermark, state = WatermarkStrategy(disorder_ms=DISORDER * MINUTE), StateSettings(buckets=2)
+    spec = App("t", (Source(SCHEMA, "acts"),), "c", {}, (kernel,), shards=2, watermark=watermark, state=state)
+    app = LocalApp(spec)
+    out = app.cut([control_record(n, f"r{n}", one.document(f"r{n}")) for n, one in enumerate(drawn)], CLOCK)
+    end = [Event(END, partition, 99, {"user": "end", "kind": "z", "amount": 1}) for partition in (0, 1)]
+    for number, cut in enumerate([*cuts_of(events, sizes), end]):
+        app = LocalApp(spec, app.blobs) if restart else app
+        records = [RawRecord(0, e.partition, e.offset, orjson.dumps({**e.row, "ts": e.ms})) for e in cut]
+        out += app.cut(records, CLOCK, tasks=1 + number % 2)
+    assert {orjson.loads(r.value or b"")["status"] for r in out if r.lane == STATUS} == {"accepted"}
+    assert not [r for r in out if r.lane == LATE]
+    alerts = [orjson.loads(r.value or b"") for r in out if r.lane == ALERTS]
+    said = [
+        (
+            a["rule"],
+            a["key"]["user"],
+            [(e["partition"], e["offset"]) for e in a["events"]],
+            a["window"]["start_ms"],
+            a["window"]["end_ms"],
+        )
+        for a in alerts
+    ]
+    assert sorted(said, key=str) == expected(drawn, events)
+    assert len({a["alert_id"] for a in alerts}) == len(alerts)
