@@ -23,6 +23,7 @@ from rulecore.sequences.program import BEGINS, UNCHANGED, Program
 Event = tuple[int, int, int, int, dict[str, Value]]
 
 _FIRST, _TAKEN, _UNTIL = range(3)
+_NEVER = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class Partials:
         self.events: list[Event] = list(map(tuple, events))
         self.partials: list[list[int]] = partials
         self.dropped = 0
+        self._soonest = _NEVER  # nothing is over before this time, or it is not known
 
     def stored(self) -> bytes | None:
         """The state as bytes, None if there is none."""
@@ -64,7 +66,7 @@ class Partials:
 
     def take(self, event: Event) -> list[Match]:
         """Look at the next event: the matches that are certain by now, in order."""
-        matches = self.settle(event[0]) if self.partials else []
+        matches = self.settle(event[0])
         done = self._advance(event)
         if done:
             matches += self._complete(done)
@@ -77,17 +79,23 @@ class Partials:
 
     def settle(self, before_ms: int) -> list[Match]:
         """No event before this time will come: drop what is over, match what was pending until before it."""
-        whole = self.program.length
-        if all(p[_UNTIL] >= before_ms for p in self.partials):
+        if before_ms <= self._soonest or not self.partials:
             return []
+        whole = self.program.length
         self.partials = [p for p in self.partials if p[_UNTIL] >= before_ms or p[_TAKEN] == whole]
         matches = []
         while due := [p for p in self.partials if p[_UNTIL] < before_ms]:
-            until_ms, last, _, first = min((p[_UNTIL], self._places(p)[-1], p[_FIRST], p) for p in due)
-            matches.append(Match([self.events[i] for i in self._places(first)], until_ms))
-            past_last = self.program.skip is Skip.PAST_LAST
-            self.partials = [p for p in self.partials if p is not first and not (past_last and p[_FIRST] <= last)]
+            matches.append(self._quiet(due))
+        self._soonest = min((p[_UNTIL] for p in self.partials), default=before_ms)
         return matches
+
+    def _quiet(self, due: Sequence[list[int]]) -> Match:
+        """The first match of pending partials whose quiet time is over, and what it discards."""
+        until_ms, last, _, one = min((p[_UNTIL], self._places(p)[-1], p[_FIRST], p) for p in due)
+        match = Match([self.events[i] for i in self._places(one)], until_ms)
+        past_last = self.program.skip is Skip.PAST_LAST
+        self.partials = [p for p in self.partials if p is not one and not (past_last and p[_FIRST] <= last)]
+        return match
 
     def _advance(self, event: Event) -> list[list[int]]:
         """Every partial meets the event; those that it completes, taken out."""
@@ -116,11 +124,15 @@ class Partials:
         if taken == program.length:
             if program.quiet_ms is None:
                 return True
-            partial[_UNTIL] = ms + program.quiet_ms
+            self._lives(partial, ms + program.quiet_ms)
         elif program.limit_ms[taken] != UNCHANGED:
             first_ms = self.events[partial[_FIRST]][0]
-            partial[_UNTIL] = min(first_ms + program.span_ms, ms + program.limit_ms[taken])
+            self._lives(partial, min(first_ms + program.span_ms, ms + program.limit_ms[taken]))
         return False
+
+    def _lives(self, partial: list[int], until_ms: int) -> None:
+        partial[_UNTIL] = until_ms
+        self._soonest = min(self._soonest, until_ms)
 
     def _complete(self, done: Sequence[list[int]]) -> list[Match]:
         """The matches of partials that the last event completed."""
@@ -139,7 +151,9 @@ class Partials:
         ms, program = event[0], self.program
         wait_ms = min(program.span_ms, program.limit_ms[1]) if program.length > 1 else program.quiet_ms
         assert wait_ms is not None, "one event without anything after it is no sequence"
-        self.partials.append([len(self.events) - 1, 1, ms + wait_ms])
+        partial = [len(self.events) - 1, 1, 0]
+        self._lives(partial, ms + wait_ms)
+        self.partials.append(partial)
 
     def _places(self, partial: Sequence[int]) -> list[int]:
         """The places of a partial's events."""

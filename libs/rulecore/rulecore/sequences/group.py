@@ -136,8 +136,8 @@ class SequenceGroup:
         passed = self.waiting.release(before_ms)
         if passed.height:
             found += self._take(passed, before_ms)
-        for code in self.partials.due(before_ms).tolist():
-            found += self._settle(code, before_ms)
+        for code, row in self.partials.due(before_ms):
+            found += self._settle(code, row, before_ms)
         self._dropped["events_dropped"] += self.waiting.refuse(self.settings.events)
         return self._firings(found, moment.topic), []
 
@@ -173,11 +173,13 @@ class SequenceGroup:
         self._dropped["partials_dropped"] += partials.dropped
         return [Found(code >> 32, code & 0xFFFFFFFF, match) for match in matches]
 
-    def _settle(self, code: int, before_ms: int) -> list[Found]:
+    def _settle(self, code: int, row: int, before_ms: int) -> list[Found]:
         """Without an event: what was pending matches, what is over is forgotten."""
-        looked = self._looked[code >> 32]
-        (row,) = self.partials.find(np.array([code])).tolist()
-        partials = Partials(looked.program, self.settings.partials, self.partials.get(row))
+        program = self._looked[code >> 32].program
+        if program.quiet_ms is None:  # nothing is ever pending
+            self.partials.drop(code)
+            return []
+        partials = Partials(program, self.settings.partials, self.partials.get(row))
         matches = partials.settle(before_ms)
         if not matches and not partials.partials:
             self.partials.drop(code)

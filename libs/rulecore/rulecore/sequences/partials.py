@@ -81,9 +81,10 @@ class PartialTable:
         """Delete a row in which nothing is alive and nothing matched since it was written: nothing is to be said."""
         self._delete(code)
 
-    def due(self, before_ms: int) -> Ints:
-        """Codes that are to be looked at if no event before this time will come, ascending."""
-        return np.sort(self._codes[np.flatnonzero(self._wake < before_ms)])
+    def due(self, before_ms: int) -> list[tuple[int, int]]:
+        """Codes and rows that are to be looked at if no event before this time will come."""
+        rows = np.flatnonzero(self._wake < before_ms)
+        return list(zip(self._codes[rows].tolist(), rows.tolist(), strict=True))
 
     def keep(self, sequences: Collection[int]) -> None:
         """Forget all sequences but these. Their numbers are not used again, so nothing needs to be written."""

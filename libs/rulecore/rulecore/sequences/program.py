@@ -28,7 +28,7 @@ class Program:
     ``ends``: roles that end the partial, 0 for none.
     ``limit_ms``: how long from the event just taken until the step's last one, where that event began the step's time.
     ``span_ms``: from the first event to the last. ``quiet_ms``: of a final ``without``, None without one.
-    ``step_ends``: how many events are taken when each step is over, step by step.
+    ``step_ends``: how many events are taken when each step is over, step by step. ``length``: events of a match.
     """
 
     awaits: tuple[int, ...]
@@ -38,11 +38,7 @@ class Program:
     quiet_ms: int | None
     skip: Skip
     step_ends: tuple[int, ...]
-
-    @property
-    def length(self) -> int:
-        """Events of a match."""
-        return len(self.awaits)
+    length: int
 
 
 def program(items: Sequence[Step | Without], span_ms: int, skip: Skip) -> Program:
@@ -72,4 +68,5 @@ def program(items: Sequence[Step | Without], span_ms: int, skip: Skip) -> Progra
         quiet_ms=quiet_ms,
         skip=skip,
         step_ends=tuple(step_ends),
+        length=len(awaits),
     )
