@@ -12,6 +12,7 @@ is compared with a plain loop over each user's events.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -122,7 +123,7 @@ def expected(of: Events) -> set[tuple[int, ...]]:
     order = order[kinds[order] != OTHER]
     matches: set[tuple[int, ...]] = set()
     edges = np.flatnonzero(np.diff(of.user[order], prepend=-1, append=-1)).tolist()
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         places = order[low:high].tolist()
         matches.update(_of_user([(kinds[p].item(), of.event_ms[p].item(), p) for p in places]))
     return matches

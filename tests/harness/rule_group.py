@@ -17,7 +17,7 @@ from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.load import decode_record
 from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
+from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings, StateTable
 from streamcore.state.log import HEAD
 from streamcore.watermark import NO_WATERMARK
 
@@ -41,11 +41,11 @@ class Process:
     """A group in one process, with as much of the state as it knows."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
-        self.make = lambda: make_group(group, schema, settings)
+        self._of = (group, schema, settings)
         self._forget()
 
     def _forget(self) -> None:
-        self.group: RuleGroup = self.make()
+        self.group: RuleGroup = make_group(*self._of)
         self.memory = KeyValueTable()
         self.log = StateLog(StateSettings(buckets=2))
 
@@ -55,11 +55,13 @@ class Process:
         if self.log.holds(stored):
             return
         assert stored is not None
-        table = lambda name: self.memory if name == "groups" else self.group.table(name)  # noqa: E731
-        if not self.log.catch_up(stored, blobs, table):
+        if not self.log.catch_up(stored, blobs, self._table):
             self._forget()
-            self.log.load(stored, blobs, table)
+            self.log.load(stored, blobs, self._table)
         self.group.set_rules(rules, self.memory, NO_WATERMARK, 0)
+
+    def _table(self, name: str) -> StateTable:
+        return self.memory if name == "groups" else self.group.table(name)
 
     def commit(self, blobs: MemoryBlobs) -> int:
         """Write what changed; the bytes."""
@@ -79,12 +81,14 @@ class GroupRun:
     cuts: int = 0
 
     def __post_init__(self) -> None:
-        group = GroupId.of(self.rules[0])
-        assert group is not None
-        self._new = lambda: Process(group, self.schema, self.settings)
         self._all = [self._new() for _ in range(max(1, self.processes))]
         self.last = self._all[0]
         self.change(self.rules)
+
+    def _new(self) -> Process:
+        group = GroupId.of(self.rules[0])
+        assert group is not None
+        return Process(group, self.schema, self.settings)
 
     def change(self, rules: Sequence[CompiledRule], latest_ms: int = NO_WATERMARK) -> None:
         """These rules from now on; the latest event time seen before is ``latest_ms``."""

@@ -52,13 +52,13 @@ def find(entries: Sequence[Wanted], span_ms: int, events: Sequence[Event], *, pa
     return [Found(tuple(events[i] for i in places), end_ms) for places, end_ms in kept]
 
 
-def _from(
-    entries: Sequence[Wanted], span_ms: int, events: Sequence[Event], first: int
-) -> tuple[list[int], int] | None:
+def _from(entries: Sequence[Wanted], span_ms: int, events: Sequence[Event], first: int) -> tuple[list[int], int] | None:
     """The places of the match that begins with this event, and its end."""
     steps = [e for e in entries if e.times]
     guards = [entries[i - 1] if i and not entries[i - 1].times else None for i, e in enumerate(entries) if e.times]
-    wanted = [(step, guard if n == 0 else None) for step, guard in zip(steps, guards) for n in range(step.times)]
+    wanted = [
+        (step, guard if n == 0 else None) for step, guard in zip(steps, guards, strict=True) for n in range(step.times)
+    ]
     if not wanted[0][0].holds(events[first].row):
         return None
     places = [first]

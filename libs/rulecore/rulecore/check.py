@@ -27,7 +27,8 @@ _BYTES_PER_DISTINCT: Final = 24  # one distinct value of one key in one pane
 class Cost:
     """What a rule will cost. ``note`` is for people; ``cheap`` says whether somebody should read it.
 
-    ``access`` is None for windowed rules; ``panes`` and ``bytes_per_key`` are 0 for rules per event.
+    ``access`` is None for windowed rules, and that of a sequence's dearest condition; ``panes`` and ``bytes_per_key``
+    are 0 for rules per event; of a sequence, bytes are those of one that is nearly complete.
     """
 
     rule: str
@@ -135,6 +136,10 @@ _ACCESS_NOTES: Final[Mapping[Access, str]] = {
 
 def cost(rule: CompiledRule) -> Cost:
     """The estimate for one rule."""
+    if rule.sequence is not None:
+        access, size = rule.sequence.access, rule.sequence.bytes_per_partial
+        cheap = access not in (Access.SCAN, Access.ALL)
+        return Cost(rule.rule.id, access, 0, size, cheap, f"{rule.sequence.note}; {_ACCESS_NOTES[access]}")
     if rule.window is None:
         access = rule.plan.access if rule.plan is not None else Access.ALL
         return Cost(rule.rule.id, access, 0, 0, access not in (Access.SCAN, Access.ALL), _ACCESS_NOTES[access])

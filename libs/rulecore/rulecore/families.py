@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from rulecore.groups import GroupId, RuleGroup
 from rulecore.sequences.group import SequenceGroup
 from rulecore.settings import GroupSettings
@@ -14,4 +16,7 @@ def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) ->
     return _FAMILIES[group.kind](group, schema, settings)
 
 
-_FAMILIES = {"window": WindowGroup, "sequence": SequenceGroup}
+_FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]] = {
+    "window": WindowGroup,
+    "sequence": SequenceGroup,
+}

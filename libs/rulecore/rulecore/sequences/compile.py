@@ -23,6 +23,10 @@ from rulecore.sequences.program import Program, program
 from rulecore.spans import Span
 from streamcore.schema import LONG, TIMESTAMP, Type
 
+_BYTES_PER_KEY: Final = 60
+_BYTES_PER_EVENT: Final = 30
+_BYTES_PER_VALUE: Final = 20
+
 #: Columns of ``Firing.values``; no column of a stream is called so.
 COUNT: Final = "#count"
 DURATION: Final = "#duration_ms"
@@ -70,6 +74,19 @@ class CompiledSequence:
     def access(self) -> Access:
         """The least selective path by which its events are found."""
         return max((c.plan.access for c in self.conditions), key=list(Access).index)
+
+    @property
+    def bytes_per_partial(self) -> int:
+        """What a key weighs in which one sequence is nearly complete, about."""
+        return _BYTES_PER_KEY + self.program.length * (_BYTES_PER_EVENT + _BYTES_PER_VALUE * len(self.captures))
+
+    @property
+    def note(self) -> str:
+        """What it costs, for people."""
+        return (
+            f"{self.program.length} events, {len(self.conditions)} conditions; an event that satisfies one waits for "
+            f"the watermark; about {self.bytes_per_partial} bytes a key that is on the way"
+        )
 
 
 def compile_sequence(

@@ -19,7 +19,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RoleTable:
-    """Which roles a condition gives in which sequences. All by number; conditions ascending, each with a run of rows."""
+    """Which roles a condition gives in which sequences, all by number; conditions ascend, each has a run of rows."""
 
     conditions: Ints
     starts: Ints  # of the run of each condition, and the end of the last

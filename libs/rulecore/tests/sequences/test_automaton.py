@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import pytest
@@ -43,13 +44,14 @@ def program_of(items: Items, span: int, skip: Skip) -> Program:
     return program(entries, span, skip)
 
 
-def wanted(items: Items) -> list[Wanted]:
-    def holds(number: int, row: Row) -> bool:
-        roles = row["roles"]
-        assert isinstance(roles, int)
-        return bool(roles >> number & 1)
+def has_role(number: int, row: Row) -> bool:
+    roles = row["roles"]
+    assert isinstance(roles, int)
+    return bool(roles >> number & 1)
 
-    return [Wanted(lambda row, n=n: holds(n, row), times, within) for n, (times, within) in enumerate(items)]
+
+def wanted(items: Items) -> list[Wanted]:
+    return [Wanted(functools.partial(has_role, n), times, within) for n, (times, within) in enumerate(items)]
 
 
 def found(
