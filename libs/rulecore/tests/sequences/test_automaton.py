@@ -21,14 +21,15 @@ Moments = list[tuple[int, int]]  # (time, roles)
 
 @st.composite
 def items_and_span(draw: st.DrawFn) -> tuple[Items, int]:
-    span = draw(st.integers(1, 12))
+    span = draw(st.integers(1, 15))
     within = st.none() | st.integers(1, span)
+    times = st.sampled_from([1, 1, 2, 3])
     items: Items = []
     for number in range(draw(st.integers(1, 3))):
-        if number and draw(st.booleans()):
+        if number and draw(st.integers(0, 2)) == 0:
             items.append((0, None))
-        items.append((draw(st.integers(1, 4)), draw(within)))
-    if draw(st.booleans()) or (len(items) == 1 and items[0][0] == 1):
+        items.append((draw(times), draw(within)))
+    if draw(st.integers(0, 2)) == 0 or (len(items) == 1 and items[0][0] == 1):
         items.append((0, draw(st.integers(1, span))))
     return items, span
 
@@ -72,7 +73,7 @@ def found(
     return [([e[2] for e in m.events], m.end_ms) for m in matches]
 
 
-some_moments = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 127)), max_size=30).map(
+some_moments = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 127)), min_size=12, max_size=40).map(
     lambda moments: sorted(moments, key=lambda m: m[0])
 )
 

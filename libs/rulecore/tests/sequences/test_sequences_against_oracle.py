@@ -100,10 +100,10 @@ def sequences(draw: st.DrawFn) -> Drawn:
     condition, within = st.integers(0, len(CONDITIONS) - 1), st.none() | st.integers(1, span)
     items: list[tuple[int, int, int | None]] = []
     for number in range(draw(st.integers(1, 3))):
-        if number and draw(st.booleans()):
+        if number and draw(st.integers(0, 2)) == 0:
             items.append((draw(condition), 0, None))
-        items.append((draw(condition), draw(st.integers(1, 3)), draw(within)))
-    if draw(st.booleans()) or (len(items) == 1 and items[0][1] == 1):
+        items.append((draw(condition), draw(st.sampled_from([1, 1, 2, 3])), draw(within)))
+    if draw(st.integers(0, 2)) == 0 or (len(items) == 1 and items[0][1] == 1):
         items.append((draw(condition), 0, draw(st.integers(1, span))))
     return Drawn(tuple(items), span, draw(st.sampled_from(["past_last", "to_next", "none"])), draw(st.booleans()))
 
@@ -119,7 +119,7 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
         }
     )
     moment = st.tuples(st.integers(0, 30), st.integers(0, DISORDER - 1), st.integers(0, 1), row)
-    some = draw(st.lists(moment, min_size=3, max_size=25))
+    some = draw(st.lists(moment, min_size=12, max_size=30))
     some.sort(key=lambda e: e[0] + e[1])
     offsets = [0, 0]
     events = []
