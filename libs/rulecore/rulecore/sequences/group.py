@@ -71,7 +71,7 @@ class SequenceGroup:
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate these rules from now on. ``now_ms``: the latest event time seen before, for what starts empty."""
-        del watermark_ms  # what is late never comes here, and nothing is kept by time of the clock
+        del watermark_ms  # a sequence is complete from its first event on: there is no window that was half seen
         kept = SequenceMemory.from_json(memory.get(str(self.group)))
         kept.keep(map(sequence_of, rules), now_ms)
         memory.put(str(self.group), kept.to_json())

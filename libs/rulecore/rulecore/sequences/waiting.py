@@ -64,20 +64,13 @@ class WaitingTable:
             self._kept = self._kept.unique(subset=[PARTITION, OFFSET], keep="last", maintain_order=True)
             self._kept = self._shaped(self._kept)
             self._loaded = False
-        passed = self._kept[EVENT_MS] < before_ms
-        if passed.any():
-            self._kept = self._kept.filter(~passed)
+        _, self._kept = _split(self._kept, before_ms)
 
     def release(self, before_ms: int) -> pl.DataFrame:
         """Take out all events before this time."""
-        parts = []
-        for name in ("_kept", "_fresh"):
-            frame = getattr(self, name)
-            passed = frame[EVENT_MS] < before_ms
-            if passed.any():
-                parts.append(frame.filter(passed))
-                setattr(self, name, frame.filter(~passed))
-        return pl.concat(parts) if parts else self._kept.clear()
+        kept, self._kept = _split(self._kept, before_ms)
+        fresh, self._fresh = _split(self._fresh, before_ms)
+        return pl.concat([kept, fresh])
 
     def refuse(self, limit: int) -> int:
         """Drop events of this cut where more than ``limit`` of a key wait, the latest first; how many were dropped."""
@@ -111,3 +104,9 @@ class WaitingTable:
         """With the table's columns: others dropped, missing ones null."""
         missing = [pl.lit(None, t).alias(n) for n, t in self._schema.items() if n not in frame.columns]
         return frame.with_columns(missing).select(*self._schema)
+
+
+def _split(frame: pl.DataFrame, before_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Events before this time, and the others."""
+    passed = frame[EVENT_MS] < before_ms
+    return (frame.filter(passed), frame.filter(~passed)) if passed.any() else (frame.clear(), frame)

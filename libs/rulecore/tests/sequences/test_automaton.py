@@ -78,7 +78,7 @@ some_moments = st.lists(st.tuples(st.integers(0, 25), st.integers(0, 127)), min_
 )
 
 
-@settings(max_examples=settings().max_examples * 10)
+@settings(max_examples=settings().max_examples * 5)
 @given(items_and_span(), st.sampled_from(list(Skip)), some_moments, st.frozensets(st.integers(0, 30)))
 def test_the_automaton_finds_what_the_oracle_finds(
     structure: tuple[Items, int], skip: Skip, moments: Moments, stored_at: frozenset[int]
