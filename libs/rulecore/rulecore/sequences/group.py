@@ -72,14 +72,14 @@ class SequenceGroup:
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
         """Evaluate these rules from now on. ``now_ms``: the latest event time seen before, for what starts empty."""
         del watermark_ms  # a sequence is complete from its first event on: there is no window that was half seen
-        kept = SequenceMemory.from_json(memory.get(str(self.group)))
+        kept = SequenceMemory.read(memory, str(self.group))
         kept.keep(map(sequence_of, rules), now_ms)
-        memory.put(str(self.group), kept.to_json())
+        kept.write(memory, str(self.group))
         self._rules = tuple(rules)
         self._looked = _looked(rules, kept)
         self.partials.keep(self._looked.keys())
         self._captured = tuple(sorted({c for one in self._looked.values() for c in one.captured}))
-        self.waiting.keep_values({name: self._dtypes[name] for name in self._captured})
+        self.waiting.keep(kept.conditions.values(), {name: self._dtypes[name] for name in self._captured})
         conditions = {c.fingerprint: c for rule in rules for c in sequence_of(rule).conditions}
         self._conditions = tuple(conditions)
         self._numbers = np.array([kept.conditions[f] for f in conditions], np.int32)

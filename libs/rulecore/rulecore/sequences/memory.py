@@ -1,17 +1,23 @@
 """What a group of sequences remembers of its rules: numbers of conditions and structures, and since when it looks.
 
 A number is given out once and never again, so a stored row that names one which is gone can be told from all others.
+That holds even when the group itself was gone for a while: the state log may hold its rows for many cuts after that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 
 from rulecore.compiled import CompiledRule
 from rulecore.sequences.compile import CompiledSequence
+from streamcore.state import KeyValueTable
+
+#: Ends the key of the next number.
+_NEXT: Final = "#next"
 
 
 @dataclass(slots=True)
@@ -25,19 +31,18 @@ class SequenceMemory:
     next: int = 0
 
     @classmethod
-    def from_json(cls, blob: bytes | None) -> SequenceMemory:
-        """As stored; nothing of nothing."""
-        return cls() if blob is None else cls(**orjson.loads(blob))
+    def read(cls, memory: KeyValueTable, group: str) -> SequenceMemory:
+        """What was written under the group's name; nothing of nothing but the next number."""
+        stored, following = memory.get(group), memory.get(f"{group}{_NEXT}")
+        kept = cls() if stored is None else cls(**orjson.loads(stored))
+        kept.next = 0 if following is None else int(following)
+        return kept
 
-    def to_json(self) -> bytes:
-        """To be stored."""
-        document = {
-            "conditions": self.conditions,
-            "sequences": self.sequences,
-            "since_ms": self.since_ms,
-            "next": self.next,
-        }
-        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    def write(self, memory: KeyValueTable, group: str) -> None:
+        """Under the group's name, and beside it the next number, which outlives the group."""
+        document = {"conditions": self.conditions, "sequences": self.sequences, "since_ms": self.since_ms}
+        memory.put(group, orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
+        memory.put(f"{group}{_NEXT}", str(self.next).encode())
 
     def keep(self, sequences: Iterable[CompiledSequence], now_ms: int) -> None:
         """Number what is new, forget what is gone. ``now_ms``: the latest event time seen before."""

@@ -9,7 +9,7 @@ Promises: who waits stays; ``refuse`` only ever touches events of the current cu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import polars as pl
@@ -48,11 +48,16 @@ class WaitingTable:
     def __len__(self) -> int:
         return self._kept.height + self._fresh.height
 
-    def keep_values(self, dtypes: Mapping[str, pl.DataType]) -> None:
-        """From now on rows hold the values of these columns of the stream; those that are there may lack them."""
+    def keep(self, conditions: Collection[int], values: Mapping[str, pl.DataType]) -> None:
+        """From now on these conditions count, and rows hold the values of these columns of the stream.
+
+        Events that satisfy none of them are forgotten; those that stay may lack a value that nobody asked for before.
+        """
         schema = {n: t for n, t in self._schema.items() if not n.startswith("value:")}
-        self._schema = schema | {value_column(n): dtypes[n] for n in sorted(dtypes)}
-        self._kept, self._fresh = self._shaped(self._kept), self._shaped(self._fresh)
+        self._schema = schema | {value_column(n): values[n] for n in sorted(values)}
+        wanted = pl.Series(sorted(conditions), dtype=pl.Int32).implode()
+        some = pl.col(CONDITIONS).list.eval(pl.element().is_in(wanted)).list.any()
+        self._kept, self._fresh = self._shaped(self._kept.filter(some)), self._shaped(self._fresh.filter(some))
 
     def add(self, rows: pl.DataFrame) -> None:
         """Events of this cut; the columns are those of the table."""

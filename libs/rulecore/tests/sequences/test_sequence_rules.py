@@ -287,6 +287,24 @@ def test_a_rule_that_is_deleted_and_published_again_begins_anew() -> None:
     assert alerts(one, [again, *raw("3b 4x", 10)]) == []
 
 
+def test_what_a_deleted_rule_left_in_the_state_log_is_not_found_again_after_a_restart() -> None:
+    one = app()
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
+    alerts(one, [control_record(2, "r", None)])
+    alerts(one, [control_record(3, "r", document([FAILED, BOUGHT], version=2))])
+    again = LocalApp(one.app, one.blobs)
+    assert alerts(again, raw("3b 4x", 10)) == []
+
+
+def test_events_that_waited_for_rules_which_are_gone_are_forgotten() -> None:
+    run, group = limited(GroupSettings(), FAILED, BOUGHT)
+    run.cut(events("1a 2a 3b"), T0)
+    run.change([rule(FAILED, {**BOUGHT, "where": "kind = 'c'"})])
+    assert group.metrics()["events"] == 2
+    run.change([rule({**FAILED, "where": "kind = 'x'"}, {**BOUGHT, "where": "kind = 'y'"})])
+    assert group.metrics()["events"] == 0
+
+
 def test_rules_of_one_structure_share_their_state() -> None:
     rules = [rule(FAILED, BOUGHT, id=name) for name in ("one", "two")]
     other = rule({**FAILED, "step": "renamed"}, BOUGHT, id="three", where="amount >= 0")
