@@ -32,7 +32,8 @@ _BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 class Cost:
     """What a rule will cost. ``note`` is for people; ``cheap`` says whether somebody should read it.
 
-    ``access`` is None for windowed and score rules; ``panes`` and ``bytes_per_key`` are 0 for rules per event.
+    ``access`` is None for windowed and score rules, and that of a sequence's dearest condition; ``panes`` and
+    ``bytes_per_key`` are 0 for rules per event; of a sequence, bytes are those of one that is nearly complete.
     """
 
     rule: str
@@ -110,7 +111,7 @@ def _compile(
     try:
         compiled = compile_rule(rule, streams, limits, lists)
     except ExpressionError as error:
-        path = tuple(error.field.split("."))
+        path = tuple(int(part) if part.isdigit() else part for part in error.field.split("."))
         place = _inside(document, path, error)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
         return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
@@ -211,7 +212,15 @@ def _score_cost(rule: CompiledRule) -> Cost:
     return Cost(rule.rule.id, None, 0, 0, True, note)
 
 
+def _sequence_cost(rule: CompiledRule) -> Cost:
+    assert rule.sequence is not None
+    access, size = rule.sequence.access, rule.sequence.bytes_per_partial
+    cheap = access not in (Access.SCAN, Access.ALL)
+    return Cost(rule.rule.id, access, 0, size, cheap, f"{rule.sequence.note}; {_ACCESS_NOTES[access]}")
+
+
 _BY_KIND: Final[Mapping[Kind, Callable[[CompiledRule], Cost]]] = {
+    Kind.SEQUENCE: _sequence_cost,
     Kind.ABSENCE: _absence_cost,
     Kind.SCORE: _score_cost,
 }

@@ -25,9 +25,11 @@ from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan
 from rulecore.scores_spec import Scoring
-from rulecore.spans import Count, Session, Sliding, Tumbling
+from rulecore.sequences import compile as sequences
+from rulecore.sequences.compile import CompiledSequence
+from rulecore.spans import Count, Session, Sliding, Span, Tumbling
 from rulecore.values import render_duration
-from streamcore.schema import StreamSchema, Type
+from streamcore.schema import LONG, StreamSchema, Type
 
 _DAY_MS = 86_400_000
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
@@ -164,6 +166,7 @@ class CompiledRule:
     figures: tuple[Figure, ...] = ()
     family: str = Kind.EVENT
     unit: int = 0
+    sequence: CompiledSequence | None = None
     absence: Absence | None = None
     score: Scoring | None = None
     list_columns: tuple[ListColumn, ...] = ()
@@ -191,6 +194,8 @@ def compile_rule(
     where = None if rule.where is None else condition(rule.where, "where", names)
     if rule.kind is Kind.WINDOW:
         return _windowed(rule, where, schema, names, limits)
+    if rule.kind is Kind.SEQUENCE:
+        return _sequence(rule, where, schema, names, limits)
     if rule.kind is Kind.ABSENCE:
         return _absence(rule, schema, names)
     if rule.kind is Kind.SCORE:
@@ -263,6 +268,40 @@ def _windowed(
         message=text,
         placeholders=used,
         list_columns=distinct((*(condition.list_columns if condition else ()), *lift(having)[1])),
+    )
+
+
+def _sequence(
+    rule: Rule, where: Condition | None, schema: StreamSchema, names: Names, limits: RuleLimits
+) -> CompiledRule:
+    assert isinstance(rule.within, Span), "a sequence has a length"
+    if rule.within.span > limits.window_ms:
+        longest = render_duration(limits.window_ms)
+        raise RuleSetError(f"within: a sequence of {render_duration(rule.within.span)}, at most {longest}")
+    group_by, route = groups_of(rule, schema)
+    columns, common = names.columns, None if where is None else where.expr
+    sequence, list_columns = sequences.compile_sequence(rule, group_by, common, names)
+    sequences.refuse_unknown_captures(rule, columns)
+    named = {name: Placeholder(name, column, kind) for name, (column, kind) in sequences.NAMED.items()}
+    captured = [Placeholder(c.name, c.name, c.type) for c in sequence.captures]
+    groups = {name: Placeholder(name, name, columns[name]) for name in group_by}
+    text, used = _message(rule, [*(named | groups).values(), *captured])
+    return CompiledRule(
+        rule=rule,
+        digest=_digest(rule),
+        where=common,
+        message=text,
+        placeholders=used,
+        group_by=group_by,
+        route=route,
+        figures=(
+            Figure("count", sequences.COUNT, LONG),
+            Figure("duration_ms", sequences.DURATION, LONG),
+            *(Figure(c.name, c.name, c.type) for c in sequence.captures),
+        ),
+        family=Kind.SEQUENCE,
+        sequence=sequence,
+        list_columns=distinct((*(where.list_columns if where else ()), *list_columns)),
     )
 
 

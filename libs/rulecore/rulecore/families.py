@@ -10,6 +10,7 @@ from rulecore.counted import CountGroup
 from rulecore.groups import GroupId, RuleGroup
 from rulecore.model import Kind
 from rulecore.scores import ScoreGroup
+from rulecore.sequences.group import SequenceGroup
 from rulecore.sessions import SessionGroup
 from rulecore.settings import GroupSettings
 from rulecore.windowed import WindowGroup
@@ -25,6 +26,7 @@ _FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGro
     Kind.WINDOW: WindowGroup,
     SESSION: SessionGroup,
     COUNT: CountGroup,
+    Kind.SEQUENCE: SequenceGroup,
     Kind.ABSENCE: AbsenceGroup,
     Kind.SCORE: ScoreGroup,
 }
