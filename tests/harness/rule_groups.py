@@ -11,6 +11,7 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
+from rulecore.lang import ListType
 from rulecore.lang.types import Value
 from rulecore.model import Rule
 from rulecore.settings import GroupSettings
@@ -34,7 +35,11 @@ def compiled(rule_id: str, /, **fields: object) -> CompiledRule:
     """A rule over ``SCHEMA``."""
     document = {"id": rule_id, "version": 1, "owner": "o", "on": "beats"}
     then = {"severity": "high", "message": "m"}
-    return compile_rule(Rule.model_validate(document | {"then": then} | fields), {"beats": SCHEMA}, RuleLimits())
+    rule = Rule.model_validate(document | {"then": then} | fields)
+    listed = SCHEMA.get(rule.group_by[0])
+    assert listed is not None
+    fleet = {"fleet": ListType("fleet", listed.type, None)}
+    return compile_rule(rule, {"beats": SCHEMA}, RuleLimits(), fleet)
 
 
 @dataclass(frozen=True)

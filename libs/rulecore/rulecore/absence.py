@@ -59,7 +59,7 @@ _SWEEPS: Final = 16  # keys to forget are looked for so many times in the time a
 
 
 class AbsenceGroup:
-    """A ``RuleGroup``. ``counts``: what limits dropped since this object was made."""
+    """A ``RuleGroup``. ``counts``: what limits dropped since it was told."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
@@ -241,6 +241,12 @@ class AbsenceGroup:
             self.entries.drop(gone[~self.entries.ahead.mark(self.entries.size)[gone]])
 
     # --- state --------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> Mapping[str, int]:
+        """What limits dropped since the last call."""
+        counts = dict(self.counts)
+        self.counts.clear()
+        return counts
 
     def tables(self) -> Mapping[str, StateTable]:
         """One."""

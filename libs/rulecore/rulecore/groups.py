@@ -19,13 +19,15 @@ from streamcore.state import KeyValueTable, StateTable
 class GroupId:
     """``unit`` is what the kind needs to tell groups apart: pane or gap in milliseconds, 0 where there is nothing.
 
-    ``kind`` is a ``model.Kind`` or a narrower name, such as ``session``.
+    ``kind`` is a ``model.Kind`` or a narrower name, such as ``session``. ``born`` counts how often the group was given
+    up before: what the state log still holds of an earlier life goes by another name.
     """
 
     kind: str
     stream: str
     group_by: tuple[str, ...]
     unit: int = 0
+    born: int = 0
 
     @classmethod
     def of(cls, rule: CompiledRule) -> GroupId | None:
@@ -35,13 +37,13 @@ class GroupId:
         return cls(rule.family, rule.rule.on, rule.group_by, rule.unit)
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.stream}/{','.join(self.group_by)}/{self.unit}"
+        return f"{self.kind}/{self.stream}/{','.join(self.group_by)}/{self.unit}/{self.born}"
 
     @classmethod
     def parse(cls, text: str) -> GroupId:
         """The inverse of ``str``."""
-        kind, stream, columns, unit = text.split("/")
-        return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit))
+        kind, stream, columns, unit, born = text.split("/")
+        return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit), int(born))
 
 
 class ListContent(Protocol):
@@ -90,6 +92,10 @@ class RuleGroup(Protocol):
 
     def close(self, moment: Moment, /) -> tuple[list[Firing], list[Failure]]:
         """The watermark goes to ``moment.next_watermark_ms``: what ends, fires; what is over, is forgotten."""
+        ...
+
+    def metrics(self) -> Mapping[str, int]:
+        """How much is kept now, and what limits dropped since the last call, by name."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:

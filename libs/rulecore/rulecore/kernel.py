@@ -7,6 +7,7 @@ on without it. This module knows neither Spark nor Kafka: it is the same in prod
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -45,6 +46,7 @@ from streamcore.watermark import NO_WATERMARK
 _RULES = "rules"
 _GROUPS = "groups"
 _LISTS = "lists"
+_BORN = "born:"  # how often a group was given up
 _SET = "set"
 
 
@@ -85,6 +87,7 @@ class RulesKernel:
 
     def loaded(self) -> None:
         self.outlet.loaded()
+        self.groups = {group: kept for group, kept in self.groups.items() if group == self._current(group)}
         if dict(self.listed) != dict(self.lists.records()):
             self.lists = ListStore.restore(self.listed, self.factory.lists)
             self.rules = self.rules.with_lists(self.lists.types())
@@ -109,6 +112,18 @@ class RulesKernel:
             self.groups[group] = make_group(group, self.schemas[group.stream], self.factory.groups)
         return self.groups[group]
 
+    def _current(self, group: GroupId) -> GroupId:
+        """The group in its present life."""
+        born = self.memory.get(f"{_BORN}{replace(group, born=0)}")
+        return replace(group, born=0 if born is None else int(born))
+
+    def _give_up(self, group: GroupId) -> None:
+        """No rule wants it. Rows of it that the state log still holds must not come back into a later one."""
+        del self.groups[group]
+        self.memory.put(str(group), None)
+        if group == self._current(group):
+            self.memory.put(f"{_BORN}{replace(group, born=0)}", str(group.born + 1).encode())
+
     def _regroup(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
         """Every rule with state to its group. A paused one keeps its state; one in quarantine does not."""
         self.list_columns = {name: self.rules.list_columns(name) for name in self.schemas}
@@ -116,10 +131,9 @@ class RulesKernel:
         for rule in self.rules.keeping_state():
             group = GroupId.of(rule)
             if group is not None:
-                wanted.setdefault(group, []).append(rule)
+                wanted.setdefault(self._current(group), []).append(rule)
         for group in [g for g in self.groups if g not in wanted]:
-            del self.groups[group]
-            self.memory.put(str(group), None)
+            self._give_up(group)
         for group, rules in wanted.items():
             self._group(group).set_rules(
                 rules, self.memory, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
@@ -149,7 +163,14 @@ class RulesKernel:
             if group.kind == Kind.SCORE:
                 records += self._scored(cut, group)
         records += [status_record(status) for status in self.outlet.close(cut, self.rules)]
-        return Output(records, counted=self.outlet.take_counted())
+        return Output(records, counted=self._counted())
+
+    def _counted(self) -> Mapping[str, int]:
+        """What this cut adds to the metrics, and how much is kept."""
+        counted = Counter(self.outlet.take_counted())
+        for group_id, group in self.groups.items():
+            counted.update({f"{group_id.kind}.{name}": number for name, number in group.metrics().items()})
+        return counted
 
     def _change(self, cut: Cut) -> list[Record]:
         parts, changes, gone = split(cut.control)

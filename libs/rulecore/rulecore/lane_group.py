@@ -123,6 +123,10 @@ class LaneGroup:
 
     # --- state --------------------------------------------------------------------------------------------------
 
+    def metrics(self) -> Mapping[str, int]:
+        """Nothing is dropped but by time."""
+        return {}
+
     def tables(self) -> dict[str, StateTable]:
         """The tables of all lanes by name."""
         return {

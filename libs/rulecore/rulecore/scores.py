@@ -68,7 +68,7 @@ class Signal(NamedTuple):
 
 
 class ScoreGroup:
-    """A ``RuleGroup`` that is given signals instead of events. ``counts``: what limits dropped since it was made."""
+    """A ``RuleGroup`` that is given signals instead of events. ``counts``: what limits dropped since it was told."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
@@ -174,6 +174,12 @@ class ScoreGroup:
         return [], []
 
     # --- state --------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> Mapping[str, int]:
+        """What limits dropped since the last call."""
+        counts = dict(self.counts)
+        self.counts.clear()
+        return counts
 
     def tables(self) -> Mapping[str, StateTable]:
         """One."""

@@ -297,6 +297,10 @@ class WindowGroup:
 
     # --- state --------------------------------------------------------------------------------------------------
 
+    def metrics(self) -> Mapping[str, int]:
+        """Keys with panes."""
+        return {"keys": len(self.panes.keys)}
+
     def tables(self) -> dict[str, StateTable]:
         """The group's tables by name."""
         tables: dict[str, StateTable] = {f"panes:{self.group}": self.panes}

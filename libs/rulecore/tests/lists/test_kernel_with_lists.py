@@ -67,7 +67,8 @@ def fired(records: Sequence[Record]) -> set[tuple[str, int]]:
 
 def answers(records: Sequence[Record]) -> dict[str, str]:
     said = [orjson.loads(r.value or b"null") for r in records if r.lane == STATUS]
-    return {s.get("rule") or s["list"]: s["status"] + (f": {s['reason']}" if s["reason"] else "") for s in said}
+    names = [s["rule"] if s["subject"] == "rule" else f"{s['subject']}/{s['rule']}" for s in said]
+    return {n: s["status"] + (f": {s['reason']}" if s["reason"] else "") for n, s in zip(names, said, strict=True)}
 
 
 def test_a_rule_may_come_in_the_same_cut_as_its_list_and_before_it() -> None:
