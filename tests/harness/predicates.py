@@ -88,8 +88,9 @@ POOLS: Mapping[str, Sequence[Value]] = {
 }
 ORDERED = ("n", "n2", "d", "d2", "m", "whole", "fine", "u")
 KEYED = ("s", "s2", "n", "n2", "d", "m", "whole", "fine", "u", "b")
-#: Decimals that no event holds exactly; a bound on them lies between two values.
-BETWEEN = ("0.005", "2.505", "0.1234567890123456785", "9007199254740992.5", "-0.015", "99999999999999999999.5")
+#: Decimals that no event holds exactly, so that a bound lies between two values, and such as 64 bits do not hold.
+BETWEEN = ("0.005", "2.505", "9007199254740992.5", "-0.015", "-99.99999", "10.5", "0.1")
+BEYOND = ("999999999999999999", "-999999999999999999", "99.5", "-99.5")
 
 
 def column(name: str) -> str:
@@ -297,8 +298,8 @@ class Shapes:
         """A bound; on numbers sometimes by a constant of another type, on decimals also between two values."""
         op, chance = self.choice(ops), self.random.random()
         if name in ("n", "m", "whole", "fine") and chance < 0.2:
-            text = self.choice(BETWEEN[:2] if name == "fine" else BETWEEN)
-            return compare(name, op, Decimal(text), f"({text})") if fits(text) else self.bound(name, ops)
+            text = self.choice(BEYOND if name == "fine" else [*BETWEEN, *BEYOND])
+            return compare(name, op, Decimal(text), f"({text})")
         if name in ("n", "m", "whole", "fine", "d") and chance < 0.3:
             value = self.choice(DOUBLES)
             return compare(name, op, value, literal(value))
@@ -364,12 +365,6 @@ class Shapes:
         join = self.choice([conjunction, disjunction])
         found = join([self.tree(depth - 1) for _ in range(self.random.randint(2, 3))])
         return negation(found) if self.random.random() < 0.2 else found
-
-
-def fits(text: str) -> bool:
-    """Whether it is a decimal of 18 digits, which is all that a rule may write."""
-    digits = text.lstrip("-").replace(".", "").lstrip("0")
-    return len(digits) <= 18 and len(text.partition(".")[2]) <= 18
 
 
 def _equality(s: Shapes) -> Predicate:
@@ -505,7 +500,11 @@ class Events:
         return [self._aimed() if self.random.random() < 0.7 else self._row() for _ in range(count)]
 
     def _aimed(self) -> Event:
-        wanted = self.random.choice(self.rules).wanted
+        """The values of one rule, sometimes with some of another one's: each is named, and not together."""
+        wanted = dict(self.random.choice(self.rules).wanted)
+        if self.random.random() < 0.3:
+            other = self.random.choice(self.rules).wanted
+            wanted |= {name: value for name, value in other.items() if self.random.random() < 0.5}
         return {**self._row(), **{n: as_type(n, v) for n, v in wanted.items()}}
 
     def _row(self) -> Event:
@@ -521,6 +520,8 @@ class Events:
                 return value if chance < 0.9 or isinstance(value, bool) else f"{value}x"
             case Kind.DOUBLE:
                 assert isinstance(value, float)
+                if value == 0 and chance < 0.5:
+                    return -0.0
                 near = math.nextafter(value, self.random.choice([math.inf, -math.inf]))
                 return near if chance < 0.2 else self.random.choice(ODD_DOUBLES) if chance < 0.5 else value
             case Kind.DECIMAL:
@@ -538,6 +539,8 @@ def as_type(name: str, value: Value) -> Value:
         return _within(name, Decimal(value)) if not isinstance(value, float) or math.isfinite(value) else None
     if TYPES[name].kind is Kind.LONG and isinstance(value, float | Decimal):
         return max(-_END, min(_END - 1, int(value)))
+    if isinstance(value, float) and value == 0:
+        return -0.0  # which equals 0.0, and is another pattern of bits
     return float(value) if TYPES[name].kind is Kind.DOUBLE and isinstance(value, int | Decimal) else value
 
 

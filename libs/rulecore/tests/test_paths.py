@@ -23,7 +23,20 @@ from rulecore.leaves import LeafKind
 from rulecore.matcher import EventMatcher
 from rulecore.model import Rule
 from rulecore.plan import Access
-from tests.harness.predicates import SCHEMA, SHAPES, TYPES, WEIGHTS, Event, Events, Predicate, Shapes, physical
+from tests.harness.predicates import (
+    KEYED,
+    POOLS,
+    SCHEMA,
+    SHAPES,
+    TYPES,
+    WEIGHTS,
+    Event,
+    Events,
+    Predicate,
+    Shapes,
+    compare,
+    physical,
+)
 
 PAIRS = int(os.environ.get("HEADGATE_PAIRS", "20000"))
 LIMITS = RuleLimits(expression=Limits(text_bytes=16_384))
@@ -155,6 +168,20 @@ def test_the_rules_take_every_path_and_share_what_they_have_in_common() -> None:
     equalities = [leaf for entry in entries for leaf in entry.leaves if leaf.kind is LeafKind.EQUAL]
     assert len(index.terms.ids["s"]) < sum(leaf.term == "s" for leaf in equalities) + len(entries) / 10
     assert len(index.opaque) < sum(leaf.kind is LeafKind.OPAQUE for entry in entries for leaf in entry.leaves)
+
+
+@pytest.mark.parametrize("events", [100, 600])
+def test_every_constant_is_found_in_small_and_large_batches(events: int) -> None:
+    """They are translated in two ways, and 0.0 and -0.0, which are equal, have two patterns of bits."""
+    maker = Shapes(1)
+    names = [name for name in KEYED if name != "b"]
+    predicates = [compare(name, "=", value) for name in names for value in POOLS[name]]
+    predicates += [maker.listed(name, negated=negated) for name in names for negated in (False, True)]
+    made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
+    one = Case(["equality"] * len(made), predicates, made, Events(1, predicates).rows(events))
+    want, have = expected(one), found(one)
+    assert have == want, differences(one, have, want)
+    assert {event["d"] is not None and str(event["d"]) for event in one.events} >= {"0.0", "-0.0", "nan"}
 
 
 @settings(max_examples=100, deadline=None)
