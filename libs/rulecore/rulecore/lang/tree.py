@@ -71,10 +71,13 @@ class Literal(Node):
         if not isinstance(data, Mapping):
             return data
         value, kind = data.get("value"), _type(data.get("type")).kind
-        if kind is Kind.DECIMAL and isinstance(value, str):
-            return {**data, "value": Decimal(value)}
-        if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
-            return {**data, "value": float(value)}
+        try:
+            if kind is Kind.DECIMAL and isinstance(value, str):
+                return {**data, "value": Decimal(value)}
+            if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
+                return {**data, "value": float(value)}
+        except ArithmeticError:  # text that is no number, a whole number that no double holds
+            raise ValueError(f"the value is no {kind.value}") from None
         return data
 
     @model_validator(mode="after")
