@@ -287,7 +287,7 @@ def test_an_unreadable_character_in_a_file_is_refused_at_its_place() -> None:
 
 def test_text_of_an_author_is_shown_in_one_line_and_without_control_characters() -> None:
     (line,) = said(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
-    assert line == "f.yaml:7:21: od\ufffd[2Jd \ufffdname: no such entry in a rule"
+    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: no such entry in a rule"
 
 
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
