@@ -34,7 +34,7 @@ def rule_check(place: Place, count: int) -> list[Result]:
     """CPU-seconds of the command for so many rules, and for one."""
     folder = place.run_folder(place.new_name("check"))
     documents = _documents(count)
-    streams = _written(folder / "streams", {"bench": [SCHEMA]})
+    streams = _written(folder / "streams", {"bench": [{**SCHEMA}]})
     many = _written(folder / "many", {str(rule["id"]): [rule] for rule in documents})
     together = _written(folder / "together", {"all": documents})
     single = _written(folder / "single", {"one": documents[:1]})
