@@ -68,6 +68,7 @@ def warm_up() -> None:
     """Some of each, then all that is damaged later is in memory."""
     for number in range(3 * len(TARGETS)):
         _case(0, number)
+    evaluate(parse("regexp_like(s, 'a')", WHERE), {"s": "a"})
 
 
 def cases(given: object) -> Iterator[tuple[str, Case]]:
