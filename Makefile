@@ -48,6 +48,15 @@ clean: ## remove the environment and what tools left; the cache and the broker's
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+.PHONY: nightly
+PAIRS ?= 200000
+EXPRESSIONS ?= 20000
+INPUTS ?= 200000
+nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers (PAIRS, EXPRESSIONS, INPUTS)
+	@HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
+		libs/rulecore/tests/test_paths.py libs/rulecore/tests/lang/test_functions_against_duckdb.py \
+		libs/rulecore/tests/test_security.py libs/rulecore/tests/test_fuzz.py $(ARGS)
+
 .PHONY: kill-test
 KILLS ?= 20
 kill-test: setup ## kill -9 of the app at random moments of one replay, KILLS times (20)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench import copies, in_process, jobs, latency, operators, propagation, startup, throughput
+from bench import copies, in_process, jobs, latency, operators, propagation, rule_check, startup, throughput
 from bench.place import Place, open_place
 from bench.result import Result, show
 from headgate.talk import to_stderr
@@ -115,6 +115,10 @@ def _startup(request: Request) -> list[Result]:
     return startup.startup(request.place, request.options)
 
 
+def _check_rules(request: Request) -> list[Result]:
+    return rule_check.rule_check(request.place, request.rules or (100 if request.quick else 1_000))
+
+
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "per-event": _per_event,
     "windowed": _windowed,
@@ -130,6 +134,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "latency": _latency,
     "rule-latency": _rule_latency,
     "startup": _startup,
+    "check-rules": _check_rules,
 }
 
 

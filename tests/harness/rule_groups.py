@@ -36,10 +36,9 @@ def compiled(rule_id: str, /, **fields: object) -> CompiledRule:
     document = {"id": rule_id, "version": 1, "owner": "o", "on": "beats"}
     then = {"severity": "high", "message": "m"}
     rule = Rule.model_validate(document | {"then": then} | fields)
-    listed = SCHEMA.get(rule.group_by[0])
-    assert listed is not None
-    fleet = {"fleet": ListType("fleet", listed.type, None)}
-    return compile_rule(rule, {"beats": SCHEMA}, RuleLimits(), fleet)
+    listed = [f.type for f in SCHEMA.fields if f.name in rule.group_by[:1]]
+    lists = {"fleet": ListType("fleet", kind, None) for kind in listed}
+    return compile_rule(rule, {"beats": SCHEMA}, RuleLimits(), lists)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ They extend ``StreamError``, so that the edge of a process prints one line for a
 
 from __future__ import annotations
 
+from rulecore.printable import in_one_line
 from streamcore.errors import StreamError
 
 
@@ -68,7 +69,7 @@ class ExpressionError(RuleError):
     def __str__(self) -> str:
         """One line, for a status record or a log."""
         place = f"{self.field}:{self.line}:{self.column}: {self.message}"
-        return f"{place}; {self.hint}" if self.hint else place
+        return in_one_line(f"{place}; {self.hint}" if self.hint else place)
 
     def render(self) -> str:
         """Several lines, for a person: the place, the source line, the underline, the hint."""
@@ -76,9 +77,9 @@ class ExpressionError(RuleError):
         window = max(0, self.column - _BEFORE)
         shown = "".join(c if c.isprintable() else " " for c in line[window : window + _SHOWN])
         marks = "^" * max(1, min(self.length, len(shown) - (self.column - 1 - window)))
-        lines = [f"{self.field}:{self.line}:{self.column}: {self.message}"]
+        lines = [in_one_line(f"{self.field}:{self.line}:{self.column}: {self.message}")]
         lines += [f"  {shown}", "  " + " " * (self.column - 1 - window) + marks]
-        return "\n".join([*lines, f"  hint: {self.hint}"] if self.hint else lines)
+        return "\n".join([*lines, f"  hint: {in_one_line(self.hint)}"] if self.hint else lines)
 
 
 _SHOWN = 120  # characters of a source line that are shown at most

@@ -137,6 +137,8 @@ class Counting(enum.StrEnum):
 def _signals(value: object) -> object:
     """A list of rules has the weights that these have themselves."""
     if isinstance(value, list | tuple):
+        if odd := [name for name in value if not isinstance(name, str)]:
+            raise ValueError(f"{short(odd[0])} is no rule's id")
         return dict.fromkeys(value)
     return value
 

@@ -1,12 +1,14 @@
 """Rule documents: YAML that people write, JSON that the control topic carries, and where in the file a fault is.
 
 Promises: a document either becomes a ``Rule`` or at least one ``Problem`` with file, line and column; no text and no
-bytes make these functions raise anything but ``DocumentError``. Refuses to know streams and expressions.
+bytes make these functions raise anything but ``DocumentError``; an entry is written once, and the text that people read
+holds nothing that a terminal would obey or that reads otherwise than it shows. Refuses to know streams and expressions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from pydantic import ValidationError
 
 from rulecore.errors import DocumentError
 from rulecore.model import Rule
+from rulecore.printable import UNREADABLE, in_one_line
+from rulecore.values import short
 from rulecore.yamldoc import Document, Json, LoadLimits, PathKey, Place, Problem, dotted, one_line, read_yaml
 
 
@@ -60,15 +64,29 @@ def _load(document: Document) -> Loaded:
     name = document.value.get("id")
     rule_id = name if isinstance(name, str) else None
     try:
-        return Loaded(document, Rule.model_validate(document.value))
+        rule = Rule.model_validate(document.value)
+        faults = list(_unreadable(rule))
     except (ValidationError, RecursionError) as error:
+        rule = None
         faults = _faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
-        problems = [
-            Problem(document.file, document.place(path), dotted(document.known(path)), _named(path, document, message))
-            for path, message in faults
-        ]
-        unique = dict.fromkeys(Problem(p.file, p.place, p.path, p.message, rule_id) for p in problems)
-        return Loaded(document, None, tuple(unique))
+    places = [(document.place(path), dotted(document.known(path)), _named(path, document, m)) for path, m in faults]
+    problems = [Problem(document.file, *found, rule_id) for found in places]
+    return Loaded(document, None if problems else rule, tuple(dict.fromkeys(problems)))
+
+
+def _unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
+    """Characters that have no business in what is written for people; expressions are refused by their own check."""
+    texts: list[tuple[PathKey, str]] = [
+        (("owner",), rule.owner),
+        (("description",), rule.description),
+        *((("tags", number), tag) for number, tag in enumerate(rule.tags)),
+        (("then", "outcome"), rule.then.outcome),
+        (("then", "message"), rule.then.message),
+        *((("tests", number, "name"), test.name) for number, test in enumerate(rule.tests)),
+    ]
+    for path, text in texts:
+        if found := UNREADABLE.search(text):
+            yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
 
 
 def _named(path: PathKey, document: Document, message: str) -> str:
@@ -110,23 +128,39 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
         raise DocumentError(f"the record has {len(value)} bytes, at most {max_bytes} are read")
     try:
         parsed = orjson.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(f"not JSON: {one_line(error)}") from error
-    if not isinstance(parsed, dict):
-        raise DocumentError("a rule is a JSON object")
-    try:
-        return Rule.model_validate(parsed)
+        if not isinstance(parsed, dict):
+            raise DocumentError("a rule is a JSON object")
+        json.loads(value, object_pairs_hook=_once, parse_int=str, parse_float=str)
+        rule = Rule.model_validate(parsed)
     except ValidationError as error:
-        raise DocumentError(said_faults(error)) from error
+        raise _refused(_faults(error)) from error
+    except ValueError as error:
+        raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
+    if faults := list(_unreadable(rule)):
+        raise _refused(faults)
+    return rule
+
+
+def _refused(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
+    said = [f"{dotted(path)}: {message}" if path else message for path, message in faults]
+    more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
+    return DocumentError(in_one_line("; ".join(said[:_SAID]))[:_SAID_CHARACTERS] + more)
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> None:
+    """Refuses an entry that is written twice: readers of JSON differ in which of the two counts."""
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise DocumentError(f"{short(name)} is written twice")
+        names.add(name)
 
 
 def said_faults(error: ValidationError) -> str:
     """The first faults of a document in one line."""
-    said = [f"{dotted(path)}: {message}" if path else message for path, message in _faults(error)]
-    more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
-    return "; ".join(said[:_SAID])[:_SAID_CHARACTERS] + more
+    return str(_refused(_faults(error)))
 
 
 _SAID = 5

@@ -18,6 +18,10 @@ MAX_EXPRESSION: Final = 16_384
 _UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
 _INT64: Final = 2**63
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MS: Final = datetime.timedelta(milliseconds=1)
+_FIRST_MS: Final = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+_LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
 
 
 def parse_duration_ms(value: object) -> int:
@@ -47,20 +51,25 @@ Duration = Annotated[
 
 
 def parse_time_ms(value: object) -> int:
-    """``2026-12-01T08:00:00Z`` to epoch milliseconds; ``ValueError`` for a time without its zone and anything else."""
+    """``2026-12-01T08:00:00Z`` to epoch milliseconds; ``ValueError`` for a time without its zone and anything else.
+
+    Its UTC time has to be in the years 1 to 9999 too, or it could not be written again.
+    """
     if isinstance(value, str) and len(value) <= _TIME_CHARACTERS:
         try:
             time = datetime.datetime.fromisoformat(value)
         except ValueError:
             time = None
         if time is not None and time.tzinfo is not None:
-            return int(time.timestamp() * 1_000)
+            time_ms = (time - _EPOCH) // _MS
+            if _FIRST_MS <= time_ms <= _LAST_MS:
+                return time_ms
     raise ValueError(f"{short(value)} is no time; write a date, a time and its zone: 2026-12-01T08:00:00Z")
 
 
 def render_time(time_ms: int) -> str:
     """What ``parse_time_ms`` reads back, in UTC."""
-    time = datetime.datetime.fromtimestamp(time_ms / 1_000, datetime.UTC)
+    time = _EPOCH + time_ms * _MS
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z").replace(".000Z", "Z")
 
 

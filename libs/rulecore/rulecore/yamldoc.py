@@ -14,6 +14,8 @@ from typing import Final, Protocol
 
 import yaml
 
+from rulecore.printable import in_one_line, printable
+
 #: What JSON can hold.
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 PathKey = tuple[str | int, ...]
@@ -68,8 +70,8 @@ class Problem:
     def render(self) -> str:
         """``file:line:column: path: message`` and, below it, the detail (an underlined expression)."""
         where = f"{self.file}:{self.place.line}:{self.place.column}"
-        head = f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}"
-        return f"{head}\n{self.detail}" if self.detail else head
+        head = in_one_line(f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}")
+        return f"{head}\n{printable(self.detail)}" if self.detail else head
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,4 +219,4 @@ def dotted(path: Sequence[str | int]) -> str:
 
 def one_line(error: Exception) -> str:
     """The message of an error, without line breaks."""
-    return " ".join(str(error).split())[:200]
+    return in_one_line(str(error))[:200]

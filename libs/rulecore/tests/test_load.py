@@ -13,7 +13,7 @@ from rulecore.errors import DocumentError
 from rulecore.load import decode_record, json_schema, load_path, load_text
 from rulecore.model import Emit, Mode, Rule, Severity, canonical_json
 from rulecore.spans import Sliding, Tumbling
-from rulecore.values import parse_duration_ms, render_duration
+from rulecore.values import parse_duration_ms, parse_time_ms, render_duration, render_time
 from rulecore.yamldoc import LoadLimits, Place, read_yaml
 
 EVENT_RULE = """\
@@ -254,6 +254,45 @@ def test_a_record_that_is_no_rule_is_refused_in_one_line(value: bytes, words: st
     with pytest.raises(DocumentError, match=words) as caught:
         decode_record(value, 65_536)
     assert "\n" not in str(caught.value)
+
+
+def record(**more: object) -> bytes:
+    document = {"id": "a", "version": 1, "owner": "o", "on": "shop", "where": "a > 1"}
+    return orjson.dumps({**document, "then": {"severity": "low", "message": "m"}, **more})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (record()[:-1] + b', "where": "a > 2"}', "'where' is written twice"),
+        (record().replace(b'"message"', b'"message":"x","message"'), "'message' is written twice"),
+        (record(owner="o\x1b[2J"), r"owner: character U\+001B is not accepted"),
+        (record(tags=["fine", "a\u202eb"]), r"tags\[1\]: character U\+202E is not accepted"),
+        (record(then={"severity": "low", "message": "\x00"}), r"then.message: character U\+0000 is not accepted"),
+        (record(**{"a\nb\x1b": 1}), "a b\ufffd: no such entry"),
+        (record(effective={"from": "0001-01-01T00:00:00+23:59"}), "is no time"),
+        (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
+    ],
+)
+def test_a_record_that_people_and_machines_could_read_otherwise_is_refused(value: bytes, words: str) -> None:
+    with pytest.raises(DocumentError, match=words) as caught:
+        decode_record(value, 65_536)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_character_in_a_file_is_refused_at_its_place() -> None:
+    (line,) = said(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
+    assert line == "f.yaml:3:9: owner: character U+202E is not accepted; remove it"
+
+
+def test_text_of_an_author_is_shown_in_one_line_and_without_control_characters() -> None:
+    (line,) = said(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
+    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: no such entry in a rule"
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_a_time_reads_back(time_ms: int) -> None:
+    assert parse_time_ms(render_time(time_ms)) == time_ms
 
 
 @given(st.integers(1, 10**12))

@@ -7,9 +7,10 @@ Make inner nodes with their ``of``, which works out the type. The tree knows not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 from typing import Literal as Constant
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
@@ -56,6 +57,10 @@ class Column(Node):
     type: TypeText
 
 
+#: A decimal as it is written; ``1e40000000`` would be unfolded.
+_PLAIN: Final = re.compile(r"-?[0-9]{1,40}(\.[0-9]{1,40})?\Z")
+
+
 class Literal(Node):
     """A constant, as a logical value. NULL only as a result inside ``case``, where its type is known.
 
@@ -73,10 +78,13 @@ class Literal(Node):
         if not isinstance(data, Mapping):
             return data
         value, kind = data.get("value"), _type(data.get("type")).kind
-        if kind is Kind.DECIMAL and isinstance(value, str):
-            return {**data, "value": Decimal(value)}
-        if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
-            return {**data, "value": float(value)}
+        try:
+            if kind is Kind.DECIMAL and isinstance(value, str) and _PLAIN.match(value):
+                return {**data, "value": Decimal(value)}
+            if kind is Kind.DOUBLE and isinstance(value, int) and not isinstance(value, bool):
+                return {**data, "value": float(value)}
+        except ArithmeticError:  # a whole number that no double holds
+            raise ValueError(f"the value is no {kind.value}") from None
         return data
 
     @model_validator(mode="after")
