@@ -1,14 +1,17 @@
-"""``headgate rules``: check, test, publish and list rules."""
+"""``headgate rules``: check, test, publish and list rules; the longer commands are modules of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from headgate.backtest_command import backtest
+from headgate.explain_command import explain
 from headgate.output import Json, Output, emit, output_option
+from headgate.rules_options import DEFAULT_APP, files_option, target_option
 
 if TYPE_CHECKING:
     from headgate.publishing import Listed, Published
@@ -17,37 +20,24 @@ if TYPE_CHECKING:
     from rulecore.ruletests import TestResult
     from rulecore.yamldoc import Problem
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
-_DEFAULT = "shop"
-
-
-def _files(command: _Command) -> _Command:
-    """``[PATHS]... --streams``, as the parameters ``paths`` and ``streams``."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    with_streams = click.option(
-        "--streams", type=folder, default=None, help="Folder of the streams (default: streams/)."
-    )
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(with_streams(command))
-
-
-def _target(command: _Command) -> _Command:
-    """``--bootstrap --app``."""
-    bootstrap = click.option(
-        "--bootstrap", default="127.0.0.1:19092", show_default=True, help="Kafka, as host:port[,host:port]."
-    )
-    return bootstrap(click.option("--app", default=_DEFAULT, show_default=True, help="The rules app.")(command))
+_DEFAULT = DEFAULT_APP
 
 
 @click.group(name="rules")
 def command() -> None:
-    """Check and test rules in files, publish them to a running app, list what it has.
+    """Check and test rules in files, try them on past events, publish them to a running app, list what it has, and ask
+    why they fired.
 
     PATHS are files and folders of rules; without any, the shipped rules/shop.
     """
 
 
+command.add_command(backtest)
+command.add_command(explain)
+
+
 @command.command()
-@_files
+@files_option
 @output_option
 def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
     """Say what is wrong with rules, and what they will cost. Needs no cluster."""
@@ -62,7 +52,7 @@ def check(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
 
 
 @command.command()
-@_files
+@files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
     """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
@@ -87,8 +77,8 @@ def test(paths: Sequence[Path], streams: Path | None, output: Output) -> int:
 
 
 @command.command()
-@_files
-@_target
+@files_option
+@target_option
 @click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="For answers, in seconds.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's answers.")
 @output_option
@@ -131,7 +121,7 @@ def publish(
 
 
 @command.command(name="list")
-@_target
+@target_option
 @output_option
 def list_(bootstrap: str, app: str, output: Output) -> None:
     """List the rules that were published to an app, with its last answer to each."""
