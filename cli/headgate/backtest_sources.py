@@ -64,7 +64,7 @@ def _general(code: str, reason: str) -> str:
     return f"{code}: {reason.split(': found', 1)[0]}"
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -119,7 +119,7 @@ def _events(part: pa.RecordBatch, names: list[str], decode: Decoding, offset: in
     return pl.concat([engine.filter(sure), read.select(engine.columns)]).sort(OFFSET)
 
 
-# --- a topic ------------------------------------------------------------------------------------------------------------
+# --- a topic ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

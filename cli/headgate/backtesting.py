@@ -122,7 +122,7 @@ def _stream(book: Book, wanted: str | None) -> StreamSchema:
     return book.streams[name]
 
 
-# --- other versions -----------------------------------------------------------------------------------------------------
+# --- other versions --------------------------------------------------------------------------------------------------
 
 
 class _Published:
@@ -191,7 +191,7 @@ def _with_support(rules: tuple[CompiledRule, ...], published: _Published) -> tup
     return Side(rules, tuple(rule for rule in found.values() if rule is not None)), notes
 
 
-# --- events -------------------------------------------------------------------------------------------------------------
+# --- events ----------------------------------------------------------------------------------------------------------
 
 
 def _events(request: Request, schema: StreamSchema) -> Events:

@@ -11,7 +11,7 @@ _MAX_OFFSET = 10**12  # what is larger is a time in milliseconds
 
 
 def parse_time(text: str, now_ms: int, option: str) -> int:
-    """``2026-12-01T08:00:00Z``, ``2h`` (so long ago), ``now`` or epoch milliseconds; ``InputError`` for anything else."""
+    """``2026-12-01T08:00:00Z``, ``2h`` (so long ago), ``now`` or epoch milliseconds; ``InputError`` for others."""
     if text == "now":
         return now_ms
     if text.isdecimal() and int(text) >= _MAX_OFFSET:
