@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import orjson
-
 from headgate.explain_events import Inquiry
 from headgate.explain_reading import Found, Reading
 from headgate.moments import show_time
@@ -20,12 +18,10 @@ from rulecore.explain_rule import Circumstance
 from rulecore.load import decode_record
 from rulecore.model import Kind, Mode, Rule
 from streamcore.kafka.readers import Record
-from streamcore.lanes import LATE
 from streamcore.schema import StreamSchema
 
 _RECORD_BYTES = 1 << 20
 _STATUS_RECORDS = 50_000
-_MAX_LATE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +86,11 @@ def _rule(value: bytes | None) -> Rule | None:
 class Case:
     """All that a check may look at."""
 
-    reader: Reading
     history: History
     topics: AppTopics
     rule: CompiledRule
     inquiry: Inquiry
     answers: Sequence[Answer]
-    scan: int
 
     @property
     def published(self) -> Found | None:
@@ -111,10 +105,10 @@ Check = Callable[[Case], Circumstance | None]
 
 
 def circumstances(
-    reader: Reading, history: History, topics: AppTopics, rule: CompiledRule, inquiry: Inquiry, scan: int
+    reader: Reading, history: History, topics: AppTopics, rule: CompiledRule, inquiry: Inquiry
 ) -> tuple[Circumstance, ...]:
     """Everything that applies, the decisive ones first."""
-    case = Case(reader, history, topics, rule, inquiry, _answers(reader, topics, rule.rule.id), scan)
+    case = Case(history, topics, rule, inquiry, _answers(reader, topics, rule.rule.id))
     found = [one for check in CHECKS if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.decisive))
 
@@ -204,18 +198,13 @@ def _published_later(case: Case) -> Circumstance | None:
 
 
 def _late(case: Case) -> Circumstance | None:
-    """On the late lane: the watermark had passed it. Rules per event see late events, too."""
-    record = case.inquiry.record
-    if record is None or case.rule.kind is Kind.EVENT:
+    """Rules per event see late events, too."""
+    late = case.inquiry.late
+    if late is None or case.rule.kind is Kind.EVENT:
         return None
-    place = orjson.dumps({"topic": record.topic, "partition": record.partition, "offset": record.offset})
-    found = case.reader.find(f"{case.topics.app}.{LATE}", "value", b'"source":' + place, min(case.scan, _MAX_LATE))
-    if found is None or found.value is None:
-        return None
-    body = orjson.loads(found.value)
     said = (
-        f"the event came {body['lateness_ms'] / 1000:g} s behind the watermark ({show_time(body['watermark_ms'])} "
-        "UTC): its windows may have been over, so rules with state did not see it"
+        f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC): its "
+        "windows may have been over, so rules with state did not see it"
     )
     return Circumstance("late", said)
 

@@ -1,12 +1,13 @@
-"""Which events an explanation is about, and which others of their key count: from a file, a place, a key or an alert."""
+"""Which events an explanation is about, and which others of their key count: of a file, a place, a key, an alert."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+import orjson
 import polars as pl
 import pyarrow as pa
 
@@ -29,10 +30,19 @@ _DISORDER_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Lateness:
+    """How far an event was behind the watermark, and where that was."""
+
+    lateness_ms: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Inquiry:
     """The events that count, and what is asked of them. ``record``: the one in question, where it lies in Kafka.
 
-    ``about``: for people. ``dead``: why the record in question is no event; then there are no events.
+    ``about``: for people. ``dead``: why the record in question is no event; then there are no events. ``late``: whether
+    the event in question came behind the watermark.
     """
 
     topic: str
@@ -41,6 +51,7 @@ class Inquiry:
     about: str
     record: Found | None = None
     dead: str | None = None
+    late: Lateness | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -109,7 +120,7 @@ def events_of_place(
         return Inquiry(topic, one, Question(row=0), about, record)
     key = one.select(rule.group_by).row(0, named=True)
     event_ms = int(one[EVENT_MS][0])
-    start = _start(reader, record, key, schema)
+    start = _start(reader, record, key)
     wanted = _wanted(rule, key, start, event_ms, scan)
     found = key_events(reader, schema, topic, wanted, now_ms)
     here = (found.frame[PARTITION] == partition) & (found.frame[OFFSET] == offset)
@@ -137,7 +148,7 @@ def _reason(schema: StreamSchema, batch: RawBatch) -> str:
     return f"{dead.column('code')[0].as_py()}: {dead.column('reason')[0].as_py()}"
 
 
-def _start(reader: Reading, record: Found, key: Mapping[str, object], schema: StreamSchema) -> Mapping[Place, int]:
+def _start(reader: Reading, record: Found, key: Mapping[str, object]) -> Mapping[Place, int]:
     """Behind the event in its partition; in the others at its time, unless the record's key says they hold nothing."""
     mine: Place = record.topic, record.partition
     if len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode():
@@ -146,9 +157,7 @@ def _start(reader: Reading, record: Found, key: Mapping[str, object], schema: St
     return {**others, mine: record.offset + 1}
 
 
-def _wanted(
-    rule: CompiledRule, key: Mapping[str, object], start: Mapping[Place, int], at_ms: int, scan: int
-) -> Wanted:
+def _wanted(rule: CompiledRule, key: Mapping[str, object], start: Mapping[Place, int], at_ms: int, scan: int) -> Wanted:
     length = length_ms(rule.rule)
     since = None if length is None else at_ms - 2 * length - _MARGIN_MS
     until = at_ms + (length or 0) + _MARGIN_MS
@@ -170,6 +179,44 @@ def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
         logical = value if field is None else lang.to_logical(value, field.type)  # type: ignore[arg-type]
         shown.append(f"{name} = {'null' if logical is None else logical}")
     return ", ".join(shown)
+
+
+# --- late events -----------------------------------------------------------------------------------------------
+
+
+def without_late(reader: Reading, late_topic: str, inquiry: Inquiry, most: int) -> Inquiry:
+    """Without the events that the app put on its late lane: rules with state did not see them.
+
+    The one in question stays, so that its conditions can be shown.
+    """
+    late = _late_events(reader, late_topic, inquiry.topic, most)
+    events, row = inquiry.events, inquiry.question.row
+    places = [*zip(events[PARTITION].to_list(), events[OFFSET].to_list(), strict=True)]
+    asked = None if row is None else places[row]
+    kept = [n for n, place in enumerate(places) if place not in late or place == asked]
+    if len(kept) == events.height:
+        return replace(inquiry, late=late.get(asked) if asked is not None else None)
+    note = f"{events.height - len(kept):,} events of the key were late and do not count"
+    question = replace(inquiry.question, row=None if row is None else kept.index(row))
+    return replace(
+        inquiry,
+        events=events[kept],
+        question=question,
+        late=late.get(asked) if asked is not None else None,
+        notes=(*inquiry.notes, note),
+    )
+
+
+def _late_events(reader: Reading, late_topic: str, topic: str, most: int) -> Mapping[tuple[int, int], Lateness]:
+    found: dict[tuple[int, int], Lateness] = {}
+    for table in reader.backwards(late_topic, most):
+        for value in table.column("value").to_pylist():
+            body = orjson.loads(value or b"{}")
+            source = body.get("source", {})
+            if source.get("topic") == topic:
+                place = source["partition"], source["offset"]
+                found[place] = Lateness(body["lateness_ms"], body["watermark_ms"])
+    return found
 
 
 # --- a key ------------------------------------------------------------------------------------------------------
@@ -221,7 +268,9 @@ def parse_key(texts: Sequence[str], rule: CompiledRule, schema: StreamSchema) ->
     wanted = rule.group_by or schema.keys[0]
     pairs = [text.partition("=") for text in texts]
     if {name for name, _, _ in pairs} != set(wanted) or not all(equals for _, equals, _ in pairs):
-        raise InputError(f"--key {' '.join(texts)}: {rule.rule.id} needs {' '.join(f'--key {n}=VALUE' for n in wanted)}")
+        raise InputError(
+            f"--key {' '.join(texts)}: {rule.rule.id} needs {' '.join(f'--key {n}=VALUE' for n in wanted)}"
+        )
     return {name: _physical(name, value, schema) for name, _, value in pairs}
 
 
@@ -280,4 +329,5 @@ __all__: Sequence[str] = (
     "length_ms",
     "parse_key",
     "show_key",
+    "without_late",
 )

@@ -1,4 +1,4 @@
-"""What an explanation needs from Kafka, and no more of it: single records, ends of topics read backwards, a key's events.
+"""What an explanation needs from Kafka: single records, ends of topics read backwards, a key's events.
 
 Every search is bounded by a number of records; what was not found says how far it was looked for.
 """
@@ -6,7 +6,7 @@ Every search is bounded by a number of records; what was not found says how far 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 import polars as pl
@@ -53,19 +53,26 @@ class KeyEvents:
 
 
 class Reading:
-    """One connection for one explanation."""
+    """For one explanation: what it asked once, it knows."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.kafka = kafka
-        self._reader = SpanReader(kafka)
         self._bounds: dict[str, tuple[Mapping[Place, int], Mapping[Place, int]]] = {}
+
+    def look(self, topics: Sequence[str]) -> None:
+        """Ask for the bounds of several topics at once."""
+        there = [*describe(self.kafka, topics)]
+        self._bounds |= {topic: ({}, {}) for topic in topics}
+        if there:
+            ends = Ends(self.kafka, there)
+            first, last = ends.first(), ends.last()
+            for topic in there:
+                self._bounds[topic] = _of(topic, first), _of(topic, last)
 
     def bounds(self, topic: str) -> tuple[Mapping[Place, int], Mapping[Place, int]]:
         """First and last offsets of a topic's partitions; none of one that does not exist."""
         if topic not in self._bounds:
-            there = bool(describe(self.kafka, [topic]))
-            ends = Ends(self.kafka, [topic])
-            self._bounds[topic] = (ends.first(), ends.last()) if there else ({}, {})
+            self.look([topic])
         return self._bounds[topic]
 
     def offsets_at(self, topic: str, time_ms: int) -> Mapping[Place, int]:
@@ -92,7 +99,7 @@ class Reading:
         yield from self._found(topic, [Span(0, *place, first[place], last[place]) for place in last])
 
     def _found(self, topic: str, spans: Sequence[Span]) -> Iterator[Found]:
-        for batch in self._reader.read([s for s in spans if s.end > s.start], timestamps=True):
+        for batch in self._read(spans):
             names = ("partition", "offset", "key", "value", "timestamp_ms")
             for row in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
                 yield Found(topic, *row)
@@ -124,8 +131,15 @@ class Reading:
             at, size = after, min(size * 4, 200_000)
 
     def _table(self, spans: Iterable[Span]) -> pa.Table:
-        read = self._reader.read([span for span in spans if span.end > span.start], timestamps=True)
-        return pa.Table.from_batches([*read], schema=RAW)
+        return pa.Table.from_batches([*self._read(spans)], schema=RAW)
+
+    def _read(self, spans: Iterable[Span]) -> Iterator[pa.RecordBatch]:
+        """With a client for each reading: one that has been reading hears of another topic only after a second, and of
+        another place in a partition when its last request has waited its time; a new one takes 20 ms."""
+        some = [span for span in spans if span.end > span.start]
+        if some:
+            with closing(SpanReader(self.kafka)) as reader:
+                yield from reader.read(some, timestamps=True)
 
     def find(self, topic: str, column: str, value: bytes, most: int) -> Found | None:
         """The last record whose ``key`` is, or whose ``value`` holds, these bytes."""
@@ -137,16 +151,9 @@ class Reading:
                 return Found(topic, row["partition"], row["offset"], row["key"], row["value"], row["timestamp_ms"])
         return None
 
-    def close(self) -> None:
-        """Leave."""
-        self._reader.close()
 
-
-@contextmanager
-def reading(kafka: KafkaSettings) -> Iterator[Reading]:
-    """A connection, closed at the end."""
-    with closing(Reading(kafka)) as one:
-        yield one
+def _of(topic: str, offsets: Mapping[Place, int]) -> Mapping[Place, int]:
+    return {place: offset for place, offset in offsets.items() if place[0] == topic}
 
 
 @dataclass(frozen=True, slots=True)

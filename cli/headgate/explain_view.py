@@ -42,7 +42,7 @@ def as_text(answer: Answer) -> str:
         label = click.style(one.name, fg="magenta", bold=True)
         lines.append(f"  {label}: {one.said}")
     if explanation.event is not None:
-        lines += ["", *_event(explanation.event, explanation)]
+        lines += ["", *_event(explanation.event)]
     for window in explanation.windows:
         lines += ["", *_window(window, explanation)]
     if explanation.event is None or explanation.rule.group_by:
@@ -115,7 +115,7 @@ def _short(text: str, most: int) -> str:
 # --- events and windows -----------------------------------------------------------------------------------------
 
 
-def _event(event: EventStory, explanation: Explanation) -> list[str]:
+def _event(event: EventStory) -> list[str]:
     origin = event.origin
     lines = [f"event {origin.topic}:{origin.partition}:{origin.offset} of {show_time(origin.event_ms)} UTC"]
     names = event.conditions
@@ -151,12 +151,13 @@ def _when(alert: Mapping[str, Json]) -> str:
 
 def _counted(explanation: Explanation) -> list[str]:
     """How many events counted, and the latest of them; when none did, what refused them."""
-    own = "where" if explanation.rule.rule.where is not None and not explanation.rule.rule.sequence else "a condition"
+    rule = explanation.rule.rule
     if not explanation.looked_at:
         return ["", "no events of this key were found"]
-    lines = ["", f"{explanation.satisfied:,} of the key's {explanation.looked_at:,} events satisfied {own}"]
-    if explanation.rule.rule.where is None and not explanation.rule.rule.sequence:
-        return lines[:1] + [f"{explanation.looked_at:,} events of the key"] if explanation.event is None else lines[:0]
+    if rule.where is None and not rule.sequence and rule.expect is None:
+        return ["", f"{explanation.looked_at:,} events of the key"]
+    what = "where" if rule.sequence is None and rule.expect is None else "a condition"
+    lines = ["", f"{explanation.satisfied:,} of the key's {explanation.looked_at:,} events satisfied {what}"]
     if explanation.refused:
         rows = [(f"{one.events:,}", one.clause) for one in explanation.refused]
         lines += [f"  {line}" for line in table(("REFUSED", "CLAUSE"), rows, ("REFUSED",))]

@@ -15,18 +15,27 @@ import orjson
 
 from headgate.circumstances import History, circumstances, read_history
 from headgate.errors import InputError
-from headgate.explain_events import Inquiry, events_of_alert, events_of_key, events_of_place, events_of_text
-from headgate.explain_reading import Found, Reading, reading
+from headgate.explain_events import (
+    Inquiry,
+    events_of_alert,
+    events_of_key,
+    events_of_place,
+    events_of_text,
+    without_late,
+)
+from headgate.explain_reading import Found, Reading
 from headgate.moments import parse_time
 from headgate.publishing import AppTopics
 from headgate.rulebook import load_streams, read_book
 from rulecore.compiled import CompiledRule
 from rulecore.explain_rule import Circumstance, Explanation, explain_rule
+from rulecore.model import Kind
 from rulecore.yamldoc import Json
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.lanes import ALERTS, SHADOW
+from streamcore.lanes import ALERTS, LATE, SHADOW, STATUS
 from streamcore.schema import StreamSchema
 
+_LATE_RECORDS = 50_000
 #: What of an alert does not depend on which events are known.
 _COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "source", "message", "severity", "score")
 
@@ -89,9 +98,10 @@ def answer(ask: Ask) -> Answer:
     """The explanation. ``InputError`` for what is not there."""
     if ask.rules is not None and ask.event_json is not None:
         return _without_kafka(ask)
-    with reading(ask.kafka) as reader:
-        history = read_history(reader, AppTopics(ask.app).control)
-        return _of_alert(ask, reader, history) if ask.is_alert else _of_rule(ask, reader, history)
+    reader = Reading(ask.kafka)
+    reader.look([AppTopics(ask.app).control, *(f"{ask.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))])
+    history = read_history(reader, AppTopics(ask.app).control)
+    return _of_alert(ask, reader, history) if ask.is_alert else _of_rule(ask, reader, history)
 
 
 def _without_kafka(ask: Ask) -> Answer:
@@ -122,9 +132,9 @@ def _of_rule(ask: Ask, reader: Reading, history: History) -> Answer:
     rules = _rules(ask, history, streams)
     rule = _known(ask.target, rules)
     schema = streams[rule.rule.on]
-    inquiry = _inquiry(ask, reader, rule, schema)
+    inquiry = _on_time(ask, reader, rule, _inquiry(ask, reader, rule, schema))
     found = _answer(rule, schema, inquiry, _support(rule, rules))
-    kept_back = circumstances(reader, history, AppTopics(ask.app), rule, inquiry, ask.scan)
+    kept_back = circumstances(reader, history, AppTopics(ask.app), rule, inquiry)
     published = _published(reader, AppTopics(ask.app), found.explanation, ask.scan)
     notes = found.notes
     if found.explanation.fired and published is None and ask.rules is None and not kept_back:
@@ -140,6 +150,12 @@ def _rules(ask: Ask, history: History, streams: Mapping[str, StreamSchema]) -> M
     if not history.there:
         raise InputError(f"app {ask.app}: no topic {history.topic} at {ask.bootstrap}; correct --app or --bootstrap")
     return {name: one for name in history.names if (one := history.compiled(name, streams)) is not None}
+
+
+def _on_time(ask: Ask, reader: Reading, rule: CompiledRule, inquiry: Inquiry) -> Inquiry:
+    if rule.kind is Kind.EVENT or ask.event_json is not None:
+        return inquiry
+    return without_late(reader, f"{ask.app}.{LATE}", inquiry, min(ask.scan, _LATE_RECORDS))
 
 
 def _inquiry(ask: Ask, reader: Reading, rule: CompiledRule, schema: StreamSchema) -> Inquiry:
@@ -175,9 +191,11 @@ def _of_alert(ask: Ask, reader: Reading, history: History) -> Answer:
     if rule is None:
         known = {r: c for r in history.names if (c := history.compiled(r, streams)) is not None}
         rule = _known(name, known)
-        notes = (f"version {version} of {name} is not on the control topic any more; this is version "
-                 f"{rule.rule.version}",)
+        notes = (
+            f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
+        )
     inquiry = events_of_alert(reader, schema, rule, alert, ask.topic or schema.name, ask.scan, ask.now_ms)
+    inquiry = _on_time(ask, reader, rule, inquiry)
     signals = rule.rule.score.of if rule.rule.score is not None else ()
     support = tuple(c for s in signals if (c := history.compiled(s, streams)) is not None)
     found = _answer(rule, schema, inquiry, support)

@@ -114,7 +114,7 @@ def explain_rule(
     return Explanation(
         rule=rule,
         fired=bool(mine),
-        verdict=_verdict(rule, question, event, alerts, mine, windows),
+        verdict=_verdict(rule, event, alerts, mine, windows),
         alerts=tuple(alerts),
         event=event,
         events=tuple(_event(schema, topic, events, row, conditions) for row in _near(rows, question.row)),
@@ -204,7 +204,6 @@ def _asked(alert: Mapping[str, Json], question: Question, event: EventStory | No
 
 def _verdict(
     rule: CompiledRule,
-    question: Question,
     event: EventStory | None,
     alerts: Sequence[Mapping[str, Json]],
     mine: Sequence[Mapping[str, Json]],

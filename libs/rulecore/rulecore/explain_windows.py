@@ -116,9 +116,7 @@ def _story(rule: CompiledRule, schema: StreamSchema, firing: Firing, row: int | 
     types = {f.name: f.type for f in schema.fields}
     values |= {name: lang.to_logical(value, types[name]) for name, value in firing.key.items()}
     having = explain_with(rule.having, lambda part: lang.evaluate(lang.replace_aggregates(part, names), values))
-    seen = tuple(
-        Seen(f.text, lang.to_logical(firing.values[f.column], f.type), f.type) for f in rule.figures
-    )
+    seen = tuple(Seen(f.text, lang.to_logical(firing.values[f.column], f.type), f.type) for f in rule.figures)
     return WindowStory(firing.start_ms, firing.end_ms, row, firing.time_ms, seen, having)
 
 
