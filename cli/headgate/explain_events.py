@@ -122,6 +122,8 @@ def events_of_place(
     event_ms = int(one[EVENT_MS][0])
     start = _start(reader, record, key)
     wanted = _wanted(rule, key, start, event_ms, scan)
+    if not _ends_at_watermark(rule):
+        wanted = replace(wanted, ahead_ms=None)
     found = key_events(reader, schema, topic, wanted, now_ms)
     here = (found.frame[PARTITION] == partition) & (found.frame[OFFSET] == offset)
     row = here.arg_true().to_list()
@@ -157,11 +159,13 @@ def _start(reader: Reading, record: Found, key: Mapping[str, object]) -> Mapping
     return {**others, mine: record.offset + 1}
 
 
-def _wanted(rule: CompiledRule, key: Mapping[str, object], start: Mapping[Place, int], at_ms: int, scan: int) -> Wanted:
+def _wanted(
+    rule: CompiledRule, key: Mapping[str, object], start: Mapping[Place, int], at_ms: int | None, scan: int
+) -> Wanted:
+    """Twice as far back as the rule looks: what came before decides what of it was used up already."""
     length = length_ms(rule.rule)
-    since = None if length is None else at_ms - 2 * length - _MARGIN_MS
-    until = at_ms + (length or 0) + _MARGIN_MS
-    return Wanted(key, start, since, until, _ends_at_watermark(rule), scan)
+    back = None if length is None else 2 * length + _MARGIN_MS
+    return Wanted(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
 
 
 def _rests_on(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
@@ -252,10 +256,9 @@ def _of_key(
         raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
     start = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
     start = {place: max(first[place], offset) for place, offset in start.items()}
-    length = length_ms(rule.rule)
-    since = None if length is None or at_ms is None else at_ms - 2 * length - _MARGIN_MS
-    until = None if at_ms is None else at_ms + (length or 0) + _MARGIN_MS
-    wanted = Wanted(key, start, since, until, at_ms is not None, scan)
+    wanted = _wanted(rule, key, start, at_ms, scan)
+    if at_ms is None:
+        wanted = replace(wanted, ahead_ms=None)
     found = key_events(reader, schema, topic, wanted, now_ms)
     when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
     question = Question(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)

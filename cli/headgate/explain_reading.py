@@ -158,16 +158,17 @@ def _of(topic: str, offsets: Mapping[Place, int]) -> Mapping[Place, int]:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which events: of this key (physical values), from ``since_ms`` to ``until_ms`` of event time (None: no bound).
+    """Which events: of this key (physical values), from ``back_ms`` before ``at_ms`` (None: before the latest).
 
-    ``start``: offsets from which the search goes back, and, with ``onwards``, forward too.
+    ``start``: offsets from which the search goes back. ``ahead_ms``: it goes forward, too, until so long after
+    ``at_ms``; None: it does not. ``back_ms`` None: as far back as ``most`` records reach.
     """
 
     key: Mapping[str, object]
     start: Mapping[Place, int]
-    since_ms: int | None
-    until_ms: int | None
-    onwards: bool
+    at_ms: int | None
+    back_ms: int | None
+    ahead_ms: int | None
     most: int
 
 
@@ -189,16 +190,17 @@ def key_events(reader: Reading, schema: StreamSchema, topic: str, wanted: Wanted
 
     for table in reader.backwards(topic, wanted.most, wanted.start):
         events = take(table)
-        if wanted.since_ms is not None and events.height and _all_before(events, wanted.since_ms):
+        about = latest if wanted.at_ms is None else wanted.at_ms
+        if wanted.back_ms is not None and events.height and _all_before(events, about - wanted.back_ms):
             complete = True
             break
     else:
         first, _ = reader.bounds(topic)
         complete = read >= sum(offset - first[place] for place, offset in wanted.start.items())
-    if wanted.onwards:
+    if wanted.ahead_ms is not None:
         for table in reader.forwards(topic, wanted.most, wanted.start):
-            events = take(table)
-            if wanted.until_ms is not None and events.height and events[EVENT_MS].max() > wanted.until_ms:  # type: ignore[operator]
+            take(table)
+            if latest > (wanted.at_ms or 0) + wanted.ahead_ms:
                 break
     frame = pl.concat(frames) if frames else _no_events(schema)
     return KeyEvents(frame.sort(PARTITION, OFFSET), read, latest, complete)

@@ -162,8 +162,8 @@ def _counted(explanation: Explanation) -> list[str]:
         rows = [(f"{one.events:,}", one.clause) for one in explanation.refused]
         lines += [f"  {line}" for line in table(("REFUSED", "CLAUSE"), rows, ("REFUSED",))]
     if explanation.events and not explanation.windows:
-        rows = [(_place(event), show_time(event.origin.event_ms), _held(event)) for event in explanation.events]
-        lines += [f"  {line}" for line in table(("EVENT", "TIME (UTC)", "SATISFIES"), rows)]
+        held = [(_place(event), show_time(event.origin.event_ms), _held(event)) for event in explanation.events]
+        lines += [f"  {line}" for line in table(("EVENT", "TIME (UTC)", "SATISFIES"), held)]
     return lines
 
 

@@ -33,13 +33,13 @@ LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
 APP, TOPIC = "past", "past-shop"
 
 
-def rule(rule_id: str, version: int = 1, **entries: object) -> Rule:
+def rule(rule_id: str, version: int = 1, **entries: Any) -> Rule:
     then = {"severity": "high", "message": "{user_id}"}
     document = {"id": rule_id, "version": version, "owner": "me", "on": "shop", "then": then, **entries}
     return Rule.model_validate(document)
 
 
-BURST = {"where": "type = 'payment'", "group_by": ["user_id"], "within": {"tumbling": "1m"}}
+BURST: dict[str, Any] = {"where": "type = 'payment'", "group_by": ["user_id"], "within": {"tumbling": "1m"}}
 RULES = (
     rule("large", where="type = 'payment' and amount > 100"),
     rule("burst", having="count(*) >= 3", **BURST),
@@ -139,8 +139,8 @@ def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_a_range_gives_the_counts_of_what_the_app_alerted(
-    past: Past, capsys: pytest.CaptureFixture[str], tmp_path
-) -> None:  # type: ignore[no-untyped-def]
+    past: Past, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     for one in RULES:
         (tmp_path / f"{one.id}.yaml").write_bytes(canonical_json(one))
     assert past("backtest", str(tmp_path), "--from", "1h", "--topic", TOPIC, "-o", "json") == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import orjson
 import polars as pl
@@ -133,13 +134,14 @@ def test_counts_and_differences_are_those_of_a_plain_loop(events: list[Event], c
     cuts = [cut for cut in cuts if cut <= len(events)]
     report = run(events, [large(1, 2), burst(2, 5)], [large(2), burst(3)], cuts, alerts)
     new, live = (large_ones(events, 1), large_ones(events, 2)), (bursts(events, 2), bursts(events, 3))
-    for name, (one, other) in {"large": new, "burst": live}.items():
+    wanted_sets: dict[str, tuple[set[Any], set[Any]]] = {"large": new, "burst": live}
+    for name, (one, other) in wanted_sets.items():
         compared, mine = report.compared[name], report.new[name]
         assert (mine.alerts, report.live[name].alerts) == (len(one), len(other))
         assert (compared.both, compared.only_new, compared.only_live) == (
-            len(one & other),  # type: ignore[operator]
-            len(one - other),  # type: ignore[operator]
-            len(other - one),  # type: ignore[operator]
+            len(one & other),
+            len(one - other),
+            len(other - one),
         )
     assert report.new["large"].keys == len({events[n].user for n in new[0]})
     assert report.new["burst"].keys == len({user for user, _ in live[0]})

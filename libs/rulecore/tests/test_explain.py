@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -53,14 +54,14 @@ def test_every_value_that_a_leaf_shows_is_the_rows(expr: Expr, rows: list[dict[s
 
 @settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
 @given(CONDITIONS, frames(1), st.randoms(use_true_random=False))
-def test_clauses_that_did_not_decide_may_be_anything(expr: Expr, rows: list[dict[str, Value]], random: object) -> None:
+def test_clauses_that_did_not_decide_may_be_anything(expr: Expr, rows: list[dict[str, Value]], random: Random) -> None:
     """Every other leaf replaced by some truth: the whole comes out the same."""
     clause = explain_condition(expr, rows[0])
 
     def again(one: Clause) -> bool | None:
         if not one.parts:
             known: dict[Truth, bool | None] = {Truth.TRUE: True, Truth.FALSE: False, Truth.NULL: None}
-            return known[one.truth] if one.decided else random.choice([True, False])  # type: ignore[attr-defined,no-any-return]
+            return known[one.truth] if one.decided else random.choice([True, False])
         values = [again(part) for part in one.parts]
         if one.joint == "not":
             return None if values[0] is None else not values[0]
