@@ -1,7 +1,7 @@
 """Why a condition is true, false or NULL for some values: its clauses, each with what it saw.
 
 Promises: the truth of every clause is what ``lang.evaluate`` gives for it, for it is what gives it; the structure of
-``and``, ``or`` and ``not`` is the author's; and where the whole is true or false the clauses marked ``decided`` suffice:
+``and``, ``or`` and ``not`` is the author's; where the whole is true or false the clauses marked ``decided`` suffice:
 had the others been anything else, it would have come out the same. Where it is NULL they are those that made it so.
 Refuses to know rules, events and terminals.
 """
