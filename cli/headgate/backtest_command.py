@@ -54,7 +54,6 @@ def backtest(
     says which alerts both give and which only one of them: alerts of one rule about the same event, or the same key
     and window.
 
-    \b
     Times of a range are the broker's timestamps of the records. Windows that are open when the events end have not
     fired. Whatever mode a rule has, it is evaluated. What is no event is counted and does not stop the run.
 

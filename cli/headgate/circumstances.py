@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headgate.explain_events import Inquiry
+from headgate.explain_inquiry import Inquiry
 from headgate.explain_reading import Found, Reading
 from headgate.moments import show_time
 from headgate.publishing import Answer, AppTopics, read_answers

@@ -51,7 +51,8 @@ def explain(
     headgate rules explain card-testing --rules new.yaml --event-json event.json
     headgate rules explain rapid-payments --key user_id=u17 --at 2026-12-01T08:00:00Z
     """
-    from headgate.explain_view import as_json, as_text
+    from headgate.explain_json import as_json
+    from headgate.explain_view import as_text
     from headgate.explaining import Ask, answer
 
     now_ms = int(time.time() * 1000)

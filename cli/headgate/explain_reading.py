@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -174,36 +174,47 @@ class Wanted:
 
 def key_events(reader: Reading, schema: StreamSchema, topic: str, wanted: Wanted, clock_ms: int) -> KeyEvents:
     """Read until event time is far enough back (and on), or ``most`` records."""
-    decode = Decoding(schema, clock_ms)
-    frames: list[pl.DataFrame] = []
-    latest, read, complete = NO_WATERMARK, 0, False
-
-    def take(table: pa.Table) -> pl.DataFrame:
-        nonlocal latest, read
-        columns = (table.column(name).combine_chunks() for name in ("value", "partition", "offset"))
-        events = decode(*columns)
-        read += table.num_rows
-        if events.height:
-            latest = max(latest, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-            frames.append(events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in wanted.key.items()]))
-        return events
-
-    for table in reader.backwards(topic, wanted.most, wanted.start):
-        events = take(table)
-        about = latest if wanted.at_ms is None else wanted.at_ms
-        if wanted.back_ms is not None and events.height and _all_before(events, about - wanted.back_ms):
-            complete = True
-            break
-    else:
-        first, _ = reader.bounds(topic)
-        complete = read >= sum(offset - first[place] for place, offset in wanted.start.items())
+    gathered = _Gathered(Decoding(schema, clock_ms), wanted.key)
+    complete = _gather_back(reader, topic, wanted, gathered)
     if wanted.ahead_ms is not None:
         for table in reader.forwards(topic, wanted.most, wanted.start):
-            take(table)
-            if latest > (wanted.at_ms or 0) + wanted.ahead_ms:
+            gathered.take(table)
+            if gathered.latest_ms > (wanted.at_ms or 0) + wanted.ahead_ms:
                 break
-    frame = pl.concat(frames) if frames else _no_events(schema)
-    return KeyEvents(frame.sort(PARTITION, OFFSET), read, latest, complete)
+    frame = pl.concat(gathered.frames) if gathered.frames else _no_events(schema)
+    return KeyEvents(frame.sort(PARTITION, OFFSET), gathered.read, gathered.latest_ms, complete)
+
+
+def _gather_back(reader: Reading, topic: str, wanted: Wanted, gathered: _Gathered) -> bool:
+    """Whether event time went back far enough, or the topic has no more."""
+    for table in reader.backwards(topic, wanted.most, wanted.start):
+        events = gathered.take(table)
+        about = gathered.latest_ms if wanted.at_ms is None else wanted.at_ms
+        if wanted.back_ms is not None and events.height and _all_before(events, about - wanted.back_ms):
+            return True
+    first, _ = reader.bounds(topic)
+    return gathered.read >= sum(offset - first[place] for place, offset in wanted.start.items())
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """A key's events while they are read."""
+
+    decode: Decoding
+    key: Mapping[str, object]
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    read: int = 0
+    latest_ms: int = NO_WATERMARK
+
+    def take(self, table: pa.Table) -> pl.DataFrame:
+        """All events of a chunk; those of the key are kept."""
+        columns = [table.column(name).combine_chunks() for name in ("value", "partition", "offset")]
+        events = self.decode(*columns)
+        self.read += table.num_rows
+        if events.height:
+            self.latest_ms = max(self.latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+            self.frames.append(events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in self.key.items()]))
+        return events
 
 
 def _all_before(events: pl.DataFrame, time_ms: int) -> bool:

@@ -15,14 +15,8 @@ import orjson
 
 from headgate.circumstances import History, circumstances, read_history
 from headgate.errors import InputError
-from headgate.explain_events import (
-    Inquiry,
-    events_of_alert,
-    events_of_key,
-    events_of_place,
-    events_of_text,
-    without_late,
-)
+from headgate.explain_events import events_of_alert, events_of_key, events_of_place, events_of_text
+from headgate.explain_inquiry import Inquiry, without_late
 from headgate.explain_reading import Found, Reading
 from headgate.moments import parse_time
 from headgate.publishing import AppTopics
