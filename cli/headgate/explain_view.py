@@ -152,9 +152,7 @@ def _counted(explanation: Explanation) -> list[str]:
     rule = explanation.rule.rule
     if not explanation.looked_at:
         return ["", "no events of this key were found"]
-    if rule.where is None and not rule.sequence and rule.expect is None:
-        return ["", f"{explanation.looked_at:,} events of the key"]
-    what = "where" if rule.sequence is None and rule.expect is None else "a condition"
+    what = "where" if rule.group_by and rule.within is not None and rule.sequence is None else "a condition"
     lines = ["", f"{explanation.satisfied:,} of the key's {explanation.looked_at:,} events satisfied {what}"]
     if explanation.refused:
         rows = [(f"{one.events:,}", one.clause) for one in explanation.refused]

@@ -101,7 +101,7 @@ def explain_rule(
     ``support``: rules whose scores the rule adds.
     """
     alerts = recomputed(rule, schema, topic, events, question.closing_ms, support)
-    conditions = conditions_of(rule, schema)
+    conditions = conditions_of(rule, schema) | _signals(schema, support)
     event = None if question.row is None else _event(schema, topic, events, question.row, conditions)
     held = events.select(
         pl.any_horizontal([_true(expr) for expr in conditions.values()] or [pl.lit(value=True)]).alias("held")
@@ -136,6 +136,12 @@ def conditions_of(rule: CompiledRule, schema: StreamSchema) -> dict[str, Expr]:
         texts["expect"] = own.expect.where
     scope = Scope.of_event(schema)
     return {name: lang.parse(text, scope, field="where") for name, text in texts.items()}
+
+
+def _signals(schema: StreamSchema, support: Sequence[CompiledRule]) -> dict[str, Expr]:
+    """Conditions of the rules per event whose scores are added."""
+    own = [rule for rule in support if rule.kind is Kind.EVENT and rule.rule.on == schema.name]
+    return {f"signal {rule.rule.id}": conditions_of(rule, schema)["where"] for rule in own}
 
 
 def recomputed(
@@ -222,6 +228,8 @@ def _verdict(
         return "does not fire yet: having is TRUE, and the window is not over"
     if windows:
         return f"does not fire: having is {windows[-1].having.truth}"
+    if alerts:
+        return f"does not fire {'at this event' if event else 'then'}: see its alerts over the key's events below"
     return "does not fire for these events"
 
 
