@@ -19,6 +19,7 @@ from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang import Aggregate, Column, Expr
 from rulecore.model import Emit, Mode
+from rulecore.plan import plan
 from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
@@ -105,7 +106,8 @@ def _probe(rule: CompiledRule, version: int) -> CompiledRule:
     null = lang.IsNull(operand=Column(name=first.column, type=first.type))
     always = lang.Or(terms=(null, lang.Not(operand=null)))
     own = rule.rule.model_copy(update={"version": version, "mode": Mode.LIVE})
-    return replace(rule, rule=own, having_on_columns=always)
+    found_by = None if rule.plan is None else plan(lang.normalise(always))
+    return replace(rule, rule=own, having_on_columns=always, plan=found_by)
 
 
 def _story(rule: CompiledRule, schema: StreamSchema, firing: Firing, row: int | None) -> WindowStory:
