@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from rulecore import lang
-from rulecore.compiled import CompiledRule
+from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain import Clause, Seen, explain_with
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang import Aggregate, Column, Expr
 from rulecore.model import Emit, Mode
-from rulecore.plan import plan
 from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
@@ -27,6 +26,8 @@ from streamcore.watermark import NO_WATERMARK
 
 DETAIL = 500  # events that are looked at one by one
 _END_MS = 2**53
+#: For a condition that is longer than its author's.
+_ROOMY = RuleLimits(expression=lang.Limits(text_bytes=16_384, depth=40, nodes=1_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _at_ends(
     rule: CompiledRule, schema: StreamSchema, own: pl.DataFrame, topic: str
 ) -> Iterator[tuple[Firing, int | None]]:
     group, memory = _group(rule, schema), KeyValueTable()
-    _set(group, _probe(rule, 1), memory)
+    _set(group, _probe(rule, schema), memory)
     group.add(own, _moment(topic, NO_WATERMARK))
     firings, _ = group.close(_moment(topic, _END_MS))
     return ((firing, None) for firing in firings)
@@ -75,12 +76,13 @@ def _after_each(
     rule: CompiledRule, schema: StreamSchema, own: pl.DataFrame, topic: str
 ) -> Iterator[tuple[Firing, int | None]]:
     group, memory = _group(rule, schema), KeyValueTable()
+    probe = _probe(rule, schema)
     before = max(0, own.height - DETAIL)
-    _set(group, _probe(rule, 1), memory)
+    _set(group, _versioned(probe, 1), memory)
     if before:
         group.add(own[:before], _moment(topic, NO_WATERMARK))
     for number in range(before, own.height):
-        _set(group, _probe(rule, number + 2), memory)
+        _set(group, _versioned(probe, number + 2), memory)
         firings, _ = group.add(own[number : number + 1], _moment(topic, NO_WATERMARK))
         for firing in firings:
             yield firing, int(own["__row"][number])
@@ -100,14 +102,21 @@ def _moment(topic: str, next_watermark_ms: int) -> Moment:
     return Moment(0, 1, topic, 0, NO_WATERMARK, next_watermark_ms)
 
 
-def _probe(rule: CompiledRule, version: int) -> CompiledRule:
-    """The rule without its threshold."""
-    first = rule.aggregates[0]
-    null = lang.IsNull(operand=Column(name=first.column, type=first.type))
-    always = lang.Or(terms=(null, lang.Not(operand=null)))
-    own = rule.rule.model_copy(update={"version": version, "mode": Mode.LIVE})
-    found_by = None if rule.plan is None else plan(lang.normalise(always))
-    return replace(rule, rule=own, having_on_columns=always, plan=found_by)
+def _probe(rule: CompiledRule, schema: StreamSchema) -> CompiledRule:
+    """The rule with the same aggregates and without its threshold."""
+    some = lang.render(_first_aggregate(rule))
+    always = f"({rule.rule.having}) or {some} is null or {some} is not null"
+    own = rule.rule.model_copy(update={"having": always, "mode": Mode.LIVE})
+    return compile_rule(own, {schema.name: schema}, _ROOMY)
+
+
+def _first_aggregate(rule: CompiledRule) -> Expr:
+    assert rule.having is not None
+    return lang.aggregates(rule.having)[0]
+
+
+def _versioned(probe: CompiledRule, version: int) -> CompiledRule:
+    return replace(probe, rule=probe.rule.model_copy(update={"version": version}))
 
 
 def _story(rule: CompiledRule, schema: StreamSchema, firing: Firing, row: int | None) -> WindowStory:
