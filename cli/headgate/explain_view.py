@@ -15,7 +15,7 @@ from headgate.moments import show_time
 from headgate.output import Json
 from headgate.tables import table
 from rulecore.explain import Clause, Seen, Truth
-from rulecore.explain_rule import EventStory, Explanation
+from rulecore.explain_rule import EventStory, Explanation, alerts_in
 from rulecore.explain_windows import WindowStory
 
 _COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
@@ -130,7 +130,7 @@ def _window(window: WindowStory, explanation: Explanation) -> list[str]:
     lines = [f"window {span}, {when}", *tree("having", window.having)]
     extra = [seen for seen in window.seen if all(seen.text != s.text for s in _atoms(window.having))]
     lines += [f"  {seen}" for seen in extra]
-    earlier = [a for a in explanation.alerts if a["window"] == {"start_ms": window.start_ms, "end_ms": window.end_ms}]
+    earlier = alerts_in(window, explanation.alerts)
     lines += [f"  fired {_when(alert)}" for alert in earlier] or ["  has not fired in it"]
     return lines
 

@@ -221,9 +221,7 @@ def _verdict(
     if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:
         return f"does not fire: the event does not satisfy where, which is {own.truth}"
     if windows and all(window.having.truth is Truth.TRUE for window in windows):
-        window = windows[-1]
-        earlier = [a for a in alerts if a["window"] == {"start_ms": window.start_ms, "end_ms": window.end_ms}]
-        if earlier:
+        if alerts_in(windows[-1], alerts):
             return "does not fire again: it had fired in this window already"
         return "does not fire yet: having is TRUE, and the window is not over"
     if windows:
@@ -231,6 +229,12 @@ def _verdict(
     if alerts:
         return f"does not fire {'at this event' if event else 'then'}: see its alerts over the key's events below"
     return "does not fire for these events"
+
+
+def alerts_in(window: WindowStory, alerts: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    """Those of this window: of the same beginning, for a session's end moves."""
+    found = [(alert, alert["window"]) for alert in alerts]
+    return [alert for alert, span in found if isinstance(span, dict) and span["start_ms"] == window.start_ms]
 
 
 def _count(number: int, what: str) -> str:

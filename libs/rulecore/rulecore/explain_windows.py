@@ -144,10 +144,10 @@ def _columns(having: Expr, on_columns: Expr) -> Iterator[tuple[Aggregate, str]]:
 def around(stories: Sequence[WindowStory], row: int | None, at_ms: int | None, most: int = 3) -> list[WindowStory]:
     """Those that a question is about: after this event; in windows that hold this time; else the latest.
 
-    Of each window the last story is taken: it holds everything.
+    Of each window (by its beginning, for a session's end moves) the last story is taken: it holds everything.
     """
     if row is not None and (here := [story for story in stories if story.row == row]):
         return here[:most]
-    last: Mapping[tuple[int, int], WindowStory] = {(s.start_ms, s.end_ms): s for s in stories}
+    last: Mapping[int, WindowStory] = {s.start_ms: s for s in stories}
     held = [s for s in last.values() if at_ms is None or s.start_ms <= at_ms < s.end_ms]
     return sorted(held, key=lambda s: (s.end_ms, s.start_ms))[-most:]
