@@ -1,9 +1,10 @@
 """Alerts of two versions over the same events: which are of both, and which of one alone.
 
-An alert is the same when it is of the same rule (id), and about the same event, or the same key and window; the rule's
-version is no part of that. Alerts about one event come in the same batch on both sides. Others may come in different
-ones (a lower threshold is crossed earlier), so what is missing a partner waits for it; the wait is bounded by
-``MAX_WAITING`` alerts a side, beyond which the oldest count as alone.
+An alert is the same when it is of the same rule (id), and about the same event, or the same key and window (of sessions
+and sequences, which end when they fire, the same beginning); the rule's version is no part of that. Alerts about one
+event come in the same batch on both sides. Others may come in different ones (a lower threshold is crossed earlier), so
+what is missing a partner waits for it; the wait is bounded by ``MAX_WAITING`` alerts a side, beyond which the oldest
+count as alone.
 """
 
 from __future__ import annotations

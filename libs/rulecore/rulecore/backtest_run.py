@@ -132,8 +132,13 @@ class RuleRun:
         single = [alert for alert in alerts if alert["kind"] == Kind.EVENT]
         others = [alert for alert in alerts if alert["kind"] != Kind.EVENT]
         places = [np.array([a["source"][n] for a in single], np.int64) for n in ("partition", "offset")]
-        windows = [_hash([alert["key"], alert["window"]]) for alert in others]
+        windows = [_hash([alert["key"], self._span(alert)]) for alert in others]
         return pl.concat([self._hits(single, _place_hash(*places), settled=True), self._hits(others, windows)])
+
+    def _span(self, alert: Mapping[str, Any]) -> object:
+        """The window; of what ends when it fires (a session, a sequence) the beginning."""
+        fixed = self.rules[self._places[alert["rule"]]].window is not None
+        return alert["window"] if fixed else alert["window"]["start_ms"]
 
     def _hits(
         self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, settled: bool = False
