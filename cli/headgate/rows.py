@@ -47,7 +47,7 @@ def snake_case(name: str) -> str:
 
 def count_rows(path: Path) -> int | None:
     """How many rows a file has; None when only reading it would tell."""
-    return int(_open(path).metadata.num_rows) if _is_parquet(path) else None
+    return int(open_parquet(path).metadata.num_rows) if _is_parquet(path) else None
 
 
 def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None) -> Iterator[Row]:
@@ -70,7 +70,8 @@ def _is_parquet(path: Path) -> bool:
     raise InputError(f"{path}: neither .parquet nor .jsonl (one JSON object a line); convert it first")
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """The file; ``InputError`` when it is none."""
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
@@ -78,20 +79,30 @@ def _open(path: Path) -> pq.ParquetFile:
 
 
 def _parquet_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterator[Row]:
-    file = _open(path)
-    names = _columns(list(file.schema_arrow.names), schema, path)
-    convert = [_converter(schema, name) for name in names]
+    file = open_parquet(path)
+    names = stream_columns(list(file.schema_arrow.names), schema, path)
     for batch in file.iter_batches(_BATCH_ROWS):
-        columns = [
-            [None if v is None else fit(v) for v in _plain(column)]
-            for fit, column in zip(convert, batch.columns, strict=True)
-        ]
-        for values in zip(*columns, strict=True):
-            yield _row(dict(zip(names, values, strict=True)), schema, key)
+        for values in _documents(batch, names, schema):
+            yield _row(values, schema, key)
 
 
-def _columns(columns: list[str], schema: StreamSchema, path: Path) -> list[str]:
-    """The stream's names for the file's columns."""
+def json_values(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> list[bytes]:
+    """The records' values that rows of a Parquet file become; ``names``: those of ``stream_columns``."""
+    return [_encode(values) for values in _documents(batch, names, schema)]
+
+
+def _documents(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> Iterator[dict[str, object]]:
+    convert = [_converter(schema, name) for name in names]
+    columns = [
+        [None if v is None else fit(v) for v in _plain(column)]
+        for fit, column in zip(convert, batch.columns, strict=True)
+    ]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list[str]:
+    """The stream's names for the file's columns; ``InputError`` when they have nothing to do with the stream."""
     names = [_rename(column, schema) for column in columns]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"{path}: several columns are {', '.join(twice)} in the stream; rename or drop one of each")

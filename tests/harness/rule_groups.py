@@ -36,8 +36,8 @@ def compiled(rule_id: str, /, **fields: object) -> CompiledRule:
     document = {"id": rule_id, "version": 1, "owner": "o", "on": "beats"}
     then = {"severity": "high", "message": "m"}
     rule = Rule.model_validate(document | {"then": then} | fields)
-    listed = [f.type for f in SCHEMA.fields if f.name in rule.group_by[:1]]
-    lists = {"fleet": ListType("fleet", kind, None) for kind in listed}
+    listed = SCHEMA.get(rule.group_by[0]) if rule.group_by else None
+    lists = {} if listed is None else {"fleet": ListType("fleet", listed.type, None)}
     return compile_rule(rule, {"beats": SCHEMA}, RuleLimits(), lists)
 
 

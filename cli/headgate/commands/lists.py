@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from headgate.commands.rules.options import target
 from headgate.errors import InputError
 from headgate.output import Json, Output, emit, output_option
+from headgate.rules_options import target_option
 
 _HEAD = ("LIST", "VERSION", "OWNER", "OF", "VALUE", "ENTRIES", "EXPIRES")
 
@@ -27,7 +27,7 @@ def command() -> None:
 
 @command.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@target
+@target_option
 @click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For an answer, in seconds.")
 @click.option("--why", default=None, help="The reason of the change, kept in the history.")
 @output_option
@@ -69,7 +69,7 @@ def _line(name: str, version: int, status: str | None, reason: str | None) -> st
 
 
 @command.command(name="list")
-@target
+@target_option
 @output_option
 def list_(bootstrap: str, app: str, output: Output) -> None:
     """Show the lists that were published to an app, from its control topic alone."""

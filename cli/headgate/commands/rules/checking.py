@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands.rules.options import command, files, problem_json, read
+from headgate.commands.rules.options import command, problem_json, read
 from headgate.output import Json, Output, emit, output_option
+from headgate.rules_options import files_option
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @command.command()
-@files
+@files_option
 @output_option
 def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Say what is wrong with rules, and what they will cost. Needs no cluster."""
@@ -32,7 +33,7 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
 
 
 @command.command()
-@files
+@files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""

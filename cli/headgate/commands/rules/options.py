@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from headgate.output import Json
+from headgate.rules_options import DEFAULT_APP
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book
     from rulecore.yamldoc import Problem
-
-_Command = TypeVar("_Command", bound=Callable[..., object])
-DEFAULT = "shop"
-
-
-def streams_option(command: _Command) -> _Command:
-    """``--streams``."""
-    folder = click.Path(file_okay=False, path_type=Path)
-    help_text = "Folder of the streams (default: streams/)."
-    return click.option("--streams", type=folder, default=None, help=help_text)(command)
-
-
-def files(command: _Command) -> _Command:
-    """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
-    with_lists = click.option(
-        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
-    )
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(with_lists(command)))
-
-
-def target(command: _Command) -> _Command:
-    """``--bootstrap --app``."""
-    bootstrap = click.option(
-        "--bootstrap", default="127.0.0.1:19092", show_default=True, help="Kafka, as host:port[,host:port]."
-    )
-    return bootstrap(click.option("--app", default=DEFAULT, show_default=True, help="The rules app.")(command))
 
 
 @click.group(name="rules")
@@ -53,7 +28,7 @@ def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None)
     """The rules of these files and folders, or the shipped ones."""
     from headgate.rulebook import read_book, shipped_rules
 
-    return read_book(paths or [shipped_rules(DEFAULT)], streams, lists)
+    return read_book(paths or [shipped_rules(DEFAULT_APP)], streams, lists)
 
 
 def problem_json(problem: Problem) -> Json:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headgate.commands.rules.options import command, files, problem_json, read, streams_option, target
+from headgate.commands.rules.options import command, problem_json, read
 from headgate.errors import InputError
 from headgate.output import Json, Output, emit, output_option
+from headgate.rules_options import files_option, streams_option, target_option
 
 if TYPE_CHECKING:
     from headgate.publishing import AppTopics, Change, Note, Published
@@ -34,8 +35,8 @@ def _waiting(command: _Command) -> _Command:
 
 
 @command.command()
-@files
-@target
+@files_option
+@target_option
 @_waiting
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's answers.")
@@ -72,8 +73,8 @@ def publish(
 
 @command.command()
 @click.argument("name")
-@files
-@target
+@files_option
+@target_option
 @_waiting
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
 @output_option
@@ -102,7 +103,7 @@ def release(
 @command.command()
 @click.argument("rule", required=False)
 @streams_option
-@target
+@target_option
 @_waiting
 @click.option("--to", type=int, default=None, help="The version to go back to (default: the one that counted before).")
 @click.option("--release", "undone", default=None, metavar="NAME", help="Take back a whole release.")

@@ -1,4 +1,4 @@
-"""Which partitions there are, and how far they reach: what a cut is planned from."""
+"""Which partitions there are, how far they reach and where a time is in them: what a cut is planned from."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ class Ends:
     def last(self) -> Mapping[Place, int]:
         """The offset after the last committed record, for every partition."""
         return self._ask(admin.OffsetSpec.latest())
+
+    def at(self, time_ms: int) -> Mapping[Place, int]:
+        """The offset of the first record with the broker's timestamp or a later one, for every partition; the end
+        where there is none."""
+        found, ends = self._ask(admin.OffsetSpec.for_timestamp(time_ms)), self.last()
+        return {place: ends[place] if offset < 0 else min(offset, ends[place]) for place, offset in found.items()}
 
     def _ask(self, which: admin.OffsetSpec) -> dict[Place, int]:
         """Tries until ``request_timeout_ms`` is over: a broker may be away for a while. Then, or when trying is no

@@ -1,0 +1,244 @@
+"""Puts an explanation together: the rule and its history, the events that count, what else may have kept it silent.
+
+Promises: a question that cannot be answered is an ``InputError`` that says what is missing; everything that was read
+was bounded, and an answer that rests on a part of the events says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from headgate.circumstances import History, circumstances, read_history
+from headgate.errors import InputError
+from headgate.explain_events import events_of_alert, events_of_key, events_of_place, events_of_text
+from headgate.explain_inquiry import Inquiry, without_late
+from headgate.explain_reading import Found, Reading
+from headgate.moments import parse_time
+from headgate.publishing import AppTopics
+from headgate.rulebook import load_streams, read_book
+from rulecore.compiled import CompiledRule
+from rulecore.explain_rule import Circumstance, Explanation, explain_rule
+from rulecore.model import Kind
+from rulecore.yamldoc import Json
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.lanes import ALERTS, LATE, SHADOW, STATUS
+from streamcore.schema import StreamSchema
+
+_LATE_RECORDS = 50_000
+#: What of an alert does not depend on which events are known.
+_COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "source", "message", "severity", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the command was asked."""
+
+    target: str
+    event: str | None
+    event_json: Path | None
+    key: tuple[str, ...]
+    at: str | None
+    rules: Path | None
+    streams: Path | None
+    topic: str | None
+    bootstrap: str
+    app: str
+    scan: int
+    now_ms: int
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """How to reach it."""
+        return KafkaSettings(self.bootstrap, client_id="headgate-explain")
+
+    @property
+    def at_ms(self) -> int | None:
+        """The time that is asked about."""
+        return None if self.at is None else parse_time(self.at, self.now_ms, "--at")
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether the target is an alert's id."""
+        return len(self.target) == 32 and set(self.target) <= set("0123456789abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``alert``: the one that was asked about, as it was published, and ``same``: whether it came out again.
+
+    ``published``: where the alert that the explanation gives was found. ``notes``: what the answer rests on.
+    """
+
+    explanation: Explanation
+    about: str
+    circumstances: tuple[Circumstance, ...]
+    notes: tuple[str, ...]
+    alert: Mapping[str, Json] | None = None
+    differences: tuple[str, ...] = ()
+    published: Found | None = None
+
+    @property
+    def same(self) -> bool | None:
+        """Whether the recomputed alert is the published one; None when none was asked about."""
+        return None if self.alert is None else not self.differences
+
+
+def answer(ask: Ask) -> Answer:
+    """The explanation. ``InputError`` for what is not there."""
+    if ask.rules is not None and ask.event_json is not None:
+        return _without_kafka(ask)
+    reader = Reading(ask.kafka)
+    reader.look([AppTopics(ask.app).control, *(f"{ask.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))])
+    history = read_history(reader, AppTopics(ask.app).control)
+    return _of_alert(ask, reader, history) if ask.is_alert else _of_rule(ask, reader, history)
+
+
+def _without_kafka(ask: Ask) -> Answer:
+    book = read_book([ask.rules or Path()], ask.streams)
+    if book.problems:
+        raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in book.problems))
+    known = {rule.rule.id: rule for rule in book.rules}
+    rule = _known(ask.target, known)
+    inquiry = events_of_text(ask.event_json or Path(), book.streams[rule.rule.on], rule, ask.now_ms)
+    return _answer(rule, book.streams[rule.rule.on], inquiry, _support(rule, known))
+
+
+def _known(target: str, rules: Mapping[str, CompiledRule]) -> CompiledRule:
+    if target in rules:
+        return rules[target]
+    near = difflib.get_close_matches(target, rules, 3)
+    hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(rules)[:10]) or 'none'}"
+    raise InputError(f"no rule {target!r}: {hint}")
+
+
+def _support(rule: CompiledRule, known: Mapping[str, CompiledRule]) -> tuple[CompiledRule, ...]:
+    signals = rule.rule.score.of if rule.rule.score is not None else ()
+    return tuple(known[name] for name in signals if name in known)
+
+
+def _of_rule(ask: Ask, reader: Reading, history: History) -> Answer:
+    streams = load_streams(ask.streams)
+    rules = _rules(ask, history, streams)
+    rule = _known(ask.target, rules)
+    schema = streams[rule.rule.on]
+    inquiry = _on_time(ask, reader, rule, _inquiry(ask, reader, rule, schema))
+    found = _answer(rule, schema, inquiry, _support(rule, rules))
+    kept_back = circumstances(reader, history, AppTopics(ask.app), rule, inquiry)
+    published = _published(reader, AppTopics(ask.app), found.explanation, ask.scan)
+    notes = found.notes
+    if found.explanation.fired and published is None and ask.rules is None and not kept_back:
+        notes = (*notes, f"its alert is not among the last {ask.scan:,} alerts of app {ask.app}")
+    return Answer(found.explanation, found.about, kept_back, notes, published=published)
+
+
+def _rules(ask: Ask, history: History, streams: Mapping[str, StreamSchema]) -> Mapping[str, CompiledRule]:
+    """Those of the files, else the latest versions on the control topic."""
+    if ask.rules is not None:
+        book = read_book([ask.rules], ask.streams)
+        return {rule.rule.id: rule for rule in book.rules}
+    if not history.there:
+        raise InputError(f"app {ask.app}: no topic {history.topic} at {ask.bootstrap}; correct --app or --bootstrap")
+    return {name: one for name in history.names if (one := history.compiled(name, streams)) is not None}
+
+
+def _on_time(ask: Ask, reader: Reading, rule: CompiledRule, inquiry: Inquiry) -> Inquiry:
+    if rule.kind is Kind.EVENT or ask.event_json is not None:
+        return inquiry
+    return without_late(reader, f"{ask.app}.{LATE}", inquiry, min(ask.scan, _LATE_RECORDS))
+
+
+def _inquiry(ask: Ask, reader: Reading, rule: CompiledRule, schema: StreamSchema) -> Inquiry:
+    if ask.event_json is not None:
+        return events_of_text(ask.event_json, schema, rule, ask.now_ms)
+    if ask.event is not None:
+        topic, partition, offset = _place(ask.event)
+        return events_of_place(reader, schema, rule, (topic, partition, offset), ask.scan, ask.now_ms)
+    if ask.key:
+        return events_of_key(reader, schema, rule, ask.key, ask.topic or schema.name, ask.at_ms, ask.scan, ask.now_ms)
+    raise InputError(
+        f"explain {ask.target}: for which event? add --event topic:partition:offset, --event-json FILE, "
+        f"or --key {'=… --key '.join(rule.group_by or schema.keys[0])}=… [--at TIME]"
+    )
+
+
+def _place(text: str) -> tuple[str, int, int]:
+    topic, _, rest = text.partition(":")
+    partition, _, offset = rest.partition(":")
+    if not topic or not partition.isdecimal() or not offset.isdecimal():
+        raise InputError(f"--event {text!r}: write topic:partition:offset, as an alert's source has them")
+    return topic, int(partition), int(offset)
+
+
+def _of_alert(ask: Ask, reader: Reading, history: History) -> Answer:
+    alert = _alert(ask, reader)
+    streams = load_streams(ask.streams)
+    name, version = str(alert["rule"]), int(str(alert["version"]))
+    if (schema := streams.get(str(alert["stream"]))) is None:
+        raise InputError(f"alert {ask.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
+    rule = history.compiled(name, streams, version)
+    notes: tuple[str, ...] = ()
+    if rule is None:
+        known = {r: c for r in history.names if (c := history.compiled(r, streams)) is not None}
+        rule = _known(name, known)
+        notes = (
+            f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
+        )
+    inquiry = events_of_alert(reader, schema, rule, alert, ask.topic or schema.name, ask.scan, ask.now_ms)
+    inquiry = _on_time(ask, reader, rule, inquiry)
+    signals = rule.rule.score.of if rule.rule.score is not None else ()
+    support = tuple(c for s in signals if (c := history.compiled(s, streams)) is not None)
+    found = _answer(rule, schema, inquiry, support)
+    differences = _differences(alert, found.explanation.alerts)
+    return Answer(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)
+
+
+def _alert(ask: Ask, reader: Reading) -> Mapping[str, Json]:
+    topics = [f"{ask.app}.{lane}" for lane in (ALERTS, SHADOW)]
+    for topic in topics:
+        found = reader.find(topic, "key", ask.target.encode(), ask.scan)
+        if found is not None and found.value is not None:
+            alert = orjson.loads(found.value)
+            assert isinstance(alert, dict)
+            return alert
+    raise InputError(
+        f"no alert {ask.target} among the last {ask.scan:,} of {' and '.join(topics)}; raise --scan, or correct --app"
+    )
+
+
+def _answer(rule: CompiledRule, schema: StreamSchema, inquiry: Inquiry, support: Sequence[CompiledRule]) -> Answer:
+    explanation = explain_rule(rule, schema, inquiry.topic, inquiry.events, inquiry.question, support)
+    return Answer(explanation, inquiry.about, (), inquiry.notes)
+
+
+def _published(reader: Reading, topics: AppTopics, explanation: Explanation, scan: int) -> Found | None:
+    """Where the alert is that the event in question gives."""
+    if not explanation.fired or explanation.event is None:
+        return None
+    place = explanation.event.origin.place
+    mine = [alert for alert in explanation.alerts if alert["source"] == place]
+    for alert in mine[-1:]:
+        for lane in (ALERTS, SHADOW):
+            found = reader.find(f"{topics.app}.{lane}", "key", str(alert["alert_id"]).encode(), scan)
+            if found is not None:
+                return found
+    return None
+
+
+def _differences(alert: Mapping[str, Json], again: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:
+    """What is different in the recomputed alert; one sentence when there is none."""
+    same = next((one for one in again if one["alert_id"] == alert["alert_id"]), None)
+    if same is None:
+        return ("the rule gives no such alert over the events that are there now",)
+    return tuple(
+        f"{name}: published {orjson.dumps(alert.get(name)).decode()}, now {orjson.dumps(same.get(name)).decode()}"
+        for name in _COMPARED
+        if alert.get(name) != same.get(name)
+    )
+
+
+__all__: Sequence[str] = ("Answer", "Ask", "answer")

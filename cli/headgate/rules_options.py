@@ -1,0 +1,37 @@
+"""Options that the commands of ``headgate rules`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+_Command = TypeVar("_Command", bound=Callable[..., object])
+DEFAULT_APP = "shop"
+DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
+
+
+def streams_option(command: _Command) -> _Command:
+    """``--streams``."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--streams", type=folder, default=None, help="Folder of the streams (default: streams/).")(
+        command
+    )
+
+
+def files_option(command: _Command) -> _Command:
+    """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
+    with_lists = click.option(
+        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
+    )
+    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(with_lists(command)))
+
+
+def target_option(command: _Command) -> _Command:
+    """``--bootstrap --app``."""
+    bootstrap = click.option(
+        "--bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True, help="Kafka, as host:port[,host:port]."
+    )
+    return bootstrap(click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command))

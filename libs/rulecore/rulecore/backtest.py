@@ -1,0 +1,154 @@
+"""Rules over events that have been: what would have fired, counted rule by rule and compared with other versions.
+
+Batches of one stream's events go in, in order of arrival; each is a cut, with the watermark that production would have
+had. Rules per event go through the matcher of production on the whole batch; no alert is made of a match when only
+counts are asked for. All other kinds go through ``RulesKernel``.
+
+Promises: memory follows the rules' own state, not the length of the range; whatever a rule's mode and dates of effect
+are, it is evaluated; what is open when the events end has not fired, as in production at that moment. Refuses to know
+where events come from, terminals and clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from rulecore.backtest_compare import Compared, Comparison, translated
+from rulecore.backtest_run import AlertSink, RuleRun, as_live
+from rulecore.backtest_tally import Tallied
+from rulecore.compiled import CompiledRule
+from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
+from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some events in order of partition and offset (``StreamSchema.arrow``), and what was no event, by reason.
+
+    ``ended``: source partitions that hold no more; the watermark does not wait for them.
+    """
+
+    events: pl.DataFrame
+    dead: Mapping[str, int] = field(default_factory=dict)
+    ended: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rules to be run together. ``support``: rules that the others need (those whose scores they add), not reported."""
+
+    rules: tuple[CompiledRule, ...]
+    support: tuple[CompiledRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came out. ``live`` and ``compared`` are empty without a comparison; all three are by rule id."""
+
+    events: int
+    dead: Mapping[str, int]
+    late: int
+    first_ms: int | None
+    last_ms: int | None
+    new: Mapping[str, Tallied]
+    live: Mapping[str, Tallied]
+    compared: Mapping[str, Compared]
+
+
+class Backtest:
+    """Feed it every ``Batch``, then ask for the ``report``."""
+
+    def __init__(
+        self,
+        schema: StreamSchema,
+        topic: str,
+        new: Side,
+        live: Side | None = None,
+        *,
+        disorder_ms: int = 10_000,
+        partitions: Collection[int] = (),
+        alerts: AlertSink | None = None,
+    ) -> None:
+        """``partitions``: source partitions with events in the range. ``alerts`` hears of those of ``new``."""
+        keep = live is not None
+        self._new = RuleRun(schema, topic, new.rules, new.support, identities=keep, alerts=alerts)
+        self._live = RuleRun(schema, topic, live.rules, live.support, identities=keep) if live is not None else None
+        self._comparison = Comparison(_all_ids(new, live)) if live is not None else None
+        self._disorder_ms = disorder_ms
+        self._time = WatermarkState().expect(partitions, 0)
+        self._clock_ms = 0
+        self._first_ms: int | None = None
+        self._dead: dict[str, int] = {}
+        self._events = self._late = 0
+
+    @property
+    def events(self) -> int:
+        """So far."""
+        return self._events
+
+    def step(self, batch: Batch) -> None:
+        """Take one cut in. ``RuleError`` when a rule set refuses a rule."""
+        for reason, count in batch.dead.items():
+            self._dead[reason] = self._dead.get(reason, 0) + count
+        events = batch.events
+        before = self._time.watermark_ms
+        self._advance(events, batch.ended)
+        if not events.height:
+            return
+        self._events += events.height
+        self._late += int((events[EVENT_MS] < before).sum())
+        moment = self._clock_ms, before, self._time.watermark_ms
+        hits = self._new.step(events, *moment)
+        if self._live is not None and self._comparison is not None:
+            others = self._live.step(events, *moment)
+            self._comparison.add(self._translated(self._new, hits), self._translated(self._live, others))
+
+    def _translated(self, run: RuleRun, hits: pl.DataFrame) -> pl.DataFrame:
+        """Hits whose rules are indexes of the comparison's."""
+        assert self._comparison is not None
+        places = {rule: n for n, rule in enumerate(self._comparison.rules)}
+        return translated(hits, [rule.rule.id for rule in run.rules], places)
+
+    def _advance(self, events: pl.DataFrame, ended: Collection[int]) -> None:
+        """The watermark of production, with the latest event as the clock. Nothing is idle that has events to come."""
+        seen = events.group_by(PARTITION).agg(pl.col(EVENT_MS).max().alias("ms"), pl.len()).sort(PARTITION)
+        progress = [Progress(n, ms, count, ms - self._disorder_ms) for n, ms, count in seen.iter_rows()]
+        if progress:
+            self._clock_ms = max(self._clock_ms, *(p.max_event_ms for p in progress))
+            first = int(events[EVENT_MS].min())  # type: ignore[arg-type]
+            self._first_ms = first if self._first_ms is None else min(self._first_ms, first)
+        after = self._time.advance(progress, self._clock_ms, _never_idle)
+        if ended and after.partitions.keys() - ended:
+            over = [Progress(n, NO_WATERMARK, 0, END_OF_TIME_MS) for n in sorted(ended)]
+            after = after.advance(over, self._clock_ms, _never_idle)
+        self._time = after
+
+    def report(self) -> Report:
+        """What came out so far."""
+        return Report(
+            events=self._events,
+            dead=dict(self._dead),
+            late=self._late,
+            first_ms=self._first_ms,
+            last_ms=self._clock_ms if self._events else None,
+            new=self._new.tallied(),
+            live=self._live.tallied() if self._live is not None else {},
+            compared=self._comparison.compared() if self._comparison is not None else {},
+        )
+
+
+def _never_idle(_partition: int) -> int:
+    return 2**62
+
+
+def _all_ids(*sides: Side) -> tuple[str, ...]:
+    return tuple(sorted({rule.rule.id for side in sides for rule in side.rules}))
+
+
+#: Told how many events have been taken in.
+Told = Callable[[int], None]
+
+__all__: Sequence[str] = ("AlertSink", "Backtest", "Batch", "Report", "Side", "Told", "as_live")

@@ -1,0 +1,194 @@
+"""The rules of one side of a back-test: batches in, hits out.
+
+Which code evaluates a rule: the matcher, on the whole batch, for rules per event of which only counts are wanted; the
+kernel for all others, and for rules per event whose alerts or scores somebody asks for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import polars as pl
+
+from rulecore.backtest_tally import HITS, Tallied, Tally, no_hits
+from rulecore.compiled import CompiledRule
+from rulecore.errors import RuleSetError
+from rulecore.factory import RulesFactory, RuleStream
+from rulecore.kernel import RulesKernel
+from rulecore.matcher import EventMatcher
+from rulecore.model import Kind, Mode, Rule, canonical_json
+from streamcore.hashing import UInt64Array, hash_columns, mix
+from streamcore.kernel import Control, Cut, Routed
+from streamcore.lanes import ALERTS, SHADOW, STATUS, Record
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+
+#: Hears of each alert: the bytes of the alerts lane.
+AlertSink = Callable[[bytes], None]
+
+
+def as_live(rule: Rule) -> Rule:
+    """The rule as if it were live: what a back-test asks is what it would do."""
+    return rule.model_copy(update={"mode": Mode.LIVE, "effective": None, "tests": ()})
+
+
+class RuleRun:
+    """One rule set over the batches of one stream."""
+
+    def __init__(
+        self,
+        schema: StreamSchema,
+        topic: str,
+        rules: Sequence[CompiledRule],
+        support: Sequence[CompiledRule] = (),
+        *,
+        identities: bool = False,
+        alerts: AlertSink | None = None,
+    ) -> None:
+        """``identities``: hits say what they are about, for a comparison."""
+        self.schema = schema
+        self.rules = tuple(rules)
+        self._places = {rule.rule.id: n for n, rule in enumerate(self.rules)}
+        self._identities = identities
+        self._alerts = alerts
+        self._tally = Tally(len(self.rules))
+        self._failed: dict[str, str] = {}
+        needed = _signals([*rules, *support])
+        matched = [r for r in self.rules if r.kind is Kind.EVENT and alerts is None and r.rule.id not in needed]
+        self._matcher = EventMatcher(matched)
+        self._matched = np.array([self._places[r.rule.id] for r in matched], np.uint32)
+        fast = {r.rule.id for r in matched}
+        self._pending = [as_live(r.rule) for r in [*self.rules, *support] if r.rule.id not in fast]
+        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._pending)))
+        self._kernel = RulesKernel(factory) if self._pending else None
+        self._latest_ms: int | None = None
+
+    def step(self, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int) -> pl.DataFrame:
+        """The hits of one cut (``HITS``; ``rule`` counts ``rules``), counted already."""
+        hits = self._match(events)
+        if self._kernel is not None:
+            records = self._cut(self._kernel, events, (clock_ms, watermark_ms, next_watermark_ms))
+            hits = pl.concat([hits, self._read(records)])
+        self._tally.add(hits)
+        return hits
+
+    # --- rules per event ----------------------------------------------------------------------------------------
+
+    def _match(self, events: pl.DataFrame) -> pl.DataFrame:
+        matches = self._matcher.match(events)
+        for number, reason in matches.failed:
+            self._failed[self._matcher.rules[number].rule.id] = reason
+        if not len(matches.row):
+            return no_hits()
+        rows, place = np.unique(matches.row, return_inverse=True)
+        some = events.select(*self.schema.keys[0], PARTITION, OFFSET, EVENT_MS)[rows]
+        key = hash_columns([some[name] for name in self.schema.keys[0]], some.height)
+        columns = {
+            "rule": pl.Series(self._matched[matches.rule]),
+            "key": pl.Series(key[place]),
+            "event_ms": pl.Series(some[EVENT_MS].to_numpy()[place]),
+            "warming": pl.repeat(False, len(place), dtype=pl.Boolean, eager=True),
+            "identity": self._events(some, place),
+            "settled": pl.repeat(True, len(place), dtype=pl.Boolean, eager=True),
+        }
+        return pl.DataFrame(columns, schema=HITS)
+
+    def _events(self, some: pl.DataFrame, place: npt.NDArray[np.intp]) -> pl.Series:
+        """What matches are about: partition and offset."""
+        if not self._identities:
+            return pl.repeat(None, len(place), dtype=pl.UInt64, eager=True)
+        return pl.Series(_place_hash(some[PARTITION].to_numpy(), some[OFFSET].to_numpy())[place])
+
+    # --- the kernel ---------------------------------------------------------------------------------------------
+
+    def _cut(self, kernel: RulesKernel, events: pl.DataFrame, times: tuple[int, int, int]) -> Sequence[Record]:
+        name = self.schema.name
+        control = [Control(0, n, rule.id.encode(), canonical_json(rule)) for n, rule in enumerate(self._pending)]
+        self._pending = []
+        # What counts from the first event on is complete only for windows that begin after it.
+        latest = int(events[EVENT_MS].min()) if self._latest_ms is None else self._latest_ms  # type: ignore[arg-type]
+        routed = {Routed(name, route): events for route in range(len(self.schema.keys))}
+        output = kernel.step(Cut(0, routed, control, *times, {name: latest}))
+        self._latest_ms = max(latest, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+        for table in kernel.tables().values():
+            table.changes()  # nobody stores them, and they would be kept until somebody asks
+        return output.records
+
+    def _read(self, records: Sequence[Record]) -> pl.DataFrame:
+        alerts: list[dict[str, Any]] = []
+        for record in records:
+            if record.lane == STATUS:
+                self._answered(orjson.loads(record.value or b"{}"))
+            elif record.lane in (ALERTS, SHADOW) and record.value is not None:
+                alert = orjson.loads(record.value)
+                if alert["rule"] in self._places:
+                    alerts.append(alert)
+                    if self._alerts is not None:
+                        self._alerts(record.value)
+        single = [alert for alert in alerts if alert["kind"] == Kind.EVENT]
+        others = [alert for alert in alerts if alert["kind"] != Kind.EVENT]
+        places = [np.array([a["source"][n] for a in single], np.int64) for n in ("partition", "offset")]
+        windows = [_hash([alert["key"], self._span(alert)]) for alert in others]
+        return pl.concat([self._hits(single, _place_hash(*places), settled=True), self._hits(others, windows)])
+
+    def _span(self, alert: Mapping[str, Any]) -> object:
+        """The window; of what ends when it fires (a session, a sequence) the beginning."""
+        fixed = self.rules[self._places[alert["rule"]]].window is not None
+        return alert["window"] if fixed else alert["window"]["start_ms"]
+
+    def _hits(
+        self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, settled: bool = False
+    ) -> pl.DataFrame:
+        columns = {
+            "rule": [self._places[alert["rule"]] for alert in alerts],
+            "key": [_hash(alert["key"]) for alert in alerts],
+            "event_ms": [alert["event_time_ms"] for alert in alerts],
+            "warming": [alert["warming"] for alert in alerts],
+            "identity": identities,
+            "settled": [settled] * len(alerts),
+        }
+        return pl.DataFrame(columns, schema=HITS)
+
+    def _answered(self, status: Mapping[str, object]) -> None:
+        if status["status"] == "rejected":
+            raise RuleSetError(f"{status['rule']} is rejected: {status['reason']}")
+        if status["status"] == "quarantined":
+            self._failed[str(status["rule"])] = str(status["reason"])
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def tallied(self) -> dict[str, Tallied]:
+        """By rule id, in the order of the rules."""
+        tally, keys = self._tally, self._tally.keys()
+        found = {}
+        for n, rule in enumerate(self.rules):
+            some = bool(tally.alerts[n])
+            found[rule.rule.id] = Tallied(
+                version=rule.rule.version,
+                kind=rule.kind.value,
+                alerts=int(tally.alerts[n]),
+                keys=keys[n],
+                exact=not tally.full[n],
+                first_ms=int(tally.first[n]) if some else None,
+                last_ms=int(tally.last[n]) if some else None,
+                warming=int(tally.warming[n]),
+                failed=self._failed.get(rule.rule.id),
+            )
+        return found
+
+
+def _signals(rules: Collection[CompiledRule]) -> set[str]:
+    """Rules whose scores others add."""
+    return {name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of}
+
+
+def _place_hash(partition: npt.NDArray[np.integer[Any]], offset: npt.NDArray[np.int64]) -> UInt64Array:
+    return mix(mix(partition.astype(np.uint64)) ^ offset.astype(np.uint64))
+
+
+def _hash(value: object) -> int:
+    return int.from_bytes(hashlib.blake2b(orjson.dumps(value), digest_size=8).digest(), "big")
