@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.fills import FILL_KEY, Fill, FillRows, decode_fill, open_fill, open_part
 from rulecore.lang import ListType
 from rulecore.load import decode_record
 from rulecore.model import Kind, Rule, canonical_json
@@ -54,6 +55,7 @@ class Change:
     expired: set[str]
     staged: dict[str, bytes]
     places: dict[str, set[Slot]]
+    fills: list[FillRows] = field(default_factory=list)
     streams: set[str] = field(default_factory=set)
     changed: bool = False
     touched: bool = False
@@ -94,7 +96,9 @@ class Change:
         return [_placed(answer, record) for answer in answers]
 
     def _apply(self, key: str, value: bytes | None) -> Iterator[Status]:
-        if key.startswith(STAGED_KEY):
+        if key.startswith(FILL_KEY):
+            yield self._fill(key.removeprefix(FILL_KEY), value)
+        elif key.startswith(STAGED_KEY):
             yield self._stage(key.removeprefix(STAGED_KEY), value)
         elif key.startswith(RELEASE_KEY):
             yield from self._release(key.removeprefix(RELEASE_KEY), value)
@@ -133,6 +137,9 @@ class Change:
 
     def _prepare(self, value: bytes) -> str | None:
         """Compile the part's versions now, so that the cut of the release has less to do; what is wrong with them."""
+        if not value.startswith(b"["):
+            open_part(value)  # of a fill
+            return None
         refused: list[str] = []
         for change in decode_part(value):
             if change.rule is not None:
@@ -141,6 +148,26 @@ class Change:
                 except RuleError as error:
                     refused.append(f"{change.rule.id}: {said(error)}")
         return None if not refused else "will be refused:\n" + "\n".join(refused[:_REASONS])
+
+    def _fill(self, name: str, value: bytes | None) -> Status:
+        """What a rule's aggregates have missed; the parts are given up whether or not they fit."""
+        if value is None:
+            return Status(name, None, StatusKind.DELETED, "a fill is no state; nothing changed", 0, 0, 0, Subject.FILL)
+        fill = decode_fill(value)
+        try:
+            self.fills.append(self._opened(name, fill))
+        finally:
+            for digest in fill.parts:
+                self.touched |= self.staged.pop(digest, None) is not None
+        return Status(name, fill.version, StatusKind.ACCEPTED, None, 0, 0, 0, Subject.FILL)
+
+    def _opened(self, name: str, fill: Fill) -> FillRows:
+        places = [Place(name, slot) for slot in (Slot.LIVE, Slot.CANDIDATE)]
+        rules = [self.rules[p] for p in places if p in self.rules and self.rules[p].rule.version == fill.version]
+        if name != fill.rule or not rules:
+            raise RuleSetError(f"version {fill.version} of {name!r} does not count; a fill is for one that does")
+        schemas = {schema.name: schema for schema in self.context.streams}
+        return open_fill(fill, rules[0], schemas[rules[0].rule.on], self.staged)
 
     def _release(self, name: str, value: bytes | None) -> Iterator[Status]:
         """All changes on a copy, then the copy's tables instead of ours."""
@@ -347,7 +374,7 @@ def _release_status(name: str, kind: StatusKind, reason: str | None) -> Status:
     return Status(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
 
 
-_SUBJECTS: Final = {RELEASE_KEY: Subject.RELEASE, STAGED_KEY: Subject.PART}
+_SUBJECTS: Final = {RELEASE_KEY: Subject.RELEASE, STAGED_KEY: Subject.PART, FILL_KEY: Subject.FILL}
 
 
 def _refused(key: str, reason: str) -> Status:

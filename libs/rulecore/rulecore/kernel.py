@@ -20,6 +20,7 @@ from rulecore.alerts import Given, alert, event_alert
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.factory import RulesFactory
 from rulecore.families import make_group
+from rulecore.fills import apply_fill
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang.types import Value
@@ -35,7 +36,8 @@ from rulecore.scores import ScoreGroup
 from rulecore.scores_feed import Fired as FiredAt
 from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
-from rulecore.status import Status, StatusKind, status_record
+from rulecore.status import Status, StatusKind, Subject, Warming, status_record
+from rulecore.windowed import WindowGroup
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
 from streamcore.lanes import LATE, Record
@@ -175,14 +177,48 @@ class RulesKernel:
     def _change(self, cut: Cut) -> list[Record]:
         parts, changes, gone = split(cut.control)
         answers = self._change_lists(parts)
-        before = self.rules
+        before, known = self.rules, self._aggregates()
         self.rules, said = before.apply(changes, cut.clock_ms) if changes else before.at(cut.clock_ms)
         if self.rules is not before:
             self._store_rules()
         if self.rules.epoch != before.epoch:
             self._regroup(cut.latest_event_ms, cut.watermark_ms)
-        answers += [*said, *self._change_lists(gone)]
+        self._fill(cut)
+        answers += [*(self._warming(status, known, cut) for status in said), *self._change_lists(gone)]
         return [status_record(answer) for answer in answers] if cut.shard == 0 else []
+
+    def _fill(self, cut: Cut) -> None:
+        """Aggregates get what they have missed."""
+        fills, self.rules = self.rules.fills, replace(self.rules, fills=())
+        for fill in fills:
+            group = self._windows_of(fill.rule)
+            if group is not None:
+                name = fill.rule.rule.on
+                apply_fill(fill, group, self.schemas[name], self._moment(cut, name), self.memory)
+
+    def _windows_of(self, rule: CompiledRule) -> WindowGroup | None:
+        group_id = GroupId.of(rule)
+        group = None if group_id is None else self.groups.get(self._current(group_id))
+        return group if isinstance(group, WindowGroup) else None
+
+    def _aggregates(self) -> frozenset[str]:
+        """All that is counted in windows, by column."""
+        groups = (group for group in self.groups.values() if isinstance(group, WindowGroup))
+        return frozenset(name for group in groups for name in group.kept.since_ms)
+
+    def _warming(self, status: Status, known: frozenset[str], cut: Cut) -> Status:
+        """The answer to a new version, with what it begins to count and from where on."""
+        if status.subject is not Subject.RULE or status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
+            return status
+        found = [c for c in self.rules.evaluated_of(status.name) if c.rule.version == status.version]
+        group = self._windows_of(found[0]) if found else None
+        since = {} if group is None else group.since_of(found[0])
+        new = {name: at for name, at in since.items() if name not in known and at > NO_WATERMARK}
+        if not new:
+            return status
+        source = [s.schema.name for s in self.factory.streams].index(found[0].rule.on)
+        own = {n % PARTITIONS_PER_TOPIC: o for n, o in cut.starts.items() if n // PARTITIONS_PER_TOPIC == source}
+        return replace(status, warming=Warming(new, own))
 
     def _change_lists(self, records: Sequence[Control]) -> list[Status]:
         before, answers = self.lists, []

@@ -18,6 +18,7 @@ import orjson
 from rulecore.changing import Change, Context, compiled_version, said
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.errors import RuleError
+from rulecore.fills import FillRows
 from rulecore.lang import ListType
 from rulecore.lists.columns import ListColumn, distinct
 from rulecore.matcher import EventMatcher
@@ -39,7 +40,7 @@ class RuleSet:
     ``stored`` holds the canonical JSON of every version in a slot; ``rules`` those of them that compile (all, unless a
     stream's schema or a limit changed between two starts: the others are in quarantine and wait for a new version).
     ``quarantined`` gives the reason by version, ``expired`` names versions whose time is over, ``staged`` holds parts
-    of releases that have not come yet, by digest.
+    of releases that have not come yet, by digest. ``fills`` came with the last change.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -51,6 +52,7 @@ class RuleSet:
     staged: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
     rules: Mapping[Place, CompiledRule] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
     lists: Mapping[str, ListType] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
+    fills: tuple[FillRows, ...] = field(default=(), compare=False, repr=False)
     _kept: dict[tuple[str, int], EventMatcher[CompiledRule]] = field(default_factory=dict, compare=False, repr=False)
     _boundary: list[int] = field(default_factory=list, compare=False, repr=False)
 
@@ -153,6 +155,7 @@ class RuleSet:
             expired=frozenset(change.expired),
             staged=MappingProxyType(change.staged),
             rules=MappingProxyType(change.rules),
+            fills=tuple(change.fills),
             _kept={key: m for key, m in self._kept.items() if key[0] not in change.streams},
             _boundary=[],
         )

@@ -37,6 +37,18 @@ class Subject(enum.StrEnum):
     RELEASE = "release"
     PART = "part"
     LIST = "list"
+    FILL = "fill"
+
+
+@dataclass(frozen=True, slots=True)
+class Warming:
+    """What a version begins to count. ``since_ms``: by aggregate, the latest event time before it.
+
+    ``counts_from``: by partition of the stream's topic, the offset from which on it counts.
+    """
+
+    since_ms: Mapping[str, int]
+    counts_from: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,7 @@ class Status:
     mode: str | None = None
     release: str | None = None
     compared: Mapping[str, int] | None = None
+    warming: Warming | None = None
 
 
 def status_record(status: Status) -> Record:
@@ -75,4 +88,7 @@ def status_record(status: Status) -> Record:
     }
     if status.compared is not None:
         body["compared"] = dict(status.compared)
+    if status.warming is not None:
+        offsets = {str(partition): offset for partition, offset in status.warming.counts_from.items()}
+        body["warming"] = {"since_ms": dict(status.warming.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))

@@ -10,7 +10,7 @@ ends at a pane that holds data by then. A final rule is evaluated once, when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +42,8 @@ from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windows import Aggregation, Arrivals, DistinctTable, Layout, PaneRows, PaneTable, Windows
+from streamcore.windows.distinct import VALUE
+from streamcore.windows.panes import PANE
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -53,6 +55,15 @@ class _Source:
 
     rows: Ints
     times: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What events contribute. ``index``: which of them do; ``distinct``: values by distinct count, one a row."""
+
+    index: Ints
+    rows: PaneRows
+    distinct: Mapping[str, list[object]]
 
 
 class WindowGroup:
@@ -119,25 +130,62 @@ class WindowGroup:
 
     def add(self, frame: pl.DataFrame, _moment: Moment) -> tuple[list[Firing], list[Failure]]:
         """Take the events in (on time, in order of arrival) and evaluate the early rules after each of them."""
+        counted, failures = self._counted(frame)
+        if counted is None:
+            return [], failures
+        arrivals = self.panes.arrive(counted.rows)
+        source = _Source(counted.index, frame[EVENT_MS].to_numpy())
+        firings, failures = self._early(counted.rows, arrivals, counted.distinct, source)
+        if failures:
+            return [], failures
+        self._keep(counted, arrivals)
+        return firings, []
+
+    def count(self, frame: pl.DataFrame) -> list[Failure]:
+        """Take events in, of any time and order, without evaluating any rule."""
+        counted, failures = self._counted(frame)
+        if counted is not None:
+            self._keep(counted, self.panes.arrive(counted.rows))
+        return failures
+
+    def _counted(self, frame: pl.DataFrame) -> tuple[_Counted | None, list[Failure]]:
+        """What the events contribute; None when nothing does, or something failed."""
         columns, failures = self._contributions(frame)
         counted = [c for c in columns.columns if c.endswith(".n")]
         some = columns.select(pl.any_horizontal(pl.col(counted) > 0)).to_series().to_numpy()
         index = np.flatnonzero(some)
         if failures or not index.size:
-            return [], failures
+            return None, failures
         taken, columns = (frame, columns) if len(index) == frame.height else (frame[index], columns[index])
         slots = self.panes.keys.assign(taken)
         values = {n: columns[n].to_numpy() for n in columns.columns if not n.startswith("distinct:")}
         rows = PaneRows(slots, self.panes.pane_of(taken[EVENT_MS].to_numpy()), values)
-        distinct = {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}
-        arrivals = self.panes.arrive(rows)
-        firings, failures = self._early(rows, arrivals, distinct, _Source(index, frame[EVENT_MS].to_numpy()))
-        if failures:
-            return [], failures
-        self.panes.add(rows, arrivals)
-        for name, listed in distinct.items():
-            self.distinct[name].add(rows.codes, listed)
-        return firings, []
+        return _Counted(index, rows, {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}), []
+
+    def _keep(self, counted: _Counted, arrivals: Arrivals) -> None:
+        self.panes.add(counted.rows, arrivals)
+        for name, listed in counted.distinct.items():
+            self.distinct[name].add(counted.rows.codes, listed)
+
+    def fill(self, name: str, rows: pl.DataFrame) -> None:
+        """Add what an aggregate has missed: rows as its table stores them, of keys that this shard owns."""
+        codes = PaneRows(self.panes.keys.assign(rows), rows[PANE].to_numpy(), {})
+        if name in self.distinct:
+            self.panes.add(codes, self.panes.arrive(codes))
+            self.distinct[name].add(codes.codes, rows[VALUE].to_list())
+            return
+        columns = [self.aggregations[name].column(p) for p in self.aggregations[name].partials]
+        filled = PaneRows(codes.slots, codes.panes, {c: rows[c].to_numpy() for c in columns})
+        self.panes.add(filled, self.panes.arrive(filled))
+
+    def since_of(self, rule: CompiledRule) -> dict[str, int]:
+        """Since when each of the rule's aggregates counts, by column."""
+        return {n: self.kept.since_ms[n] for n in [*(s.column for s in rule.aggregates), rows_column(rule)]}
+
+    def complete_since(self, names: Iterable[str], since_ms: int, memory: KeyValueTable) -> None:
+        """These aggregates have been filled from this time on."""
+        self.kept.since_ms |= dict.fromkeys(names, since_ms)
+        memory.put(str(self.group), self.kept.to_json())
 
     def close(self, moment: Moment) -> tuple[list[Firing], list[Failure]]:
         """Evaluate the final rules on the windows that end between two watermarks, then forget what has expired."""
