@@ -156,6 +156,7 @@ class Change:
         fill = decode_fill(value)
         try:
             self.fills.append(self._opened(name, fill))
+            self.touched = True
         finally:
             for digest in fill.parts:
                 self.touched |= self.staged.pop(digest, None) is not None
