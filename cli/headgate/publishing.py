@@ -15,6 +15,7 @@ import orjson
 
 from headgate.errors import InputError
 from rulecore.audit import Written
+from rulecore.fills import FILL_KEY
 from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
 from rulecore.model import Rule, canonical_json
 from rulecore.releases import RELEASE_KEY, STAGED_KEY, to_records
@@ -28,6 +29,7 @@ from streamcore.lanes import STATUS, Headers
 
 _POLL_MS = 200
 _SUBJECTS = (
+    (FILL_KEY, Subject.FILL),
     (RELEASE_KEY, Subject.RELEASE),
     (STAGED_KEY, Subject.PART),
     (LIST_PREFIX, Subject.LIST),

@@ -35,7 +35,7 @@ _NEVER: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """``epoch`` counts the calls that changed which rules count; the other fields are by rule and slot or by version.
+    """``epoch`` counts the calls that changed which rules count, ``revision`` those that changed anything.
 
     ``stored`` holds the canonical JSON of every version in a slot; ``rules`` those of them that compile (all, unless a
     stream's schema or a limit changed between two starts: the others are in quarantine and wait for a new version).
@@ -46,6 +46,7 @@ class RuleSet:
     streams: Mapping[str, StreamSchema]
     limits: RuleLimits
     epoch: int = 0
+    revision: int = 0
     stored: Mapping[Place, bytes] = field(default_factory=lambda: MappingProxyType({}))
     quarantined: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     expired: frozenset[str] = frozenset()
@@ -72,7 +73,7 @@ class RuleSet:
         """The set that gave these ``records()``; its rules may ask these lists."""
         context = Context.of(streams, limits, lists or {})
         values = dict(records)
-        own = orjson.loads(values.pop(_SET, b'{"epoch":0,"quarantined":{},"expired":[]}'))
+        own = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
         stored = {Place.parse(k.removeprefix(_RULE)): v for k, v in values.items() if k.startswith(_RULE)}
         staged = {k.removeprefix(_STAGED): v for k, v in values.items() if k.startswith(_STAGED)}
         reasons: dict[str, str] = dict(own["quarantined"])
@@ -87,6 +88,7 @@ class RuleSet:
             streams=MappingProxyType(dict(streams)),
             limits=limits,
             epoch=own["epoch"],
+            revision=own["revision"],
             stored=MappingProxyType(stored),
             quarantined=MappingProxyType(reasons),
             expired=frozenset(own["expired"]),
@@ -110,7 +112,12 @@ class RuleSet:
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
         """Everything that ``restore`` needs, as pairs of a name and bytes, by name."""
-        own = {"epoch": self.epoch, "quarantined": dict(self.quarantined), "expired": sorted(self.expired)}
+        own = {
+            "epoch": self.epoch,
+            "revision": self.revision,
+            "quarantined": dict(self.quarantined),
+            "expired": sorted(self.expired),
+        }
         pairs = [(f"{_RULE}{place}", value) for place, value in self.stored.items()]
         pairs += [(f"{_STAGED}{digest}", value) for digest, value in self.staged.items()]
         return (*sorted(pairs), (_SET, orjson.dumps(own, option=orjson.OPT_SORT_KEYS)))
@@ -150,6 +157,7 @@ class RuleSet:
         return replace(
             self,
             epoch=self.epoch + change.changed,
+            revision=self.revision + 1,
             stored=MappingProxyType(change.stored),
             quarantined=MappingProxyType(change.quarantined),
             expired=frozenset(change.expired),

@@ -22,6 +22,7 @@ from streamcore.app import App, Source
 from streamcore.decode import JsonDecoder, RawBatch
 from streamcore.lanes import ALERTS, STATUS, Record
 from streamcore.local import LocalApp, RawRecord, control_record
+from streamcore.shard import Shard
 from streamcore.watermark import WatermarkStrategy
 from tests.harness.rule_changes import SCHEMA, STREAMS, document
 
@@ -103,15 +104,22 @@ def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(
     wanted = whole.cut([published(), *events], CLOCK) + whole.cut([end(len(events))], CLOCK)
 
     running = app()
+    workers: list[dict[tuple[int, int], Shard]] = [{}, {}]
+    running.shards = workers[0]
     running.cut(events[:cut], CLOCK)
+    running.shards = workers[1]
     out = running.cut([published(), *events[cut : cut + gap]], CLOCK)
+    running.shards = workers[0]
+    running.cut([], CLOCK)
     (said,) = lane(out, STATUS)
     warming = said["warming"]
     assert isinstance(warming, dict)
     assert warming["counts_from"] == {"0": len(events[:cut])}
     records = fill_of(1, warming["since_ms"], events[:cut])
-    running.shards.clear()
-    out += running.cut([*records, *events[cut + gap :]], CLOCK)
+    out += running.cut(records[:-1], CLOCK)
+    running.shards = workers[1]
+    out += running.cut([*records[-1:], *events[cut + gap :]], CLOCK)
+    running.shards = workers[0]
     if again:
         out += running.cut(records, CLOCK)
     out += running.cut([end(len(events))], CLOCK)

@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rulecore.factory import RulesFactory, RuleStream
+from rulecore.kernel import RulesKernel
 from rulecore.model import Rule
 from rulecore.outlet import share
+from rulecore.releases import to_records
 from rulecore.settings import OutletSettings
 from streamcore.app import App, Source
 from streamcore.lanes import ALERTS, SHADOW, STATUS, Record
 from streamcore.local import LocalApp, RawRecord, control_record
+from streamcore.shard import Shard
 from streamcore.watermark import WatermarkStrategy
 from tests.harness.rule_changes import SCHEMA, document
 
@@ -224,3 +227,19 @@ def test_a_share_is_the_same_for_every_version_and_near_to_what_was_asked() -> N
     assert abs(sum(s < 0.1 for s in shares) / len(shares) - 0.1) < 0.01
     assert share("r", ["u1"]) != share("s", ["u1"])
     assert Rule.model_validate(document(mode={"canary": "0.5%"})).mode_text == "canary 0.5%"
+
+
+def test_a_worker_that_was_away_knows_the_parts_of_a_release_that_came_meanwhile() -> None:
+    running = app(2)
+    workers: list[dict[tuple[int, int], Shard]] = [{}, {}]
+    rules = [Rule.model_validate(document(f"r{n}", description="x" * 1_000)) for n in range(100)]
+    records = [control_record(n, key, value) for n, (key, value) in enumerate(to_records("large", rules))]
+    for number, record in enumerate([rule("first"), *records[:-1]]):
+        running.shards = workers[number % 2]
+        running.cut([record], CLOCK)
+    for worker in workers:
+        running.shards = worker
+        out = running.cut(records[-1:], CLOCK)
+        assert {s["status"] for s in lane(out, STATUS)} <= {"accepted", "rejected"}
+        shards = [shard.kernel for shard in worker.values()]
+        assert {len(kernel.rules.evaluated()) for kernel in shards if isinstance(kernel, RulesKernel)} == {101}
