@@ -145,7 +145,8 @@ class _Published:
 
     @functools.cached_property
     def _history(self) -> History | None:
-        return read_history(self._request.kafka, self._topics, self._request.streams) if self.there else None
+        request = self._request
+        return read_history(request.kafka, self._topics, request.streams, request.now_ms) if self.there else None
 
     @property
     def lists(self) -> ListStore:

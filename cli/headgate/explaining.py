@@ -13,7 +13,8 @@ from pathlib import Path
 
 import orjson
 
-from headgate.circumstances import Known, circumstances
+from headgate.circumstances import circumstances
+from headgate.circumstances_case import Known
 from headgate.errors import InputError
 from headgate.explain_events import events_of_alert, events_of_key, events_of_place, events_of_text
 from headgate.explain_inquiry import Inquiry, without_late
@@ -22,12 +23,12 @@ from headgate.history import read_history
 from headgate.moments import parse_time
 from headgate.publishing import AppTopics
 from headgate.rulebook import load_streams, read_book
-from rulecore.compiled import CompiledRule
 from rulecore.audit import History
-from rulecore.lists.store import ListStore
-from rulecore.ruleset import RuleSet
+from rulecore.compiled import CompiledRule
 from rulecore.explain_rule import Circumstance, Explanation, explain_rule
+from rulecore.lists.store import ListStore
 from rulecore.model import Kind
+from rulecore.ruleset import RuleSet
 from rulecore.yamldoc import Json
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import ALERTS, LATE, SHADOW, STATUS
@@ -113,8 +114,11 @@ def _app(ask: Ask, reader: Reading) -> Known:
     """The rules of the app, none where it was never started."""
     topics = AppTopics(ask.app)
     _, there = reader.bounds(topics.control)
-    history = read_history(ask.kafka, topics, ask.streams) if there else History(RuleSet.empty(load_streams(ask.streams)))
-    return Known(topics, bool(there), history)
+    if there:
+        history = read_history(ask.kafka, topics, ask.streams, ask.now_ms)
+    else:
+        history = History(RuleSet.empty(load_streams(ask.streams)))
+    return Known(topics, bool(there), history, ask.now_ms)
 
 
 def _without_kafka(ask: Ask) -> Answer:

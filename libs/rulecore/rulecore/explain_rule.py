@@ -77,6 +77,7 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """``alerts`` are what the kernel gives over all the events, in order: the JSON objects of the alerts lane.
+    ``asked``: those of them that answer the question.
 
     ``event``: the one in question. ``events``: those of the key that satisfied a condition, the latest of them.
     ``looked_at`` and ``satisfied``: events of the key, and those that satisfied ``where`` (or any condition).
@@ -86,6 +87,7 @@ class Explanation:
     fired: bool
     verdict: str
     alerts: tuple[Mapping[str, Json], ...]
+    asked: tuple[Mapping[str, Json], ...] = ()
     event: EventStory | None = None
     events: tuple[EventStory, ...] = ()
     windows: tuple[WindowStory, ...] = ()
@@ -123,6 +125,7 @@ def explain_rule(
         fired=bool(mine),
         verdict=_verdict(rule, event, alerts, mine, windows),
         alerts=tuple(alerts),
+        asked=tuple(mine),
         event=event,
         events=tuple(look.event(row) for row in _near(rows, question.row)),
         windows=windows,
