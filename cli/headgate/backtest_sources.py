@@ -22,7 +22,7 @@ from headgate.errors import InputError
 from headgate.rows import count_rows, json_values, open_parquet, stream_columns
 from rulecore.backtest import Batch
 from streamcore.app import PARTITIONS_PER_TOPIC
-from streamcore.decode import DecodeLimits, JsonDecoder, RawBatch
+from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
 from streamcore.position import Place, Position, next_position, spans
@@ -33,13 +33,16 @@ _SUFFIXES = (".parquet", ".pq")
 
 
 class Decoding:
-    """Records to events, with their places. ``clock_ms``: what is far ahead of it is no event."""
+    """Records to events, with their places. ``clock_ms``: what is far ahead of it is no event.
+
+    Fields that the stream does not declare are passed over, as an app does that is not told otherwise.
+    """
 
     def __init__(self, schema: StreamSchema, clock_ms: int) -> None:
         self.schema = schema
         self.clock_ms = clock_ms
         self.dead: Counter[str] = Counter()
-        self._decoder = JsonDecoder(schema, limits=DecodeLimits())
+        self._decoder = JsonDecoder(schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
 
     def __call__(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pl.DataFrame:
         """The events among some records; counts the others."""

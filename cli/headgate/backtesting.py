@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,22 +11,19 @@ from pathlib import Path
 
 from headgate.backtest_sources import Range, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
+from headgate.history import read_history
 from headgate.moments import parse_offset, parse_time
 from headgate.publishing import AppTopics
 from headgate.rulebook import Book, read_book, shipped_rules
+from rulecore.audit import History
 from rulecore.backtest import AlertSink, Backtest, Batch, Report, Side
-from rulecore.backtest_run import as_live
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.errors import RuleError
-from rulecore.load import decode_record
-from streamcore.kafka.control import ControlLog
+from rulecore.compiled import CompiledRule
+from rulecore.lists.store import ListStore
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import describe
 from streamcore.position import Place
 from streamcore.schema import StreamSchema
-
-_RECORD_BYTES = 1 << 20
 
 #: A bar with this title for so many events: hears how many are done.
 Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
@@ -81,12 +79,13 @@ class Result:
 
 def run(request: Request, progress: Progress, alerts: AlertSink | None = None) -> Result:
     """Read the rules, read the events, count. ``InputError`` and ``RuleError`` say what does not fit."""
-    book = read_book(list(request.paths) or [shipped_rules(request.app)], request.streams, request.lists)
+    published = _Published(request)
+    book = _book(request, list(request.paths) or [shipped_rules(request.app)], published)
     if book.problems:
         raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in book.problems))
     schema = _stream(book, request.stream)
     rules = tuple(rule for rule in book.rules if rule.rule.on == schema.name)
-    published = _Published(request, book.streams)
+    lists = book.list_store(published.lists)
     against, others = _others(request, schema, rules, published)
     new, notes = _with_support(rules, published)
     live, more = _with_support(others, published) if against is not None else (None, ())
@@ -97,6 +96,7 @@ def run(request: Request, progress: Progress, alerts: AlertSink | None = None) -
         events.topic,
         new,
         live,
+        lists=lists,
         disorder_ms=request.disorder_ms,
         partitions=events.partitions,
         alerts=alerts,
@@ -129,54 +129,53 @@ def _stream(book: Book, wanted: str | None) -> StreamSchema:
 class _Published:
     """The app's rules, read when first asked for."""
 
-    def __init__(self, request: Request, streams: Mapping[str, StreamSchema]) -> None:
+    def __init__(self, request: Request) -> None:
         self._request = request
-        self._streams = streams
-        self._values: dict[str, bytes] | None = None
+        self._topics = AppTopics(request.app)
 
     @property
     def topic(self) -> str:
-        return AppTopics(self._request.app).control
+        return self._topics.control
 
+    @functools.cached_property
     def there(self) -> bool:
-        """Whether the app has been started there."""
-        return bool(describe(self._request.kafka, [self.topic]))
+        """Whether this back-test reads from Kafka at all, and the app has been started there."""
+        usable = self._request.start is not None or self._request.compare == "live"
+        return usable and bool(describe(self._request.kafka, [self.topic]))
 
-    def rule(self, rule_id: str) -> CompiledRule | None:
-        """The version on the control topic; None where there is none that can be used."""
-        if self._values is None:
-            with ControlLog(self._request.kafka, self.topic) as log:
-                self._values = log.read_all().values
-        try:
-            value = self._values.get(rule_id)
-            return None if value is None else _compiled(value, self._streams)
-        except RuleError:
-            return None
+    @functools.cached_property
+    def _history(self) -> History | None:
+        request = self._request
+        return read_history(request.kafka, self._topics, request.streams, request.now_ms) if self.there else None
 
     @property
-    def usable(self) -> bool:
-        """Whether this back-test reads from Kafka at all."""
-        return self._request.start is not None or self._request.compare == "live"
+    def lists(self) -> ListStore:
+        """As they are now."""
+        return ListStore.empty() if self._history is None else self._history.lists
+
+    def rule(self, rule_id: str) -> CompiledRule | None:
+        """The version that counts, or that is evaluated alone in shadow; None where there is none."""
+        return None if self._history is None else self._history.rules.live(rule_id)
 
 
-def _compiled(value: bytes, streams: Mapping[str, StreamSchema]) -> CompiledRule:
-    return compile_rule(as_live(decode_record(value, _RECORD_BYTES)), streams, RuleLimits())
+def _book(request: Request, paths: Sequence[Path], published: _Published) -> Book:
+    return read_book(paths, request.streams, request.lists, published.lists.types())
 
 
 def _others(
     request: Request, schema: StreamSchema, rules: Sequence[CompiledRule], published: _Published
 ) -> tuple[str | None, tuple[CompiledRule, ...]]:
     """What to compare with, and its rules."""
-    if request.compare == "none" or (request.compare is None and not (request.start and published.there())):
+    if request.compare == "none" or (request.compare is None and not (request.start and published.there)):
         return None, ()
     if request.compare in (None, "live"):
-        if not published.there():
+        if not published.there:
             raise InputError(f"--compare live: no topic {published.topic} at {request.bootstrap}; correct --app")
         found = [published.rule(rule.rule.id) for rule in rules]
         live = tuple(one for one in found if one is not None and one.rule.on == schema.name)
         return f"the live versions of app {request.app}", live
     path = Path(request.compare)
-    book = read_book([path], request.streams, request.lists)
+    book = _book(request, [path], published)
     if book.problems:
         raise InputError("--compare: rules that are not sound:\n" + "\n".join(p.render() for p in book.problems))
     return str(path), tuple(rule for rule in book.rules if rule.rule.on == schema.name)
@@ -186,7 +185,7 @@ def _with_support(rules: tuple[CompiledRule, ...], published: _Published) -> tup
     """The rules with those whose scores they add: from among them, else the live ones."""
     own = {rule.rule.id for rule in rules}
     wanted = sorted({name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of} - own)
-    found = {name: published.rule(name) if published.usable and published.there() else None for name in wanted}
+    found = {name: published.rule(name) for name in wanted}
     missing = [name for name, rule in found.items() if rule is None]
     notes = (f"scores of {', '.join(missing)} count for nothing: no such rule is in the files",) if missing else ()
     return Side(rules, tuple(rule for rule in found.values() if rule is not None)), notes

@@ -1,139 +1,79 @@
-"""What kept a rule silent though its conditions held: its mode and dates, its rejection or quarantine, a late event.
+"""What kept a rule silent though its conditions held: its life, its rejection or quarantine, a late event.
 
 ``circumstances`` asks each of ``CHECKS`` in turn; a feature that can keep a rule silent adds its own function there.
+What becomes of a firing before it is an alert is asked by ``circumstances_given``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
+from headgate.circumstances_case import Case, Known, Said
+from headgate.circumstances_given import GIVEN
 from headgate.explain_inquiry import Inquiry
-from headgate.explain_reading import Found, Reading
+from headgate.explain_reading import Reading
 from headgate.moments import show_time
-from headgate.publishing import Answer, AppTopics, read_answers
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.errors import RuleError
-from rulecore.explain_rule import Circumstance
-from rulecore.load import decode_record
-from rulecore.model import Kind, Mode, Rule
+from headgate.publishing import AppTopics, read_answers
+from rulecore.explain_rule import Circumstance, Explanation
+from rulecore.model import Kind, Mode
+from rulecore.status import StatusKind, Subject
 from streamcore.kafka.readers import Record
-from streamcore.schema import StreamSchema
 
-_RECORD_BYTES = 1 << 20
 _STATUS_RECORDS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One control record of a rule; ``rule`` is None for a deletion and for what cannot be read."""
-
-    record: Found
-    rule: Rule | None
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """The control topic by rule id, oldest first. ``there``: whether the topic exists."""
-
-    topic: str
-    there: bool
-    versions: Mapping[str, Sequence[Version]] = field(default_factory=dict)
-
-    @property
-    def names(self) -> list[str]:
-        """Ids of rules that are not deleted."""
-        return sorted(name for name, versions in self.versions.items() if versions[-1].record.value is not None)
-
-    def version(self, name: str, number: int | None = None) -> Version | None:
-        """The last record of that version, or the last of all."""
-        for one in reversed(self.versions.get(name, ())):
-            if one.rule is not None and number in (None, one.rule.version):
-                return one
-        return None
-
-    def compiled(
-        self, name: str, streams: Mapping[str, StreamSchema], number: int | None = None
-    ) -> CompiledRule | None:
-        """That version against the streams; None where it is not there or does not compile."""
-        version = self.version(name, number)
-        if version is None or version.rule is None:
-            return None
-        try:
-            return compile_rule(version.rule, streams, RuleLimits())
-        except RuleError:
-            return None
-
-
-def read_history(reader: Reading, topic: str) -> History:
-    """All that the control topic holds now."""
-    _, last = reader.bounds(topic)
-    versions: dict[str, list[Version]] = {}
-    for record in reader.every(topic):
-        name = (record.key or b"").decode(errors="replace")
-        versions.setdefault(name, []).append(Version(record, _rule(record.value)))
-    return History(topic, bool(last), versions)
-
-
-def _rule(value: bytes | None) -> Rule | None:
-    try:
-        return None if value is None else decode_record(value, _RECORD_BYTES)
-    except RuleError:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """All that a check may look at."""
-
-    history: History
-    topics: AppTopics
-    rule: CompiledRule
-    inquiry: Inquiry
-    answers: Sequence[Answer]
-
-    @property
-    def published(self) -> Found | None:
-        """The control record of the rule's version; None for one that is only in a file."""
-        version = self.history.version(self.rule.rule.id, self.rule.rule.version)
-        same = version is not None and version.rule == self.rule.rule
-        return version.record if version is not None and same else None
-
 
 #: Gives a reason that is no condition, or None.
 Check = Callable[[Case], Circumstance | None]
 
 
 def circumstances(
-    reader: Reading, history: History, topics: AppTopics, rule: CompiledRule, inquiry: Inquiry
+    reader: Reading, known: Known, explanation: Explanation, inquiry: Inquiry, scan: int
 ) -> tuple[Circumstance, ...]:
     """Everything that applies, the decisive ones first."""
-    case = Case(history, topics, rule, inquiry, _answers(reader, topics, rule.rule.id))
+    said = _said(reader, known.topics, explanation.rule.rule.id)
+    case = Case(reader, known, explanation, inquiry, said, scan)
     found = [one for check in CHECKS if (one := check(case)) is not None]
     return tuple(sorted(found, key=lambda one: not one.decisive))
 
 
-def _answers(reader: Reading, topics: AppTopics, name: str) -> Sequence[Answer]:
+def _said(reader: Reading, topics: AppTopics, name: str) -> Sequence[Said]:
     """What the app said of the rule, oldest first."""
     found: list[Record] = []
     for table in reader.backwards(topics.status, _STATUS_RECORDS):
-        rows = table.to_pylist()
         found += [
             Record(topics.status, r["partition"], r["offset"], r["timestamp_ms"], r["key"], r["value"])
-            for r in rows
+            for r in table.to_pylist()
             if r["key"] == name.encode()
         ]
     found.sort(key=lambda r: (r.timestamp_ms, r.partition, r.offset))
-    return [*read_answers(found)]
-
-
-# --- the checks -------------------------------------------------------------------------------------------------
+    return [Said(answer, r.timestamp_ms) for r in found for answer in read_answers([r])]
 
 
 def _dead_letter(case: Case) -> Circumstance | None:
     if case.inquiry.dead is None:
         return None
     return Circumstance("dead letter", f"the record is no event of {case.rule.rule.on}: {case.inquiry.dead}")
+
+
+def _unknown(case: Case) -> Circumstance | None:
+    if not case.known.there:
+        return None
+    if case.published is None:
+        said = (
+            f"this version is not on {case.known.topics.control}, or was not accepted there: it was never published, "
+            "or another one was"
+        )
+        return None if _refused(case) else Circumstance("not published", said)
+    return None
+
+
+def _replaced(case: Case) -> Circumstance | None:
+    """By the changes that came after this version counted."""
+    if case.published is None or (over := case.known.over(case.rule.rule)) is None:
+        return None
+    version, at_ms = over
+    what, decisive = ("deleted", "replaced")[version is not None], case.came_after(at_ms)
+    by = "the rule was deleted" if version is None else f"version {version} took the place of this one"
+    return Circumstance(what, f"{by} at {show_time(at_ms)} UTC", decisive)
 
 
 def _mode(case: Case) -> Circumstance | None:
@@ -143,55 +83,51 @@ def _mode(case: Case) -> Circumstance | None:
         Mode.DRAFT: "the rule is a draft: it is only checked and kept",
         Mode.RETIRED: "the rule is retired",
     }
-    if mode in said:
-        return Circumstance(mode.value, said[mode])
-    if mode is Mode.SHADOW:
-        return Circumstance("shadow", f"its alerts go to {case.topics.app}.shadow, not to .alerts", decisive=False)
-    return None
+    return Circumstance(mode.value, said[mode]) if mode in said else None
 
 
 def _effective(case: Case) -> Circumstance | None:
-    effective, record = case.rule.rule.effective, case.inquiry.record
-    if effective is None or record is None:
+    """By the record's time where there is one, else by now."""
+    effective = case.rule.rule.effective
+    if effective is None:
         return None
-    if effective.start is not None and record.timestamp_ms < effective.start:
+    record = case.inquiry.record
+    at_ms = case.known.now_ms if record is None else record.timestamp_ms
+    if effective.start is not None and at_ms < effective.start:
         return Circumstance("not yet effective", f"the rule is effective from {show_time(effective.start)} UTC on")
-    if effective.end is not None and record.timestamp_ms >= effective.end:
+    if effective.end is not None and at_ms >= effective.end:
         return Circumstance("expired", f"the rule was effective until {show_time(effective.end)} UTC")
     return None
 
 
-def _answered(case: Case) -> Circumstance | None:
-    """The app's last word on this version."""
-    record = case.published
-    for answer in reversed(case.answers):
-        of_record = record is not None and answer.position.offset == record.offset
-        if answer.status == "quarantined" and answer.version == case.rule.rule.version:
-            return Circumstance("quarantine", f"the app does not evaluate it any more: {answer.reason}")
-        if of_record and answer.status == "rejected":
-            return Circumstance("rejected", f"the app rejected this version: {answer.reason}")
-        if of_record:
-            return None
+def _quarantined(case: Case) -> Circumstance | None:
+    """Unless the event came before that; a new version is never in quarantine."""
+    for said in reversed(case.of_version):
+        if said.answer.status == StatusKind.QUARANTINED:
+            text = f"since {show_time(said.time_ms)} UTC the app does not evaluate it any more: {said.answer.reason}"
+            return Circumstance("quarantine", text, case.came_after(said.time_ms))
     return None
 
 
-def _unknown(case: Case) -> Circumstance | None:
-    if not case.history.there:
+def _rejected(case: Case) -> Circumstance | None:
+    reason = _refused(case)
+    return None if reason is None else Circumstance("rejected", f"the app rejected this version: {reason}")
+
+
+def _refused(case: Case) -> str | None:
+    """Why the app refused the version; None when it did not. One that it had accepted before counts nevertheless."""
+    answers = [said.answer for said in case.of_version if said.answer.subject == Subject.RULE]
+    if any(answer.accepted for answer in answers):
         return None
-    if case.published is None:
-        said = f"this version is not on {case.history.topic}: it was never published, or another one was"
-        return Circumstance("not published", said)
-    if case.history.versions[case.rule.rule.id][-1].record.value is None:
-        return Circumstance("deleted", "the rule has been deleted")
-    return None
+    return next((a.reason for a in reversed(answers) if a.status == StatusKind.REJECTED), None)
 
 
 def _published_later(case: Case) -> Circumstance | None:
     published, record = case.published, case.inquiry.record
-    if published is None or record is None or published.timestamp_ms <= record.timestamp_ms:
+    if published is None or record is None or published.time_ms <= record.timestamp_ms:
         return None
     said = (
-        f"this version was published at {show_time(published.timestamp_ms)} UTC, after the event was written "
+        f"this version was published at {show_time(published.time_ms)} UTC, after the event was written "
         f"({show_time(record.timestamp_ms)} UTC): an app that was not behind saw the event without it"
     )
     return Circumstance("published later", said, decisive=False)
@@ -210,4 +146,15 @@ def _late(case: Case) -> Circumstance | None:
 
 
 #: In the order in which they are asked.
-CHECKS: tuple[Check, ...] = (_dead_letter, _unknown, _mode, _effective, _answered, _late, _published_later)
+CHECKS: tuple[Check, ...] = (
+    _dead_letter,
+    _unknown,
+    _replaced,
+    _mode,
+    _effective,
+    _quarantined,
+    _rejected,
+    _late,
+    *GIVEN,
+    _published_later,
+)

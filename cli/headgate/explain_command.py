@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from headgate.output import Output, emit, output_option
-from headgate.rules_options import streams_option, target_option
+from headgate.rules_options import lists_option, streams_option, target_option
 
 
 @click.command(short_help="Say why a rule fired, or why it did not.")
-@click.argument("target", metavar="ALERT_ID|RULE")
+@click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
 @click.option("--event", default=None, help="The event, as topic:partition:offset.")
 @click.option("--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event a line.")
 @click.option("--key", multiple=True, help="The key, as column=value; once for each column of group_by.")
@@ -23,6 +23,7 @@ from headgate.rules_options import streams_option, target_option
     "--scan", type=click.IntRange(1), default=200_000, show_default=True, help="Records that are read at most, a topic."
 )
 @streams_option
+@lists_option
 @target_option
 @output_option
 def explain(
@@ -35,6 +36,7 @@ def explain(
     topic: str | None,
     scan: int,
     streams: Path | None,
+    lists: Path | None,
     bootstrap: str,
     app: str,
     output: Output,
@@ -56,6 +58,6 @@ def explain(
     from headgate.explaining import Ask, answer
 
     now_ms = int(time.time() * 1000)
-    ask = Ask(target, event, event_json, key, at, rules, streams, topic, bootstrap, app, scan, now_ms)
+    ask = Ask(target, event, event_json, key, at, rules, streams, lists, topic, bootstrap, app, scan, now_ms)
     found = answer(ask)
     emit(output, as_json(found), as_text(found))

@@ -98,9 +98,9 @@ def _decoded(schema: StreamSchema, record: Found) -> tuple[pl.DataFrame, str | N
 
 
 def _reason(schema: StreamSchema, batch: RawBatch) -> str:
-    from streamcore.decode import JsonDecoder
+    from streamcore.decode import ExtraFields, JsonDecoder
 
-    dead = JsonDecoder(schema).decode(batch).dead
+    dead = JsonDecoder(schema, extra_fields=ExtraFields.IGNORE).decode(batch).dead
     return f"{dead.column('code')[0].as_py()}: {dead.column('reason')[0].as_py()}"
 
 

@@ -13,17 +13,22 @@ from pathlib import Path
 
 import orjson
 
-from headgate.circumstances import History, circumstances, read_history
+from headgate.circumstances import circumstances
+from headgate.circumstances_case import Known
 from headgate.errors import InputError
 from headgate.explain_events import events_of_alert, events_of_key, events_of_place, events_of_text
 from headgate.explain_inquiry import Inquiry, without_late
 from headgate.explain_reading import Found, Reading
+from headgate.history import read_history
 from headgate.moments import parse_time
 from headgate.publishing import AppTopics
 from headgate.rulebook import load_streams, read_book
+from rulecore.audit import History
 from rulecore.compiled import CompiledRule
 from rulecore.explain_rule import Circumstance, Explanation, explain_rule
+from rulecore.lists.store import ListStore
 from rulecore.model import Kind
+from rulecore.ruleset import RuleSet
 from rulecore.yamldoc import Json
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import ALERTS, LATE, SHADOW, STATUS
@@ -45,6 +50,7 @@ class Ask:
     at: str | None
     rules: Path | None
     streams: Path | None
+    lists: Path | None
     topic: str | None
     bootstrap: str
     app: str
@@ -55,6 +61,12 @@ class Ask:
     def kafka(self) -> KafkaSettings:
         """How to reach it."""
         return KafkaSettings(self.bootstrap, client_id="headgate-explain")
+
+    @property
+    def rule(self) -> tuple[str, int | None]:
+        """The rule's id and, where one was named (``ID@VERSION``), its version."""
+        name, _, version = self.target.partition("@")
+        return (name, int(version)) if version.isdecimal() else (self.target, None)
 
     @property
     def at_ms(self) -> int | None:
@@ -94,18 +106,30 @@ def answer(ask: Ask) -> Answer:
         return _without_kafka(ask)
     reader = Reading(ask.kafka)
     reader.look([AppTopics(ask.app).control, *(f"{ask.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))])
-    history = read_history(reader, AppTopics(ask.app).control)
-    return _of_alert(ask, reader, history) if ask.is_alert else _of_rule(ask, reader, history)
+    known = _app(ask, reader)
+    return _of_alert(ask, reader, known) if ask.is_alert else _of_rule(ask, reader, known)
+
+
+def _app(ask: Ask, reader: Reading) -> Known:
+    """The rules of the app, none where it was never started."""
+    topics = AppTopics(ask.app)
+    _, there = reader.bounds(topics.control)
+    if there:
+        history = read_history(ask.kafka, topics, ask.streams, ask.now_ms)
+    else:
+        history = History(RuleSet.empty(load_streams(ask.streams)))
+    return Known(topics, bool(there), history, ask.now_ms)
 
 
 def _without_kafka(ask: Ask) -> Answer:
-    book = read_book([ask.rules or Path()], ask.streams)
+    book = read_book([ask.rules or Path()], ask.streams, ask.lists)
     if book.problems:
         raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in book.problems))
     known = {rule.rule.id: rule for rule in book.rules}
     rule = _known(ask.target, known)
-    inquiry = events_of_text(ask.event_json or Path(), book.streams[rule.rule.on], rule, ask.now_ms)
-    return _answer(rule, book.streams[rule.rule.on], inquiry, _support(rule, known))
+    schema = book.streams[rule.rule.on]
+    inquiry = events_of_text(ask.event_json or Path(), schema, rule, ask.now_ms)
+    return _answer(rule, schema, inquiry, _support(rule, known), book.list_store(ListStore.empty()))
 
 
 def _known(target: str, rules: Mapping[str, CompiledRule]) -> CompiledRule:
@@ -121,14 +145,13 @@ def _support(rule: CompiledRule, known: Mapping[str, CompiledRule]) -> tuple[Com
     return tuple(known[name] for name in signals if name in known)
 
 
-def _of_rule(ask: Ask, reader: Reading, history: History) -> Answer:
-    streams = load_streams(ask.streams)
-    rules = _rules(ask, history, streams)
-    rule = _known(ask.target, rules)
-    schema = streams[rule.rule.on]
+def _of_rule(ask: Ask, reader: Reading, known: Known) -> Answer:
+    rules, lists = _rules(ask, known)
+    rule = _rule(ask, rules, known)
+    schema = known.streams[rule.rule.on]
     inquiry = _on_time(ask, reader, rule, _inquiry(ask, reader, rule, schema))
-    found = _answer(rule, schema, inquiry, _support(rule, rules))
-    kept_back = circumstances(reader, history, AppTopics(ask.app), rule, inquiry)
+    found = _answer(rule, schema, inquiry, _support(rule, rules), lists)
+    kept_back = circumstances(reader, known, found.explanation, inquiry, ask.scan)
     published = _published(reader, AppTopics(ask.app), found.explanation, ask.scan)
     notes = found.notes
     if found.explanation.fired and published is None and ask.rules is None and not kept_back:
@@ -136,14 +159,26 @@ def _of_rule(ask: Ask, reader: Reading, history: History) -> Answer:
     return Answer(found.explanation, found.about, kept_back, notes, published=published)
 
 
-def _rules(ask: Ask, history: History, streams: Mapping[str, StreamSchema]) -> Mapping[str, CompiledRule]:
-    """Those of the files, else the latest versions on the control topic."""
+def _rules(ask: Ask, known: Known) -> tuple[Mapping[str, CompiledRule], ListStore]:
+    """Those of the files, else the app's; and the lists that they ask."""
     if ask.rules is not None:
-        book = read_book([ask.rules], ask.streams)
-        return {rule.rule.id: rule for rule in book.rules}
-    if not history.there:
-        raise InputError(f"app {ask.app}: no topic {history.topic} at {ask.bootstrap}; correct --app or --bootstrap")
-    return {name: one for name in history.names if (one := history.compiled(name, streams)) is not None}
+        book = read_book([ask.rules], ask.streams, ask.lists, known.history.lists.types())
+        return {rule.rule.id: rule for rule in book.rules}, book.list_store(known.history.lists)
+    if not known.there:
+        topic = known.topics.control
+        raise InputError(f"app {ask.app}: no topic {topic} at {ask.bootstrap}; correct --app or --bootstrap")
+    return {name: one for name in known.names if (one := known.compiled(name)) is not None}, known.history.lists
+
+
+def _rule(ask: Ask, rules: Mapping[str, CompiledRule], known: Known) -> CompiledRule:
+    name, version = ask.rule
+    if version is None or ask.rules is not None:
+        return _known(ask.target, rules)
+    rule = known.compiled(name, version)
+    if rule is None:
+        there = sorted(number for one, number in known.history.documents if one == name)
+        raise InputError(f"{name} has no version {version}; it has {', '.join(map(str, there)) or 'none'}")
+    return rule
 
 
 def _on_time(ask: Ask, reader: Reading, rule: CompiledRule, inquiry: Inquiry) -> Inquiry:
@@ -174,25 +209,23 @@ def _place(text: str) -> tuple[str, int, int]:
     return topic, int(partition), int(offset)
 
 
-def _of_alert(ask: Ask, reader: Reading, history: History) -> Answer:
+def _of_alert(ask: Ask, reader: Reading, known: Known) -> Answer:
     alert = _alert(ask, reader)
-    streams = load_streams(ask.streams)
     name, version = str(alert["rule"]), int(str(alert["version"]))
-    if (schema := streams.get(str(alert["stream"]))) is None:
+    if (schema := known.streams.get(str(alert["stream"]))) is None:
         raise InputError(f"alert {ask.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
-    rule = history.compiled(name, streams, version)
+    rule = known.compiled(name, version)
     notes: tuple[str, ...] = ()
     if rule is None:
-        known = {r: c for r in history.names if (c := history.compiled(r, streams)) is not None}
-        rule = _known(name, known)
+        rule = _known(name, {r: c for r in known.names if (c := known.compiled(r)) is not None})
         notes = (
             f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
         )
     inquiry = events_of_alert(reader, schema, rule, alert, ask.topic or schema.name, ask.scan, ask.now_ms)
     inquiry = _on_time(ask, reader, rule, inquiry)
     signals = rule.rule.score.of if rule.rule.score is not None else ()
-    support = tuple(c for s in signals if (c := history.compiled(s, streams)) is not None)
-    found = _answer(rule, schema, inquiry, support)
+    support = tuple(c for s in signals if (c := known.compiled(s)) is not None)
+    found = _answer(rule, schema, inquiry, support, known.history.lists)
     differences = _differences(alert, found.explanation.alerts)
     return Answer(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)
 
@@ -210,9 +243,13 @@ def _alert(ask: Ask, reader: Reading) -> Mapping[str, Json]:
     )
 
 
-def _answer(rule: CompiledRule, schema: StreamSchema, inquiry: Inquiry, support: Sequence[CompiledRule]) -> Answer:
-    explanation = explain_rule(rule, schema, inquiry.topic, inquiry.events, inquiry.question, support)
-    return Answer(explanation, inquiry.about, (), inquiry.notes)
+def _answer(
+    rule: CompiledRule, schema: StreamSchema, inquiry: Inquiry, support: Sequence[CompiledRule], lists: ListStore
+) -> Answer:
+    explanation = explain_rule(rule, schema, inquiry.topic, inquiry.events, inquiry.question, support, lists)
+    asked = sorted({name for one in (rule, *support) for name in one.lists})
+    note = f"lists are asked as they are now, at the event's time: {', '.join(asked)}"
+    return Answer(explanation, inquiry.about, (), (*inquiry.notes, *((note,) if asked else ())))
 
 
 def _published(reader: Reading, topics: AppTopics, explanation: Explanation, scan: int) -> Found | None:

@@ -11,6 +11,12 @@ from rulecore.ruleset import RuleSet
 from streamcore.kafka.settings import KafkaSettings
 
 
-def read_history(kafka: KafkaSettings, topics: AppTopics, streams: Path | None) -> History:
-    """Apply the control topic from its beginning, against the streams of a folder."""
-    return read_back(RuleSet.empty(load_streams(streams)), read_log(kafka, topics))
+def read_history(kafka: KafkaSettings, topics: AppTopics, streams: Path | None, now_ms: int | None = None) -> History:
+    """Apply the control topic from its beginning, against the streams of a folder.
+
+    ``now_ms``: what versions have come and gone by the clock since the last record.
+    """
+    history = read_back(RuleSet.empty(load_streams(streams)), read_log(kafka, topics))
+    if now_ms is not None:
+        history.rules, _ = history.rules.at(now_ms)
+    return history

@@ -14,7 +14,10 @@ from headgate import streams
 from headgate.errors import InputError
 from rulecore.check import Cost, check
 from rulecore.compiled import CompiledRule
+from rulecore.lang import ListType
 from rulecore.lists.files import ListFile, load_lists, types_of
+from rulecore.lists.past import control_records, store_of
+from rulecore.lists.store import ListStore
 from rulecore.load import load_path
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
@@ -32,6 +35,11 @@ class Book:
     costs: tuple[Cost, ...]
     problems: tuple[Problem, ...]
     lists: tuple[ListFile, ...] = ()
+
+    def list_store(self, known: ListStore) -> ListStore:
+        """Its lists, and those of ``known`` that have other names."""
+        own = {one.head.list: one.records() for one in self.lists}
+        return store_of([*control_records(known, own), *(row for rows in own.values() for row in rows)])
 
     def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
         """By name of a list, keys and values of the control records that publish it."""
@@ -62,8 +70,14 @@ def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
     return load_lists(folder)
 
 
-def read_book(paths: Sequence[Path], folder: Path | None = None, lists: Path | None = None) -> Book:
-    """The rules of these files and folders against the streams of ``folder`` and the lists of ``lists``.
+def read_book(
+    paths: Sequence[Path],
+    folder: Path | None = None,
+    lists: Path | None = None,
+    known: Mapping[str, ListType] | None = None,
+) -> Book:
+    """The rules of these files and folders against the streams of ``folder`` and the lists of ``lists``, or, where
+    those do not have one of the name, the ``known`` lists.
 
     ``InputError`` when there is no rule.
     """
@@ -78,6 +92,6 @@ def read_book(paths: Sequence[Path], folder: Path | None = None, lists: Path | N
         problems += faults
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
-    report = check(documents, schemas, lists=types_of(listed))
+    report = check(documents, schemas, lists={**(known or {}), **types_of(listed)})
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
     return Book(schemas, report.rules, report.costs, found, tuple(listed))

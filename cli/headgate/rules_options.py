@@ -21,12 +21,16 @@ def streams_option(command: _Command) -> _Command:
     )
 
 
+def lists_option(command: _Command) -> _Command:
+    """``--lists``."""
+    return click.option(
+        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
+    )(command)
+
+
 def files_option(command: _Command) -> _Command:
     """``[PATHS]... --streams --lists``, as the parameters ``paths``, ``streams`` and ``lists``."""
-    with_lists = click.option(
-        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
-    )
-    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(with_lists(command)))
+    return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(lists_option(command)))
 
 
 def target_option(command: _Command) -> _Command:

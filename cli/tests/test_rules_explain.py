@@ -128,3 +128,26 @@ def test_what_does_not_fit_is_said(
 ) -> None:
     assert run(["rules", "explain", target, *write(tmp_path, *events)]) == 1
     assert said in capsys.readouterr().err
+
+
+LISTED = """\
+id: listed
+version: 1
+owner: me
+on: shop
+where: user_id in list('denied')
+then: {severity: low, message: "{user_id}"}
+"""
+
+
+def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "rules.yaml").write_text(LISTED, encoding="utf-8")
+    for entries, fired in (("[u1, u2]", True), ("[u2]", False)):
+        denied = f"list: denied\nversion: 1\nowner: me\nof: string\nentries: {entries}\n"
+        (tmp_path / "denied.yaml").write_text(denied, encoding="utf-8")
+        lists = ["--lists", str(tmp_path / "denied.yaml"), "-o", "json"]
+        assert run(["rules", "explain", "listed", *options, *lists]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["fired"], found["event"]["conditions"]["where"]["values"]) == (fired, {"user_id": "u1"})
+        assert found["notes"] == ["lists are asked as they are now, at the event's time: denied"]

@@ -20,6 +20,7 @@ from rulecore.backtest_compare import Compared, Comparison, translated
 from rulecore.backtest_run import AlertSink, RuleRun, as_live
 from rulecore.backtest_tally import Tallied
 from rulecore.compiled import CompiledRule
+from rulecore.lists.store import ListStore
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState
 
@@ -68,14 +69,18 @@ class Backtest:
         new: Side,
         live: Side | None = None,
         *,
+        lists: ListStore | None = None,
         disorder_ms: int = 10_000,
         partitions: Collection[int] = (),
         alerts: AlertSink | None = None,
     ) -> None:
-        """``partitions``: source partitions with events in the range. ``alerts`` hears of those of ``new``."""
+        """``lists``: what the rules ask. ``partitions``: source partitions with events in the range. ``alerts`` hears
+        of those of ``new``."""
         keep = live is not None
-        self._new = RuleRun(schema, topic, new.rules, new.support, identities=keep, alerts=alerts)
-        self._live = RuleRun(schema, topic, live.rules, live.support, identities=keep) if live is not None else None
+        self._new = RuleRun(schema, topic, new.rules, new.support, lists=lists, identities=keep, alerts=alerts)
+        self._live = (
+            None if live is None else RuleRun(schema, topic, live.rules, live.support, lists=lists, identities=keep)
+        )
         self._comparison = Comparison(_all_ids(new, live)) if live is not None else None
         self._disorder_ms = disorder_ms
         self._time = WatermarkState().expect(partitions, 0)

@@ -20,8 +20,12 @@ from rulecore.compiled import CompiledRule
 from rulecore.errors import RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.kernel import RulesKernel
+from rulecore.lists.columns import distinct, with_list_columns
+from rulecore.lists.past import control_records
+from rulecore.lists.store import ListStore
 from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode, Rule, canonical_json
+from rulecore.status import Subject
 from streamcore.hashing import UInt64Array, hash_columns, mix
 from streamcore.kernel import Control, Cut, Routed
 from streamcore.lanes import ALERTS, SHADOW, STATUS, Record
@@ -32,8 +36,10 @@ AlertSink = Callable[[bytes], None]
 
 
 def as_live(rule: Rule) -> Rule:
-    """The rule as if it were live: what a back-test asks is what it would do."""
-    return rule.model_copy(update={"mode": Mode.LIVE, "effective": None, "tests": ()})
+    """The rule as if it were live, with alerts and without a budget: what a back-test asks is what it would do."""
+    then = rule.then.model_copy(update={"alert": True})
+    change = {"mode": Mode.LIVE, "effective": None, "tests": (), "budget": None, "then": then}
+    return rule.model_copy(update=change)
 
 
 class RuleRun:
@@ -46,10 +52,11 @@ class RuleRun:
         rules: Sequence[CompiledRule],
         support: Sequence[CompiledRule] = (),
         *,
+        lists: ListStore | None = None,
         identities: bool = False,
         alerts: AlertSink | None = None,
     ) -> None:
-        """``identities``: hits say what they are about, for a comparison."""
+        """``lists``: what the rules may ask. ``identities``: hits say what they are about, for a comparison."""
         self.schema = schema
         self.rules = tuple(rules)
         self._places = {rule.rule.id: n for n, rule in enumerate(self.rules)}
@@ -58,9 +65,12 @@ class RuleRun:
         self._tally = Tally(len(self.rules))
         self._failed: dict[str, str] = {}
         needed = _signals([*rules, *support])
-        matched = [r for r in self.rules if r.kind is Kind.EVENT and alerts is None and r.rule.id not in needed]
+        alone = [r for r in self.rules if r.kind is Kind.EVENT and r.rule.suppress is None]
+        matched = [r for r in alone if alerts is None and r.rule.id not in needed]
         self._matcher = EventMatcher(matched)
         self._matched = np.array([self._places[r.rule.id] for r in matched], np.uint32)
+        self._lists = lists or ListStore.empty()
+        self._columns = distinct(column for rule in matched for column in rule.list_columns)
         fast = {r.rule.id for r in matched}
         self._pending = [as_live(r.rule) for r in [*self.rules, *support] if r.rule.id not in fast]
         factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._pending)))
@@ -69,7 +79,7 @@ class RuleRun:
 
     def step(self, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int) -> pl.DataFrame:
         """The hits of one cut (``HITS``; ``rule`` counts ``rules``), counted already."""
-        hits = self._match(events)
+        hits = self._match(with_list_columns(events, self._columns, self._lists.contents(clock_ms)))
         if self._kernel is not None:
             records = self._cut(self._kernel, events, (clock_ms, watermark_ms, next_watermark_ms))
             hits = pl.concat([hits, self._read(records)])
@@ -107,7 +117,10 @@ class RuleRun:
 
     def _cut(self, kernel: RulesKernel, events: pl.DataFrame, times: tuple[int, int, int]) -> Sequence[Record]:
         name = self.schema.name
-        control = [Control(0, n, rule.id.encode(), canonical_json(rule)) for n, rule in enumerate(self._pending)]
+        records = [(rule.id, canonical_json(rule)) for rule in self._pending]
+        if records:
+            records = [*control_records(self._lists), *records]
+        control = [Control(0, n, key.encode(), value) for n, (key, value) in enumerate(records)]
         self._pending = []
         # What counts from the first event on is complete only for windows that begin after it.
         latest = int(events[EVENT_MS].min()) if self._latest_ms is None else self._latest_ms  # type: ignore[arg-type]
@@ -127,7 +140,7 @@ class RuleRun:
                 alert = orjson.loads(record.value)
                 if alert["rule"] in self._places:
                     alerts.append(alert)
-                    if self._alerts is not None:
+                    if self._alerts is not None and self.rules[self._places[alert["rule"]]].rule.then.alert:
                         self._alerts(record.value)
         single = [alert for alert in alerts if alert["kind"] == Kind.EVENT]
         others = [alert for alert in alerts if alert["kind"] != Kind.EVENT]
@@ -154,7 +167,7 @@ class RuleRun:
         return pl.DataFrame(columns, schema=HITS)
 
     def _answered(self, status: Mapping[str, object]) -> None:
-        if status["status"] == "rejected":
+        if status["status"] == "rejected" and status["subject"] == Subject.RULE:
             raise RuleSetError(f"{status['rule']} is rejected: {status['reason']}")
         if status["status"] == "quarantined":
             self._failed[str(status["rule"])] = str(status["reason"])

@@ -78,9 +78,11 @@ class Clause:
         return (leaf for leaf in self.leaves() if leaf.decided)
 
 
-def explain_condition(expr: Expr, row: Mapping[str, object]) -> Clause:
-    """The clauses of a condition for one event (column name to logical value)."""
-    return explain_with(expr, lambda part: lang.evaluate(part, row))
+def explain_condition(
+    expr: Expr, row: Mapping[str, object], lists: Mapping[str, Mapping[Value, Value]] | None = None
+) -> Clause:
+    """The clauses of a condition for one event (column name to logical value); ``lists`` as ``lang.evaluate`` has."""
+    return explain_with(expr, lambda part: lang.evaluate(part, row, lists or {}))
 
 
 def explain_with(expr: Expr, value_of: ValueOf, *, decided: bool = True) -> Clause:

@@ -7,8 +7,10 @@ says what fires, the rule's group what its windows held, the naive evaluator wha
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 import polars as pl
@@ -20,7 +22,11 @@ from rulecore.explain import Clause, Truth, explain_condition
 from rulecore.explain_windows import WindowStory, around, window_stories
 from rulecore.firing import Origin
 from rulecore.kinds import Step
-from rulecore.lang import Expr, Scope
+from rulecore.lang import Expr, ListType, Scope
+from rulecore.lists.content import ListContent
+from rulecore.lists.past import over_columns
+from rulecore.lists.plain import plain
+from rulecore.lists.store import ListStore
 from rulecore.model import Kind
 from rulecore.yamldoc import Json
 from streamcore.app import PARTITIONS_PER_TOPIC
@@ -71,6 +77,7 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """``alerts`` are what the kernel gives over all the events, in order: the JSON objects of the alerts lane.
+    ``asked``: those of them that answer the question.
 
     ``event``: the one in question. ``events``: those of the key that satisfied a condition, the latest of them.
     ``looked_at`` and ``satisfied``: events of the key, and those that satisfied ``where`` (or any condition).
@@ -80,6 +87,7 @@ class Explanation:
     fired: bool
     verdict: str
     alerts: tuple[Mapping[str, Json], ...]
+    asked: tuple[Mapping[str, Json], ...] = ()
     event: EventStory | None = None
     events: tuple[EventStory, ...] = ()
     windows: tuple[WindowStory, ...] = ()
@@ -95,20 +103,21 @@ def explain_rule(
     events: pl.DataFrame,
     question: Question,
     support: Sequence[CompiledRule] = (),
+    lists: ListStore | None = None,
 ) -> Explanation:
     """``events``: of a rule per event the one in question; else the key's, in order of arrival (physical columns).
 
-    ``support``: rules whose scores the rule adds.
+    ``support``: rules whose scores the rule adds. ``lists``: what rules ask, as of the latest event's time.
+    ``suppress`` and ``then.alert`` are left aside: they are circumstances.
     """
-    alerts = recomputed(rule, schema, topic, events, question.closing_ms, support)
-    conditions = conditions_of(rule, schema) | _signals(schema, support)
-    event = None if question.row is None else _event(schema, topic, events, question.row, conditions)
-    held = events.select(
-        pl.any_horizontal([_true(expr) for expr in conditions.values()] or [pl.lit(value=True)]).alias("held")
-        & pl.int_range(pl.len()).is_not_null()
-    ).to_series()
-    rows = held.arg_true().to_list()
-    stories = window_stories(rule, schema, events, topic) if rule.kind is Kind.WINDOW else []
+    lists = lists or ListStore.empty()
+    alerts = recomputed(rule, schema, topic, events, question.closing_ms, support, lists)
+    own = conditions_of(rule, schema, lists.types())
+    conditions = own | _signals(schema, support, lists.types())
+    look = _Look(schema, topic, events, conditions, lists.contents(clock_of(events)))
+    event = None if question.row is None else look.event(question.row)
+    rows = look.held()
+    stories = window_stories(rule, schema, events, topic, lists) if rule.kind is Kind.WINDOW else []
     windows = tuple(around(stories, question.row, question.at_ms))
     mine = [alert for alert in alerts if _asked(alert, question, event)]
     return Explanation(
@@ -116,16 +125,19 @@ def explain_rule(
         fired=bool(mine),
         verdict=_verdict(rule, event, alerts, mine, windows),
         alerts=tuple(alerts),
+        asked=tuple(mine),
         event=event,
-        events=tuple(_event(schema, topic, events, row, conditions) for row in _near(rows, question.row)),
+        events=tuple(look.event(row) for row in _near(rows, question.row)),
         windows=windows,
         looked_at=events.height,
         satisfied=len(rows),
-        refused=_refused(rule, schema, events) if not rows else (),
+        refused=look.refused(own["where"]) if not rows and "where" in own else (),
     )
 
 
-def conditions_of(rule: CompiledRule, schema: StreamSchema) -> dict[str, Expr]:
+def conditions_of(
+    rule: CompiledRule, schema: StreamSchema, lists: Mapping[str, ListType] | None = None
+) -> dict[str, Expr]:
     """The rule's conditions on single events as its author wrote them, by name."""
     own = rule.rule
     texts: dict[str, str] = {} if own.where is None else {"where": own.where}
@@ -134,14 +146,14 @@ def conditions_of(rule: CompiledRule, schema: StreamSchema) -> dict[str, Expr]:
         texts[name] = item.where if isinstance(item, Step) else item.without
     if own.expect is not None:
         texts["expect"] = own.expect.where
-    scope = Scope.of_event(schema)
+    scope = replace(Scope.of_event(schema), lists=lists or {})
     return {name: lang.parse(text, scope, field="where") for name, text in texts.items()}
 
 
-def _signals(schema: StreamSchema, support: Sequence[CompiledRule]) -> dict[str, Expr]:
+def _signals(schema: StreamSchema, support: Sequence[CompiledRule], lists: Mapping[str, ListType]) -> dict[str, Expr]:
     """Conditions of the rules per event whose scores are added."""
     own = [rule for rule in support if rule.kind is Kind.EVENT and rule.rule.on == schema.name]
-    return {f"signal {rule.rule.id}": conditions_of(rule, schema)["where"] for rule in own}
+    return {f"signal {rule.rule.id}": conditions_of(rule, schema, lists)["where"] for rule in own}
 
 
 def recomputed(
@@ -151,18 +163,27 @@ def recomputed(
     events: pl.DataFrame,
     closing_ms: int = NO_WATERMARK,
     support: Sequence[CompiledRule] = (),
+    lists: ListStore | None = None,
 ) -> list[Mapping[str, Json]]:
-    """The alerts of the rule over these events, as if it were live; same identities as in production."""
+    """The alerts of the rule over these events, as if it were live and suppressed none; identities of production."""
     found: list[bytes] = []
     if events.height:
-        run = RuleRun(schema, topic, [rule], support, alerts=found.append)
-        clock_ms = max(closing_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
-        run.step(events, clock_ms, NO_WATERMARK, closing_ms)
+        run = RuleRun(schema, topic, [_outspoken(rule)], support, lists=lists, alerts=found.append)
+        run.step(events, clock_of(events), NO_WATERMARK, closing_ms)
     return [orjson.loads(alert) for alert in found]
 
 
-def _true(expr: Expr) -> pl.Expr:
-    return lang.to_polars(expr).fill_null(value=False)
+def clock_of(events: pl.DataFrame) -> int:
+    """The time of the latest event, for what lists held."""
+    return int(events[EVENT_MS].max()) if events.height else 0  # type: ignore[arg-type]
+
+
+def _outspoken(rule: CompiledRule) -> CompiledRule:
+    """The rule without a silence after an alert. One per event keeps the route that ``suppress`` gave it."""
+    own = rule.rule
+    short = own.suppress.model_copy(update={"duration": 1}) if own.suppress and rule.kind is Kind.EVENT else None
+    then = own.then.model_copy(update={"alert": True})
+    return replace(rule, rule=own.model_copy(update={"suppress": short, "then": then}))
 
 
 def _near(rows: Sequence[int], row: int | None) -> Sequence[int]:
@@ -171,25 +192,42 @@ def _near(rows: Sequence[int], row: int | None) -> Sequence[int]:
     return before[-MAX_EVENTS:]
 
 
-def _event(
-    schema: StreamSchema, topic: str, events: pl.DataFrame, row: int, conditions: Mapping[str, Expr]
-) -> EventStory:
-    physical = events.row(row, named=True)
-    values: dict[str, object] = {f.name: lang.to_logical(physical[f.name], f.type) for f in schema.fields}
-    origin = Origin(topic, physical[PARTITION] % PARTITIONS_PER_TOPIC, physical[OFFSET], physical[EVENT_MS])
-    return EventStory(origin, values, {name: explain_condition(expr, values) for name, expr in conditions.items()})
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Conditions at events, one by one and all together."""
 
+    schema: StreamSchema
+    topic: str
+    events: pl.DataFrame
+    conditions: Mapping[str, Expr]
+    contents: Mapping[str, ListContent]
 
-def _refused(rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame) -> tuple[Refusal, ...]:
-    """Clauses of ``where`` by the number of events that they refused, most first."""
-    if rule.rule.where is None or not events.height:
-        return ()
-    where = conditions_of(rule, schema)["where"]
-    found = [
-        Refusal(lang.render(term), events.height - int(events.select(_true(term).sum()).item()))
-        for term in lang.conjuncts(where)
-    ]
-    return tuple(sorted((one for one in found if one.events), key=lambda one: -one.events))
+    def event(self, row: int) -> EventStory:
+        """The event in a row."""
+        physical = self.events.row(row, named=True)
+        values: dict[str, object] = {f.name: lang.to_logical(physical[f.name], f.type) for f in self.schema.fields}
+        place = physical[PARTITION] % PARTITIONS_PER_TOPIC, physical[OFFSET]
+        lists = plain(self.contents)
+        clauses = {name: explain_condition(expr, values, lists) for name, expr in self.conditions.items()}
+        return EventStory(Origin(self.topic, *place, physical[EVENT_MS]), values, clauses)
+
+    def held(self) -> list[int]:
+        """Rows that satisfy a condition; all where there is none."""
+        if not self.conditions:
+            return [*range(self.events.height)]
+        true = [self._true(expr) for expr in self.conditions.values()]
+        return functools.reduce(operator.or_, true).arg_true().to_list()
+
+    def refused(self, where: Expr) -> tuple[Refusal, ...]:
+        """Clauses by the number of events that they refused, most first."""
+        height = self.events.height
+        found = [Refusal(lang.render(term), height - int(self._true(term).sum())) for term in lang.conjuncts(where)]
+        return tuple(sorted((one for one in found if one.events), key=lambda one: -one.events))
+
+    def _true(self, expr: Expr) -> pl.Series:
+        frame, lifted = over_columns(self.events, expr, self.contents)
+        true = lang.to_polars(lifted).fill_null(value=False) & pl.int_range(pl.len()).is_not_null()
+        return frame.select(true.alias(lang.fingerprint(expr)))[lang.fingerprint(expr)]
 
 
 def _asked(alert: Mapping[str, Json], question: Question, event: EventStory | None) -> bool:

@@ -17,7 +17,12 @@ from rulecore.explain import Clause, Seen, explain_with
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
-from rulecore.lang import Aggregate, Column, Expr
+from rulecore.lang import Aggregate, Column, Expr, ListType
+from rulecore.lang.types import Value
+from rulecore.lists.columns import with_list_columns
+from rulecore.lists.content import ListContent
+from rulecore.lists.plain import plain
+from rulecore.lists.store import ListStore
 from rulecore.model import Emit, Mode
 from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, StreamSchema
@@ -42,19 +47,25 @@ class WindowStory:
     having: Clause
 
 
-def window_stories(rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str) -> list[WindowStory]:
+def window_stories(
+    rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str, lists: ListStore | None = None
+) -> list[WindowStory]:
     """Of a windowed rule over one key's events in order of arrival; of early ones the last ``DETAIL`` events.
 
     A rule without windows has none.
     """
     if rule.having is None or rule.having_on_columns is None or not rule.aggregates:
         return []
-    own = events.with_row_index("__row").filter(_counts(rule))
+    if not events.height:
+        return []
+    lists = lists or ListStore.empty()
+    contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+    probe = _Probe(rule, _without_threshold(rule, schema, lists.types()), schema, topic, contents)
+    own = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row").filter(_counts(rule))
     if not own.height:
         return []
-    final = rule.rule.emit is Emit.FINAL
-    firings = _at_ends(rule, schema, own, topic) if final else _after_each(rule, schema, own, topic)
-    return [_story(rule, schema, firing, row) for firing, row in firings]
+    firings = probe.at_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_each(own)
+    return [_story(rule, schema, firing, row, plain(contents)) for firing, row in firings]
 
 
 def _counts(rule: CompiledRule) -> pl.Expr:
@@ -62,52 +73,54 @@ def _counts(rule: CompiledRule) -> pl.Expr:
     return where & pl.col(EVENT_MS).is_not_null()
 
 
-def _at_ends(
-    rule: CompiledRule, schema: StreamSchema, own: pl.DataFrame, topic: str
-) -> Iterator[tuple[Firing, int | None]]:
-    group, memory = _group(rule, schema), KeyValueTable()
-    _set(group, _probe(rule, schema), memory)
-    group.add(own, _moment(topic, NO_WATERMARK))
-    firings, _ = group.close(_moment(topic, _END_MS))
-    return ((firing, None) for firing in firings)
+@dataclass(frozen=True, slots=True)
+class _Probe:
+    """``rule`` is ``of`` without its threshold, to be run over events."""
 
+    of: CompiledRule
+    rule: CompiledRule
+    schema: StreamSchema
+    topic: str
+    contents: Mapping[str, ListContent]
 
-def _after_each(
-    rule: CompiledRule, schema: StreamSchema, own: pl.DataFrame, topic: str
-) -> Iterator[tuple[Firing, int | None]]:
-    group, memory = _group(rule, schema), KeyValueTable()
-    probe = _probe(rule, schema)
-    before = max(0, own.height - DETAIL)
-    _set(group, _versioned(probe, 1), memory)
-    if before:
-        group.add(own[:before], _moment(topic, NO_WATERMARK))
-    for number in range(before, own.height):
-        _set(group, _versioned(probe, number + 2), memory)
-        firings, _ = group.add(own[number : number + 1], _moment(topic, NO_WATERMARK))
-        for firing in firings:
-            yield firing, int(own["__row"][number])
+    def at_ends(self, own: pl.DataFrame) -> Iterator[tuple[Firing, int | None]]:
+        group, memory = self._group(), KeyValueTable()
+        _set(group, self.rule, memory)
+        group.add(own, self._moment(NO_WATERMARK))
+        firings, _ = group.close(self._moment(_END_MS))
+        return ((firing, None) for firing in firings)
 
+    def after_each(self, own: pl.DataFrame) -> Iterator[tuple[Firing, int | None]]:
+        group, memory = self._group(), KeyValueTable()
+        before = max(0, own.height - DETAIL)
+        _set(group, _versioned(self.rule, 1), memory)
+        if before:
+            group.add(own[:before], self._moment(NO_WATERMARK))
+        for number in range(before, own.height):
+            _set(group, _versioned(self.rule, number + 2), memory)
+            firings, _ = group.add(own[number : number + 1], self._moment(NO_WATERMARK))
+            for firing in firings:
+                yield firing, int(own["__row"][number])
 
-def _group(rule: CompiledRule, schema: StreamSchema) -> RuleGroup:
-    group = GroupId.of(rule)
-    assert group is not None, "a windowed rule has a group"
-    return make_group(group, schema, GroupSettings())
+    def _group(self) -> RuleGroup:
+        group = GroupId.of(self.of)
+        assert group is not None, "a windowed rule has a group"
+        return make_group(group, self.schema, GroupSettings())
+
+    def _moment(self, next_watermark_ms: int) -> Moment:
+        return Moment(0, 1, self.topic, 0, NO_WATERMARK, next_watermark_ms, self.contents)
 
 
 def _set(group: RuleGroup, rule: CompiledRule, memory: KeyValueTable) -> None:
     group.set_rules([rule], memory, NO_WATERMARK, NO_WATERMARK)
 
 
-def _moment(topic: str, next_watermark_ms: int) -> Moment:
-    return Moment(0, 1, topic, 0, NO_WATERMARK, next_watermark_ms)
-
-
-def _probe(rule: CompiledRule, schema: StreamSchema) -> CompiledRule:
-    """The rule with the same aggregates and without its threshold."""
+def _without_threshold(rule: CompiledRule, schema: StreamSchema, lists: Mapping[str, ListType]) -> CompiledRule:
+    """The rule with the same aggregates, for which every window fires."""
     some = lang.render(_first_aggregate(rule))
     always = f"({rule.rule.having}) or {some} is null or {some} is not null"
     own = rule.rule.model_copy(update={"having": always, "mode": Mode.LIVE})
-    return compile_rule(own, {schema.name: schema}, _ROOMY)
+    return compile_rule(own, {schema.name: schema}, _ROOMY, lists)
 
 
 def _first_aggregate(rule: CompiledRule) -> Expr:
@@ -119,14 +132,20 @@ def _versioned(probe: CompiledRule, version: int) -> CompiledRule:
     return replace(probe, rule=probe.rule.model_copy(update={"version": version}))
 
 
-def _story(rule: CompiledRule, schema: StreamSchema, firing: Firing, row: int | None) -> WindowStory:
+def _story(
+    rule: CompiledRule,
+    schema: StreamSchema,
+    firing: Firing,
+    row: int | None,
+    lists: Mapping[str, Mapping[Value, Value]],
+) -> WindowStory:
     assert rule.having is not None
     assert rule.having_on_columns is not None
     names = dict(_columns(rule.having, rule.having_on_columns))
     values: dict[str, object] = {f.column: lang.to_logical(firing.values[f.column], f.type) for f in rule.figures}
     types = {f.name: f.type for f in schema.fields}
     values |= {name: lang.to_logical(value, types[name]) for name, value in firing.key.items()}
-    having = explain_with(rule.having, lambda part: lang.evaluate(lang.replace_aggregates(part, names), values))
+    having = explain_with(rule.having, lambda part: lang.evaluate(lang.replace_aggregates(part, names), values, lists))
     seen = tuple(Seen(f.text, lang.to_logical(firing.values[f.column], f.type), f.type) for f in rule.figures)
     return WindowStory(firing.start_ms, firing.end_ms, row, firing.time_ms, seen, having)
 

@@ -80,7 +80,7 @@ class Outlet:
     def judge(self, fired: Fired, rules: RuleSet) -> Verdict:
         """What becomes of a firing."""
         rule = fired.rule.rule
-        lane = self._lane(fired, rules)
+        lane = lane_of(fired.rule, fired.key, rules)
         self._compare(fired, rules)
         if not rule.then.alert:
             return _NO_ALERT
@@ -91,18 +91,6 @@ class Outlet:
             self.count(f"{SUPPRESSED}.{rule.id}")
             return _NO_ALERT
         return Verdict(lane, before)
-
-    def _lane(self, fired: Fired, rules: RuleSet) -> str:
-        """A canary decides for its share of the keys, the live version for the others."""
-        rule = fired.rule.rule
-        if isinstance(rule.mode, Canary):
-            return ALERTS if share(rule.id, fired.key) < rule.mode.percent / 100 else SHADOW
-        if rule.mode is not Mode.LIVE:
-            return SHADOW
-        trial = rules.candidate(rule.id)
-        if trial is not None and isinstance(trial.rule.mode, Canary) and trial in rules.evaluated_of(rule.id):
-            return SHADOW if share(rule.id, fired.key) < trial.rule.mode.percent / 100 else ALERTS
-        return ALERTS
 
     def _compare(self, fired: Fired, rules: RuleSet) -> None:
         live, candidate = rules.live(fired.rule.rule.id), rules.candidate(fired.rule.rule.id)
@@ -134,6 +122,19 @@ class Outlet:
         """What was counted in this cut."""
         counted, self.counted = self.counted, {}
         return counted
+
+
+def lane_of(compiled: CompiledRule, key: Sequence[Value], rules: RuleSet) -> str:
+    """Where alerts of a version go: a canary decides for its share of the keys, the live version for the others."""
+    rule = compiled.rule
+    if isinstance(rule.mode, Canary):
+        return ALERTS if share(rule.id, key) < rule.mode.percent / 100 else SHADOW
+    if rule.mode is not Mode.LIVE:
+        return SHADOW
+    trial = rules.candidate(rule.id)
+    if trial is not None and isinstance(trial.rule.mode, Canary) and trial in rules.evaluated_of(rule.id):
+        return SHADOW if share(rule.id, key) < trial.rule.mode.percent / 100 else ALERTS
+    return ALERTS
 
 
 def share(rule_id: str, key: Sequence[Value]) -> float:
