@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import orjson
 import polars as pl
@@ -22,7 +23,7 @@ from bench.events import EventSet
 from bench.latency import SMALL_CUTS
 from bench.paced import PacedLoad
 from bench.place import Place, create_topic
-from bench.result import Result, spread
+from bench.result import Result, phases, spread
 from bench.rules import EventRules, event_rule_id, event_rules
 from bench.throughput import compared, event_pairs_found, refuse_odd_lanes
 from bench.yardstick import Yardstick
@@ -40,11 +41,11 @@ _SETTLE_S, _LIMIT_S, _WAIT_MS = 8, 300, 60_000
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A release and the last cut that had ended when its record was about to be written."""
+    """A release, and when its record was on the topic (epoch milliseconds)."""
 
     name: str
     version: int
-    done: int
+    at_ms: float
     parts: tuple[str, ...]
     seconds: float
 
@@ -66,7 +67,7 @@ def release(
             time.sleep(warm_up_s)
             sent = []
             for version in range(1, releases + 1):
-                sent.append(_release(app, child, version, rules))
+                sent.append(_release(app, version, rules))
                 time.sleep(_SETTLE_S)
         child.wait_for_events(load.sent, _LIMIT_S)
         figures = yardstick.figures()
@@ -82,15 +83,20 @@ def release(
     return [{**head, **one, **figures, **checked} for one in measured]
 
 
-def _release(app: AppUnderTest, child: Child, version: int, rules: Sequence[Rule]) -> _Sent:
+def _release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _Sent:
     """Part after part, each when the one before is staged, then the release."""
     name, topics, note = f"release-{version}", AppTopics(app.name), Note("bench")
     *parts, last = release_changes(name, [rule.model_copy(update={"version": version}) for rule in rules], ())
     began = time.monotonic()
     _refuse_unanswered(publish_in_steps(app.place.kafka, topics, parts, note, _WAIT_MS), len(parts))
-    done = child.cuts[-1].batch
     _refuse_unanswered(publish(app.place.kafka, topics, [last], note, _WAIT_MS), 1)
-    return _Sent(name, version, done, tuple(part.name for part in parts), time.monotonic() - began)
+    seconds = time.monotonic() - began
+    at_ms = next(r.timestamp_ms for r in read_topic(app.place.kafka, app.settings.control_topic) if _key(r) == last.key)
+    return _Sent(name, version, at_ms, tuple(part.name for part in parts), seconds)
+
+
+def _key(record: Record) -> str:
+    return (record.key or b"").decode()
 
 
 def _refuse_unanswered(published: Sequence[object], wanted: int) -> None:
@@ -111,20 +117,32 @@ def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: 
     took = _whole_ms(child)
     busy = {b for b, _ in bodies}
     quiet = [b for b in took if b not in busy]
-    around = [took[b] for b in [b for b in quiet if b < batch][-_AROUND:] + [b for b in quiet if b > batch][:_AROUND]]
+    near = [b for b in quiet if b < batch][-_AROUND:] + [b for b in quiet if b > batch][:_AROUND]
+    around = [took[b] for b in near]
     return {
         "release": sent.version,
         "parts": len(sent.parts),
         "published_in_s": round(sent.seconds, 1),
         "taken_by_batch": batch,
         "epoch": own["rules_epoch"],
-        "published_to_accepted_cuts": batch - sent.done,
+        "published_to_accepted_cuts": batch - max(c.batch for c in child.cuts if c.at_ms <= sent.at_ms),
         "release_cut_ms": took[batch],
+        "release_cut_cpu_ms": _cpu_ms(child, [batch]),
+        "release_cut_phases_ms": phases(child, [c for c in child.cuts if c.batch == batch]),
         "cuts_around_ms": spread(around),
+        "cuts_around_cpu_ms": _cpu_ms(child, near),
+        "cuts_around_phases_ms": phases(child, [c for c in child.cuts if c.batch in near]),
         "over_cuts_around": round(took[batch] / statistics.median(around), 2),
         "part_cuts_ms": spread([took[b] for b in sorted(staged)]),
         "part_cuts_over_cuts_around": round(statistics.median(took[b] for b in staged) / statistics.median(around), 2),
     }
+
+
+def _cpu_ms(child: Child, batches: Sequence[int]) -> Result:
+    """What a cut used in each kind of process, its mean over these cuts: from the report before it to its own."""
+    used = [b.cpu - a.cpu for a, b in pairwise(child.cuts) if b.batch in batches]
+    kinds = {"driver": [c.driver for c in used], "jvm": [c.jvm for c in used], "workers": [c.workers for c in used]}
+    return {name: round(statistics.mean(seconds) * 1000) for name, seconds in kinds.items()}
 
 
 def _whole_ms(child: Child) -> Mapping[int, float]:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rulecore.changing
+import rulecore.ruleset
 from rulecore.compiled import RuleLimits
 from rulecore.releases import STAGED_KEY
 from rulecore.ruleset import RuleSet
@@ -197,6 +198,7 @@ def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.
     released, _ = rules.apply(records[-1:], NOW)
     assert len(evaluated(released)) == 100
     assert done == []
+    rulecore.ruleset._LAST.clear()
     elsewhere, _ = RuleSet.restore(STREAMS, rules.limits, rules.records()).apply(records[-1:], NOW)
     assert (elsewhere, done) == (released, [])
 
@@ -207,7 +209,19 @@ def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
     warm = rules.apply(records[-1:], NOW)
     rulecore.changing._decoded_part.cache_clear()
     rulecore.changing._compiled.cache_clear()
+    rulecore.ruleset._LAST.clear()
     assert rules.apply(records[-1:], NOW) == warm
+
+
+def test_shards_of_a_worker_share_what_a_change_gives() -> None:
+    records = [put("shared", 1), put("shared-too", 1)]
+    one, said = fresh().apply(records, NOW)
+    other, said_too = fresh().apply(records, NOW)
+    assert other is one
+    assert said_too == said
+    assert other.matcher("pay", 0) is one.matcher("pay", 0)
+    assert fresh().apply(records, NOW + 1)[0] is not one
+    assert fresh(RuleLimits(rules=1)).apply(records, NOW)[1] != said
 
 
 def test_a_release_without_its_parts_is_refused() -> None:
