@@ -9,7 +9,19 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench import copies, in_process, jobs, latency, operators, propagation, rule_check, startup, throughput
+from bench import (
+    copies,
+    in_process,
+    jobs,
+    latency,
+    operators,
+    propagation,
+    release,
+    rule_check,
+    sequences,
+    startup,
+    throughput,
+)
 from bench.place import Place, open_place
 from bench.result import Result, show
 from headgate.talk import to_stderr
@@ -49,6 +61,10 @@ def _ratio(above: Result, below: Result, name: str) -> float | None:
 
 def _windowed(request: Request) -> list[Result]:
     return [throughput.windowed(request.place, request.size(4_000_000, 400_000), request.rules or 100, request.options)]
+
+
+def _sequences(request: Request) -> list[Result]:
+    return [sequences.sequences(request.place, request.size(2_000_000, 400_000), request.options)]
 
 
 def _copy(request: Request) -> list[Result]:
@@ -111,6 +127,12 @@ def _rule_latency(request: Request) -> list[Result]:
     ]
 
 
+def _release(request: Request) -> list[Result]:
+    """Three releases, one after the other."""
+    releases, warm_up_s = (1, 15) if request.quick else (3, 40)
+    return release.release(request.place, request.rules or 1_000, releases, warm_up_s, request.options)
+
+
 def _startup(request: Request) -> list[Result]:
     return startup.startup(request.place, request.options)
 
@@ -122,6 +144,7 @@ def _check_rules(request: Request) -> list[Result]:
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "per-event": _per_event,
     "windowed": _windowed,
+    "sequences": _sequences,
     "copy": _copy,
     "copy-json": _copy_json,
     "read-on-spark": _read_on_spark,
@@ -133,6 +156,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "process-in-process": _process_in_process,
     "latency": _latency,
     "rule-latency": _rule_latency,
+    "release": _release,
     "startup": _startup,
     "check-rules": _check_rules,
 }

@@ -76,30 +76,32 @@ class Events:
                 "type": pl.Series(_TYPES).gather(self.kind),
                 "status": pl.Series(_STATUS).gather(self.kind),
                 "amount": pl.Series(self.cents),
-                PARTITION: pl.Series(np.zeros(EVENTS), dtype=pl.Int32),
-                OFFSET: np.arange(EVENTS),
+                PARTITION: pl.Series(np.zeros(len(self.user)), dtype=pl.Int32),
+                OFFSET: np.arange(len(self.user)),
                 EVENT_MS: self.event_ms,
             }
         )
 
 
-def events(seed: int = 1) -> Events:
+def events(seed: int = 1, count: int = EVENTS) -> Events:
+    """So many, a million an hour."""
     random = np.random.default_rng(seed)
-    user = random.integers(0, USERS, EVENTS)
-    usual = random.choice(4, EVENTS, p=[0.1, 0.15, 0.2, 0.55])
-    attacked = random.choice(4, EVENTS, p=[0.7, 0.01, 0.24, 0.05])
-    steady = START_MS + np.linspace(0, SPAN_MS, EVENTS).astype(np.int64)
-    behind = np.where(random.random(EVENTS) < DISORDERED, random.integers(0, DISORDER_MS, EVENTS), 0)
+    user = random.integers(0, USERS, count)
+    usual = random.choice(4, count, p=[0.1, 0.15, 0.2, 0.55])
+    attacked = random.choice(4, count, p=[0.7, 0.01, 0.24, 0.05])
+    steady = START_MS + np.linspace(0, SPAN_MS * count // EVENTS, count).astype(np.int64)
+    behind = np.where(random.random(count) < DISORDERED, random.integers(0, DISORDER_MS, count), 0)
     kind = np.where(user % 20 == 0, attacked, usual)
-    return Events(user, kind, random.integers(0, 100_000, EVENTS), steady - behind)
+    return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
 
 
 def rules(count: int) -> list[Control]:
     """Rule 0 is the one that the oracle knows; the next ones give the purchase a second more each."""
-    return [Control(0, n, f"r{n}".encode(), _rule(f"r{n}", NEXT_MS // 1_000 + n)) for n in range(count)]
+    return [Control(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name)) for n in range(count)]
 
 
-def _rule(rule_id: str, next_s: int) -> bytes:
+def rule(rule_id: str, next_s: int, stream: str) -> bytes:
+    """The control record of the rule on a stream with these columns."""
     purchase = {"step": "purchase", "where": "type = 'payment' and amount > 500", "within": f"{next_s}s"}
     failed = {"step": "failed", "where": "type = 'login' and status = 'failed'", "times": TIMES, "within": "10m"}
     return orjson.dumps(
@@ -107,7 +109,7 @@ def _rule(rule_id: str, next_s: int) -> bytes:
             "id": rule_id,
             "version": 1,
             "owner": "bench",
-            "on": "shop",
+            "on": stream,
             "group_by": ["user_id"],
             "sequence": [failed, {"without": "type = 'login' and status = 'ok'"}, purchase],
             "within": "1h",
@@ -118,7 +120,7 @@ def _rule(rule_id: str, next_s: int) -> bytes:
 
 def expected(of: Events) -> set[tuple[int, ...]]:
     """The offsets of each match, by a plain loop over each user's events in order of time."""
-    order = np.lexsort((np.arange(EVENTS), of.event_ms, of.user))
+    order = np.lexsort((np.arange(len(of.user)), of.event_ms, of.user))
     kinds = np.where((of.kind == PAYMENT) & (of.cents <= LARGE_CENTS), OTHER, of.kind)
     order = order[kinds[order] != OTHER]
     matches: set[tuple[int, ...]] = set()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _ID_CHARACTERS: Final = 100
 _COMPILED_KEPT: Final = 65_536  # by all sets of the process: shards of one worker compile a rule once between them
+_PARTS_KEPT: Final = 256  # as above; a release of 20,000 rules has about as many
 _REASONS: Final = 20  # refused changes of a release that are told
 
 
@@ -113,7 +114,7 @@ class Change:
             rule = decode_record(value, self.limits.record_bytes)
             if name != rule.id:
                 raise RuleSetError(f"the record's key is {name!r} and the rule's id {rule.id!r}; they must be the same")
-            return self.put(rule)
+            return self.put(rule, canonical_json(rule))
         except RuleError as error:
             version, mode = (None, None) if rule is None else (rule.version, rule.mode_text)
             return Status(name, version, StatusKind.REJECTED, said(error), 0, 0, 0, mode=mode)
@@ -141,10 +142,10 @@ class Change:
             open_part(value)  # of a fill
             return None
         refused: list[str] = []
-        for change in decode_part(value):
+        for change, version in _decoded_part(value):
             if change.rule is not None:
                 try:
-                    compiled_version(canonical_json(change.rule), self.context)
+                    compiled_version(version, self.context)
                 except RuleError as error:
                     refused.append(f"{change.rule.id}: {said(error)}")
         return None if not refused else "will be refused:\n" + "\n".join(refused[:_REASONS])
@@ -198,24 +199,24 @@ class Change:
         yield _release_status(name, StatusKind.ACCEPTED, None)
         yield from (replace(answer, release=name) for answer in answers)
 
-    def _changes(self, release: Release) -> Iterator[RuleChange]:
+    def _changes(self, release: Release) -> Iterator[_Change]:
         missing = [digest for digest in release.parts if digest not in self.staged]
         if missing:
             raise RuleSetError(f"part {missing[0]} is not there; publish the parts of a release before the release")
         for digest in release.parts:
-            yield from decode_part(self.staged[digest])
-        yield from release.changes
+            yield from _decoded_part(self.staged[digest])
+        yield from map(_with_bytes, release.changes)
 
     def _drop_parts(self, release: Release) -> None:
         for digest in release.parts:
             self.touched |= self.staged.pop(digest, None) is not None
 
-    def _all(self, changes: Iterable[RuleChange]) -> tuple[list[Status], list[str]]:
+    def _all(self, changes: Iterable[_Change]) -> tuple[list[Status], list[str]]:
         answers: list[Status] = []
         refused: list[str] = []
-        for change in changes:
+        for change, version in changes:
             try:
-                answers.append(self.delete(change.delete) if change.rule is None else self.put(change.rule))
+                answers.append(self.delete(change.delete) if change.rule is None else self.put(change.rule, version))
             except RuleError as error:
                 refused.append(f"{change.delete or (change.rule and change.rule.id)}: {said(error)}")
         return answers, refused
@@ -238,9 +239,8 @@ class Change:
             self._drop(Place(name, slot))
         return Status(name, version, StatusKind.DELETED, None, 0, 0, 0)
 
-    def put(self, rule: Rule) -> Status:
-        """Give this version its slot, or raise ``RuleError`` and change nothing."""
-        value = canonical_json(rule)
+    def put(self, rule: Rule, value: bytes) -> Status:
+        """Give this version, whose canonical bytes these are, its slot, or raise ``RuleError`` and change nothing."""
         if value in [self.stored[Place(rule.id, slot)] for slot in self.places.get(rule.id, ())]:
             why = self.quarantined.get(version_key(rule))
             return _accepted(rule, None if why is None else f"no change; in quarantine: {why}")
@@ -334,6 +334,14 @@ class Context:
     streams: tuple[StreamSchema, ...]
     limits: RuleLimits
     lists: tuple[ListType, ...] = ()
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.streams, self.limits, self.lists)))
+
+    def __hash__(self) -> int:
+        """Worked out once: the cache asks for it with every rule, and schemas are long."""
+        return self._hash
 
     @classmethod
     def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType]) -> Context:
@@ -348,7 +356,12 @@ def compiled_version(value: bytes, context: Context) -> CompiledRule:
     A rule that asks no list does not depend on them, so a new list leaves what was compiled of it as it is.
     """
     asks = any(word in value.lower() for word in (b"list", b"lookup"))
-    return _compiled(value, context if asks or not context.lists else replace(context, lists=()))
+    return _compiled(value, context if asks or not context.lists else _without_lists(context))
+
+
+@functools.lru_cache(maxsize=8)
+def _without_lists(context: Context) -> Context:
+    return Context(context.streams, context.limits)
 
 
 @functools.lru_cache(maxsize=_COMPILED_KEPT)
@@ -356,6 +369,20 @@ def _compiled(value: bytes, context: Context) -> CompiledRule:
     rule = decode_record(value, len(value))
     streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
     return compile_rule(rule, streams, context.limits, lists)
+
+
+#: A change, and the canonical bytes of its version (none where it deletes).
+_Change = tuple[RuleChange, bytes]
+
+
+@functools.lru_cache(maxsize=_PARTS_KEPT)
+def _decoded_part(value: bytes) -> tuple[_Change, ...]:
+    """Kept from the part's cut for the release's, and for the other shards of the worker."""
+    return tuple(map(_with_bytes, decode_part(value)))
+
+
+def _with_bytes(change: RuleChange) -> _Change:
+    return change, b"" if change.rule is None else canonical_json(change.rule)
 
 
 def said(error: RuleError) -> str:

@@ -8,6 +8,7 @@ compiled, and nothing else.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -125,10 +126,17 @@ class RuleSet:
     # --- change -------------------------------------------------------------------------------------------------
 
     def apply(self, records: Sequence[Control], clock_ms: int) -> tuple[RuleSet, tuple[Status, ...]]:
-        """The set after these records, in their order, at this time, and the answers to each."""
-        change = Change.of(self, clock_ms)
-        answers = [answer for record in records for answer in change.record(record)]
-        return self._after(change, [*answers, *change.time_passes()])
+        """The set after these records, in their order, at this time, and the answers to each.
+
+        The last result is kept: all shards of a worker ask this of equal sets in each cut, and then share what is made
+        of the next one.
+        """
+        asked = (self, self.lists, tuple(records), clock_ms)
+        if not _LAST or _LAST[0][0] != asked:
+            change = Change.of(self, clock_ms)
+            answers = [answer for record in records for answer in change.record(record)]
+            _LAST.append((asked, self._after(change, [*answers, *change.time_passes()])))
+        return _LAST[0][1]
 
     def at(self, clock_ms: int) -> tuple[RuleSet, tuple[Status, ...]]:
         """The set at this time: versions whose time has come or is over change places."""
@@ -224,3 +232,8 @@ class RuleSet:
                 [c for c in self.evaluated() if c.kind is Kind.EVENT and c.rule.on == stream and c.route == route]
             )
         return self._kept[stream, route]
+
+
+#: Arguments and result of the last ``RuleSet.apply`` of the process. ``lists`` are apart: sets are compared without.
+_Asked = tuple[RuleSet, Mapping[str, ListType], tuple[Control, ...], int]
+_LAST: deque[tuple[_Asked, tuple[RuleSet, tuple[Status, ...]]]] = deque(maxlen=1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rulecore.changing
+import rulecore.ruleset
 from rulecore.compiled import RuleLimits
 from rulecore.releases import STAGED_KEY
 from rulecore.ruleset import RuleSet
@@ -169,6 +173,55 @@ def test_a_large_release_comes_in_parts_that_take_effect_with_the_last_record() 
     assert len(evaluated(done)) == 200
     assert len(said) == 201
     assert (done.staged, done.epoch) == ({}, 1)
+
+
+def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    def counted(name: str, function: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            done.append(name)
+            return function(*arguments)
+
+        return call
+
+    for name in ("compile_rule", "decode_part", "canonical_json"):
+        monkeypatch.setattr(rulecore.changing, name, counted(name, getattr(rulecore.changing, name)))
+    records = release("prepared", [document(f"prepared{i}", 1, description="y" * 1_000) for i in range(100)])
+    rules, _ = fresh().apply(records[:-1], NOW)
+    assert {name: done.count(name) for name in done} == {
+        "decode_part": len(records) - 1,
+        "canonical_json": 100,
+        "compile_rule": 100,
+    }
+    done.clear()
+    released, _ = rules.apply(records[-1:], NOW)
+    assert len(evaluated(released)) == 100
+    assert done == []
+    rulecore.ruleset._LAST.clear()
+    elsewhere, _ = RuleSet.restore(STREAMS, rules.limits, rules.records()).apply(records[-1:], NOW)
+    assert (elsewhere, done) == (released, [])
+
+
+def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
+    records = release("cold", [document(f"cold{i}", 1, description="z" * 1_000) for i in range(100)])
+    rules, _ = fresh().apply(records[:-1], NOW)
+    warm = rules.apply(records[-1:], NOW)
+    rulecore.changing._decoded_part.cache_clear()
+    rulecore.changing._compiled.cache_clear()
+    rulecore.ruleset._LAST.clear()
+    assert rules.apply(records[-1:], NOW) == warm
+
+
+def test_shards_of_a_worker_share_what_a_change_gives() -> None:
+    records = [put("shared", 1), put("shared-too", 1)]
+    one, said = fresh().apply(records, NOW)
+    other, said_too = fresh().apply(records, NOW)
+    assert other is one
+    assert said_too == said
+    assert other.matcher("pay", 0) is one.matcher("pay", 0)
+    assert fresh().apply(records, NOW + 1)[0] is not one
+    assert fresh(RuleLimits(rules=1)).apply(records, NOW)[1] != said
 
 
 def test_a_release_without_its_parts_is_refused() -> None:
