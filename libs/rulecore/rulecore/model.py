@@ -107,8 +107,7 @@ class Effective(Document):
 class Budget(Document):
     """What the rule may cost at most, below the limits of the app. ``matches``: per cut and shard."""
 
-    matches: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    state: Annotated[int, Field(ge=1_024, le=2**40)] | None = None
+    matches: Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class Canary(Document):

@@ -328,12 +328,12 @@ def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
 def test_what_was_counted_for_a_deleted_rule_does_not_come_back_to_a_new_one(cuts_between: int) -> None:
     """The state log holds deleted rows for a while; a restart must not find them under the new rule."""
     app = LocalApp(new_app(shards=1))
-    app.cut([windowed(having="count(*) >= 2"), pay(0, 1), pay(1, 2)], CLOCK)
+    app.cut([windowed(having="count(*) >= 9"), *(pay(n, n, "b") for n in range(5))], CLOCK)
     app.cut([control_record(2, "w", None)], CLOCK)
     for _ in range(cuts_between):
         app.cut([], CLOCK)
-    app.cut([windowed(having="count(*) >= 2"), pay(2, 3)], CLOCK)
+    app.cut([windowed(having="count(*) >= 2"), pay(5, 6)], CLOCK)
     app.shards.clear()
-    (alert,) = lane(app.cut([pay(3, 4)], CLOCK), ALERTS)
-    assert alert["values"] == {"count(*)": 2}
+    (alert,) = lane(app.cut([pay(6, 7, "b"), pay(7, 7)], CLOCK), ALERTS)
+    assert (alert["key"], alert["values"]) == ({"user": "a"}, {"count(*)": 2})
     assert alert["warming"] is True
