@@ -50,6 +50,7 @@ _GROUPS = "groups"
 _LISTS = "lists"
 _BORN = "born:"  # how often a group was given up
 _SET = "set"
+_TOLD = 20  # rules in the metrics of a cut
 
 
 class RulesKernel:
@@ -240,6 +241,7 @@ class RulesKernel:
             return []
         matcher = self.rules.matcher(routed.stream, routed.route)
         matches = matcher.match(frame)
+        self._count_cost(matcher, matches)
         records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
         if not len(matches.row):
             return records
@@ -248,6 +250,14 @@ class RulesKernel:
         for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
             records += self._event_alert(matcher.rules[number], row)
         return records + [self._quarantine(rule, reason) for rule, reason in over]
+
+    def _count_cost(self, matcher: EventMatcher[CompiledRule], matches: Matches) -> None:
+        """The dearest rules of the cut, by the events that the index let through to them, and by matches."""
+        found = np.bincount(matches.rule, minlength=len(matcher.rules))
+        for name, counts in (("candidates", matches.candidates), ("matches", found)):
+            for number in np.argsort(-counts, kind="stable")[:_TOLD].tolist():
+                if counts[number]:
+                    self.outlet.count(f"{name}.{version_key(matcher.rules[number].rule)}", int(counts[number]))
 
     def _within_budget(
         self, matcher: EventMatcher[CompiledRule], matches: Matches

@@ -11,7 +11,7 @@ a rule whose evaluation raises is reported and gives no matches in this batch, a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Generic, Protocol, TypeVar
 
@@ -36,12 +36,14 @@ class Matches:
     """Pairs of an event and a rule that it matches, in order of (row, rule).
 
     ``row`` is uint32 and counts the rows of the batch; ``rule`` is uint32 and counts ``EventMatcher.rules``.
-    ``failed`` holds (rule, reason) of rules whose evaluation raised: they have no pairs here.
+    ``failed`` holds (rule, reason) of rules whose evaluation raised: they have no pairs here. ``candidates``: by rule,
+    how many events the index let through to it, which is what the rule cost.
     """
 
     row: npt.NDArray[np.uint32]
     rule: npt.NDArray[np.uint32]
     failed: tuple[tuple[int, str], ...] = ()
+    candidates: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class Planned(Protocol):
@@ -82,7 +84,8 @@ class EventMatcher(Generic[R]):
         if not events.height or not self.rules:
             return Matches(np.zeros(0, np.uint32), np.zeros(0, np.uint32))
         batch = Batch(events, self._expressions, self._index)
-        rows, rules = _Run(self._index, batch).pairs()
+        run = _Run(self._index, batch, np.zeros(len(self.rules), np.int64))
+        rows, rules = run.pairs()
         failed = self._failed(batch.broken) if batch.broken else {}
         if failed:
             kept = ~np.isin(rules, list(failed))
@@ -93,6 +96,7 @@ class EventMatcher(Generic[R]):
             (pairs // len(self.rules)).astype(np.uint32),
             (pairs % len(self.rules)).astype(np.uint32),
             tuple(failed.items()),
+            run.cost,
         )
 
     def _failed(self, broken: Mapping[str, str]) -> Mapping[int, str]:
@@ -106,10 +110,11 @@ class EventMatcher(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One batch against one index."""
+    """One batch against one index. ``cost``: candidates by rule, counted on the way."""
 
     index: Index
     batch: Batch
+    cost: npt.NDArray[np.int64]
 
     def pairs(self) -> tuple[Ints, Ints]:
         """Rows and rules that match, in no order, some of them twice."""
@@ -165,6 +170,7 @@ class _Run:
 
     def checked(self, rows: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Of candidate pairs those whose residual holds."""
+        self.cost[:] += np.bincount(self.index.rule[entries], minlength=len(self.cost))
         kinds = self.index.residual[entries]
         order = np.argsort(kinds, kind="stable")
         rows, entries, kinds = rows[order], entries[order], kinds[order]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import orjson
@@ -243,3 +244,17 @@ def test_a_worker_that_was_away_knows_the_parts_of_a_release_that_came_meanwhile
         assert {s["status"] for s in lane(out, STATUS)} <= {"accepted", "rejected"}
         shards = [shard.kernel for shard in worker.values()]
         assert {len(kernel.rules.evaluated()) for kernel in shards if isinstance(kernel, RulesKernel)} == {101}
+
+
+def test_what_each_rule_cost_is_in_the_metrics_of_the_cut() -> None:
+    """By candidates, so a rule without anything to look it up by is seen for what it is."""
+    running = app(2)
+    rules = [rule("narrow", where="card = 'c1' and amount > 1"), rule("wide", where="amount + 0 > 1 or card is null")]
+    users = [f"u{n}" for n in range(20)]
+    running.cut([*rules, *(pay(n, 1, user, f"c{n}") for n, user in enumerate(users))], CLOCK)
+    counted: Counter[str] = Counter()
+    for output in running.outputs:
+        counted.update(output.figures.counted)
+    assert counted["candidates.narrow@1"] == 1
+    assert counted["candidates.wide@1"] >= 20
+    assert (counted["matches.narrow@1"], counted["matches.wide@1"]) == (1, 20)
