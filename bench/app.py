@@ -10,8 +10,8 @@ import orjson
 
 from bench.child import Child
 from bench.place import APPEND_TIME, Place, publish_rules
-from headgate_rules.app import topics
 from headgate_rules.settings import RulesSettings, load_settings
+from headgate_rules.topics import topics
 from streamcore.kafka.readers import Record, read_topic
 from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
 from streamcore.lanes import ALERTS, STATUS

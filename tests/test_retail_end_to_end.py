@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate_rules.app import topics
 from headgate_rules.settings import RulesSettings
+from headgate_rules.topics import topics
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics
 from tests.harness.app import AppUnderTest

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headgate_rules.app import topics
 from headgate_rules.settings import RulesSettings
+from headgate_rules.topics import topics
 from streamcore.kafka.control import ControlLog, Position
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics

@@ -170,7 +170,7 @@ class Stack:
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")
 
     def _ensure_topics(self) -> None:
-        from headgate_rules.app import topics  # Spark's Python takes a while to import, and the app starts meanwhile
+        from headgate_rules.topics import topics
 
         ensure_topics(self.kafka, topics(self._app_settings(self.shop)))
 

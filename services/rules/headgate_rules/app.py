@@ -10,16 +10,14 @@
 from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
+from headgate_rules.topics import LANES, topics
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.settings import GroupSettings, OutletSettings
 from streamcore.app import App, Source
-from streamcore.kafka.control import control_topic
-from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, ensure_topics, wait_for_broker
-from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
+from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
 from streamcore.spark.runner import Listeners, Runner, RunSettings
 from streamcore.spark.start import Start
 
-LANES = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
 _BROKER_WAIT_MS = 60_000
 
 
@@ -45,15 +43,6 @@ def build_app(settings: RulesSettings) -> App:
         watermark=settings.watermark,
         limits=settings.limits,
     )
-
-
-def topics(settings: RulesSettings) -> list[TopicSpec]:
-    """The topics that the app writes, and the control topic. Event topics belong to their producers."""
-    lanes = [
-        TopicSpec(settings.lane_topic(lane), settings.output_partitions, retention_ms=settings.output_retention_ms)
-        for lane in LANES
-    ]
-    return [*lanes, control_topic(settings.control_topic), TopicSpec(settings.markers_topic, 1, compacted=True)]
 
 
 def build_runner(settings: RulesSettings, start: Start, listeners: Listeners) -> Runner:
