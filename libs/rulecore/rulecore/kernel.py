@@ -23,6 +23,7 @@ from rulecore.families import make_group
 from rulecore.fills import apply_fill
 from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
+from rulecore.index import Ints
 from rulecore.lang.types import Value
 from rulecore.lists.answers import of_list
 from rulecore.lists.columns import ListColumn, with_list_columns
@@ -176,6 +177,8 @@ class RulesKernel:
         return counted
 
     def _change(self, cut: Cut) -> list[Record]:
+        if not cut.control and cut.clock_ms < self.rules.boundary_ms():
+            return []
         parts, changes, gone = split(cut.control)
         answers = self._change_lists(parts)
         before, known = self.rules, self._aggregates()
@@ -241,37 +244,39 @@ class RulesKernel:
             return []
         matcher = self.rules.matcher(routed.stream, routed.route)
         matches = matcher.match(frame)
-        self._count_cost(matcher, matches)
+        counts = np.bincount(matches.rule, minlength=len(matcher.rules))
+        self._count_cost(matcher, {"candidates": matches.candidates, "matches": counts})
         records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
         if not len(matches.row):
             return records
-        kept, over = self._within_budget(matcher, matches)
+        kept, over = self._within_budget(matcher, matches, counts)
         rows = frame[matches.row[kept]].to_dicts()
         for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
             records += self._event_alert(matcher.rules[number], row)
         return records + [self._quarantine(rule, reason) for rule, reason in over]
 
-    def _count_cost(self, matcher: EventMatcher[CompiledRule], matches: Matches) -> None:
+    def _count_cost(self, matcher: EventMatcher[CompiledRule], measures: Mapping[str, Ints]) -> None:
         """The dearest rules of the cut, by the events that the index let through to them, and by matches."""
-        found = np.bincount(matches.rule, minlength=len(matcher.rules))
-        for name, counts in (("candidates", matches.candidates), ("matches", found)):
-            for number in np.argsort(-counts, kind="stable")[:_TOLD].tolist():
-                if counts[number]:
-                    self.outlet.count(f"{name}.{version_key(matcher.rules[number].rule)}", int(counts[number]))
+        for name, counts in measures.items():
+            some = np.flatnonzero(counts)
+            for number in some[np.argsort(-counts[some], kind="stable")][:_TOLD].tolist():
+                self.outlet.count(f"{name}.{version_key(matcher.rules[number].rule)}", int(counts[number]))
 
     def _within_budget(
-        self, matcher: EventMatcher[CompiledRule], matches: Matches
+        self, matcher: EventMatcher[CompiledRule], matches: Matches, counts: Ints
     ) -> tuple[slice | Sequence[int], list[tuple[CompiledRule, str]]]:
-        """The matches that are given, and the rules that have more than they may: they give their first ones."""
-        counts = np.bincount(matches.rule, minlength=len(matcher.rules))
-        most = np.array([_budget(rule, self.limits) for rule in matcher.rules])
-        over = np.flatnonzero(counts > most)
-        if not over.size:
+        """The matches that are given, and the rules that have more than they may: they give their first ones.
+
+        ``counts``: matches by rule.
+        """
+        most = {n: _budget(matcher.rules[n], self.limits) for n in np.flatnonzero(counts).tolist()}
+        over = [n for n, budget in most.items() if counts[n] > budget]
+        if not over:
             return slice(None), []
         keep = np.ones(len(matches.rule), np.bool_)
-        for number in over.tolist():
+        for number in over:
             keep[np.flatnonzero(matches.rule == number)[most[number] :]] = False
-        said = [(matcher.rules[n], _over_budget(int(counts[n]), int(most[n]))) for n in over.tolist()]
+        said = [(matcher.rules[n], _over_budget(int(counts[n]), most[n])) for n in over]
         return np.flatnonzero(keep).tolist(), said
 
     def _event_alert(self, rule: CompiledRule, row: Mapping[str, Value]) -> Iterable[Record]:

@@ -11,6 +11,7 @@ import polars as pl
 from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.plan import Plan
+from rulecore.slots import version_key
 from streamcore.schema import Kind, Type
 
 #: What evaluation may raise. A panic inside Polars is no ``Exception``.
@@ -89,7 +90,7 @@ def panes_of(rule: CompiledRule) -> int:
 
 
 def version_of(rule: CompiledRule) -> str:
-    return f"{rule.rule.id}@{rule.rule.version}"
+    return version_key(rule.rule)
 
 
 def rows_column(rule: CompiledRule) -> str:

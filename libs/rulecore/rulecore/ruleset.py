@@ -57,6 +57,7 @@ class RuleSet:
     fills: tuple[FillRows, ...] = field(default=(), compare=False, repr=False)
     _kept: dict[tuple[str, int], EventMatcher[CompiledRule]] = field(default_factory=dict, compare=False, repr=False)
     _boundary: list[int] = field(default_factory=list, compare=False, repr=False)
+    _standing: list[tuple[CompiledRule, ...]] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
     def empty(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits | None = None) -> RuleSet:
@@ -174,6 +175,7 @@ class RuleSet:
             fills=tuple(change.fills),
             _kept={key: m for key, m in self._kept.items() if key[0] not in change.streams},
             _boundary=[],
+            _standing=[],
         )
 
     def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:
@@ -186,7 +188,7 @@ class RuleSet:
             return self
         reasons = MappingProxyType({**self.quarantined, name: reason[:REASON_CHARACTERS]})
         kept = {key: m for key, m in self._kept.items() if key[0] != rule.rule.on}
-        return replace(self, quarantined=reasons, _kept=kept)
+        return replace(self, quarantined=reasons, _kept=kept, _standing=[])
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -204,6 +206,11 @@ class RuleSet:
 
     def keeping_state(self) -> tuple[CompiledRule, ...]:
         """Versions whose aggregates are kept: those that are evaluated, and paused ones; by id and slot."""
+        if not self._standing:
+            self._standing.append(self._find_standing())
+        return self._standing[0]
+
+    def _find_standing(self) -> tuple[CompiledRule, ...]:
         modes = EVALUATED | {Mode.PAUSED}
         slots = (Slot.LIVE, Slot.CANDIDATE)
         return tuple(
