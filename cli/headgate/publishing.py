@@ -7,6 +7,8 @@ The clock is the caller's limit only.
 
 from __future__ import annotations
 
+import getpass
+import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +71,11 @@ class Note:
     def headers(self) -> Headers:
         """As the record carries it."""
         return (("by", self.by.encode()), *((("why", self.why.encode()),) if self.why else ()))
+
+
+def own_note(why: str | None) -> Note:
+    """In the name of whoever runs this."""
+    return Note(f"{getpass.getuser()}@{socket.gethostname()}", why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.output import Json, Output, emit, output_option
+from headgate.problems import problem_json
 
 if TYPE_CHECKING:
     from rulecore.diff import FieldChange, RuleDiff, StateChange
@@ -59,7 +60,7 @@ def command(
     try:
         found = _compared(paths, against, streams, AppAt(bootstrap, app), prune=prune)
     except _UnreadError as error:
-        emit(output, {"problems": [_problem_json(p) for p in error.problems]}, _refusal(error.problems))
+        emit(output, {"problems": [problem_json(p) for p in error.problems]}, _refusal(error.problems))
         return TROUBLE
     except StreamError as error:
         to_stderr(f"headgate: {error}")
@@ -183,12 +184,6 @@ def _sum(found: Sequence[RuleDiff]) -> str:
 
 def _refusal(problems: Sequence[Problem]) -> str:
     return "\n".join([*(p.render() for p in problems), "nothing was compared"])
-
-
-def _problem_json(problem: Problem) -> Json:
-    place = problem.place
-    where: dict[str, Json] = {"file": problem.file, "line": place.line, "column": place.column}
-    return {**where, "path": problem.path, "message": problem.message, "rule": problem.rule}
 
 
 def _json(one: RuleDiff) -> Json:

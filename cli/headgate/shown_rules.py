@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from headgate.output import Json
 from headgate.publishing import Answer
+from headgate.tables import table
 from rulecore.audit import Entry, History
 from rulecore.compiled import CompiledRule
 from rulecore.model import Rule
@@ -61,9 +62,7 @@ def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:
 
 def as_table(head: Sequence[str], rows: Sequence[Row]) -> str:
     """Columns as wide as their longest entry, for people and for ``awk``; of a reason the first line."""
-    shown = [head, *(_texts(row) for row in rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(head))]
-    return "\n".join("  ".join(f"{v:{w}}" for v, w in zip(row, widths, strict=True)).rstrip() for row in shown)
+    return "\n".join(table(head, [_texts(row) for row in rows]))
 
 
 def _texts(row: Row) -> tuple[str, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,7 +31,7 @@ def command() -> None:
 @output_option
 def publish(paths: Sequence[Path], bootstrap: str, app: str, wait: float, why: str | None, output: Output) -> int:
     """Check lists and publish them; show what the app answers. Exit code 1 when one was refused."""
-    from headgate.publishing import AppTopics, Change, Note, publish_in_steps, read_log, require_app
+    from headgate.publishing import AppTopics, Change, own_note, publish_in_steps, read_log, require_app
     from headgate.publishing import publish as send
     from headgate.rulebook import read_lists
     from streamcore.kafka.settings import KafkaSettings
@@ -44,7 +42,7 @@ def publish(paths: Sequence[Path], bootstrap: str, app: str, wait: float, why: s
     kafka, topics = KafkaSettings(bootstrap, client_id="headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
-    note = Note(f"{getpass.getuser()}@{socket.gethostname()}", why)
+    note = own_note(why)
     answers: list[tuple[str, int, str | None, str | None]] = []
     for one in [one for some, _ in found for one in some]:
         *parts, (key, value) = one.records()

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands.rules.options import command, problem_json, read
+from headgate.commands.rules.options import command, read
 from headgate.output import Json, Output, emit, output_option
+from headgate.problems import problem_json
 from headgate.rules_options import files_option
 
 if TYPE_CHECKING:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.output import Json
 from headgate.rules_options import DEFAULT_APP
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book
-    from rulecore.yamldoc import Problem
 
 
 @click.group(name="rules")
@@ -29,15 +27,3 @@ def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None)
     from headgate.rulebook import read_book, shipped_rules
 
     return read_book(paths or [shipped_rules(DEFAULT_APP)], streams, lists)
-
-
-def problem_json(problem: Problem) -> Json:
-    """A problem for programs."""
-    return {
-        "file": problem.file,
-        "line": problem.place.line,
-        "column": problem.place.column,
-        "path": problem.path,
-        "message": problem.message,
-        "rule": problem.rule,
-    }

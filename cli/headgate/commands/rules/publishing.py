@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headgate.commands.rules.options import command, problem_json, read
+from headgate.commands.rules.options import command, read
 from headgate.errors import InputError
 from headgate.output import Json, Output, emit, output_option
+from headgate.problems import problem_json
 from headgate.rules_options import files_option, streams_option, target_option
 
 if TYPE_CHECKING:
-    from headgate.publishing import AppTopics, Change, Note, Published
+    from headgate.publishing import AppTopics, Change, Published
     from headgate.rulebook import Book
     from rulecore.model import Rule
     from streamcore.kafka.settings import KafkaSettings
@@ -59,15 +58,15 @@ def publish(
     Each rule takes effect by itself; see release for changes that belong together. Exit code 1 when a rule was
     rejected, here or by the app, or when an answer did not come in time.
     """
+    from headgate.publishing import own_note, rule_change
     from headgate.publishing import publish as send
-    from headgate.publishing import rule_change
 
     book = read(paths, streams, lists)
     if book.problems:
         return _refused(book, output)
     kafka, topics = _app(bootstrap, app)
     changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in book.rules]
-    done = send(kafka, topics, changes, _note(why), None if no_wait else round(wait * 1000))
+    done = send(kafka, topics, changes, own_note(why), None if no_wait else round(wait * 1000))
     return _show(done, app, wait, output, waited=not no_wait)
 
 
@@ -125,8 +124,8 @@ def rollback(
     shares with the present version keep their state.
     """
     from headgate.history import read_history
+    from headgate.publishing import own_note, rule_change
     from headgate.publishing import publish as send
-    from headgate.publishing import rule_change
     from rulecore.audit import release_undone, rolled_back
 
     if (rule is None) is (undone is None):
@@ -139,7 +138,7 @@ def rollback(
         return _release(name, rules, deleted, (bootstrap, app, wait, why or f"undo release {undone}"), output)
     assert rule is not None
     back = rolled_back(history, rule, to)
-    done = send(kafka, topics, [rule_change(back)], _note(why or "roll back"), round(wait * 1000))
+    done = send(kafka, topics, [rule_change(back)], own_note(why or "roll back"), round(wait * 1000))
     return _show(done, app, wait, output, waited=True)
 
 
@@ -150,12 +149,12 @@ def _release(
     where: tuple[str, str, float, str | None],
     output: Output,
 ) -> int:
-    from headgate.publishing import publish_in_steps, release_changes
+    from headgate.publishing import own_note, publish_in_steps, release_changes
 
     bootstrap, app, wait, why = where
     kafka, topics = _app(bootstrap, app)
     changes = release_changes(name, rules, deleted)
-    done = publish_in_steps(kafka, topics, changes, _note(why), round(wait * 1000))
+    done = publish_in_steps(kafka, topics, changes, own_note(why), round(wait * 1000))
     return _show(done[-1:], app, wait, output, waited=True)
 
 
@@ -166,12 +165,6 @@ def _app(bootstrap: str, app: str) -> tuple[KafkaSettings, AppTopics]:
     kafka, topics = KafkaSettings(bootstrap, client_id="headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
     return kafka, topics
-
-
-def _note(why: str | None) -> Note:
-    from headgate.publishing import Note
-
-    return Note(f"{getpass.getuser()}@{socket.gethostname()}", why)
 
 
 def _in_mode(rule: Rule, text: str | None) -> Rule:

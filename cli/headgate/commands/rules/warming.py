@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 import time
 from pathlib import Path
 
@@ -48,7 +46,7 @@ def warm(
     """
     from headgate.moments import parse_time
     from headgate.progress import progress
-    from headgate.publishing import AppTopics, Note, require_app
+    from headgate.publishing import AppTopics, own_note, require_app
     from headgate.warming import History, said
     from headgate.warming import warm as fill
     from streamcore.kafka.settings import KafkaSettings
@@ -57,7 +55,7 @@ def warm(
     require_app(kafka, topics)
     now_ms = int(time.time() * 1000)
     history = History(topic, parse_time(start, now_ms, "--from"), now_ms, parquet)
-    note = Note(f"{getpass.getuser()}@{socket.gethostname()}", why or "warm start")
+    note = own_note(why or "warm start")
     done = fill(kafka, topics, rule, history, streams, note, round(wait * 1000), progress)
     data: Json = [
         {
