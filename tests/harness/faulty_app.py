@@ -20,9 +20,9 @@ from pathlib import Path
 from headgate_rules.__main__ import main
 from streamcore.kafka.delivery import Delivery, Hooks, OutRecord, Receipt, Step
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import WriterId
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark import runner
+from streamcore.writer import WriterId
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

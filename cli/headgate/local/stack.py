@@ -30,10 +30,11 @@ from headgate.local.rules_process import RulesProcess, end_leftover
 from headgate.local.workspace import Workspace
 from headgate.talk import Say
 from headgate.timeline import Timeline
-from headgate_rules.settings import KafkaDocument, RulesSettings, StreamDocument
+from headgate_rules.settings import RulesSettings
 from streamcore.kafka.control import ControlLog
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics, wait_for_broker
+from streamcore.service.documents import KafkaDocument, StreamDocument
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book

@@ -75,8 +75,9 @@ class App:
     every event goes to the first of them, under each key of its stream.
 
     ``shards`` is fixed when the app is first started; parallelism may change, the key space may not. ``lanes`` maps
-    each lane that kernels and engine use to a topic. ``control_topic`` carries records that every shard sees in the
-    same cut. ``domains``: sets of sources (by index) that have a watermark together, the app's own first; default: all.
+    each lane that kernels and engine use to a topic; ``tables`` are the lanes that end in sinks instead.
+    ``control_topic`` carries records that every shard sees in the same cut. ``domains``: sets of sources (by index)
+    that have a watermark together, the app's own first; default: all.
     """
 
     name: str
@@ -87,6 +88,7 @@ class App:
     head: HeadFactory | None = None
     exchanges: tuple[Exchange, ...] = ()
     domains: tuple[tuple[int, ...], ...] = ()
+    tables: frozenset[str] = frozenset()
     shards: int = 4
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
     state: StateSettings = field(default_factory=StateSettings)

@@ -1,4 +1,8 @@
-"""Rows on their way to a lane: columns until the last moment, then records with JSON values."""
+"""Rows on their way to a lane: columns until the last moment, then records with JSON values.
+
+A lane that ends in a sink (``streamcore.sinks``) keeps its columns: all rows of a shard and cut are one record then,
+whose value is an Arrow IPC stream.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from streamcore import lanes
+from streamcore.arrow import ipc_stream, to_table
 from streamcore.lanes import Record
 
 
@@ -17,12 +22,13 @@ from streamcore.lanes import Record
 class LaneRows:
     """Rows for a lane, before they are bytes. ``key``: the columns that make a record's key; none: no key.
 
-    Columns whose names begin with two underscores are the engine's and stay out of a record.
+    Columns whose names begin with two underscores are the engine's and stay out of a record. ``whole``: they stay rows.
     """
 
     lane: str
     key: tuple[str, ...]
     rows: pl.DataFrame
+    whole: bool = False
 
     def values(self) -> list[bytes]:
         """Each row as a JSON object: decimals as text, so that they stay exact; times as ISO 8601, UTC."""
@@ -33,12 +39,17 @@ class LaneRows:
         return self._keys().to_list()
 
     def records(self) -> Iterator[Record]:
-        """One a row, in order."""
+        """One a row, in order; one for all that are ``whole``."""
+        if self.whole:
+            yield self._table()
+            return
         for key, value in zip(self.keys(), self.values(), strict=True):
             yield Record(self.lane, key, value)
 
     def batch(self) -> pa.RecordBatch:
         """The records in the form of ``lanes.SCHEMA``, with no object for any of them."""
+        if self.whole:
+            return lanes.batch_of_records([self._table()])
         height = self.rows.height
         oldest = pl.CompatLevel.oldest()
         return lanes.batch_of(
@@ -46,6 +57,10 @@ class LaneRows:
             self._keys().to_arrow(compat_level=oldest),
             self._values().to_arrow(compat_level=oldest),
         )
+
+    def _table(self) -> Record:
+        rows = to_table(self.rows.select(pl.exclude("^__.*$")))
+        return Record(self.lane, None, ipc_stream(rows))
 
     def _values(self) -> pl.Series:
         columns = [name for name in self.rows.columns if not name.startswith("__")]

@@ -46,13 +46,18 @@ class Record:
 
 def to_ipc(records: Sequence[Record], more: Sequence[pa.RecordBatch] = ()) -> bytes:
     """The records, in order, and then ``more`` of them, as one Arrow IPC stream of ``SCHEMA``."""
+    return ipc_stream(pa.Table.from_batches([batch_of_records(records), *more]))
+
+
+def batch_of_records(records: Sequence[Record]) -> pa.RecordBatch:
+    """The records in the form of ``SCHEMA``."""
     columns = [
         pa.array([r.lane for r in records], pa.string()),
         pa.array([r.key for r in records], pa.large_binary()),
         pa.array([r.value for r in records], pa.large_binary()),
         pa.array([list(r.headers) for r in records], _HEADERS),
     ]
-    return ipc_stream(pa.Table.from_batches([pa.RecordBatch.from_arrays(columns, schema=SCHEMA), *more]))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def batch_of(lanes: pa.StringArray, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> pa.RecordBatch:

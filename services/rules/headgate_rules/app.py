@@ -10,15 +10,13 @@
 from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
-from headgate_rules.topics import LANES, topics
+from headgate_rules.topics import LANES
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.settings import GroupSettings, OutletSettings
 from streamcore.app import App, Source
-from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
-from streamcore.spark.runner import Listeners, Runner, RunSettings
+from streamcore.service.running import build_runner
+from streamcore.spark.runner import Listeners, Runner
 from streamcore.spark.start import Start
-
-_BROKER_WAIT_MS = 60_000
 
 
 def build_app(settings: RulesSettings) -> App:
@@ -45,18 +43,6 @@ def build_app(settings: RulesSettings) -> App:
     )
 
 
-def build_runner(settings: RulesSettings, start: Start, listeners: Listeners) -> Runner:
-    """Make sure of the broker and the topics, and put the app together."""
-    kafka = settings.kafka.settings()
-    run = RunSettings(
-        kafka=kafka,
-        checkpoint=settings.checkpoint,
-        spark=settings.spark_session,
-        markers_topic=settings.markers_topic,
-        trigger_ms=settings.trigger_ms,
-        starting_offsets=settings.starting_offsets,
-    )
-    wait_for_broker(kafka, _BROKER_WAIT_MS)
-    check_transaction_timeout(kafka, run.delivery.transaction_timeout_ms)
-    ensure_topics(kafka, topics(settings))
-    return Runner(build_app(settings), run, start, listeners)
+def build(settings: RulesSettings, start: Start, listeners: Listeners) -> Runner:
+    """Put the app together."""
+    return build_runner(build_app(settings), settings, start, listeners)

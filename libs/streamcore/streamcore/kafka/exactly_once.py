@@ -42,9 +42,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Receipt, Step, record_bytes, refuse_oversized
-from streamcore.kafka.markers import Marker, WriterId, read_marker
+from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.session import Session
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer import WriterId
 
 #: Earlier epochs that are fenced at the first start of a new one.
 MAX_PAST_EPOCHS = 16

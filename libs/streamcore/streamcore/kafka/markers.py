@@ -7,7 +7,6 @@ consumer group would do as well but expire, by default seven days after the comm
 
 from __future__ import annotations
 
-import re
 import time
 import zlib
 from contextlib import closing
@@ -15,43 +14,16 @@ from dataclasses import dataclass
 
 import confluent_kafka as ck
 
-from streamcore.errors import ConfigError, CorruptState, Retryable
+from streamcore.errors import CorruptState, Retryable
 from streamcore.kafka import clients
 from streamcore.kafka.clients import Isolation
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer import WriterId
 
-#: A part of a transactional id may hold neither ``.`` nor ``|``, so that two ids are never spelt the same.
-_PART = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 #: How far before the end to look first: a running app's marker is among the last few records.
 _LOOK_BACK = (200, 20_000)
 _PATIENCE_S = 0.5
 _END_WAIT_MS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class WriterId:
-    """One writer of one app in one epoch: ``driver``, or the number of an output partition."""
-
-    app: str
-    epoch: int
-    writer: str = "driver"
-
-    def __post_init__(self) -> None:
-        for part in (self.app, self.writer):
-            if not _PART.match(part):
-                raise ConfigError(f"writer name {part!r}: letters, digits, _ and -, at most 100")
-        if self.epoch < 1:
-            raise ConfigError(f"epoch {self.epoch}: the first epoch is 1")
-
-    @property
-    def transactional_id(self) -> str:
-        """``app.epoch.writer``."""
-        return f"{self.app}.{self.epoch}.{self.writer}"
-
-    @property
-    def key(self) -> bytes:
-        """Key of the writer's markers."""
-        return f"{self.app}|{self.epoch}|{self.writer}".encode()
 
 
 @dataclass(frozen=True, slots=True)

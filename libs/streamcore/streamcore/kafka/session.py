@@ -16,8 +16,9 @@ from streamcore.errors import Fenced, StreamError
 from streamcore.kafka import clients
 from streamcore.kafka.clients import ClientLog
 from streamcore.kafka.delivery import Delivery, OutRecord
-from streamcore.kafka.markers import Marker, WriterId, partition_count, partition_of
+from streamcore.kafka.markers import Marker, partition_count, partition_of
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer import WriterId
 
 _POLL_EVERY = 10_000
 _ABORT_S = 5.0

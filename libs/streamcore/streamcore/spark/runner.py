@@ -7,8 +7,8 @@ calls once a batch (a crash after a step leaves what the step's line says):
    was decided before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
 2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
    yet part of the query; a replay starts from the state before it.
-3. Write the output of all shards and the marker in one transaction (``streamcore.kafka.exactly_once``). A crash
-   after it makes Spark run the batch again; the marker makes step 3 skip it.
+3. Write the output of all shards: rows to the sinks, then records and the marker in one transaction
+   (``streamcore.outputs``). A crash after it makes Spark run the batch again; ledgers and marker make step 3 skip it.
 4. Report, and return: Spark writes ``commits/N``.
 """
 
@@ -19,13 +19,13 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas  # noqa: F401 - pyspark asks for it when a query is built; loaded here, while the JVM starts
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamcore.app import App
@@ -35,14 +35,15 @@ from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Perman
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import WriterId
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.lanes import columns_from_ipc
+from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
+from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.start import Start
+from streamcore.writer import WriterId
 
 _POLL_S = 0.2
 
@@ -67,6 +68,7 @@ class RunSettings:
     trigger_ms: int = 0
     starting_offsets: str = "earliest"
     delivery: Delivery = field(default_factory=Delivery)
+    sinks: tuple[SinkFactory, ...] = ()
     restarts: Restarts = field(default_factory=Restarts)
 
 
@@ -93,6 +95,7 @@ class CutReport:
     loaded: int
     counted: Mapping[str, int]
     oversized: int
+    sinks: Mapping[str, SinkReport]
 
 
 def _ignore_failure(_: Retryable) -> None:
@@ -173,13 +176,19 @@ class Runner:
             self.settings.kafka, writer_id, self.settings.markers_topic, delivery=delivery, hooks=hooks
         ) as writer:
             writer.open()
-            self.root.verify()
-            self._failure = None
-            query = self._start(session, _Cuts(self, self._planner(), session, writer, lease, epoch))
+            sink_hooks = SinkHooks(still_owner=lease.check)
+            outputs = Outputs(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])
+            outputs.open(writer_id)
             try:
-                self._watch(query)
+                self.root.verify()
+                self._failure = None
+                query = self._start(session, _Cuts(self, self._planner(), session, outputs, lease, epoch))
+                try:
+                    self._watch(query)
+                finally:
+                    query.stop()
             finally:
-                query.stop()
+                outputs.close()
         self._raise_failure(query)
 
     def _planner(self) -> Planner:
@@ -233,7 +242,7 @@ class _Cuts:
     runner: Runner
     planner: Planner
     session: SparkSession
-    writer: ExactlyOnceWriter
+    outputs: Outputs
     lease: Lease
     epoch: int
 
@@ -256,17 +265,16 @@ class _Cuts:
         rows = sorted(frame.collect(), key=lambda row: row.shard)
         ran = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
-        records, lanes = self._records(rows)
-        receipt = self.writer.commit(batch, records)
+        committed = self.outputs.commit(batch, [bytes(row.records) for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
         done = time.perf_counter()
         self.runner.note(
             CutReport(
                 batch=batch,
                 epoch=self.epoch,
-                outcome=receipt.outcome,
+                outcome=committed.receipt.outcome,
                 events=max((r.events for r in rows), default=0),
-                lanes=lanes,
+                lanes=committed.lanes,
                 offsets=cut.end.by_topic(),
                 clock_ms=cut.end.clock_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
@@ -275,27 +283,14 @@ class _Cuts:
                 state_bytes=sum(r.state_bytes for r in rows),
                 loaded=sum(r.loaded for r in rows),
                 counted=_total(row.counted for row in rows),
-                oversized=receipt.oversized,
+                oversized=committed.receipt.oversized,
+                sinks=committed.sinks,
             )
         )
 
     def _check(self, batch: int) -> None:
         self.runner.refuse_if_draining(batch)
         self.lease.check()
-
-    def _records(self, rows: Sequence[Row]) -> tuple[list[OutRecord], dict[str, int]]:
-        """The records in the order of the shards, and how many each lane has."""
-        topics = self.runner.app.lanes
-        records: list[OutRecord] = []
-        count: Counter[str] = Counter()
-        for row in rows:
-            if row.produced:
-                lanes, keys, values, headers = columns_from_ipc(bytes(row.records))
-                count.update(lanes)
-                if unknown := count.keys() - topics.keys():
-                    raise ConfigError(f"app {self.runner.app.name}: lane {min(unknown)} has no topic")
-                records += map(OutRecord, map(topics.__getitem__, lanes), keys, values, headers)
-        return records, dict(count)
 
 
 def _total(counted: Iterable[str]) -> dict[str, int]:

@@ -179,7 +179,7 @@ class _Pass:
     def _end(self, node: Sink) -> None:
         rows = self.of(node.before)
         if rows is not None:
-            self.lanes.append(LaneRows(node.lane, node.key, rows))
+            self.lanes.append(LaneRows(node.lane, node.key, rows, node.whole))
 
     def _operate(self, node: Operation) -> None:
         assert self.cut is not None, "operators are on keyed levels"

@@ -235,11 +235,12 @@ class Operation(Node):
 
 @dataclass(frozen=True, eq=False)
 class Sink(Node):
-    """A lane. ``key``: the columns that make a record's key."""
+    """A lane. ``key``: the columns that make a record's key. ``whole``: it ends in a sink that takes rows."""
 
     before: Port
     lane: str
     key: tuple[str, ...] = ()
+    whole: bool = False
 
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in self.before.schema]
@@ -254,7 +255,7 @@ class Sink(Node):
 
     @property
     def detail(self) -> str:
-        return f"key {', '.join(self.key)}" if self.key else ""
+        return "rows" if self.whole else f"key {', '.join(self.key)}" if self.key else ""
 
 
 def walk(sinks: Sequence[Node]) -> Iterator[Node]:

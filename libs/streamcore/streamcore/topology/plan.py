@@ -74,7 +74,12 @@ def plan(topology: Topology) -> Plan:
     """The plan. Operators are made for it, and no more."""
     levels = range(1, topology.levels.count)
     stages = tuple(_stage(topology, level) for level in levels)
-    return Plan(topology.name, tuple(node.name for node in topology.sources), stages, topology.lanes)
+    return Plan(
+        topology.name,
+        tuple(node.name for node in topology.sources),
+        stages,
+        (*topology.lanes, *sorted(topology.tables)),
+    )
 
 
 def _stage(topology: Topology, level: int) -> StagePlan:

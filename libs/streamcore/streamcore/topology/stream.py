@@ -132,6 +132,10 @@ class Stream:
         """Ends in a lane. ``key``: the columns that make a record's key."""
         return Sink("", self.port, lane, (key,) if isinstance(key, str) else key)
 
+    def table(self, lane: str) -> Sink:
+        """Ends in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
+        return Sink("", self.port, lane, whole=True)
+
     def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
         schema = schema_after(what, function, self.schema)
         return Stream(Port(Stateless("", self.port, what, function, schema, changes)))

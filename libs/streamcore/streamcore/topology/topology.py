@@ -40,6 +40,8 @@ class Topology:
         object.__setattr__(self, "sinks", sinks)
         if not sinks:
             raise ConfigError(f"topology {name}: it ends nowhere; give it at least one sink")
+        if both := self.tables.intersection(self.lanes):
+            raise ConfigError(f"topology {name}: lane {min(both)} has records and rows; give one of them another name")
         object.__setattr__(self, "levels", assign(sinks, _names(name, [*walk(sinks)])))
 
     @property
@@ -60,11 +62,16 @@ class Topology:
         return tuple(dict.fromkeys([every, *found]))
 
     @property
+    def tables(self) -> frozenset[str]:
+        """The lanes whose rows stay rows, for sinks."""
+        return frozenset(sink.lane for sink in self.sinks if sink.whole)
+
+    @property
     def lanes(self) -> tuple[str, ...]:
-        """All lanes that rows or dead letters may end in."""
+        """All lanes that records or dead letters may end in."""
         sides = [lane for node in self.operations for lane in node.side_lanes.values()]
         sides += [node.failed_to for node in self.levels.nodes if isinstance(node, nodes.Enriching)]
-        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks), *sides, DEAD_LETTERS]))
+        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks if not sink.whole), *sides, DEAD_LETTERS]))
 
     def name_of(self, node: Node) -> str:
         """What a node is called, in errors, pictures and the names of its state."""
@@ -97,6 +104,7 @@ class Topology:
             head=TopologyHead(self),
             exchanges=tuple(sending.exchange for sending in self.levels.sendings),
             domains=self.domains,
+            tables=self.tables,
             shards=shards,
             state=state or StateSettings(),
             limits=limits or Limits(),

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from streamcore.kafka.delivery import Hooks, OutRecord, Step
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import Marker, WriterId
+from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer import WriterId
 
 BATCHES = 6
 RECORDS = 20

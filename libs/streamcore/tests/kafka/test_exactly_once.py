@@ -16,10 +16,11 @@ from streamcore.kafka.clients import Isolation
 from streamcore.kafka.control import ControlLog
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Step, record_bytes
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import Marker, WriterId, read_marker
+from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
+from streamcore.writer import WriterId
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics, Topics, Wire

@@ -15,10 +15,10 @@ from headgate.local.java import Java
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import WriterId
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
 from streamcore.kafka.topics import wait_for_broker
+from streamcore.writer import WriterId
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics

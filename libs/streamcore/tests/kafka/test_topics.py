@@ -15,10 +15,10 @@ from streamcore.kafka.clients import Isolation
 from streamcore.kafka.control import ControlLog, Position, control_topic
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.markers import WriterId
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics, wait_for_broker
+from streamcore.writer import WriterId
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Topics, Wire

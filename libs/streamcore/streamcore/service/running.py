@@ -1,0 +1,37 @@
+"""A service's runner: make sure of the broker and the topics, and put the app together.
+
+Imports Spark and all that a cut needs, which takes seconds; ``run_service`` does that while the JVM starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streamcore.app import App
+from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
+from streamcore.service.settings import ServiceSettings
+from streamcore.service.topics import own_topics
+from streamcore.sinks.sink import SinkFactory
+from streamcore.spark.runner import Listeners, Runner, RunSettings
+from streamcore.spark.start import Start
+
+_BROKER_WAIT_MS = 60_000
+
+
+def build_runner(
+    app: App, settings: ServiceSettings, start: Start, listeners: Listeners, sinks: Sequence[SinkFactory] = ()
+) -> Runner:
+    """The runner of ``app`` with a service's settings; makes the topics that are missing."""
+    run = RunSettings(
+        kafka=settings.kafka.settings(),
+        checkpoint=settings.checkpoint,
+        spark=settings.spark_session,
+        markers_topic=settings.markers_topic,
+        trigger_ms=settings.trigger_ms,
+        starting_offsets=settings.starting_offsets,
+        sinks=tuple(sinks),
+    )
+    wait_for_broker(run.kafka, _BROKER_WAIT_MS)
+    check_transaction_timeout(run.kafka, run.delivery.transaction_timeout_ms)
+    ensure_topics(run.kafka, own_topics(settings, app.lanes))
+    return Runner(app, run, start, listeners)

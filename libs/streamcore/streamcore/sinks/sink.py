@@ -1,0 +1,129 @@
+"""The contract of a sink: what it is given, what it answers, and what it promises.
+
+An app's cut goes to its sinks one after the other, and then to Kafka (``streamcore.outputs``). After a crash the same
+cut comes again with the same rows, whatever of it had been written; a sink makes that harmless by a ledger, a
+transaction's version or a document's. It is one owner's at a time, and an owner of an earlier epoch must not get
+through once a later one has opened the sink.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from streamcore.errors import ConfigError
+from streamcore.writer import WriterId
+
+
+class Guarantee(enum.StrEnum):
+    """What a reader of the system sees of a cut that was written again after a crash."""
+
+    EXACTLY_ONCE = "exactly-once"  # the cut's rows appear together and once; a repeated cut is refused by the system
+    IDEMPOTENT = "idempotent"  # writing it again ends in the same contents; a reader may see part of a cut for a while
+    AT_LEAST_ONCE = "at-least-once"
+
+
+class Result(enum.StrEnum):
+    """What ``write`` did with a cut."""
+
+    COMMITTED = "committed"
+    SKIPPED = "skipped"  # the system shows that the cut was written before
+    EMPTY = "empty"  # no rows: nothing was asked of the system
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A row that the system will never take. ``row``: its place in the lane's table. ``code``: the system's own code
+    or name of the error, for machines; ``reason``: its words, for people."""
+
+    lane: str
+    row: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """``rows``: those that are there now because of this cut. ``refused`` is the same when the cut is written again."""
+
+    result: Result
+    rows: int = 0
+    refused: Sequence[Refused] = ()
+
+
+def _always_owner() -> None:
+    return None
+
+
+def _ignore(_: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkHooks:
+    """What the app brings along. ``still_owner`` raises ``Fenced`` when another process owns the app; a sink calls it
+    before it tries again. ``reached``: called with the name of each step of the sink's protocol; tests crash there."""
+
+    still_owner: Callable[[], None] = _always_owner
+    reached: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a sink tries when its system is away: all attempts together, with growing pauses; then ``Retryable``."""
+
+    recovery_ms: int = 120_000
+    pause_ms: int = 100
+    pause_max_ms: int = 3_000
+
+    def __post_init__(self) -> None:
+        if min(self.recovery_ms, self.pause_ms, self.pause_max_ms) <= 0:
+            raise ConfigError(f"{self}: all times must be above zero")
+
+
+class Sink(Protocol):
+    """One system's tables for some lanes of an app. One thread at a time."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the app: part of the ledger's key, and in metrics and errors."""
+        ...
+
+    @property
+    def lanes(self) -> frozenset[str]:
+        """The lanes that it takes."""
+        ...
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What it promises with the settings that it has."""
+        ...
+
+    def open(self, owner: WriterId) -> None:
+        """Connect, refuse what it could not hold (``ConfigError``: what is missing and how to make it), fence owners of
+        earlier epochs, and learn what was written last. Called again after ``close`` for a new attempt."""
+        ...
+
+    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
+        """The rows of a cut, by lane, in order; lanes without rows are not there. When it returns, they are durable.
+
+        Columns have the logical types of a topology: decimal128, timestamp(ms, UTC), large_string, int64, double, bool.
+        Raises ``Retryable`` when the system was away for longer than its patience: a later ``open`` and ``write`` of
+        the same batch settle it. ``Fenced``: a later owner is there. Data never raises: rows that the system refuses
+        for what they hold are ``Written.refused``.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; what was committed stays. May be called twice."""
+        ...
+
+
+class SinkFactory(Protocol):
+    """Makes the sink: settings, without a connection."""
+
+    def __call__(self, hooks: SinkHooks) -> Sink: ...
