@@ -40,9 +40,9 @@ class Topology:
         object.__setattr__(self, "sinks", sinks)
         if not sinks:
             raise ConfigError(f"topology {name}: it ends nowhere; give it at least one sink")
+        object.__setattr__(self, "levels", assign(sinks, _names(name, [*walk(sinks)])))
         if both := self.tables.intersection(self.lanes):
             raise ConfigError(f"topology {name}: lane {min(both)} has records and rows; give one of them another name")
-        object.__setattr__(self, "levels", assign(sinks, _names(name, [*walk(sinks)])))
 
     @property
     def sources(self) -> tuple[nodes.Source, ...]:
