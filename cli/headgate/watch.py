@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from headgate.local.stack import Stack
+from headgate.panels import Running
 from headgate.publishing import Answer, read_answers
+from headgate.service_watch import running
 from headgate.timeline import Timeline
 from headgate.view import AlertRow, RuleRow, ViewState, render
 from rulecore.model import Rule
@@ -75,21 +77,9 @@ class Watch:
 
     def state(self, phase: str) -> ViewState:
         """What is known now."""
-        figures, generator, shop = self._stack.app.figures, self._stack.generator, self._stack.shop
+        common = running(self._stack, self._timeline, phase)
         return ViewState(
-            app=shop.names.app,
-            bootstrap=self._stack.kafka.bootstrap,
-            phase=phase,
-            elapsed_s=self._timeline.elapsed_s,
-            sent=generator.sent,
-            processed=None if figures.committed is None else figures.processed,
-            events_per_second=figures.events_per_second,
-            lag_s=generator.waiting_s(figures.processed),
-            newest_event_ms=generator.newest_event_ms,
-            watermark_ms=figures.watermark_ms,
-            cut_ms=figures.cut_ms,
-            cuts=figures.cuts,
-            epoch=figures.epoch,
+            **{name: getattr(common, name) for name in Running.__slots__},
             alert_count=self._counts[ALERTS],
             shadow_count=self._counts[SHADOW],
             dead_letters=self._counts[DEAD_LETTERS],
