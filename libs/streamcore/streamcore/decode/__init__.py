@@ -18,10 +18,35 @@ from streamcore.decode.batch import (
     ExtraFields,
     RawBatch,
 )
+from streamcore.decode.access_log import LogLayout
 from streamcore.decode.decoder import JsonDecoder
-from streamcore.decode.reference import Rejected, decode_one
+from streamcore.decode.formats import (
+    AccessLog,
+    Avro,
+    Bare,
+    Confluent,
+    Container,
+    Csv,
+    Framing,
+    InputFormat,
+    Json,
+    SingleObject,
+)
+from streamcore.decode.record import Rejected
+from streamcore.decode.reference import decode_one
 
 __all__ = [
+    "AccessLog",
+    "Avro",
+    "Bare",
+    "Confluent",
+    "Container",
+    "Csv",
+    "Framing",
+    "InputFormat",
+    "Json",
+    "LogLayout",
+    "SingleObject",
     "DEAD_SCHEMA",
     "DeadCode",
     "DecodeLimits",
