@@ -9,6 +9,7 @@ record. The package knows neither Spark nor Kafka, nor any clock: "now" comes in
 
 from __future__ import annotations
 
+from streamcore.decode.access_log import LogLayout
 from streamcore.decode.batch import (
     DEAD_SCHEMA,
     DeadCode,
@@ -18,7 +19,6 @@ from streamcore.decode.batch import (
     ExtraFields,
     RawBatch,
 )
-from streamcore.decode.access_log import LogLayout
 from streamcore.decode.decoder import JsonDecoder
 from streamcore.decode.formats import (
     AccessLog,
@@ -36,25 +36,25 @@ from streamcore.decode.record import Rejected
 from streamcore.decode.reference import decode_one
 
 __all__ = [
+    "DEAD_SCHEMA",
     "AccessLog",
     "Avro",
     "Bare",
     "Confluent",
     "Container",
     "Csv",
-    "Framing",
-    "InputFormat",
-    "Json",
-    "LogLayout",
-    "SingleObject",
-    "DEAD_SCHEMA",
     "DeadCode",
     "DecodeLimits",
     "Decoded",
     "Decoder",
     "ExtraFields",
+    "Framing",
+    "InputFormat",
+    "Json",
     "JsonDecoder",
+    "LogLayout",
     "RawBatch",
     "Rejected",
+    "SingleObject",
     "decode_one",
 ]

@@ -29,7 +29,7 @@ def unpack(codec: str, block: bytes, max_bytes: int) -> bytes:
     unpacker = _CODECS.get(codec)
     if unpacker is None:
         accepted = ", ".join(sorted(_CODECS))
-        raise _broken(f"codec {ascii(codec[:40])} is not known; accepted are {accepted}")
+        raise _broken(f"codec {codec[:40]!a} is not known; accepted are {accepted}")
     content = unpacker(block, max_bytes)
     if len(content) > max_bytes:
         raise _too_large(max_bytes)

@@ -65,7 +65,9 @@ def wanted(schema: StreamSchema, paths: Mapping[str, str]) -> Wanted:
 
 
 def _frozen(tree: Mapping[str, object]) -> Wanted:
-    return Wanted({n: _frozen(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))})
+    return Wanted(
+        {n: _frozen(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))}
+    )
 
 
 def check_fit(kind: AvroType, want: Wanted, extra_fields: ExtraFields) -> None:
@@ -75,7 +77,7 @@ def check_fit(kind: AvroType, want: Wanted, extra_fields: ExtraFields) -> None:
     extra = [name for name, _ in kind.fields if name not in want.inside]
     if extra and extra_fields is ExtraFields.REJECT:
         raise RecordError(
-            DeadCode.EXTRA_FIELD, f"Avro field {ascii(extra[0][:60])} is not declared by the stream; see its schema"
+            DeadCode.EXTRA_FIELD, f"Avro field {extra[0][:60]!a} is not declared by the stream; see its schema"
         )
     _check_record(kind, want)
 
@@ -88,7 +90,7 @@ def _check_record(record: RecordOf, want: Wanted) -> None:
         elif needed := [field for field in _leaves(inner) if not field.nullable]:
             raise RecordError(
                 DeadCode.MISSING_FIELD,
-                f"field {needed[0].name} is missing: the Avro record {ascii(record.name[:60])} has no field {name};"
+                f"field {needed[0].name} is missing: the Avro record {record.name[:60]!a} has no field {name};"
                 f" a {needed[0].type} is needed",
             )
 
@@ -113,5 +115,6 @@ def _check(kind: AvroType, want: Field | Wanted) -> None:
         else:
             leaf = _leaves(want)[0]
             raise RecordError(
-                DeadCode.WRONG_TYPE, f"field {leaf.name}: found Avro's {sort_of(branch)} on its path; needed is a record"
+                DeadCode.WRONG_TYPE,
+                f"field {leaf.name}: found Avro's {sort_of(branch)} on its path; needed is a record",
             )

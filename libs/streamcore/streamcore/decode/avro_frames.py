@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from streamcore.decode.avro_codecs import unpack
-from streamcore.decode.byte_rows import ByteRows
 from streamcore.decode.avro_fit import Wanted, check_fit
 from streamcore.decode.avro_reader import Cursor
 from streamcore.decode.avro_schema import AvroSchemaError, AvroType, parse_avro_schema
 from streamcore.decode.batch import DeadCode, DecodeLimits, ExtraFields
+from streamcore.decode.byte_rows import ByteRows
 from streamcore.decode.record import text_of
 from streamcore.decode.scalars import RecordError
 

@@ -45,7 +45,9 @@ class Cursor:
     def take(self, count: int) -> bytes:
         """So many bytes, and past them."""
         if not 0 <= count <= len(self.data) - self.place:
-            raise _refuse(f"{count} bytes are announced at byte {self.place} and {len(self.data) - self.place} are left")
+            raise _refuse(
+                f"{count} bytes are announced at byte {self.place} and {len(self.data) - self.place} are left"
+            )
         self.place += count
         return self.data[self.place - count : self.place]
 

@@ -133,7 +133,7 @@ class _Parser:
             return Primitive(name)
         found = self.names.get(_full(name, namespace)) or self.names.get(name)
         if found is None:
-            raise AvroSchemaError(f"the schema uses the type {ascii(name[:60])}, which it does not declare")
+            raise AvroSchemaError(f"the schema uses the type {name[:60]!a}, which it does not declare")
         return found
 
     def _union(self, document: list[object], namespace: str, depth: int) -> UnionOf:
@@ -186,7 +186,7 @@ class _Parser:
             raise AvroSchemaError("the schema has a record, enum or fixed without a name")
         full = _full(name, str(document.get("namespace") or namespace))
         if full in self.names or name in _PRIMITIVES:
-            raise AvroSchemaError(f"the schema declares the type {ascii(full[:60])} twice")
+            raise AvroSchemaError(f"the schema declares the type {full[:60]!a} twice")
         self.names[full] = kind
         return kind
 
@@ -220,7 +220,7 @@ def _visit(record: RecordOf, done: set[RecordOf], path: list[RecordOf]) -> None:
     if record in done:
         return
     if record in path:
-        raise AvroSchemaError(f"the schema's record {ascii(record.name[:60])} contains itself without end")
+        raise AvroSchemaError(f"the schema's record {record.name[:60]!a} contains itself without end")
     if len(path) > MAX_NESTING:
         raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
     for _, kind in record.fields:

@@ -28,7 +28,6 @@ from streamcore.decode.times import zone_of
 from streamcore.schema import StreamSchema
 
 
-
 class JsonDecoder:
     """Decodes the JSON records of one stream (see the package for what is accepted)."""
 

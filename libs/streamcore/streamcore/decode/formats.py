@@ -13,8 +13,8 @@ from typing import Protocol
 
 from streamcore.decode.access_log import LogLayout, LogLines, columns_of
 from streamcore.decode.avro_decoder import AvroDecoder
-from streamcore.decode.avro_fit import Wanted, check_fit, wanted
 from streamcore.decode.avro_fingerprint import fingerprint
+from streamcore.decode.avro_fit import Wanted, check_fit, wanted
 from streamcore.decode.avro_frames import (
     CONFLUENT_MAGIC,
     OBJECT_MAGIC,

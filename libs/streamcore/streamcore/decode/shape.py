@@ -32,6 +32,7 @@ _ANY_SCALAR = rf"(?:{_TEXT}|{REAL}|true|false|null)"
 #: Levels of arrays and objects in an ignored field; each makes its part of the pattern five times longer.
 MAX_IGNORED_DEPTH = 3
 
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """The usual literal of the type: a number for numbers, decimals and timestamps."""

@@ -199,7 +199,9 @@ def test_no_bytes_raise(make_format: MakeFormat, records: list[bytes | None]) ->
 
 
 @settings(max_examples=200, deadline=None)
-@given(rows=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20))
+@given(
+    rows=st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=20)
+)
 def test_what_the_standard_library_writes_is_read_back(make_format: MakeFormat, rows: list[str]) -> None:
     records = []
     for text in rows:
