@@ -40,6 +40,8 @@ from streamcore.decode import (
 from streamcore.schema import StreamSchema
 
 BATCH = 20_000
+_TYPES = ("view", "cart_add", "payment", "refund")
+_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 _BASE_MS = 1_767_571_200_000
 _CLOCK_MS = 1_800_000_000_000
 _EVENT = StreamSchema.parse(
@@ -82,7 +84,10 @@ _AVRO = {
     "fields": [
         {"name": "event_id", "type": "string"},
         {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "type", "type": {"type": "enum", "name": "Type", "symbols": ["view", "cart_add", "payment", "refund"]}},
+        {
+            "name": "type",
+            "type": {"type": "enum", "name": "Type", "symbols": list(_TYPES)},
+        },
         {"name": "user_id", "type": "string"},
         {"name": "country", "type": ["null", "string"]},
         {"name": "amount", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}]},
@@ -131,9 +136,7 @@ def _lines(frame: pl.DataFrame, template: str, *columns: pl.Expr | str) -> pl.Se
 
 
 def _json(events: pl.DataFrame) -> Case:
-    template = (
-        '{"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":{},"amount":{},"risk":{},"quantity":{}}'
-    )
+    template = '{"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":{},"amount":{},"risk":{},"quantity":{}}'
     country = pl.when(pl.col("country").is_null()).then(pl.lit("null")).otherwise(pl.format('"{}"', "country"))
     rest = ("ts", "type", "user_id", country, _money(), "risk", "quantity")
     parts = template.split("{}")
@@ -170,20 +173,19 @@ def _avro(events: pl.DataFrame, *, in_files: bool) -> Case:
 def _log(count: int) -> Case:
     """An hour's worth of requests; one answer in twenty has no bytes."""
     draw = np.random.default_rng(2)
+    host = [pl.Series(draw.integers(0, 256, count)) for _ in range(2)]
     frame = pl.DataFrame(
         {
             "time": _BASE_MS + np.sort(draw.integers(0, 3_600, count)) * 1_000,
-            "remote_host": pl.select(
-                pl.format("10.0.{}.{}", pl.Series(draw.integers(0, 256, count)), pl.Series(draw.integers(0, 256, count)))
-            ).to_series(),
+            "remote_host": pl.select(pl.format("10.0.{}.{}", *host)).to_series(),
             "method": pl.Series(["GET", "POST"]).gather(draw.integers(0, 2, count)),
             "path": pl.select(pl.format("/product/{}", pl.Series(draw.integers(0, 5_000, count)))).to_series(),
             "status": pl.Series([200, 200, 200, 404]).gather(draw.integers(0, 4, count)),
             "bytes": pl.Series(draw.integers(0, 100_000, count)).set(pl.Series(draw.integers(0, 20, count) == 0), None),
             "referer": pl.Series(["http://www.example.com/start.html", None]).gather(draw.integers(0, 2, count)),
-            "agent": pl.Series(["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"]).new_from_index(
-                0, count
-            ),
+            "agent": pl.Series(
+                ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"]
+            ).new_from_index(0, count),
         }
     )
     local = pl.from_epoch("time", time_unit="ms").dt.offset_by("2h").dt.strftime("%d/%b/%Y:%H:%M:%S +0200")

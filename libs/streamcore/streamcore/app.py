@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streamcore.decode import DecodeLimits, Decoder, ExtraFields, InputFormat, Json
+from streamcore.decode import JSON, DecodeLimits, Decoder, ExtraFields, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, HeadFactory, KernelFactory, Routed
 from streamcore.limits import Limits, StateSettings
@@ -58,7 +58,7 @@ class Source:
     reject_extra_fields: bool = False
     watermark: WatermarkStrategy | None = None
     time: EventTime = EventTime.FIELD
-    format: InputFormat = Json()
+    format: InputFormat = JSON
 
     def decoder(self, limits: Limits) -> Decoder:
         """Of the stream's records."""

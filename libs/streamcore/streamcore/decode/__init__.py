@@ -21,6 +21,7 @@ from streamcore.decode.batch import (
 )
 from streamcore.decode.decoder import JsonDecoder
 from streamcore.decode.formats import (
+    JSON,
     AccessLog,
     Avro,
     Bare,
@@ -37,6 +38,7 @@ from streamcore.decode.reference import decode_one
 
 __all__ = [
     "DEAD_SCHEMA",
+    "JSON",
     "AccessLog",
     "Avro",
     "Bare",

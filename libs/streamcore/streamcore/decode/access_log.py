@@ -1,4 +1,4 @@
-"""Access logs of Apache and nginx: the formats ``common`` and ``combined``, and a request time at the end if so declared.
+"""Access logs of Apache and nginx: ``common`` and ``combined``, with a request time at the end where so declared.
 
 ::
 
@@ -7,8 +7,8 @@
 
 ``-`` is null in every column. A request ``METHOD TARGET`` or ``METHOD TARGET PROTOCOL`` falls into method, path, query
 (what is behind the first ``?``) and protocol; of any other (attackers' bytes, an empty one) these four are null
-and ``request`` holds it. Inside quotes servers write ``\\"``, ``\\\\``, ``\\xhh`` and, Apache, ``\\n \\t \\r \\b \\f \\v``; they are
-undone, unless the bytes make no UTF-8: then the text stays as it is written. Nothing may follow the last column.
+and ``request`` holds it. Escapes inside quotes (``_ESCAPE``; nginx writes ``\\xhh`` only) are undone, unless the bytes
+make no UTF-8: then the text stays as it is written. Nothing may follow the last column.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from functools import cached_property
 import polars as pl
 
 from streamcore.decode.batch import DeadCode
+from streamcore.decode.columns import times_of
 from streamcore.decode.lines import Split
 from streamcore.decode.scalars import RecordError, show
+from streamcore.decode.shape import TimeText
 
 
 class LogLayout(enum.StrEnum):
@@ -94,7 +96,7 @@ class LogLines:
             groups = groups.filter(vouched)
         cells = {f: groups[c] if c in _IN_REQUEST else _nulled(groups[c]) for f, c in self.fields.items()}
         for field in self.times:
-            cells[field] = _iso_column(cells[field])
+            cells[field] = _epoch_ms(cells[field])
         return Split(rows, cells)
 
     @cached_property
@@ -106,7 +108,8 @@ class LogLines:
             return f"(?P<{name}>{pattern})" if name in wanted else f"(?:{pattern})"
 
         word, text = r"[^ \x00-\x1f]+", r'[^"\\\x00-\x1f]*'
-        day = rf"[0-9]{{2}}/(?:{_MONTH})/[0-9]{{4}}:[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}} [+-][0-9]{{4}}"
+        clock, zone = "[0-9]{2}:[0-5][0-9]:[0-5][0-9]", "[+-](?:[01][0-9]|2[0-3])[0-5][0-9]"
+        day = rf"[0-9]{{2}}/(?:{_MONTH})/[0-9]{{4}}:{clock} {zone}"
         path, query = group("path", r'[^ ?"\\\x00-\x1f]+'), group("query", r'[^ "\\\x00-\x1f]*')
         request = rf"{group('method', '[A-Z]+')} {path}(?:[?]{query})? {group('protocol', 'HTTP/[0-9](?:[.][0-9])?')}"
         parts = [
@@ -156,11 +159,12 @@ def _iso(time: str | None) -> str | None:
     return f"{year}-{_MONTHS.index(month) + 1:02d}-{day}T{clock}{hours}:{minutes}"
 
 
-def _iso_column(time: pl.Series) -> pl.Series:
-    """The same for a column. A log has many lines a second, so every distinct time is written once."""
+def _epoch_ms(time: pl.Series) -> pl.Series:
+    """Epoch milliseconds; null where there is no such time. A log has many lines a second: each time is read once."""
     distinct = time.unique().drop_nulls()
     iso = pl.Series([_iso(text) for text in distinct.to_list()], dtype=pl.String)
-    return time.replace_strict(distinct, iso, default=None, return_dtype=pl.String)
+    epoch_ms = times_of(iso, TimeText("T", 6), "UTC")
+    return time.replace_strict(distinct, epoch_ms, default=None, return_dtype=pl.Int64)
 
 
 def _nulled(cell: pl.Series) -> pl.Series:

@@ -1,4 +1,4 @@
-"""What every decoder does around its format: a batch's records as text, the reference for what is left, all rows in order.
+"""What every decoder does around its format: records as text, the reference for what is left, all rows in order.
 
 A fast path leaves ``Part`` values; ``decode_each`` adds what the reference accepts and gives the dead letters;
 ``events_of`` puts the parts together in the order of the batch.

@@ -54,12 +54,12 @@ class BareFrame:
 
     kind: AvroType
 
-    def open(self, record: bytes, limits: DecodeLimits) -> Datum:
+    def open(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
         """See ``Frame``."""
         return Datum(self.kind, record, b"")
 
     def spans(self, rows: ByteRows, prefix_bytes: int) -> None:
-        """See ``Frame``."""
+        """See ``Frame``. They are the records."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class PrefixFrame:
         """Of the prefix."""
         return len(next(iter(self.schemas)))
 
-    def open(self, record: bytes, limits: DecodeLimits) -> Datum:
+    def open(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
         """See ``Frame``."""
         prefix = record[: self.length]
         if not prefix.startswith(self.magic) or len(prefix) < self.length:

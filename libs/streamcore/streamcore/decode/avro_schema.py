@@ -1,9 +1,9 @@
 """Avro schemas as values: what a writer's schema says, read with limits, since it may come inside a hostile message.
 
 Promises that a schema that was read can be walked: names are known, nesting is bounded, and no record contains itself
-without a way out. ``empty`` types take no byte at all; a reader passes over any number of them at once. Knows nothing of
-streams. The rules are those of the Avro specification 1.12; a logical type that is not known or not valid is ignored,
-as it asks.
+without a way out. Empty types take no byte at all; a reader passes over any number of them at once. Knows nothing
+of streams. The rules are those of the Avro specification 1.12; a logical type that is not known or not valid is
+ignored, as it asks.
 """
 
 from __future__ import annotations

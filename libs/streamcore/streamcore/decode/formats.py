@@ -54,6 +54,10 @@ class Json:
         return JsonDecoder(schema, limits=limits, extra_fields=extra_fields)
 
 
+#: What a source is in when nothing is said.
+JSON = Json()
+
+
 @dataclass(frozen=True, slots=True)
 class Csv:
     """One line of CSV a record. ``columns``: their names in order, None: the stream's fields; a column that is no field
@@ -63,7 +67,13 @@ class Csv:
     delimiter: str = ","
     null_values: tuple[str, ...] = ()
 
-    def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
+    def decoder(  # the columns are named, so none is extra
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,  # noqa: ARG002
+    ) -> Decoder:
         """See ``InputFormat``. ``extra_fields`` says nothing here: a record has the columns that were named."""
         names = schema.names if self.columns is None else self.columns
         where = f"stream {schema.name}: csv"
@@ -89,7 +99,13 @@ class AccessLog:
     request_time: bool = False
     fields: Mapping[str, str] = field(default_factory=dict)
 
-    def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
+    def decoder(  # the columns are named, so none is extra
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits,
+        extra_fields: ExtraFields,  # noqa: ARG002
+    ) -> Decoder:
         """See ``InputFormat``. ``extra_fields`` says nothing here: columns that no field asks for are not read."""
         where = f"stream {schema.name}: access-log"
         there = columns_of(self.layout, request_time=self.request_time)

@@ -25,7 +25,8 @@ from streamcore.schema import StreamSchema
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """``vouched``: the rows, ascending. ``cells``: of those, a column of text for each field that the format gives."""
+    """``vouched``: the rows, ascending. ``cells``: of those, a column of text for each field that the format gives; or,
+    of timestamps that it read itself, of epoch milliseconds, null where the reference must decide."""
 
     vouched: Rows
     cells: Mapping[str, pl.Series]
@@ -108,7 +109,11 @@ class LineDecoder:
         columns: dict[str, pl.Series] = {}
         sure = nothing.is_null()
         for field in self._schema.fields:
-            cells: Cells = parse_cells(field, split.cells.get(field.name, nothing), self._schema.zone)
+            column = split.cells.get(field.name, nothing)
+            if column.dtype == pl.Int64:
+                cells = Cells(column, column.is_not_null())
+            else:
+                cells = parse_cells(field, column, self._schema.zone)
             columns[field.name] = cells.values
             sure &= cells.sure if field.nullable else cells.sure & cells.values.is_not_null()
         sure &= (columns[self._schema.event_time] <= latest_ms).fill_null(value=False)

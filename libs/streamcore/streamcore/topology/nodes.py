@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
-from streamcore.decode import InputFormat, Json
+from streamcore.decode import JSON, InputFormat
 from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
@@ -88,7 +88,7 @@ class Source(Node):
     stream: StreamSchema
     watermark: WatermarkStrategy
     time: EventTime = EventTime.FIELD
-    format: InputFormat = Json()
+    format: InputFormat = JSON
 
     @property
     def ports(self) -> Mapping[str, Schema]:

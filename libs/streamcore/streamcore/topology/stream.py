@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
-from streamcore.decode import InputFormat, Json
+from streamcore.decode import JSON, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.operators.operator import LATE, MAIN, StepTime
@@ -64,7 +64,7 @@ def source(
     watermark: WatermarkStrategy | None = None,
     *,
     time: EventTime = EventTime.FIELD,
-    format: InputFormat = Json(),
+    format: InputFormat = JSON,
 ) -> Stream:
     """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in."""
     return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format)))

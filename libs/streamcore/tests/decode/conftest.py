@@ -96,6 +96,11 @@ class OfFormat:
         """See ``agreement``."""
         return agreement(self.schema, self.fast, lambda record: self.fast._decode_one(record, CLOCK_MS), records)
 
+    @staticmethod
+    def batch(records: Sequence[bytes | None]) -> RawBatch:
+        """For the decoder alone."""
+        return raw_batch(records)
+
     def codes(self, *records: bytes | None) -> list[str]:
         """The codes of the dead letters."""
         return [str(code) for code in self.agree(records).dead.column("code").to_pylist()]

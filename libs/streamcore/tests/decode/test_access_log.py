@@ -170,6 +170,13 @@ def test_what_cannot_be_is_refused_at_the_start(
         make_format(stream, written)
 
 
+def test_usual_lines_are_read_in_columns(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = make_format(SCHEMA, COMBINED)
+    monkeypatch.setattr(both.fast, "_decode_one", None)
+    lines = [APACHE, APACHE + b"\n", line(b"GET /a?b=c HTTP/2.0", b"404 -"), line(agent="\u00e9".encode())]
+    assert both.fast.decode(both.batch(lines)).events.num_rows == len(lines)
+
+
 pieces = st.sampled_from(
     ["", "-", "a", "\u00e9", " ", '"', "\\", r"\"", r"\x41", r"\xff", "\x00", "GET / HTTP/1.1", "POST /x?y=1 HTTP/2.0",
      "get /", "200", "1", "007", "0.5", "[", "]", "10/Oct/2000:13:55:36 -0700", "31/Feb/2000:13:55:36 +0000", "?"]

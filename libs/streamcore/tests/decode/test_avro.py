@@ -156,21 +156,30 @@ def test_a_record_is_read_in_every_framing(make_format: MakeFormat, framing: str
     assert decoded.dead.column("row").to_pylist() == [1]
 
 
+LOCAL_MILLIS = {"type": "long", "logicalType": "local-timestamp-millis"}
+LOCAL_MICROS = {"type": "long", "logicalType": "local-timestamp-micros"}
+
+
+def decimals(precision: int, scale: int, size: int = 0) -> dict[str, object]:
+    of_bytes: dict[str, object] = {"type": "fixed", "name": "F", "size": size} if size else {"type": "bytes"}
+    return of_bytes | {"logicalType": "decimal", "precision": precision, "scale": scale}
+
+
 INSTANT = datetime(2026, 7, 31, 12, 0, 0, 123999, UTC)
 MS = 1_785_499_200_123
 CASES: list[tuple[str, Any, object, object]] = [
     ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}, INSTANT, MS),
     ("timestamp", {"type": "long", "logicalType": "timestamp-micros"}, INSTANT, MS),
     ("timestamp", {"type": "long", "logicalType": "timestamp-nanos"}, 1_785_499_200_123_999_999, MS),
-    ("timestamp", {"type": "long", "logicalType": "local-timestamp-millis"}, INSTANT.replace(tzinfo=None), MS - 3_600_000),
-    ("timestamp", {"type": "long", "logicalType": "local-timestamp-micros"}, INSTANT.replace(tzinfo=None), MS - 3_600_000),
+    ("timestamp", LOCAL_MILLIS, INSTANT.replace(tzinfo=None), MS - 3_600_000),
+    ("timestamp", LOCAL_MICROS, INSTANT.replace(tzinfo=None), MS - 3_600_000),
     ("timestamp", {"type": "int", "logicalType": "date"}, date(2026, 7, 31), 1_785_452_400_000),
     ("timestamp", "long", MS, MS),
     ("timestamp", "string", "2026-07-31T12:00:00.123Z", MS),
     ("timestamp", "string", "2026-07-31 13:00:00.123", MS),
     ("timestamp", "long", -1, "out_of_range"),
     ("timestamp", {"type": "long", "logicalType": "timestamp-micros"}, -1, "out_of_range"),
-    ("timestamp", {"type": "long", "logicalType": "local-timestamp-micros"}, 2**62, "out_of_range"),
+    ("timestamp", LOCAL_MICROS, 2**62, "out_of_range"),
     ("timestamp", {"type": "int", "logicalType": "date"}, 2**31 - 1, "out_of_range"),
     ("timestamp", "string", "2026-02-30T12:00:00Z", "bad_timestamp"),
     ("long", "int", -(2**31), -(2**31)),
@@ -185,12 +194,12 @@ CASES: list[tuple[str, Any, object, object]] = [
     ("decimal(9,2)", "long", 12_345_678, "out_of_range"),
     ("decimal(9,2)", "string", "12.5", 1250),
     ("decimal(9,2)", "string", "12,5", "wrong_type"),
-    ("decimal(9,2)", {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}, Decimal(-3), -300),
-    ("decimal(9,2)", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 4}, Decimal("1.2300"), 123),
-    ("decimal(9,2)", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 4}, Decimal("1.2345"), "out_of_range"),
-    ("decimal(9,2)", {"type": "bytes", "logicalType": "decimal", "precision": 99, "scale": 4}, Decimal(10) ** 60, "out_of_range"),
-    ("decimal(9,2)", {"type": "fixed", "name": "F", "size": 12, "logicalType": "decimal", "precision": 20, "scale": 2}, Decimal("-1.25"), -125),
-    ("decimal(9,2)", {"type": "fixed", "name": "F", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 2}, Decimal("-1.25"), -125),
+    ("decimal(9,2)", decimals(4, 0), Decimal(-3), -300),
+    ("decimal(9,2)", decimals(9, 4), Decimal("1.2300"), 123),
+    ("decimal(9,2)", decimals(9, 4), Decimal("1.2345"), "out_of_range"),
+    ("decimal(9,2)", decimals(99, 4), Decimal(10) ** 60, "out_of_range"),
+    ("decimal(9,2)", decimals(20, 2, 12), Decimal("-1.25"), -125),
+    ("decimal(9,2)", decimals(9, 2, 4), Decimal("-1.25"), -125),
     ("string", {"type": "string", "logicalType": "uuid"}, str(uuid.UUID(int=7)), str(uuid.UUID(int=7))),
     ("string", "string", "\u00e9\x00", "\u00e9\x00"),
     ("string", ["null", "string", {"type": "enum", "name": "E", "symbols": ["a"]}], None, None),
@@ -364,7 +373,7 @@ SCHEMAS = {
     "a record in itself": b'{"type":"record","name":"A","fields":[{"name":"a","type":"A"}]}',
     "an unknown name": b'{"type":"record","name":"A","fields":[{"name":"a","type":"B"}]}',
     "a union in a union": b'{"type":"record","name":"A","fields":[{"name":"a","type":["null",["int"]]}]}',
-    "a fixed of minus one": b'{"type":"record","name":"A","fields":[{"name":"a","type":{"type":"fixed","name":"f","size":-1}}]}',
+    "a fixed of minus one": b'{"type":"fixed","name":"f","size":-1}',
     "a field twice": b'{"type":"record","name":"A","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
     "a number": b"5",
     "not UTF-8": b'"\xff"',
@@ -423,6 +432,17 @@ def test_an_unknown_schema_and_a_strange_prefix_are_said(make_format: MakeFormat
 def test_what_cannot_be_is_refused_at_the_start(make_format: MakeFormat, written: Avro, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_format(SCHEMA, written)
+
+
+@pytest.mark.parametrize("framing", ["bare", "container"])
+def test_usual_records_are_read_in_columns(
+    make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch, framing: str
+) -> None:
+    both = make_format(SCHEMA, BARE if framing == "bare" else IN_FILES)
+    monkeypatch.setattr(both.fast, "_decode_one", None)
+    some = [GOOD, GOOD | {"s": None, "m": None, "address": None}, GOOD | {"d": 5, "n": None, "s": "\u00e9" * 200}]
+    records = [(datum if framing == "bare" else container)(value) for value in some * 10]
+    assert both.fast.decode(both.batch(records)).events.num_rows == len(records)
 
 
 values = st.fixed_dictionaries(

@@ -145,8 +145,9 @@ def test_what_cannot_be_is_refused_at_the_start(make_format: MakeFormat, written
 
 cells = st.one_of(
     st.sampled_from(
-        ["", '""', '"a"', '"a,b"', '"a""b"', '"\n"', "a", "NULL", '"NULL"', "1", '"1"', "01", "-0", "1.5", "1e3", "true",
-         '"true"', "12.25", "1234567.89", "12345678.9", "999999999999999999", "9223372036854775808", "0.1", "-0.0",
+        ["", '""', '"a"', '"a,b"', '"a""b"', '"\n"', "a", "NULL", '"NULL"', "1", '"1"', "01", "-0", "1.5", "1e3",
+         "true", '"true"', "12.25", "1234567.89", "12345678.9", "999999999999999999", "9223372036854775808", "0.1",
+         "-0.0",
          "1e308", "1e309", "2026-01-31T12:00:00Z", "2026-02-30T12:00:00Z", "2026-03-29 01:30:00", "\u00e9", " a", '"',
          "2026-01-31T12:00:00.1239+05:30", "253402300800000", "\ufeff", "\r", "\x00", ";", "\t", "#x"]
     ),
@@ -182,6 +183,13 @@ def batches(draw: st.DrawFn) -> list[bytes | None]:
             record = record[:cut] + draw(st.binary(max_size=3)) + record[cut + draw(st.integers(0, 2)) :]
         records.append(record)
     return records
+
+
+def test_usual_lines_are_read_in_columns(make_format: MakeFormat, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = make_format(SCHEMA, Csv(null_values=("NULL",)))
+    monkeypatch.setattr(both.fast, "_decode_one", None)
+    lines = [GOOD, GOOD + b"\r\n", b'1,"a,b",-5,1e3,"12.5",false', b"2026-01-31T12:00:00.5Z,NULL,,,,", b'5,"",,,,']
+    assert both.fast.decode(both.batch(lines)).events.num_rows == len(lines)
 
 
 @settings(max_examples=200, deadline=None)
