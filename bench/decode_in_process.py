@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from bench.result import show
+from bench.result import Result, show
 from streamcore.decode import (
     AccessLog,
     Avro,
@@ -138,7 +138,7 @@ def _lines(frame: pl.DataFrame, template: str, *columns: pl.Expr | str) -> pl.Se
 def _json(events: pl.DataFrame) -> Case:
     template = '{"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":{},"amount":{},"risk":{},"quantity":{}}'
     country = pl.when(pl.col("country").is_null()).then(pl.lit("null")).otherwise(pl.format('"{}"', "country"))
-    rest = ("ts", "type", "user_id", country, _money(), "risk", "quantity")
+    rest: tuple[pl.Expr | str, ...] = ("ts", "type", "user_id", country, _money(), "risk", "quantity")
     parts = template.split("{}")
     pieces: list[pl.Expr] = [pl.lit(parts[0])]
     for column, text in zip(("event_id", *rest), parts[1:], strict=True):
@@ -214,7 +214,7 @@ def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Ta
     return time.process_time() - begin, tables
 
 
-def run(records: int, rounds: int) -> dict[str, object]:
+def run(records: int, rounds: int) -> Result:
     """CPU-seconds per million, the median of some rounds, by format."""
     events = _events(records)
     cases = {

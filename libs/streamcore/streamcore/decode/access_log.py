@@ -53,7 +53,7 @@ _IN_REQUEST = ("method", "path", "query", "protocol")
 
 def columns_of(layout: LogLayout, *, request_time: bool) -> tuple[str, ...]:
     """The columns that a line has, in order, those of the request after it."""
-    names = ("remote_host", "ident", "user", "time", "request", *_IN_REQUEST, "status", "bytes")
+    names: tuple[str, ...] = ("remote_host", "ident", "user", "time", "request", *_IN_REQUEST, "status", "bytes")
     names += ("referer", "agent") if layout is LogLayout.COMBINED else ()
     return (*names, "request_time") if request_time else names
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -113,7 +114,7 @@ class AvroDecoder:
         """Decodes those of ``rows`` with this prefix of which it is sure into ``parts``; returns those without it."""
         if len(rows) < _WORTH_IT or known.prefix is None:
             return rows
-        matched = records.text.gather(rows).bin.starts_with(known.prefix).to_numpy()
+        matched: npt.NDArray[np.bool_] = records.text.gather(rows).bin.starts_with(known.prefix).to_numpy()
         mine = rows[matched]
         if len(mine) < _WORTH_IT:
             return rows

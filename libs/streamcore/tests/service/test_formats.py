@@ -119,13 +119,15 @@ RECORDS: list[tuple[InputFormat, bytes]] = [
 
 
 @pytest.mark.parametrize(("written", "record"), RECORDS, ids=lambda value: type(value).__name__)
-def test_a_topologys_format_travels_and_decodes_the_topics_records(written: InputFormat, record: bytes) -> None:
+def test_a_topologys_format_travels_and_decodes_the_topics_records(
+    written: InputFormat, record: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topology = Topology("app", source(SCHEMA, format=written).sink("out"))
     app: App = pickle.loads(pickle.dumps(topology.app()))
     ingest = Ingest(app)
     ingest.begin(1_800_000_000_000)
     taken: list[pa.Table] = []
-    ingest._take = lambda _, events: taken.append(events)  # type: ignore[method-assign]
+    monkeypatch.setattr(ingest, "_take", lambda source, events: taken.append(events))
     zeros = np.zeros(2, dtype=np.int32)
     ingest._add(raw_batch(zeros, zeros, np.arange(2, dtype=np.int64), [None, None], [record, b"\xff"]))
     assert [table.select(["time", "agent"]).to_pylist() for table in taken] == [[{"time": 971211336000, "agent": "x"}]]
