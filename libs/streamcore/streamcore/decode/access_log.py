@@ -107,7 +107,7 @@ class LogLines:
         def group(name: str, pattern: str) -> str:
             return f"(?P<{name}>{pattern})" if name in wanted else f"(?:{pattern})"
 
-        word, text = r"[^ \x00-\x1f]+", r'[^"\\\x00-\x1f]*'
+        word, text = r"[^ \\\x00-\x1f]+", r'[^"\\\x00-\x1f]*'
         clock, zone = "[0-9]{2}:[0-5][0-9]:[0-5][0-9]", "[+-](?:[01][0-9]|2[0-3])[0-5][0-9]"
         day = rf"[0-9]{{2}}/(?:{_MONTH})/[0-9]{{4}}:{clock} {zone}"
         path, query = group("path", r'[^ ?"\\\x00-\x1f]+'), group("query", r'[^ "\\\x00-\x1f]*')

@@ -140,6 +140,14 @@ def test_escapes_are_undone(make_format: MakeFormat, agent: bytes, found: str | 
     assert make_format(SCHEMA, COMBINED).agree([line(agent=agent)]).events.column("agent").to_pylist() == [found]
 
 
+def test_escapes_are_undone_outside_of_quotes_too(make_format: MakeFormat) -> None:
+    escaped = line().replace(b"frank", rb"fr\x41nk")
+    assert make_format(SCHEMA, COMBINED).agree([line(), escaped]).events.column("user").to_pylist() == [
+        "frank",
+        "frAnk",
+    ]
+
+
 def test_a_dash_is_null_and_a_request_time_is_read_as_its_field_says(make_format: MakeFormat) -> None:
     both = make_format(TIMED, WITH_TIME)
     decoded = both.agree([line() + b" 0.250", line() + b" -", line(end=b"- -") + b" 7", line()])
