@@ -28,10 +28,10 @@ which the ledger tells. So a commit that got through while its answer was lost i
 epoch that write the same cut at the same time get it in once: the second is refused, reads the ledger, and skips.
 
 **What the fence holds and what not.** An owner of an earlier epoch that is about to commit loses, however late it
-wakes. One that had not yet noticed gets ``Fenced`` at its next cut. That rests on the storage making a file only if it is not
-there: local and network file systems by a hard link, object stores by a conditional put. A cut that an earlier epoch
-committed before the fence stays, as with every fence. Two lanes are two tables with a commit each: a reader may see
-a cut in one and not yet in the other.
+wakes. One that had not yet noticed gets ``Fenced`` at its next cut. That rests on the storage making a file only if it
+is not there: local and network file systems by a hard link, object stores by a conditional put. A cut that an earlier
+epoch committed before the fence stays, as with every fence. Two lanes are two tables with a commit each: a reader may
+see a cut in one and not yet in the other.
 
 **A power cut** may take what the operating system had not written yet: the library does not ask it to. A local table is
 as durable as its file system makes files within some seconds; an object store has what it answered for.
@@ -43,6 +43,7 @@ import enum
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -57,6 +58,10 @@ from streamcore.sinks.sink import Guarantee, Result, SinkHooks, Written
 from streamcore.writer import WriterId
 
 T = TypeVar("T")
+
+
+def _nothing() -> None:
+    return None
 
 
 class Step(enum.StrEnum):
@@ -113,7 +118,7 @@ class DeltaSink:
         self._storage = self._settings.storage.read()
         self._upkeep = Upkeep(self._storage, self._hooks.reached)
         for lane in sorted(self._settings.tables):
-            self._lanes[lane] = self._persist(lambda _, lane=lane: self._steps_1_to_4(lane), f"open of lane {lane}")
+            self._persist(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
             self._upkeep.begin(lane, self._lanes[lane].table.version)
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
@@ -130,7 +135,7 @@ class DeltaSink:
         self._upkeep = None
         self._lanes.clear()
 
-    def _steps_1_to_4(self, lane: str) -> _Lane:
+    def _steps_1_to_4(self, lane: str) -> None:
         spec = self._settings.tables[lane]
         # 1. A table that fits.
         table = OpenTable.load(spec, self._storage)
@@ -151,7 +156,7 @@ class DeltaSink:
         # 4. What is there now stays, and whoever adds to it makes our next commit fail.
         done = table.transaction(self._ledger(lane))
         self._hooks.reached(Step.LEDGER_READ)
-        return _Lane(table, done)
+        self._lanes[lane] = _Lane(table, done)
 
     def _check(self, lane: str, table: OpenTable) -> list[pa.Field]:
         """The columns to add; ``ConfigError`` for what the table could not take or would not keep."""
@@ -184,11 +189,10 @@ class DeltaSink:
     def _write_lane(self, batch: int, lane: str, rows: pa.Table) -> Written:
         if self._owner is None or lane not in self._lanes:
             raise ConfigError(f"delta sink {self.name} is not open for lane {lane!r}; call open() before write()")
-        return self._persist(lambda again: self._step_5(batch, lane, rows, again), f"cut {batch} of lane {lane}")
+        write, settle = partial(self._step_5, batch, lane, rows), partial(self._steps_1_to_4, lane)
+        return self._persist(write, f"cut {batch} of lane {lane}", settle)
 
-    def _step_5(self, batch: int, lane: str, rows: pa.Table, again: bool) -> Written:
-        if again:
-            self._lanes[lane] = self._steps_1_to_4(lane)
+    def _step_5(self, batch: int, lane: str, rows: pa.Table) -> Written:
         state, spec = self._lanes[lane], self._settings.tables[lane]
         good = shaped(lane, rows, state.table.columns, spec.partition_by)
         count = good.rows.num_rows
@@ -221,13 +225,15 @@ class DeltaSink:
         assert self._owner is not None, "opened with an owner"
         return f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
 
-    def _persist(self, action: Callable[[bool], T], what: str) -> T:
-        """Run until it goes through, told whether it was tried before."""
+    def _persist(self, action: Callable[[], T], what: str, settle: Callable[[], None] = _nothing) -> T:
+        """Run until it goes through; ``settle`` comes first each time that it was tried before."""
         patience = self._settings.patience
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
         while True:
             try:
-                return action(attempts > 1)
+                if attempts > 1:
+                    settle()
+                return action()
             except Retryable as error:
                 deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
                 if time.monotonic() + pause_ms / 1000 > deadline:

@@ -1,4 +1,4 @@
-"""A Delta table behind the few questions and commits that the sink has; ``deltalake`` is called here and in ``upkeep``.
+"""A Delta table behind the few questions and commits of the sink; upkeep and compaction call ``deltalake`` too.
 
 Promises the tree of ``streamcore.errors``: ``Retryable`` where the same call may go through later, a lost race for a
 commit among it; ``ConfigError`` where somebody has to change something first. Does not try again by itself.
@@ -67,7 +67,7 @@ class OpenTable:
         self.spec = spec
         self._table = table
         self.columns: pa.Schema = pa.schema(table.schema().to_arrow())
-        self._writer = writer_properties(self.columns)
+        self._writer = _writer_properties(self.columns)
 
     @classmethod
     def load(cls, spec: DeltaTableSpec, storage: Mapping[str, str]) -> OpenTable | None:
@@ -149,7 +149,7 @@ class OpenTable:
             )
 
 
-def writer_properties(columns: pa.Schema) -> WriterProperties:
+def _writer_properties(columns: pa.Schema) -> WriterProperties:
     """Bounds of columns only where they are right."""
     off = ColumnProperties(statistics_enabled="NONE")
     return WriterProperties(column_properties=dict.fromkeys(without_bounds(columns), off))

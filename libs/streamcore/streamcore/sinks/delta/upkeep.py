@@ -4,9 +4,8 @@ A thread of its own does it, one table at a time; a cut neither waits for it nor
 table (``DeltaTableSpec``) it is that table's turn:
 
 1. Compaction: a closed partition (none of the cuts since the last turn wrote to it) with two or more small files, and
-   an open one with as many small files as there are commits between two turns, becomes files of the target size. One
-   commit a partition, without application versions: it changes no contents, so it needs no fence, and the ledger
-   stays what it was. Appends and compactions do not conflict; two compactions do, and the second gives up.
+   an open one with as many small files as there are commits between two turns, becomes files of the target size
+   (``compaction``). Appends go on meanwhile.
 2. Vacuum: files that the table no longer needs, orphans of cuts that died among them, are deleted once they are older
    than the retention. What a cut is writing now is younger.
 3. Checkpoint: the log up to now in one file, the ledger in it. Older log files are deleted by the table's own
@@ -20,22 +19,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from streamcore.sinks.delta.compaction import File, Partition, bins, compact, small_files
 from streamcore.sinks.delta.settings import DeltaTableSpec
-from streamcore.sinks.delta.table import NOTHING_AFTER, writer_properties
+from streamcore.sinks.delta.table import NOTHING_AFTER
 
 _LOG = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
-
-#: Values of a partition's columns, in their order.
-Partition = tuple[str | int | bool | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +99,8 @@ def take(turn: Turn, storage: Mapping[str, str], reached: Callable[[str], None])
     table = DeltaTable(turn.spec.uri, storage_options=dict(storage))
     if turn.compact:
         # 1. Few files instead of many.
-        for partition in _crowded(table, turn):
-            _compact(table, turn.spec, partition)
+        for files in _crowded(table, turn):
+            compact(table, files)
             reached("compacted")
         # 2. Files that nobody needs.
         table.vacuum(
@@ -124,36 +119,10 @@ def take(turn: Turn, storage: Mapping[str, str], reached: Callable[[str], None])
         table.cleanup_metadata()
 
 
-def _crowded(table: DeltaTable, turn: Turn) -> list[Partition]:
-    """Partitions with files to put together."""
-    columns = table.metadata().partition_columns
-    files = pa.table(table.get_add_actions(flatten=True))
-    small = files.filter(pc.less(files.column("size_bytes"), turn.spec.target_file_bytes))
-    if not columns:
-        return [()] if small.num_rows >= turn.spec.compact_every else []
-    names = [f"partition.{name}" for name in columns]
-    counts = small.group_by(names).aggregate([([], "count_all")])
-    values = zip(*(counts.column(name).to_pylist() for name in [*names, "count_all"]), strict=True)
-    return [p for *p_, n in values if n >= _enough(p := tuple(p_), turn)]
-
-
-def _enough(partition: Partition, turn: Turn) -> int:
-    return max(2, turn.spec.compact_every) if partition in turn.open else 2
-
-
-def _compact(table: DeltaTable, spec: DeltaTableSpec, partition: Partition) -> None:
-    columns = table.metadata().partition_columns
-    table.optimize.compact(
-        partition_filters=[(n, "=", _spelt(v)) for n, v in zip(columns, partition, strict=True)] or None,
-        target_size=spec.target_file_bytes,
-        max_concurrent_tasks=1,
-        writer_properties=writer_properties(pa.schema(table.schema().to_arrow())),
-        post_commithook_properties=NOTHING_AFTER,
-    )
-
-
-def _spelt(value: str | int | bool | None) -> str:
-    """A partition's value in the words of the log."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)
+def _crowded(table: DeltaTable, turn: Turn) -> Iterator[list[File]]:
+    """Files to put together."""
+    target = turn.spec.target_file_bytes
+    for partition, files in small_files(table, target).items():
+        is_open = partition in turn.open or not partition
+        if len(files) >= (max(2, turn.spec.compact_every) if is_open else 2):
+            yield from bins(files, target)
