@@ -155,6 +155,7 @@ def _sparks(cuts: list[Path], table: Path, library: Path, *, partitioned: bool) 
     delta = {
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # fifty tasks a snapshot are for clusters
     }
     both_compilers = ("-XX:TieredStopAtLevel=4",)
     spark = open_session("bench-delta", SparkSettings(jars=library, java_options=both_compilers, extra=delta))

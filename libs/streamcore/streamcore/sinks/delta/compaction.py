@@ -43,7 +43,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A data file; ``path`` is escaped, as in the log. ``bounds``: ``min.<column>`` and so on, as the library flattens them."""
+    """A data file; ``path`` is escaped, as in the log. ``bounds``: ``min.<column>`` and so on, flattened."""
 
     path: str
     size: int
