@@ -126,8 +126,10 @@ def new_topic(kafka: KafkaSettings) -> NewTopic:
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
     """The server that all tests share; take ``new_database``. Never stop it: take ``new_postgres`` for that."""
     wanted = EmbeddedSettings(tmp_path_factory.mktemp("postgres"), lifetime=Lifetime.WITH_PARENT)
-    with EmbeddedPostgres(wanted) as server:
-        yield server
+    server = EmbeddedPostgres(wanted)
+    server.start()
+    yield server
+    server.kill()  # a stop in order would write everything to the disk first
     server.delete()
 
 

@@ -74,13 +74,25 @@ class Bench:
         return sink.write(batch, {"orders": orders(*rows)})
 
 
-NewBench = Callable[[], Bench]
+#: A database as a place for sinks, which are closed with the test.
+NewPlace = Callable[["Database"], Bench]
 
 
 @pytest.fixture
-def place(new_database: NewDatabase) -> Iterator[Bench]:
+def new_place() -> Iterator[NewPlace]:
+    made: list[Bench] = []
+
+    def create(database: Database) -> Bench:
+        made.append(Bench(database))
+        return made[-1]
+
+    yield create
+    for bench in made:
+        for sink in bench.opened:
+            sink.close()
+
+
+@pytest.fixture
+def place(new_database: NewDatabase, new_place: NewPlace) -> Bench:
     """An empty database."""
-    bench = Bench(new_database())
-    yield bench
-    for sink in bench.opened:
-        sink.close()
+    return new_place(new_database())
