@@ -122,6 +122,21 @@ class EmbeddedPostgres:
             self._kill(found.pid)
         self._forget()
 
+    def pause(self) -> None:
+        """Freeze it: connections stay open and nothing is answered."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen one go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        found = self.running
+        if found is None:
+            raise DatabaseError("postgres: it does not run; call start() first")
+        for pid in (found.pid, *processes.children(found.pid)):
+            processes.send(pid, number)
+
     def delete(self) -> None:
         """Delete all that it kept; it must not run."""
         if self.running:

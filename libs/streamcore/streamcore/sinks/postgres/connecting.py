@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 
 from streamcore.sinks.postgres.settings import PostgresSettings, Timeouts
 
-Connection = psycopg.Connection[tuple[object, ...]]
+_WAKE_UP_S = 0.1
+T = TypeVar("T")
+
+
+class Connection(psycopg.Connection[tuple[object, ...]]):
+    """One that does not wait for ever. The server ends a statement that takes too long; a server that is frozen does
+    not, and its system still answers for it."""
+
+    answer_ms = 0
+
+    def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S) -> T:
+        """Everything that asks the server comes through here."""
+        return super().wait(_limited(gen, self.answer_ms) if self.answer_ms else gen, interval)
+
+
+def _limited(gen: PQGen[T], limit_ms: int) -> PQGen[T]:
+    """``gen``, unless it has nothing to do for so long. ``OperationalError``, as of any connection that is gone."""
+    deadline = time.monotonic() + limit_ms / 1000
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                raise psycopg.OperationalError(f"no answer within {limit_ms} ms")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
 
 _SESSION = """
 SELECT set_config('statement_timeout', %(statement)s, false), set_config('lock_timeout', %(lock)s, false),
@@ -27,7 +58,7 @@ def connect(settings: PostgresSettings, name: str) -> Connection:
     """``name`` is what the server shows as the application. Raises psycopg's errors; reads the password."""
     times = settings.timeouts
     idle_s, interval_s = keepalive_s(times)
-    connection = psycopg.connect(
+    connection = Connection.connect(
         host=settings.host,
         port=settings.port,
         dbname=settings.database,
@@ -45,6 +76,7 @@ def connect(settings: PostgresSettings, name: str) -> Connection:
         application_name=name,
         client_encoding="UTF8",
     )
+    connection.answer_ms = times.statement_ms + times.silence_ms
     try:
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.read_only = False

@@ -87,18 +87,30 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: Bench
     assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 
-def test_a_server_that_answers_no_more_is_given_up_after_the_time_for_silence(appending: Bench, wire: Wire) -> None:
-    def lose(step: str) -> None:
-        if step == Step.LOCKED and not losses:
-            losses.append(time.monotonic())
-            wire.lose_answers()
-            threading.Timer(2, wire.cut).start()
+def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
+    new_postgres: NewPostgres, new_place: NewPlace
+) -> None:
+    server = new_postgres()
+    server.start()
+    place = new_place(database_of(server))
+    place.run(CREATE)
+    frozen: list[float] = []
 
-    losses: list[float] = []
-    sink = appending.sink(APPEND, port=wire.port, hooks=SinkHooks(reached=lose), timeouts=Timeouts(lock_ms=500))
-    assert appending.write(sink, 0, ("a", ONE, 1)).rows == 1
-    assert time.monotonic() - losses[0] > 1.5
-    assert appending.rows() == [("a", ONE, 1)]
+    def freeze(step: str) -> None:
+        if step == Step.LOCKED and not frozen:
+            frozen.append(time.monotonic())
+            server.pause()
+
+    def asked() -> None:
+        if len(frozen) == 1:
+            frozen.append(time.monotonic())
+            server.resume()
+
+    short = Timeouts(statement_ms=500, silence_ms=500, connect_ms=2_000)
+    sink = place.sink(KEYED, timeouts=short, hooks=SinkHooks(reached=freeze, still_owner=asked))
+    assert place.write(sink, 0, ("a", ONE, 1)).result is Result.COMMITTED
+    assert 1 < frozen[1] - frozen[0] < 10
+    assert place.rows() == [("a", ONE, 1)]
 
 
 def test_a_session_ended_by_an_operator_is_made_anew(appending: Bench) -> None:
