@@ -203,9 +203,10 @@ class PostgresSink:
         entry = ledger.locked(connection)
         if entry.epoch < ledger.owner.epoch or (self._last is not None and (entry.batch or 0) < self._last):
             raise Permanent(
-                f"postgres ledger {self._settings.ledger}: it says epoch {entry.epoch}, batch {entry.batch}, after epoch "
-                f"{ledger.owner.epoch}, batch {self._last} was committed: the server lost what it had confirmed (an older "
-                "replica took over, or a backup was restored); restore the app from a savepoint that is not later"
+                f"postgres ledger {self._settings.ledger}: it says epoch {entry.epoch}, batch {entry.batch}, after "
+                f"epoch {ledger.owner.epoch}, batch {self._last} was committed: the server lost what it had confirmed "
+                "(an older replica took over, or a backup was restored); restore the app from a savepoint that is not "
+                "later"
             )
         return entry
 
