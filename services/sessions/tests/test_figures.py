@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 import polars as pl
 import pytest
 
-from services.sessions.tests.given import run_cut, settings_of, shop_events
 from streamcore.topology.simulation import Result
+from tests.harness.sessions import run_cut, settings_of, shop_events
 
 EVENTS = 3_000
 MINUTE_MS = 60_000

@@ -11,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from services.sessions.tests.given import ROOT, final, retail_settings, run_cut
 from tests.harness.retail_topology import read_lines
+from tests.harness.sessions import ROOT, final, retail_settings, run_cut
 from tests.oracles.retail_windows import DAY_MS, Oracle
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.sessions.tests import oracle
-from services.sessions.tests.given import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
 from streamcore.topology.simulation import Result
+from tests.harness.sessions import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
+from tests.oracles import sessions as oracle
 
 EVENTS = 4_000
 ENDS = [range(500, EVENTS, 500), range(130, EVENTS, 730)]
@@ -33,6 +35,13 @@ def expected(events: pl.DataFrame, result: Result) -> set[oracle.Row]:
     late = result["late"]["event_id"].to_list() if result["late"].height else []
     taken = events.filter(~pl.col("event_id").is_in(late))
     return oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)
+
+
+def seconds_after(events: pl.DataFrame, *seconds: int) -> pl.Series:
+    """Times, so long after the first of these events."""
+    first = events["ts"].min()
+    assert isinstance(first, datetime)
+    return pl.Series([first + timedelta(seconds=one) for one in seconds], dtype=pl.Datetime("ms", "UTC"))
 
 
 def check(events: pl.DataFrame, result: Result) -> None:
@@ -91,7 +100,7 @@ def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None
 
 def test_of_two_sessions_that_a_late_event_joins_exactly_one_is_taken_back() -> None:
     events = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:5]
-    times = pl.lit(events["ts"].min()) + pl.duration(seconds=pl.Series([0, 30, 31, 15, 15]))
+    times = seconds_after(events, 0, 30, 31, 15, 15)
     users = pl.Series(["u1", "u1", "somebody else", "u1", "u1"])
     joined = events.with_columns(user_id=users, ts=times, event_id=pl.format("x{}", pl.int_range(pl.len())))
     every = run_cut(settings_of(early_ms=1, gap={"gap_ms": 20_000}), joined, [2, 3, 4])["sessions"]
@@ -106,7 +115,7 @@ def test_a_checkout_keeps_a_session_open_for_longer() -> None:
     two = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:2]
     apart = two.with_columns(
         user_id=pl.lit("u1"),
-        ts=pl.lit(two["ts"].min()) + pl.duration(seconds=pl.Series([0, 40])),
+        ts=seconds_after(two, 0, 40),
         type=pl.Series(["checkout", "payment"]),
     )
     assert final(run_cut(settings_of(), apart, [])["sessions"])["events"].to_list() == [2]

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from headgate_sessions.app import build_app, topology
 from headgate_sessions.settings import load_settings
 from headgate_sessions.topics import KEYS, lanes, table_lane
-from services.sessions.tests.given import settings_of
 from streamcore.errors import ConfigError
+from tests.harness.sessions import settings_of
 
 WRONG = {
     "one step": {"funnel": ["view", "view"]},

@@ -92,7 +92,8 @@ class _Picked(Aggregate):
         """Those of the rows that have what is best in their group."""
         best = np.full(groups, self._loses, dtype=np.int64)
         self._choose.at(best, group, by)
-        return rows[by == best[group]]
+        found: Ints = rows[by == best[group]]
+        return found
 
     def _wins(self, one: Partials, other: Partials) -> Mask:
         better: Mask = (one["at"] != other["at"]) & (self._choose(one["at"], other["at"]) == one["at"])

@@ -173,10 +173,7 @@ class RevisedWindows:
     def _gone(self, records: Records) -> pl.DataFrame:
         order = by_time_and_hash(records.end, self._keys.hashes[records.slots])
         nothing = at(self.plan.bundle.nothing(), np.zeros(len(order), dtype=np.int64))
-        ordered = Records(
-            *(getattr(records, name)[order] for name in ("slots", "start", "end", "anchor", "revision", "into")), True
-        )
-        return self._frame(ordered, self.plan.bundle.values(nothing), final=True)
+        return self._frame(records.at(order), self.plan.bundle.values(nothing), final=True)
 
     def _frame(self, records: Records, values: Sequence[pl.Series], *, final: bool) -> pl.DataFrame:
         count = len(records.slots)

@@ -37,6 +37,11 @@ class Records:
     into: Ints
     gone: bool
 
+    def at(self, places: Ints) -> Records:
+        """These of them; where they are ``gone``."""
+        columns = (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
+        return Records(*(column[places] for column in columns), gone=self.gone)
+
 
 class RevisedSessions(Sessions):
     """``anchor``: the start as it was first said; ``revision``: how often it was said; ``since``: the clock of the

@@ -17,13 +17,13 @@ from headgate_sessions.settings import SessionsSettings
 from streamcore.topology.simulation import Result, Simulation
 from streamcore.topology.topology import Topology
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 START_MS = 1_760_000_000_000
 GAP_MS, CHECKOUT_GAP_MS = 20_000, 60_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def settings_of(stream: str = "shop", **changes: object) -> SessionsSettings:
+def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
     """For a stream of ``streams/``; gaps are short, for the shop's hour has a hundred seconds."""
     given: dict[str, object] = {
         "kafka": {"bootstrap": "localhost:1"},
