@@ -36,13 +36,13 @@ def topology(settings: SessionsSettings, *, tables: bool = False) -> Topology:
     if settings.deduplicate_ms:
         by_id = events.key_by("event_id")
         events = by_id.deduplicate(settings.deduplicate_ms, max_ids=settings.max_ids, late_to=LATE)
-    lanes = {SESSIONS: records(_sessions(events, settings), settings), **figures(events, settings)}
+    lanes = {SESSIONS: records(sessions(events, settings), settings), **figures(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
     sinks += [rows.table(table_lane(lane)) for lane, rows in lanes.items()] if tables else []
     return Topology(settings.app, *sinks)
 
 
-def _sessions(events: Stream, settings: SessionsSettings) -> Stream:
+def sessions(events: Stream, settings: SessionsSettings) -> Stream:
     """Of the events that have a user."""
     of_users = events.filter(pl.col("user_id").is_not_null()).key_by("user_id")
     windows = of_users.window(Session(settings.gap.gap_ms, "gap_ms" if settings.gap.by_type else None))
