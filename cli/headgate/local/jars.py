@@ -43,11 +43,13 @@ _TOLD_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with."""
+    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with. ``POSTGRES``:
+    a server's programs, one jar a platform."""
 
     SPARK = "spark"
     COPY = "copy"
     KAFKA = "kafka"
+    POSTGRES = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
