@@ -38,6 +38,18 @@ def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
     return SessionsSettings.model_validate(given | changes)
 
 
+def with_tables() -> dict[str, object]:
+    """Settings of a database that gets all lanes; nobody connects to it."""
+    tables = {
+        "sessions_table": {"table": "sessions.session", "key": ["session_id"], "version": "revision"},
+        "activity_table": {"table": "sessions.activity", "key": ["minute"], "version": "revision"},
+        "revenue_table": {"table": "sessions.revenue", "key": ["minute", "currency"], "version": "revision"},
+        "active_table": {"table": "sessions.active", "key": ["until"]},
+        "top_table": {"table": "sessions.top", "key": ["until", "rank"]},
+    }
+    return {"figures": {}, "postgres": {"host": "localhost", "database": "shop", "user": "sessions", "tables": tables}}
+
+
 def retail_settings(**changes: object) -> SessionsSettings:
     """For invoice lines: no types, no ids, one currency."""
     fields = {"user": "customer_id", "event_id": None, "type": None, "page": "stock_code", "currency": None}

@@ -6,10 +6,13 @@
                                                                  ├▶ by the minute ─▶ <app>.activity, <app>.revenue
                                                                  └▶ of late ───────▶ <app>.active, <app>.top
     what is late ─▶ <app>.late         what is no event ─▶ <app>.deadletters          (one transaction)
+
+What the settings send to PostgreSQL are the same rows, in a transaction of its own before that one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -20,17 +23,19 @@ from headgate_sessions.records import kept, records
 from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import KEYS, SESSIONS, table_lane
 from streamcore.app import App
+from streamcore.errors import ConfigError
 from streamcore.lanes import LATE
 from streamcore.service.running import build_runner
 from streamcore.spark.runner import Listeners, Runner
 from streamcore.spark.start import Start
+from streamcore.topology.nodes import Sink
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.windowing import Revising, Session
 
 
-def topology(settings: SessionsSettings, *, tables: bool = False) -> Topology:
-    """The topology, as a value. ``tables``: the same rows also as lanes of columns, for a database."""
+def topology(settings: SessionsSettings) -> Topology:
+    """The topology, as a value. The lanes that settings of a database name are there a second time, as rows."""
     schema = settings.stream.schema_of()
     events = prepared(source(schema, settings.watermark), settings, schema)
     if settings.deduplicate_ms:
@@ -38,8 +43,16 @@ def topology(settings: SessionsSettings, *, tables: bool = False) -> Topology:
         events = by_id.deduplicate(settings.deduplicate_ms, max_ids=settings.max_ids, late_to=LATE)
     lanes = {SESSIONS: records(sessions(events, settings), settings), **figures(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
-    sinks += [rows.table(table_lane(lane)) for lane, rows in lanes.items()] if tables else []
-    return Topology(settings.app, *sinks)
+    return Topology(settings.app, *sinks, *_tables(lanes, settings))
+
+
+def _tables(lanes: Mapping[str, Stream], settings: SessionsSettings) -> list[Sink]:
+    """The lanes of rows that a database gets."""
+    wanted = settings.postgres.tables if settings.postgres else {}
+    known = {table_lane(lane): rows for lane, rows in lanes.items()}
+    if unknown := sorted({*wanted} - {*known}):
+        raise ConfigError(f"postgres.tables: there is no lane {unknown[0]!r}; there are {', '.join(known)}")
+    return [known[lane].table(lane) for lane in wanted]
 
 
 def sessions(events: Stream, settings: SessionsSettings) -> Stream:
@@ -52,7 +65,11 @@ def sessions(events: Stream, settings: SessionsSettings) -> Stream:
 
 def build_app(settings: SessionsSettings) -> App:
     """The app that runs it."""
-    stream, ways = settings.stream, topology(settings)
+    return _app(topology(settings), settings)
+
+
+def _app(ways: Topology, settings: SessionsSettings) -> App:
+    stream = settings.stream
     app = ways.app(
         topics={source.name: stream.topic for source in ways.sources},
         lanes={lane: settings.lane_topic(lane) for lane in ways.lanes},
@@ -66,4 +83,6 @@ def build_app(settings: SessionsSettings) -> App:
 
 def build(settings: SessionsSettings, start: Start, listeners: Listeners) -> Runner:
     """Put the app together."""
-    return build_runner(build_app(settings), settings, start, listeners)
+    ways = topology(settings)
+    sinks = [settings.postgres.factory(ways.table_columns)] if settings.postgres else []
+    return build_runner(_app(ways, settings), settings, start, listeners, sinks)

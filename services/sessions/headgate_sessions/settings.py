@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
+from streamcore.service.postgres import PostgresDocument
 from streamcore.service.settings import ServiceSettings
 
 MINUTE_MS = 60_000
@@ -93,7 +94,8 @@ class SessionsSettings(ServiceSettings):
     ``lateness_ms``: how far behind the watermark an event is still taken; a session's final record comes when the
     watermark is so far past its end. ``early_ms``: how long after a change a session is said anew before that, by the
     clock, and at once when it has ended; 0: it has its final record and no other. ``deduplicate_ms``: how far apart in
-    event time two events with one id may be and still be the same; 0: ids are not looked at.
+    event time two events with one id may be and still be the same; 0: ids are not looked at. ``postgres``: where rows
+    go besides; its ``tables`` name the lanes (``topics.table_lane``).
     """
 
     preload: ClassVar[tuple[str, ...]] = (
@@ -118,6 +120,7 @@ class SessionsSettings(ServiceSettings):
     max_ids: Positive = 10_000_000
     max_pages: Positive = 10_000
     figures: FiguresDocument | None = FiguresDocument()
+    postgres: PostgresDocument | None = None
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -16,7 +16,7 @@ create table if not exists sessions.session (
     last_page    text,
     funnel_step  bigint      not null,
     converted    boolean     not null,
-    revenue      numeric(38, 2) not null,
+    revenue      numeric not null,
     currency     text,
     bounce       boolean     not null,
     is_final     boolean     not null,
@@ -66,7 +66,7 @@ comment on column sessions.activity.revision is 'Counts the records of the minut
 create table if not exists sessions.revenue (
     minute    timestamptz not null,
     currency  text        not null,
-    revenue   numeric(38, 2) not null,
+    revenue   numeric not null,
     payments  bigint      not null,
     is_final  boolean     not null,
     revision  bigint      not null,

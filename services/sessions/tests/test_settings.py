@@ -12,7 +12,7 @@ from headgate_sessions.app import build_app, topology
 from headgate_sessions.settings import load_settings
 from headgate_sessions.topics import KEYS, lanes, table_lane
 from streamcore.errors import ConfigError
-from tests.harness.sessions import settings_of
+from tests.harness.sessions import run_cut, settings_of, shop_events, with_tables
 
 WRONG = {
     "one step": {"funnel": ["view", "view"]},
@@ -54,7 +54,19 @@ def test_the_lanes_that_are_topics_are_those_of_the_app(figures: dict[str, objec
 
 
 def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
-    columns = topology(settings_of(figures={}), tables=True).table_columns
+    columns = topology(settings_of(**with_tables())).table_columns
     assert set(columns) == {table_lane(lane) for lane in KEYS}
     for lane, key in KEYS.items():
         assert set(key) <= set(columns[table_lane(lane)].names)
+
+
+def test_a_table_for_a_lane_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
+        topology(settings_of(**(with_tables() | {"figures": None})))
+
+
+def test_rows_for_the_database_are_those_of_the_topic() -> None:
+    result = run_cut(settings_of(**with_tables()), shop_events(600), [300])
+    assert result["sessions"].height
+    for lane in KEYS:
+        assert result[table_lane(lane)].equals(result[lane])
