@@ -19,7 +19,7 @@ import polars as pl
 from bench import operator_oracle
 from bench.in_process import cuts_of
 from bench.jobs import ANALYTICS, Job
-from bench.result import show
+from bench.result import Figure, show
 from bench.throughput import compared
 from bench.topologies import sessions_settings, topology
 from bench.yardstick import Yardstick
@@ -95,7 +95,7 @@ def _operator(
     return seconds, records
 
 
-def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float, int]:
+def _simulation(job: Job, cuts: list[pl.DataFrame], events: int) -> tuple[float, Figure]:
     """The CPU time of the whole topology, its rows compared with the oracle's."""
     simulation = Simulation(topology("bench", job))
     (source,) = simulation.topology.sources
