@@ -5,6 +5,7 @@
     HeadgateError          shown as one line, with what to do next
     ├── SetupError         something for the development set-up could not be fetched, verified or run
     ├── BrokerError        the local broker cannot be started, stopped or reached
+    ├── OpenSearchError    the same of the local OpenSearch
     └── InputError         a file, an option or a topic that the user named does not fit
 
 They extend ``StreamError``, so that ``main`` prints one line for any error of any package.
@@ -25,6 +26,10 @@ class SetupError(HeadgateError):
 
 class BrokerError(HeadgateError):
     """The local broker. Catch it to go on with somebody else's Kafka."""
+
+
+class OpenSearchError(HeadgateError):
+    """The local OpenSearch. Catch it to go on with somebody else's."""
 
 
 class InputError(HeadgateError):

@@ -48,6 +48,7 @@ class JarSet(enum.StrEnum):
     SPARK = "spark"
     COPY = "copy"
     KAFKA = "kafka"
+    OPENSEARCH = "opensearch"
 
 
 @dataclass(frozen=True, slots=True)
