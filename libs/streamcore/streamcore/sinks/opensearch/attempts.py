@@ -28,7 +28,7 @@ class Attempts:
         self._deadline = None
 
     def wait(self, error: Retryable) -> None:
-        """Pause before the next attempt; ``Retryable`` when patience is over, ``Fenced`` when we own the app no more."""
+        """Pause before the next attempt; ``Retryable`` when patience is over, ``Fenced`` when another owns the app."""
         now = time.monotonic()
         self._deadline = self._deadline or now + self._patience.recovery_ms / 1000
         if now + self._pause_ms / 1000 > self._deadline:

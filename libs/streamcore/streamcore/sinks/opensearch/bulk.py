@@ -4,7 +4,7 @@ Promises: what went through is not sent again; what the server refuses for what 
 A conflict of versions is success: somebody newer was there, or this very cut.
 
 The size of requests follows the server: halved when it says that it has too much to do (429, for a request or for
-items of it), grown by a sixteenth of the limit with each request that goes through.
+items of it), grown by an eighth with each request that goes through.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streamcore.sinks.opensearch.documents import Lines
 from streamcore.sinks.opensearch.settings import BulkLimits
 from streamcore.sinks.sink import Patience, SinkHooks
 
-_GROWTH = 16
+_GROWTH = 8
 _CONFLICT, _NOT_FOUND = 409, 404
 #: Of the index or the cluster, not of the document: a full disk, for one.
 _BLOCKED = "cluster_block_exception"
@@ -41,8 +41,8 @@ class Pace:
     def grown(self, limits: BulkLimits) -> Pace:
         """After a request went through."""
         return Pace(
-            min(limits.documents, self.documents + max(1, limits.documents // _GROWTH)),
-            min(limits.size_bytes, self.size_bytes + max(1, limits.size_bytes // _GROWTH)),
+            min(limits.documents, self.documents + max(1, self.documents // _GROWTH)),
+            min(limits.size_bytes, self.size_bytes + max(1, self.size_bytes // _GROWTH)),
         )
 
 
@@ -145,9 +145,7 @@ class BulkSender:
             self._counts.failures += 1
         return error
 
-    def _settle(
-        self, part: Lines, items: list[Item] | None, refusals: Refusals
-    ) -> tuple[Lines | None, NotNow | None]:
+    def _settle(self, part: Lines, items: list[Item] | None, refusals: Refusals) -> tuple[Lines | None, NotNow | None]:
         """Count what is settled; what is not, and why."""
         again: list[int] = []
         trouble: NotNow | None = None

@@ -7,6 +7,7 @@ ours alone (``attempts``), for every repetition must ask first who owns the app.
 from __future__ import annotations
 
 import enum
+import logging
 import ssl
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -183,6 +184,7 @@ def _transport(login: Login) -> Transport:
     from opensearchpy import Transport, Urllib3HttpConnection
 
     secret = login.password()
+    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # each failure is an exception of ours, with its words
     readers: Collection[_Reader] = (_Reader(), _Plain())
     tls: dict[str, Any] = {"use_ssl": True, "ssl_context": _tls(login)} if login.tls else {}
     return Transport(

@@ -73,9 +73,7 @@ class Documents:
         self._version = version
         frame = pl.from_arrow(table)
         assert isinstance(frame, pl.DataFrame)
-        frame = frame.select(
-            pl.all(), _id(frame, spec.id).alias(_ID), pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW)
-        )
+        frame = frame.select(pl.all(), _id(spec.id).alias(_ID), pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
         length = pl.col(_ID).str.len_bytes()
         fit = frame.select(length.is_between(1, ID_BYTES).fill_null(value=False)).to_series()
         self.unfit = [_unfit(lane, row) for row in frame.filter(~fit).select(_ROW, _ID).iter_rows()]
@@ -111,7 +109,7 @@ class Documents:
         return Lines(text, frame[_ROW].to_numpy())
 
 
-def _id(frame: pl.DataFrame, columns: tuple[str, ...]) -> pl.Expr:
+def _id(columns: tuple[str, ...]) -> pl.Expr:
     """The text of one column, or a JSON array of the texts of several; null where one of them is null."""
     texts = [pl.col(name).cast(pl.String) for name in columns]
     if len(texts) == 1:

@@ -101,13 +101,10 @@ def put_template(client: Client, lane: Lane) -> None:
         raise ConfigError(f"opensearch template {lane.template} is refused: {refusal.reason}") from refusal
 
 
-def ensure_index(client: Client, lane: Lane) -> None:
-    """Make the first index with both aliases, unless the alias is there."""
+def check_alias(client: Client, lane: Lane) -> None:
+    """Refuse an alias that is an index itself, or of an index that is not this lane's."""
     alias = lane.spec.alias
-    found = client.find(f"/{alias}", {"filter_path": "*.aliases"})
-    if found is None:
-        _create_first(client, alias)
-        return
+    found = client.find(f"/{alias}", {"filter_path": "*.aliases,*.mappings._meta"}) or {}
     if alias in found:
         raise ConfigError(
             f"opensearch: {alias} is an index, not an alias, so it cannot be rebuilt while it is searched. Choose "
@@ -116,9 +113,18 @@ def ensure_index(client: Client, lane: Lane) -> None:
         )
     if len(found) > 1:
         raise ConfigError(f"opensearch: alias {alias} stands for {sorted(found)}; it must be one index")
-    (index,) = found
-    if client.find(f"/_alias/{live_alias(alias)}") is None:
-        _require_ours(client, lane, index)
+    for index, answer in found.items():
+        _check_owner(lane, index, answer.get("mappings", {}))
+
+
+def ensure_index(client: Client, lane: Lane) -> None:
+    """Make the first index with both aliases, unless the alias is there."""
+    alias = lane.spec.alias
+    found = client.find(f"/_alias/{alias}")
+    if found is None:
+        _create_first(client, alias)
+    elif client.find(f"/_alias/{live_alias(alias)}") is None:
+        (index,) = found
         client.ask("POST", "/_aliases", {"actions": [{"add": {"index": index, "alias": live_alias(alias)}}]})
 
 
@@ -168,10 +174,6 @@ def duration_ms(text: str) -> float:
     """``60s``, ``1h`` and so on in milliseconds."""
     match = _DURATION.match(text)
     return 0 if match is None else int(match[1]) * _UNITS_MS[match[2]]
-
-
-def _require_ours(client: Client, lane: Lane, index: str) -> None:
-    _check_owner(lane, index, client.ask("GET", f"/{index}/_mapping")[index]["mappings"])
 
 
 def _check_owner(lane: Lane, index: str, mappings: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ The old index stays, without updates, until ``drop``, which waits for the app to
 
 A crash just after 1 leaves an empty index with a number above the live one; the next run takes it. After 2, 3 and 4 the
 new index is live and not searched: the next run waits again and copies again, or waits for the copy that the server
-still works on. After 5 it verifies once more. After 6 the new index is searched, and both are live: only step 7 is left.
+still works on. After 5 it verifies once more. After 6 the new index is searched, and both are live: step 7 is left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.sinks.opensearch.attempts import Attempts
@@ -42,6 +42,8 @@ from streamcore.sinks.sink import Patience, SinkHooks
 _REMEMBER = "7d"
 _NUMBER = re.compile(r"(.+)-(\d{6})\Z")
 _TASK = "*reindex"
+
+T = TypeVar("T")
 
 
 class Stage(enum.StrEnum):
@@ -180,7 +182,7 @@ class Rebuild:
     def _reached(self, step: str) -> None:
         self._hooks.reached(step)
 
-    def _ask(self, action: Callable[[], Any]) -> Any:
+    def _ask(self, action: Callable[[], T]) -> T:
         return Attempts(self._patience, self._hooks).persist(action)
 
     def _create(self, before: str) -> str:
@@ -265,8 +267,8 @@ class Rebuild:
         if failures:
             first = failures[0] if isinstance(failures, list) else failures
             raise Permanent(
-                f"opensearch: the new index refuses documents of the old one, the first: {str(first)[:500]}; change the "
-                "mapping (and its template_version), delete the new index, and do this again"
+                f"opensearch: the new index refuses documents of the old one, the first: {str(first)[:500]}; change "
+                "the mapping (and its template_version), delete the new index, and do this again"
             )
 
     def _verify(self, before: str, new: str) -> int:
@@ -322,4 +324,3 @@ class Rebuild:
 
     def _count(self, index: str) -> int:
         return int(self._ask(lambda: self._client.ask("GET", f"/{index}/_count"))["count"])
-

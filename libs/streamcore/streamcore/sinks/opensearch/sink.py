@@ -4,7 +4,8 @@
 
 1. Reach the server; refuse what is no OpenSearch 2 or later.
 2. Claim the epoch in the ledger: ``Fenced`` when a later one has begun.
-3. Put the template of each lane, make its first index and aliases, and check every index that is written to.
+3. For each lane: refuse an alias of somebody else, put the template, make the first index and the aliases, and check
+   every index that is written to.
 
 ``write``, for each cut with rows:
 
@@ -12,8 +13,8 @@
 2. ``sent``: send the documents, to each of those indexes. Version: ``epoch << 40 | batch``, for deletions too.
 3. ``noted``: write the ledger: epoch, batch and the indexes.
 
-A crash just after each step, or in the middle of one, leaves a part of the cut's documents. Spark runs the cut again with
-the same rows: a document that is there has this very version already (a conflict, and no change), the others are
+A crash just after each step, or in the middle of one, leaves a part of the cut's documents. Spark runs the cut again
+with the same rows: a document that is there has this very version already (a conflict, and no change), the others are
 written now. So the contents of an index after a cut are the same whatever happened on the way. A request of a process
 that died may arrive after its successor has gone on; its versions are lower, so it changes nothing, and for a deleted
 document the server remembers that for ``index.gc_deletes``, which ``open`` checks against the longest way of a request.
@@ -146,6 +147,7 @@ class OpenSearchSink:
         # 3. Templates, indexes, aliases.
         for name, spec in self._settings.indexes.items():
             lane = Lane(session.owner.app, name, spec, self._columns[name])
+            indexes.check_alias(session.client, lane)
             indexes.put_template(session.client, lane)
             indexes.ensure_index(session.client, lane)
             for index in indexes.live_indexes(session.client, spec.alias):
