@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cut", type=int, default=20_000)
     parser.add_argument("--in-flight", type=int, default=2)
+    parser.add_argument("--documents", type=int, default=BulkLimits().documents, help="of a request, at most")
     parser.add_argument("--url", default=None, help="a server that runs already (default: one of our own)")
     arguments = parser.parse_args()
     with TemporaryDirectory(prefix="headgate-bench-") as folder:
@@ -165,7 +166,7 @@ def main() -> None:
 def _measure(url: str, arguments: argparse.Namespace) -> None:
     table = products(arguments.rows)
     rows = plain(table)
-    limits = BulkLimits(in_flight=arguments.in_flight)
+    limits = BulkLimits(documents=arguments.documents, in_flight=arguments.in_flight)
     sides: dict[str, Callable[[], tuple[float, float]]] = {
         "headgate": lambda: ours(url, table, arguments.cut, limits),
         "helpers.bulk, 500 a request": lambda: bare(url, rows, threads=0, chunk=500),

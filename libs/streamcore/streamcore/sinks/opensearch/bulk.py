@@ -34,9 +34,9 @@ class Pace:
     documents: int
     size_bytes: int
 
-    def halved(self) -> Pace:
-        """After the server had too much to do."""
-        return Pace(max(1, self.documents // 2), max(1, self.size_bytes // 2))
+    def halved(self, documents: int, size_bytes: int) -> Pace:
+        """After a request of this size was too much. Several of one size on their way at once halve it once."""
+        return Pace(max(1, min(self.documents, documents // 2)), max(1, min(self.size_bytes, size_bytes // 2)))
 
     def grown(self, limits: BulkLimits) -> Pace:
         """After a request went through."""
@@ -120,7 +120,7 @@ class BulkSender:
             try:
                 items = future.result()
             except NotNow as error:
-                trouble = self._note(error)
+                trouble = self._note(error, part)
                 waiting.append(part)
                 continue
             except Refusal as refusal:
@@ -129,7 +129,7 @@ class BulkSender:
             again, found = self._settle(part, items, refusals)
             if again is not None and found is not None:
                 waiting.append(again)
-                trouble = self._note(found)
+                trouble = self._note(found, part)
             else:
                 self.pace = self.pace.grown(self._limits)
             if again is None or len(again) < len(part):
@@ -137,10 +137,10 @@ class BulkSender:
             self._hooks.reached("request")
         return trouble
 
-    def _note(self, error: NotNow) -> NotNow:
+    def _note(self, error: NotNow, part: Lines) -> NotNow:
         if error.trouble is Trouble.OVERLOADED:
             self._counts.overloads += 1
-            self.pace = self.pace.halved()
+            self.pace = self.pace.halved(len(part), part.size_bytes)
         else:
             self._counts.failures += 1
         return error
@@ -184,4 +184,4 @@ def _smaller(part: Lines, refusal: Refusal, refusals: Refusals) -> list[Lines]:
     if len(part) == 1:
         refusals.add(int(part.rows[0]), refusal.code, refusal.reason or f"HTTP status {refusal.status}")
         return []
-    return list(part.split(len(part) // 2, part.offsets[-1] - part.offsets[0]))
+    return list(part.split(len(part) // 2, part.size_bytes))

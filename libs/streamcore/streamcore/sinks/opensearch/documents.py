@@ -48,6 +48,11 @@ class Lines:
         whole = np.frombuffer(self.text.buffers()[1], dtype=np.int64)
         return whole[self.text.offset : self.text.offset + len(self.text) + 1]
 
+    @property
+    def size_bytes(self) -> int:
+        """Of the body."""
+        return int(self.offsets[-1] - self.offsets[0])
+
     def body(self) -> bytes:
         """All of them as the body of a request: one copy of one piece of memory."""
         offsets = self.offsets

@@ -149,8 +149,9 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: Place, node
 def test_the_pace_halves_and_grows_within_its_limits() -> None:
     limits = BulkLimits(100, 1_000, 1)
     pace = Pace(100, 1_000)
+    assert pace.halved(100, 800).halved(100, 800) == Pace(50, 400)
     for _ in range(20):
-        pace = pace.halved()
+        pace = pace.halved(pace.documents, pace.size_bytes)
     assert pace == Pace(1, 1)
     for _ in range(80):
         pace = pace.grown(limits)
