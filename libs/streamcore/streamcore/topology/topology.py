@@ -14,14 +14,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamcore.app import App, Source
+from streamcore.arrow import to_table
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.limits import Limits, StateSettings
+from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
 from streamcore.topology.levels import Levels, assign
-from streamcore.topology.nodes import Node, Operation, Sink, walk
+from streamcore.topology.nodes import Node, Operation, Sink, empty, walk
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from streamcore.topology.plan import Plan
 
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
@@ -67,6 +71,12 @@ class Topology:
         return frozenset(sink.lane for sink in self.sinks if sink.whole)
 
     @property
+    def table_columns(self) -> dict[str, pa.Schema]:
+        """What the rows of each of the ``tables`` hold, as a sink gets them."""
+        found = {sink.lane: empty(sink.before.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
+        return {lane: to_table(rows).schema for lane, rows in found.items()}
+
+    @property
     def lanes(self) -> tuple[str, ...]:
         """All lanes that records or dead letters may end in."""
         sides = [lane for node in self.operations for lane in node.side_lanes.values()]
@@ -95,7 +105,13 @@ class Topology:
         return App(
             name=self.name,
             sources=tuple(
-                Source(node.stream, topics.get(node.name, node.name), watermark=node.watermark, time=node.time)
+                Source(
+                    node.stream,
+                    topics.get(node.name, node.name),
+                    watermark=node.watermark,
+                    time=node.time,
+                    format=node.format,
+                )
                 for node in self.sources
             ),
             control_topic=control_topic or f"{self.name}.control",
