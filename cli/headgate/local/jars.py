@@ -51,6 +51,7 @@ class JarSet(enum.StrEnum):
     KAFKA = "kafka"
     DELTA = "delta"
     POSTGRES = "postgres"
+    OPENSEARCH = "opensearch"
 
 
 @dataclass(frozen=True, slots=True)
