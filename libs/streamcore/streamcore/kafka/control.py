@@ -9,14 +9,16 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
-
-import kafka
+from typing import TYPE_CHECKING
 
 from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec
 from streamcore.lanes import Headers
+
+if TYPE_CHECKING:
+    import kafka
 
 
 @dataclass(frozen=True, slots=True)

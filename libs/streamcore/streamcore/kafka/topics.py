@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-
-import kafka
-from kafka import errors as kp
-from kafka.admin import ConfigResource, ConfigResourceType
+from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka import clients, control_plane
 from streamcore.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    import kafka
 
 #: Compaction that keeps a topic of markers or rules small: the default leaves a week or a gigabyte uncompacted.
 COMPACTED = (("segment.ms", "3600000"), ("min.cleanable.dirty.ratio", "0.1"))
@@ -141,6 +141,8 @@ def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: i
 
 
 def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSettings) -> list[tuple[int, int]]:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
     try:
         with control_plane.naming_errors(settings, "read broker settings"):
             brokers = [int(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
@@ -152,6 +154,8 @@ def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSett
 
 
 def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicSpec) -> None:
+    from kafka import errors as kp
+
     wanted = {"num_partitions": spec.partitions, "replication_factor": spec.replication, "configs": spec.options}
     with control_plane.naming_errors(settings, f"create topic {spec.name}"):
         try:
@@ -161,6 +165,9 @@ def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicS
 
 
 def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
+    from kafka import errors as kp
+    from kafka.admin import ConfigResource, ConfigResourceType
+
     with control_plane.naming_errors(settings, f"describe topics {list(names)}"):
         found = {}
         for topic in admin.describe_topics(list(names)):
