@@ -122,7 +122,7 @@ def _app(ask: Ask, reader: Reading) -> Known:
 
 
 def _without_kafka(ask: Ask) -> Answer:
-    book = read_book([ask.rules or Path()], ask.streams, ask.lists)
+    book = read_book([ask.rules or Path()], ask.streams, ask.lists, about=ask.target)
     if book.problems:
         raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in book.problems))
     known = {rule.rule.id: rule for rule in book.rules}
@@ -162,7 +162,7 @@ def _of_rule(ask: Ask, reader: Reading, known: Known) -> Answer:
 def _rules(ask: Ask, known: Known) -> tuple[Mapping[str, CompiledRule], ListStore]:
     """Those of the files, else the app's; and the lists that they ask."""
     if ask.rules is not None:
-        book = read_book([ask.rules], ask.streams, ask.lists, known.history.lists.types())
+        book = read_book([ask.rules], ask.streams, ask.lists, known.history.lists.types(), about=ask.target)
         return {rule.rule.id: rule for rule in book.rules}, book.list_store(known.history.lists)
     if not known.there:
         topic = known.topics.control
