@@ -33,7 +33,6 @@ from rulecore.matcher import EventMatcher, Matches
 from rulecore.model import Kind, Mode
 from rulecore.outlet import Fired, Outlet
 from rulecore.ruleset import RuleSet
-from rulecore.scores import ScoreGroup
 from rulecore.scores_feed import Fired as FiredAt
 from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
@@ -324,6 +323,8 @@ class RulesKernel:
 
     def _scored(self, cut: Cut, group_id: GroupId) -> list[Record]:
         """Score rules: what others gave in this cut, then what the watermark ends."""
+        from rulecore.scores import ScoreGroup  # as families does: not for those who have no such rule
+
         name, group = group_id.stream, self.groups[group_id]
         assert isinstance(group, ScoreGroup), "families makes it"
         route, moment = self.schemas[name].route_for(group_id.group_by), self._moment(cut, name)
