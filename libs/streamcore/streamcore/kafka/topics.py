@@ -1,13 +1,13 @@
 """Creates the topics that an app needs and checks those that are there, before anything is written.
 
-Promises to be repeatable, and never to change a topic that exists: a partition count or clean-up policy that does not
-fit is a ``ConfigError`` that says what is there, what is needed and how to get it.
+Promises to be repeatable, and never to change a topic that exists unless ``alter_topic`` is asked to: a partition count
+or clean-up policy that does not fit is a ``ConfigError`` that says what is there, what is needed and how to get it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -97,6 +97,18 @@ def describe(settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicSt
     """State of those of the topics that exist."""
     with closing(control_plane.admin(settings)) as admin:
         return _describe(admin, settings, names)
+
+
+def alter_topic(settings: KafkaSettings, name: str, options: Mapping[str, str | None]) -> None:
+    """Change these settings of a topic, and no others; None: back to the broker's default."""
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+    changes = {n: (AlterConfigOp.DELETE if v is None else AlterConfigOp.SET, v) for n, v in options.items()}
+    with (
+        closing(control_plane.admin(settings)) as admin,
+        control_plane.naming_errors(settings, f"change settings of topic {name}"),
+    ):
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, changes)])
 
 
 def delete_topics(settings: KafkaSettings, names: Sequence[str]) -> None:
