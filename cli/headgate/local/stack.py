@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +31,14 @@ from headgate.local.workspace import Workspace
 from headgate.talk import Say
 from headgate.timeline import Timeline
 from headgate_rules.settings import RulesSettings
-from streamcore.kafka.control import ControlLog
+from streamcore.kafka.control import ControlLog, keep_history
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics, wait_for_broker
 from streamcore.service.documents import KafkaDocument, StreamDocument
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book
+    from rulecore.audit import History
     from rulecore.model import Rule
 
 _STREAM: Final = "shop"
@@ -48,7 +49,6 @@ _RETENTION_MS: Final = 10 * 365 * 86_400_000  # by size only, or a shop of last 
 #: One task a stage: half the fixed cost of a cut, and the other core is the broker's.
 SHARDS: Final = 2
 PARALLELISM: Final = 1
-_RECORD_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,8 @@ class Stack:
     def _ensure_topics(self) -> None:
         from headgate_rules.topics import topics
 
+        if keep_history(self.kafka, control := self.shop.names.control):
+            self._say(f"{control} was compacted and now keeps everything: history before this start is not complete")
         ensure_topics(self.kafka, topics(self._app_settings(self.shop)))
 
     def _app_settings(self, shop: Workspace) -> RulesSettings:
@@ -197,23 +199,28 @@ class Stack:
         self._timeline.mark("rules app started")
 
     def _publish(self) -> None:
-        """The rules that the control topic does not have, or has in an older version."""
+        """The rules that were never accepted, or only in an older version. One that was deleted stays deleted."""
         from rulecore.model import canonical_json
 
+        rules, history = [r.rule for r in self.book.rules], self._history()
+        missing = [rule for rule in rules if history.newest(rule.id) < rule.version]
         with ControlLog(self.kafka, self.shop.names.control) as log:
-            there = {name: _version(value) for name, value in log.read_all().values.items()}
-            missing = [r.rule for r in self.book.rules if there.get(r.rule.id, 0) < r.rule.version]
             for rule in missing:
                 log.publish(rule.id, canonical_json(rule))
-        self._say(f"rules: {len(there)} were there, {len(missing)} published")
+        self._say(f"rules: {len(rules) - len(missing)} were there, {len(missing)} published")
         self._timeline.mark("rules are published")
 
-    def published(self) -> dict[str, Rule]:
-        """The rules that the control topic has now."""
-        with ControlLog(self.kafka, self.shop.names.control) as log:
-            values = log.read_all().values
-        found = {name: _rule(value) for name, value in values.items()}
-        return {name: rule for name, rule in found.items() if rule is not None}
+    def published(self) -> Mapping[str, Rule]:
+        """By id, the newest version that the app has now in any slot."""
+        from headgate.history import newest_rules
+
+        return newest_rules(self._history())
+
+    def _history(self) -> History:
+        from headgate.history import read_history
+        from headgate.publishing import AppTopics
+
+        return read_history(self.kafka, AppTopics(self.shop.names.app), self.settings.streams, int(time.time() * 1000))
 
     # --- run ----------------------------------------------------------------------------------------------------
 
@@ -275,19 +282,3 @@ class Stack:
             self._app.kill()
             self._app.close()
             self._app = None
-
-
-def _rule(value: bytes) -> Rule | None:
-    from rulecore.errors import RuleError
-    from rulecore.load import decode_record
-
-    try:
-        return decode_record(value, _RECORD_BYTES)
-    except RuleError:
-        return None
-
-
-def _version(value: bytes) -> int:
-    """Of a rule on the control topic; one that cannot be read is older than any."""
-    rule = _rule(value)
-    return 0 if rule is None else rule.version
