@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.control_keys import FILL_KEY, RELEASE_KEY, STAGED_KEY, subject_of
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
-from rulecore.fills import FILL_KEY, Fill, FillRows, decode_fill, open_fill, open_part
+from rulecore.fills import Fill, FillRows, decode_fill, open_fill, open_part
 from rulecore.lang import ListType
 from rulecore.load import decode_record
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.releases import (
-    RELEASE_KEY,
-    STAGED_KEY,
     Release,
     RuleChange,
     decode_part,
@@ -28,14 +27,13 @@ from rulecore.releases import (
 )
 from rulecore.scores_feed import refuse_unfit
 from rulecore.slots import Place, Slot, displaced, slot_of, version_key
-from rulecore.status import REASON_CHARACTERS, Status, StatusKind, Subject
+from rulecore.status import Status, StatusKind, Subject, placed
 from streamcore.kernel import Control
 from streamcore.schema import StreamSchema
 
 if TYPE_CHECKING:
     from rulecore.ruleset import RuleSet
 
-_ID_CHARACTERS: Final = 100
 _COMPILED_KEPT: Final = 65_536  # by all sets of the process: shards of one worker compile a rule once between them
 _PARTS_KEPT: Final = 256  # as above; a release of 20,000 rules has about as many
 _REASONS: Final = 20  # refused changes of a release that are told
@@ -94,7 +92,7 @@ class Change:
             answers = [_refused(name, said(error))]
         except Exception as error:  # a fault of ours in one record must not stop the stream
             answers = [_refused(name, f"internal error: {type(error).__name__}: {error}")]
-        return [_placed(answer, record) for answer in answers]
+        return [placed(answer, record) for answer in answers]
 
     def _apply(self, key: str, value: bytes | None) -> Iterator[Status]:
         if key.startswith(FILL_KEY):
@@ -402,18 +400,6 @@ def _release_status(name: str, kind: StatusKind, reason: str | None) -> Status:
     return Status(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
 
 
-_SUBJECTS: Final = {RELEASE_KEY: Subject.RELEASE, STAGED_KEY: Subject.PART, FILL_KEY: Subject.FILL}
-
-
 def _refused(key: str, reason: str) -> Status:
-    subject = next((s for prefix, s in _SUBJECTS.items() if key.startswith(prefix)), Subject.RULE)
-    prefix = next((p for p, s in _SUBJECTS.items() if s is subject), "")
-    return Status(key.removeprefix(prefix), None, StatusKind.REJECTED, reason, 0, 0, 0, subject)
-
-
-def _placed(status: Status, record: Control) -> Status:
-    """With the record's position, and nothing in it longer than a status may be."""
-    reason = None if status.reason is None else status.reason[:REASON_CHARACTERS]
-    return replace(
-        status, name=status.name[:_ID_CHARACTERS], reason=reason, partition=record.partition, offset=record.offset
-    )
+    subject, name = subject_of(key)
+    return Status(name, None, StatusKind.REJECTED, reason, 0, 0, 0, subject)

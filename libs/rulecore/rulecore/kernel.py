@@ -25,7 +25,6 @@ from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.index import Ints
 from rulecore.lang.types import Value
-from rulecore.lists.answers import of_list
 from rulecore.lists.columns import ListColumn, with_list_columns
 from rulecore.lists.control import split
 from rulecore.lists.store import ListStore, save
@@ -36,7 +35,7 @@ from rulecore.ruleset import RuleSet
 from rulecore.scores_feed import Fired as FiredAt
 from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
-from rulecore.status import Status, StatusKind, Subject, Warming, status_record
+from rulecore.status import Status, StatusKind, Subject, Warming, placed, status_record
 from rulecore.windowed import WindowGroup
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
@@ -228,7 +227,7 @@ class RulesKernel:
         for record in records:
             key = (record.key or b"").decode("utf-8", "replace")
             self.lists, answer = self.lists.apply(key, record.value, self.rules.users_of)
-            answers.append(of_list(answer, record, self.rules.epoch))
+            answers.append(placed(answer, record, self.rules.epoch))
         if self.lists is not before:
             save(self.lists, self.listed)
             self.rules = self.rules.with_lists(self.lists.types())

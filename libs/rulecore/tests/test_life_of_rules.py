@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import rulecore.changing
 import rulecore.ruleset
 from rulecore.compiled import RuleLimits
-from rulecore.releases import STAGED_KEY
+from rulecore.control_keys import STAGED_KEY
 from rulecore.ruleset import RuleSet
 from rulecore.slots import Place, Slot
 from rulecore.status import StatusKind, Subject

@@ -30,8 +30,9 @@ from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lists.entries import read_entries
 from rulecore.lists.records import Head, decode_head, records_of
-from rulecore.lists.store import ListStatus, ListStore
+from rulecore.lists.store import ListStore
 from rulecore.settings import ListLimits
+from rulecore.status import StatusKind
 from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line, read_yaml
 from streamcore.schema import Kind
 
@@ -83,7 +84,7 @@ def store_of(lists: Sequence[ListFile]) -> ListStore:
     store = ListStore.empty()
     for key, value in (record for one in lists for record in one.records()):
         store, answer = store.apply(key, value)
-        if answer.status is not ListStatus.ACCEPTED:
+        if answer.status is not StatusKind.ACCEPTED:
             raise ListError(f"{key}: {answer.reason}")
     return store
 
