@@ -36,6 +36,7 @@ KILLS = int(os.environ.get("HEADGATE_CHANGE_KILLS", "2"))
 PACE_S = 1.0 if CHANGES >= 100 else 0.4
 PER_CHANGE = 120
 PREFIX = "load-"
+_AWAY = 3  # changes that come while the app is away, in the short form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600 + 4 * CHANGES)]
 
@@ -145,6 +146,8 @@ def _under_load(changes: Changes, events: Sequence[orders.Order]) -> list[int]:
         if number in kill_at:
             changes.scene.app.kill()
             changes.scene.app.start()
+        if number - _AWAY in kill_at and CHANGES < 100:  # a start lasts longer than all changes of the short form
+            changes.scene.app.wait_for_cuts(1)
         time.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
     return released
 
