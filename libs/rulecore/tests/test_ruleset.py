@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rulecore.versions
 import rulecore.compiled
+import rulecore.versions
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.model import Kind
