@@ -39,8 +39,15 @@ class Records:
 
     def at(self, places: Ints) -> Records:
         """These of them; where they are ``gone``."""
-        columns = (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
-        return Records(*(column[places] for column in columns), gone=self.gone)
+        return Records(
+            slots=self.slots[places],
+            start=self.start[places],
+            end=self.end[places],
+            anchor=self.anchor[places],
+            revision=self.revision[places],
+            into=self.into[places],
+            gone=self.gone,
+        )
 
 
 class RevisedSessions(Sessions):
