@@ -39,15 +39,10 @@ class Records:
 
     def at(self, places: Ints) -> Records:
         """These of them; where they are ``gone``."""
-        return Records(
-            slots=self.slots[places],
-            start=self.start[places],
-            end=self.end[places],
-            anchor=self.anchor[places],
-            revision=self.revision[places],
-            into=self.into[places],
-            gone=self.gone,
+        slots, start, end, anchor, revision, into = (
+            column[places] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
         )
+        return Records(slots, start, end, anchor, revision, into, self.gone)
 
 
 class RevisedSessions(Sessions):
