@@ -18,12 +18,12 @@ from headgate_search.popularity import COUNTS, MEASURES, counted, is_quiet
 from headgate_search.products import FIELDS, PLACE, as_documents, checked
 from headgate_search.settings import SearchSettings
 from streamcore.app import App
-from streamcore.lanes import LATE
+from streamcore.lanes import DEAD_LETTERS, LATE
 from streamcore.operators.rolling_totals import Span
 from streamcore.service.running import build_runner
 from streamcore.spark.runner import Listeners, Runner
 from streamcore.spark.start import Start
-from streamcore.topology.stream import Stream, source
+from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
 
 #: Rows for the index: ``id``, ``deleted`` and the columns of a document, null in a deletion.
@@ -52,7 +52,8 @@ def build_topology(settings: SearchSettings) -> Topology:
         deleted="deleted", right_deleted="quiet", order=PLACE, refresh_ms=settings.refresh_ms, name="documents"
     )
     documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_figure, figures))
-    return Topology(settings.app, *_sinks(documents, publish=settings.publish_changes))
+    listened = (documents.sink(CHANGES, key="id"),) if settings.publish_changes else ()
+    return Topology(settings.app, documents.table(DOCUMENTS), *listened)
 
 
 def _figure(name: str) -> pl.Expr:
@@ -60,7 +61,19 @@ def _figure(name: str) -> pl.Expr:
     return pl.when(~pl.col("deleted")).then(pl.col(name).fill_null(0)).alias(name)
 
 
-def _sinks(documents: Stream, *, publish: bool):  # type: ignore[no-untyped-def]
-    yield documents.table(DOCUMENTS)
-    if publish:
-        yield documents.sink(CHANGES, key="id")
+def build_app(settings: SearchSettings) -> App:
+    """The topology as an app with these settings."""
+    app = build_topology(settings).app(
+        topics={stream.schema_of().name: stream.topic for stream in (settings.products, settings.events)},
+        lanes={lane: settings.lane_topic(lane) for lane in (CHANGES, LATE, DEAD_LETTERS)},
+        control_topic=settings.control_topic,
+        shards=settings.shards,
+        limits=settings.limits,
+    )
+    strict = {one.topic for one in (settings.products, settings.events) if one.reject_extra_fields}
+    return replace(app, sources=tuple(replace(s, reject_extra_fields=s.topic in strict) for s in app.sources))
+
+
+def build(settings: SearchSettings, start: Start, listeners: Listeners) -> Runner:
+    """Put the app together."""
+    return build_runner(build_app(settings), settings, start, listeners)
