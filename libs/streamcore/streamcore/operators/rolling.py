@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -39,6 +40,7 @@ from streamcore.state.table import StateTable
 from streamcore.watermark import NO_WATERMARK
 
 _LATE = "older than every span, by the watermark"
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Rolling:
             totals.pieces.note()
             totals.expire(time.watermark_ms)  # what was loaded, or over while another worker had the shard
         self.keys.sweep()
+        if not rows.height and not any(totals.over(time.next_watermark_ms).size for totals in self.totals):
+            return self._nothing
         rows, late = self._split(rows, time.watermark_ms)
         slots = self.keys.assign(rows)
         touched = self._touched(slots, time)
@@ -94,6 +98,13 @@ class Rolling:
         since = self._take(rows, slots, time)
         main = self._changed(touched, before, np.maximum(since[touched], time.watermark_ms))
         return {MAIN: main, LATE: late}
+
+    @cached_property
+    def _nothing(self) -> Ports:
+        """What comes of a cut in which nothing changes."""
+        none = pl.DataFrame(schema={**self._schema, EVENT_MS: pl.Int64()})
+        before = [totals.of(_NONE) for totals in self.totals]
+        return {MAIN: self._changed(_NONE, before, _NONE), LATE: self._split(none, NO_WATERMARK)[1]}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {f"steps-{totals.span.name}": totals.pieces for totals in self.totals}

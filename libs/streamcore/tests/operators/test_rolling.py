@@ -53,7 +53,7 @@ def totals(arrived: list[Arrival], watermark_ms: int) -> Totals:
 NOTHING = (0, None, 0, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(plans(rows, late=True))
 def test_every_cut_says_the_totals_that_changed_and_no_others(plan: Plan) -> None:
     at_work, arrived, before, watermark_ms = driver(), list[Arrival](), Totals(), NO_WATERMARK

@@ -8,7 +8,7 @@ there the last change to arrive holds, and what it says of a key that the left d
 What comes out, at the end of a cut, at most one row a key:
 
 - the left's row with the right's beside it, when the left's row is new, has changed or has come back. A change that
-  says again what was said before (apart from ``order``) is none;
+  says again what was said before, apart from ``order`` and its event time, is none;
 - the deletion with nothing beside it, when the left's row has been deleted, known before or not: once, until the key
   has come back at the end of a cut;
 - the same row with what the right says now, when only the right has changed: at once if the key's last row is
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -93,13 +94,21 @@ class LatestJoin:
         return self._columns.schema
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+        due = self._pacing.due(time.clock_ms)
+        if not (inputs[0].height or inputs[1].height or len(due)):
+            return self._nothing
         now, refused_left = self._change_left(self._left.keyed(inputs[0])[0])
         asked, refused_right = bring_up_to_date(self._right, self.spec.beside, self._right.keyed(inputs[1])[0])
-        live = now.take(np.flatnonzero(~self._deleted(now.frame)))
-        free = self._pacing.free(self._others([asked, self._pacing.due(time.clock_ms)], now))
-        self._pacing.gave(now, live, free, time.clock_ms)
+        free = self._pacing.free(self._others([asked, due], now))
+        self._pacing.gave(now, now.take(np.flatnonzero(~self._deleted(now.frame))), free, time.clock_ms)
         main = self._answers(joined([now, free]), time.watermark_ms)
         return {MAIN: main, REFUSED: self._columns.refused(refused_left, refused_right)}
+
+    @cached_property
+    def _nothing(self) -> Ports:
+        """What comes of a cut in which nothing is to be said."""
+        none = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
+        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused(*none)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"left": self._left.table, "right": self._right.table, "pace": self._pacing.table}
@@ -116,6 +125,8 @@ class LatestJoin:
     def _change_left(self, changes: pl.DataFrame) -> tuple[Run, pl.DataFrame]:
         """Bring the table up to date. Returns the changes of which something is to be said, and those refused."""
         table, order = self._left.table, [EVENT_MS, *self.spec.order]
+        if not changes.height:
+            return table.sort(changes), changes
         newest = changes.sort(order, maintain_order=True).unique(table.keys, keep="last", maintain_order=True)
         run = table.sort(newest)
         known = table.find(run, -EVER_MS, EVER_MS)

@@ -18,6 +18,7 @@ from streamcore.windowing.values import END_OF_TIME_MS
 
 #: Any distance in time.
 EVER_MS = END_OF_TIME_MS // 2
+_NO_PLACES = np.empty(0, dtype=np.int64)
 
 
 class Pacing:
@@ -26,17 +27,21 @@ class Pacing:
     def __init__(self, keys: Mapping[str, pl.DataType], pause_ms: int) -> None:
         self.pause_ms = pause_ms
         self.table = RowTable({**keys, EVENT_MS: pl.Int64()}, tuple(keys))
+        self._none = self.table.run(_NO_PLACES)
 
     def due(self, clock_ms: int) -> Run:
         """Forget the keys whose pause is over. Returns those of them of which something has waited."""
         over = self.table.between(-EVER_MS, clock_ms + 1)
-        waited = over[self.table.states(over) & MARKED > 0]
-        run = self.table.run(waited)
+        if not over.size:
+            return self._none
+        run = self.table.run(over[self.table.states(over) & MARKED > 0])
         self.table.delete(over)
         return run
 
     def free(self, run: Run) -> Run:
         """Of rows with distinct keys those that may go at once; the others wait."""
+        if not len(self.table):
+            return run
         held = self.table.find(run, -EVER_MS, EVER_MS)
         self.table.mark(held.places)
         free = np.ones(len(run), dtype=bool)
@@ -48,7 +53,7 @@ class Pacing:
         come of ``free`` and, among ``anyway``, of ``live``."""
         self.table.delete(self._places(anyway))
         if self.pause_ms:
-            for run in (live, free):
+            for run in filter(len, (live, free)):
                 rows = run.frame.select(*self.table.keys, pl.lit(clock_ms + self.pause_ms, pl.Int64).alias(EVENT_MS))
                 self.table.add(self.table.sort(rows))
 
