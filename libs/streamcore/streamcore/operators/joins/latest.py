@@ -101,7 +101,7 @@ class LatestJoin:
         asked, refused_right = bring_up_to_date(self._right, self.spec.beside, self._right.keyed(inputs[1])[0])
         free = self._pacing.free(self._others([asked, due], now))
         self._pacing.gave(now, now.take(np.flatnonzero(~self._deleted(now.frame))), free, time.clock_ms)
-        main = self._answers(joined([now, free]), time.watermark_ms)
+        main = self._answers(joined([run for run in (now, free) if len(run)] or [now]), time.watermark_ms)
         return {MAIN: main, REFUSED: self._columns.refused(refused_left, refused_right)}
 
     @cached_property
@@ -169,18 +169,20 @@ class LatestJoin:
         table = self._left.table
         said = table.find(now, -EVER_MS, EVER_MS).places
         places = np.concatenate([table.find(run, -EVER_MS, EVER_MS).places for run in asked])
-        places = np.setdiff1d(places, said)
-        return table.run(places[~self._deleted(table.frame(places))])
+        run = table.run(np.setdiff1d(places, said))
+        deleted = self._deleted(run.frame)
+        return run.take(np.flatnonzero(~deleted)) if deleted.any() else run
 
     def _answers(self, run: Run, watermark_ms: int) -> pl.DataFrame:
         """The rows with what the right says of them, deletions with nothing."""
         table = self._right.table
         found = table.find(run, -EVER_MS, EVER_MS)
-        places = np.full(len(run), -1)
-        places[found.rows] = found.places
-        places[self._deleted(run.frame)] = -1
-        rows = run.frame.with_columns(pl.col(EVENT_MS).clip(lower_bound=watermark_ms))
-        return self.spec.beside.answers(self._columns, rows, table, places)
+        beside = np.full(len(run), -1)
+        beside[found.rows] = np.arange(len(found.rows))
+        beside[self._deleted(run.frame)] = -1
+        place = pl.Series(beside).set(pl.Series(beside < 0), None)
+        right = table.frame(found.places).select(pl.all().gather(place))
+        return self._columns.at(np.maximum(run.times, watermark_ms), run.frame, right)
 
 
 def _older(rows: pl.DataFrame, than: pl.DataFrame, order: Sequence[str]) -> Mask:

@@ -44,6 +44,8 @@ class Pacing:
             return run
         held = self.table.find(run, -EVER_MS, EVER_MS)
         self.table.mark(held.places)
+        if not held.rows.size:
+            return run
         free = np.ones(len(run), dtype=bool)
         free[held.rows] = False
         return run.take(np.flatnonzero(free))
