@@ -52,7 +52,9 @@ def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
     draw = np.random.default_rng(8)
     many = count // CHANGE_EVERY
     ids = np.concatenate([np.arange(products), draw.integers(0, products, many)])
-    times = np.concatenate([np.full(products, START_MS), START_MS + np.arange(many) * 1_000 * CHANGE_EVERY // per_second])
+    times = np.concatenate(
+        [np.full(products, START_MS), START_MS + np.arange(many) * 1_000 * CHANGE_EVERY // per_second]
+    )
     deleted = np.concatenate([np.zeros(products, dtype=bool), draw.random(many) < 0.05])
     return pl.DataFrame(
         {
@@ -73,16 +75,16 @@ def changes(count: int, products: int, per_second: int) -> pl.DataFrame:
 def expected(happened: pl.DataFrame, changed: pl.DataFrame, app: SearchSettings) -> pl.DataFrame:
     """DuckDB's documents: id, price and the figures, by id."""
     watermark = int(happened["ts"].dt.epoch("ms").max()) - app.disorder_ms  # type: ignore[arg-type]
-    counts = {
-        s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans
-    }
+    counts = {s.name: f"{watermark} < epoch_ms(ts) // {s.step_ms} * {s.step_ms} + {s.span_ms}" for s in app.spans}
     sums = ", ".join(
         f"count(*) filter (type = 'view' and {when}) as views_{name}, "
         f"coalesce(sum(quantity) filter ({when}), 0)::bigint as units_{name}, "
         f"coalesce(sum(amount) filter ({when}), 0)::decimal(38, 2) as revenue_{name}"
         for name, when in counts.items()
     )
-    names = ", ".join(f"coalesce({m}_{s.name}, 0) as {m}_{s.name}" for s in app.spans for m in ("views", "units", "revenue"))
+    names = ", ".join(
+        f"coalesce({m}_{s.name}, 0) as {m}_{s.name}" for s in app.spans for m in ("views", "units", "revenue")
+    )
     with duckdb.connect() as connection:
         connection.register("e", happened.to_arrow())
         connection.register("c", changed.with_row_index("place").to_arrow())

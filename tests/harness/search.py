@@ -1,4 +1,4 @@
-"""The search app in-process: settings for tests, an index made of the rows that come out, and rows as people write them."""
+"""The search app in-process: settings for tests, an index made of the rows that come out, rows as people write them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ class Oracle:
         found = self._db.execute(
             """
             with said as (select * from lines join arrived using (row) where name is null or cents >= 0)
-            select count(*) from (select id, arg_max(name is null, [ms, place]) as gone from said group by id) where gone
+            select count(*)
+            from (select id, arg_max(name is null, [ms, place]) as gone from said group by id) where gone
             """
         ).fetchone()
         assert found is not None

@@ -40,7 +40,11 @@ changes = st.lists(st.one_of(upserts, upserts, deletes), max_size=25)
 happenings = st.one_of(
     st.tuples(st.just("view"), ids, st.none(), st.none(), st.none()),
     st.tuples(
-        st.sampled_from(["payment", "refund"]), ids, st.integers(1, 5), prices, st.sampled_from(["ok", "ok", "declined"])
+        st.sampled_from(["payment", "refund"]),
+        ids,
+        st.integers(1, 5),
+        prices,
+        st.sampled_from(["ok", "ok", "declined"]),
     ),
     st.tuples(st.just("cart_add"), ids, st.just(1), prices, st.none()),
     st.tuples(st.just("view"), st.none(), st.none(), st.none(), st.none()),

@@ -1,8 +1,8 @@
-"""What the search app must have in its index after a part of the invented stream, worked out without any of the product.
+"""What the search app must have in its index after a part of the invented stream, worked out without the product.
 
-Products are a dictionary: a change holds if its time is later than that of the one there, or the same and it comes later
-in its partition. Popularity is counted afresh from all events at the watermark: a span is cut into steps, and an event
-counts until the watermark is at the end of the span that begins with its step. Events ahead of the watermark count.
+Products are a dictionary: a change holds if its time is later than that of the one there, or the same and it comes
+later in its partition. Popularity is counted afresh from all events at the watermark: a span is cut into steps, and an
+event counts until the watermark is at the end of the span that begins with its step. Events ahead of it count.
 """
 
 from __future__ import annotations

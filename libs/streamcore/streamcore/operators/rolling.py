@@ -30,10 +30,10 @@ import polars as pl
 from streamcore.aggregates.aggregate import Aggregate
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import LATE, LATE_REASON, LATENESS_MS, MAIN, Ports, StepTime
+from streamcore.operators.rolling_totals import Span, Totals
 from streamcore.operators.windows.bundle import Bundle, Columns, at
 from streamcore.operators.windows.grouping import sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
-from streamcore.operators.rolling_totals import Span, Totals
 from streamcore.operators.windows.table import Ints
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable

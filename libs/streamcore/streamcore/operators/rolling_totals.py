@@ -85,9 +85,9 @@ class Totals:
         kept = _with_room(entries, room)
         partials = self.bundle.group(rows, np.arange(rows.height), group, len(one))
         for number, mine in found:
-            mine = mine[kept[mine]]
-            if mine.size:
-                self._put(number, slots[one[mine]], entries[mine], at(partials, mine))
+            taken = mine[kept[mine]]
+            if taken.size:
+                self._put(number, slots[one[taken]], entries[taken], at(partials, taken))
         return int((~kept[group]).sum())
 
     def _put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:

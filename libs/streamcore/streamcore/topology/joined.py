@@ -97,8 +97,8 @@ class JoinedStream:
     ) -> Stream:
         """What both, two tables that change, say of a key, whenever one of them changes (``operators.joins.latest``).
 
-        Of the left the latest change by event time and ``order`` holds, of the right the last to arrive. ``refresh_ms``:
-        how often a key's row comes again for changes of the right alone, by the clock.
+        Of the left the latest change by event time and ``order`` holds, of the right the last to arrive.
+        ``refresh_ms``: how often a key's row comes again for changes of the right alone, by the clock.
         """
         from streamcore.operators.joins import LatestJoin, LatestSpec
 
