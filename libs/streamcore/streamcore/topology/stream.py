@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.decode import JSON, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.operators.operator import LATE, MAIN, StepTime
@@ -61,10 +62,14 @@ if TYPE_CHECKING:
 
 
 def source(
-    schema: StreamSchema, watermark: WatermarkStrategy | None = None, *, time: EventTime = EventTime.FIELD
+    schema: StreamSchema,
+    watermark: WatermarkStrategy | None = None,
+    *,
+    time: EventTime = EventTime.FIELD,
+    format: InputFormat = JSON,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from."""
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time)))
+    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in."""
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format)))
 
 
 @dataclass(frozen=True, eq=False)

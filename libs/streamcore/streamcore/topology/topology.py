@@ -105,7 +105,13 @@ class Topology:
         return App(
             name=self.name,
             sources=tuple(
-                Source(node.stream, topics.get(node.name, node.name), watermark=node.watermark, time=node.time)
+                Source(
+                    node.stream,
+                    topics.get(node.name, node.name),
+                    watermark=node.watermark,
+                    time=node.time,
+                    format=node.format,
+                )
                 for node in self.sources
             ),
             control_topic=control_topic or f"{self.name}.control",
