@@ -31,6 +31,10 @@ def settings(**more: object) -> SearchSettings:
             "jars": "/nowhere",
             "products": {"schema_file": str(ROOT / "streams" / "products.yaml"), "topic": "products"},
             "events": {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop"},
+            "opensearch": {
+                "hosts": ["http://nowhere:9200"],
+                "indexes": {"documents": {"alias": "products", "id": ["id"], "deleted": "deleted"}},
+            },
             "idle_ms": 10**12,
         }
         | more

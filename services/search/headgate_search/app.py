@@ -16,9 +16,9 @@ import polars as pl
 
 from headgate_search.popularity import COUNTS, MEASURES, counted, is_quiet
 from headgate_search.products import FIELDS, PLACE, as_documents, checked
-from headgate_search.settings import SearchSettings
+from headgate_search.settings import DOCUMENTS, SearchSettings
 from streamcore.app import App
-from streamcore.lanes import DEAD_LETTERS, LATE
+from streamcore.lanes import LATE
 from streamcore.operators.rolling_totals import Span
 from streamcore.service.running import build_runner
 from streamcore.spark.runner import Listeners, Runner
@@ -26,9 +26,7 @@ from streamcore.spark.start import Start
 from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
 
-#: Rows for the index: ``id``, ``deleted`` and the columns of a document, null in a deletion.
-DOCUMENTS = "documents"
-#: The same as records, for whoever wants to listen.
+#: The rows of ``documents`` as records, for whoever wants to listen.
 CHANGES = "changes"
 
 
@@ -62,10 +60,14 @@ def _figure(name: str) -> pl.Expr:
 
 
 def build_app(settings: SearchSettings) -> App:
-    """The topology as an app with these settings."""
-    app = build_topology(settings).app(
+    """The app that runs it."""
+    return _app(build_topology(settings), settings)
+
+
+def _app(topology: Topology, settings: SearchSettings) -> App:
+    app = topology.app(
         topics={stream.schema_of().name: stream.topic for stream in (settings.products, settings.events)},
-        lanes={lane: settings.lane_topic(lane) for lane in (CHANGES, LATE, DEAD_LETTERS)},
+        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
         limits=settings.limits,
@@ -76,4 +78,6 @@ def build_app(settings: SearchSettings) -> App:
 
 def build(settings: SearchSettings, start: Start, listeners: Listeners) -> Runner:
     """Put the app together."""
-    return build_runner(build_app(settings), settings, start, listeners)
+    topology = build_topology(settings)
+    sinks = [settings.opensearch.factory(topology.table_columns)]
+    return build_runner(_app(topology, settings), settings, start, listeners, sinks)

@@ -8,9 +8,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
+from streamcore.service.opensearch import OpenSearchDocument
 from streamcore.service.settings import ServiceSettings
 
 _HOUR_MS = 3_600_000
+
+#: The lane of rows for the index: ``id``, ``deleted`` and the columns of a document, null in a deletion.
+DOCUMENTS = "documents"
 
 
 class SpanDocument(Document):
@@ -43,6 +47,7 @@ class SearchSettings(ServiceSettings):
     app: str = "search"
     products: StreamDocument
     events: StreamDocument
+    opensearch: OpenSearchDocument
     spans: Annotated[tuple[SpanDocument, ...], Field(min_length=1)] = (
         SpanDocument(name="1h", span_ms=_HOUR_MS, step_ms=60_000),
         SpanDocument(name="1d", span_ms=24 * _HOUR_MS, step_ms=900_000),
@@ -57,6 +62,15 @@ class SearchSettings(ServiceSettings):
         names = [span.name for span in self.spans]
         if len(set(names)) < len(names):
             raise ValueError(f"spans: a name appears twice in {names}")
+        return self
+
+    @model_validator(mode="after")
+    def _one_index(self) -> SearchSettings:
+        index = self.opensearch.indexes.get(DOCUMENTS)
+        if index is None or len(self.opensearch.indexes) > 1:
+            raise ValueError(f"opensearch.indexes: name the index of lane {DOCUMENTS!r}, and no other")
+        if index.id != ("id",) or index.deleted != "deleted":
+            raise ValueError(f"opensearch.indexes.{DOCUMENTS}: must have id: [id] and deleted: deleted")
         return self
 
 

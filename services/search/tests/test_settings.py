@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate_search.app import CHANGES, DOCUMENTS, build_app, build_topology
-from headgate_search.settings import load_settings
+from headgate_search.app import CHANGES, build_app, build_topology
+from headgate_search.settings import DOCUMENTS, load_settings
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, LATE
 from tests.harness import search
@@ -19,6 +19,10 @@ TEMPLATE = Path(__file__).parents[1] / "index_template.json"
 
 def document(**more: object) -> dict[str, object]:
     return json.loads(search.settings().model_dump_json(exclude_defaults=True)) | more
+
+
+def opensearch(indexes: dict[str, object]) -> dict[str, object]:
+    return {"hosts": ["http://nowhere:9200"], "indexes": indexes}
 
 
 def write(folder: Path, **more: object) -> Path:
@@ -55,6 +59,8 @@ def test_fields_that_nobody_declared_are_refused_on_the_streams_that_say_so(tmp_
         ({"spans": []}, "at least 1 item"),
         ({"refresh_ms": -1}, "refresh_ms"),
         ({"index": "products"}, "index"),
+        ({"opensearch": opensearch({})}, "name the index of lane 'documents'"),
+        ({"opensearch": opensearch({"documents": {"alias": "p", "id": ["name"]}})}, "must have id"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_the_reason(

@@ -14,7 +14,8 @@ from headgate.local.shop.expected_documents import DocumentsExpectation, Expecte
 from headgate.local.shop.feed import search_feed
 from headgate.local.shop.products import EVERY, records
 from headgate.local.shop.settings import Fate, ShopSettings
-from headgate_search.app import DOCUMENTS, build_app
+from headgate_search.app import build_app
+from headgate_search.settings import DOCUMENTS
 from streamcore.lanes import DEAD_LETTERS, LATE, Record
 from streamcore.local import LocalApp, RawRecord
 from tests.harness import search
