@@ -18,7 +18,8 @@ TEMPLATE = Path(__file__).parents[1] / "index_template.json"
 
 
 def document(**more: object) -> dict[str, object]:
-    return json.loads(search.settings().model_dump_json(exclude_defaults=True)) | more
+    written: dict[str, object] = json.loads(search.settings().model_dump_json(exclude_defaults=True))
+    return written | more
 
 
 def opensearch(indexes: dict[str, object]) -> dict[str, object]:
