@@ -49,13 +49,17 @@ class EventTime(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream and the topic that it arrives on. ``watermark``: its own strategy; None: the app's."""
+    """One stream and the topic that it arrives on. ``watermark``: its own strategy; None: the app's.
+
+    ``raw``: events bring their record along (``streamcore.raw.ORIGIN``).
+    """
 
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool = False
     watermark: WatermarkStrategy | None = None
     time: EventTime = EventTime.FIELD
+    raw: bool = False
 
     def __post_init__(self) -> None:
         if self.watermark is not None:

@@ -31,6 +31,7 @@ from streamcore.operators.operator import LATE, MAIN, StepTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.topology.control import SCHEMA as CONTROL
 from streamcore.topology.nodes import (
+    DeadLetters,
     Enriching,
     Keyed,
     Operation,
@@ -59,10 +60,18 @@ if TYPE_CHECKING:
 
 
 def source(
-    schema: StreamSchema, watermark: WatermarkStrategy | None = None, *, time: EventTime = EventTime.FIELD
+    schema: StreamSchema,
+    watermark: WatermarkStrategy | None = None,
+    *,
+    time: EventTime = EventTime.FIELD,
+    raw: bool = False,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from."""
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time)))
+    """The events of a stream. ``time``: where their time comes from.
+
+    ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
+    them wherever its row failed; ``select`` leaves them out.
+    """
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, raw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +144,10 @@ class Stream:
     def table(self, lane: str) -> Sink:
         """Ends in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
         return Sink("", self.port, lane, whole=True)
+
+    def dead_letters(self, code: str, reason: str) -> Sink:
+        """Ends among the dead letters. ``code``, ``reason``: text columns that say why, for machines and for people."""
+        return DeadLetters("", self.port, DEAD_LETTERS, code=code, reason=reason)
 
     def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
         schema = schema_after(what, function, self.schema)

@@ -92,16 +92,17 @@ class Topology:
         from streamcore.topology.kernel import TopologyHead, TopologyStage
 
         topics, lanes = topics or {}, lanes or {}
+        read = tuple(topics.get(node.name, node.name) for node in self.sources)
         return App(
             name=self.name,
             sources=tuple(
-                Source(node.stream, topics.get(node.name, node.name), watermark=node.watermark, time=node.time)
-                for node in self.sources
+                Source(node.stream, topic, watermark=node.watermark, time=node.time, raw=node.raw)
+                for node, topic in zip(self.sources, read, strict=True)
             ),
             control_topic=control_topic or f"{self.name}.control",
             lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
-            stages=tuple(TopologyStage(self, level) for level in range(1, max(2, self.levels.count))),
-            head=TopologyHead(self),
+            stages=tuple(TopologyStage(self, level, read) for level in range(1, max(2, self.levels.count))),
+            head=TopologyHead(self, read),
             exchanges=tuple(sending.exchange for sending in self.levels.sendings),
             domains=self.domains,
             tables=self.tables,
