@@ -8,12 +8,13 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
 VENV := .venv/bin
 ARGS ?=
+SERVICE ?= rules
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-run: setup-run ## broker, rules app and a generator of shop events, with a live view (ARGS="--events 100000 --json")
-	@$(VENV)/headgate up $(ARGS)
+run: setup-run ## broker, a service and a generator of shop events, with a live view (SERVICE=rules, ARGS="--events 100000 --json")
+	@$(VENV)/headgate up $(SERVICE) $(ARGS)
 
 test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pytest)
 	@checked=0; $(MAKE) --no-print-directory check || checked=$$?; \

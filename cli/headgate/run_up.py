@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final
@@ -17,15 +17,12 @@ from typing import Final
 from rich.console import Console
 from rich.live import Live
 
-from headgate import verify
 from headgate.errors import HeadgateError
 from headgate.local.generator import Orders
+from headgate.local.services.service import Screen, Verdict
 from headgate.local.stack import Stack
 from headgate.talk import Say
 from headgate.timeline import Timeline
-from headgate.verify import Verdict
-from headgate.view import render
-from headgate.watch import Watch
 from streamcore.kafka.readers import end_offsets
 
 _REFRESH_S: Final = 0.3
@@ -82,48 +79,41 @@ class Up:
         """Show the view until a signal comes, or until the ordered events are processed."""
         self.stack.generate(orders)
         self._signals.setting_up = False
-        with Watch(self.stack, self._timeline) as watch:
+        with closing(self.stack.service.screen(self.stack, self._timeline)) as screen:
             if console.is_terminal:
-                self._show(watch, console)
+                self._show(screen, console)
             else:
-                self._tell(watch)
+                self._tell(screen)
 
-    def _show(self, watch: Watch, console: Console) -> None:
+    def _show(self, screen: Screen, console: Console) -> None:
         """What would be said meanwhile is said afterwards: the view has the screen."""
         held: list[str] = []
         try:
             with self._timeline.saying(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
                 while not self._ended():
-                    watch.poll()
-                    phase = "running" if self.stack.app.figures.cuts else "starting the rules app"
-                    live.update(render(watch.state(phase), *console.size), refresh=True)
+                    screen.poll()
+                    phase = "running" if self.stack.app.figures.cuts else f"starting the {self.stack.service.name} app"
+                    live.update(screen.picture(phase, *console.size), refresh=True)
                     self._signals.stop.wait(_REFRESH_S)
         finally:
             for line in held:
                 self._say(line)
-        watch.poll()
-        self._say(self._line(watch))
+        screen.poll()
+        self._say(screen.line())
 
-    def _tell(self, watch: Watch) -> None:
+    def _tell(self, screen: Screen) -> None:
         """No terminal: a line now and then."""
         next_s = 0.0
         while not self._ended():
-            watch.poll()
+            screen.poll()
             if time.monotonic() >= next_s:
-                self._say(self._line(watch))
+                self._say(screen.line())
                 next_s = time.monotonic() + _LINE_EVERY_S
             self._signals.stop.wait(_REFRESH_S)
 
-    def _line(self, watch: Watch) -> str:
-        state = watch.state("")
-        return (
-            f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
-            f"{state.alert_count:,} alerts, {state.dead_letters:,} dead letters, {state.late:,} late"
-        )
-
     def _ended(self) -> bool:
         self._check()
-        done = self.stack.generator.done and self.stack.app.figures.processed >= self.stack.generator.next_index
+        done = self.stack.generator.done and self.stack.app.figures.processed >= self.stack.generator.sent
         return self._signals.stop.is_set() or done
 
     def _check(self) -> None:
@@ -131,12 +121,7 @@ class Up:
         if time.monotonic() - self._checked_s > _CHILDREN_EVERY_S:
             self._checked_s = time.monotonic()
             self.stack.check()
-        figures = self.stack.app.figures
-        for what, happened in (
-            ("first cut", figures.cuts),
-            ("first events", figures.events),
-            ("first alert", figures.alerts),
-        ):
+        for what, happened in self.stack.service.milestones(self.stack.app.figures).items():
             if happened:
                 self._timeline.mark(what)
 
@@ -145,7 +130,7 @@ class Up:
         self._signals.setting_up = False
         if not self._caught_up():
             return None
-        before = verify.read(self.stack.kafka, self.stack.shop)
+        check = self.stack.service.check(self.stack)
         self._say(f"sending {events:,} events")
         self.stack.generate(orders)
         while not self.stack.generator.done:
@@ -156,17 +141,14 @@ class Up:
         if not self._caught_up():
             return None
         self._timeline.mark("all events are processed")
-        shipped = [rule.rule for rule in self.stack.book.rules]
-        rules, others = verify.comparable(shipped, self.stack.published())
+        check.processed()
         self.stack.stop_app(self._signals.hurry)
-        self._say("reading the topics and comparing")
-        after = verify.read(self.stack.kafka, self.stack.shop)
-        return verify.compare(before, after, self.stack.shop, rules, others)
+        self._say("reading what came out and comparing")
+        return check.verdict()
 
     def _caught_up(self) -> bool:
-        """Wait until the app has processed what the event topic holds now; False when interrupted."""
-        topic = self.stack.shop.names.events
-        ends = {partition: end for (_, partition), end in end_offsets(self.stack.kafka, [topic]).items()}
+        """Wait until the app has processed what its topics hold now; False when interrupted."""
+        ends = end_offsets(self.stack.kafka, self.stack.shop.names.read)
         seen, since = -1, time.monotonic()
         while True:
             figures = self.stack.app.figures
@@ -176,9 +158,8 @@ class Up:
             if figures.processed > seen or figures.cuts == 0:
                 seen, since = figures.processed, time.monotonic()
             if time.monotonic() - since > _STALLED_S:
-                raise HeadgateError(
-                    f"the rules app processed nothing for {_STALLED_S:.0f} s; its log: {self.stack.shop.log}"
-                )
+                what, log = self.stack.service.name, self.stack.shop.log
+                raise HeadgateError(f"the {what} app processed nothing for {_STALLED_S:.0f} s; its log: {log}")
             self._check()
             if self._signals.stop.wait(_POLL_S):
                 return False

@@ -10,15 +10,21 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
+from headgate.local.services.rules import published
 from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, Expectation, Expected
 from headgate.local.shop.stream import records
 from headgate.local.workspace import PARTITIONS, Workspace
+from headgate.output import Json
 from rulecore.model import Mode, Rule
 from streamcore.kafka.readers import Record, end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from headgate.rulebook import Book
 
 _READ_LIMIT_MS = 600_000
 
@@ -74,6 +80,39 @@ class Verdict:
             self.total_expected.late,
         )
         return told and not (self.lost or self.duplicated or self.unexpected)
+
+    def document(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            **asdict(self.run),
+            "expected_alerts": self.run_expected.alerts,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "unexpected": self.unexpected,
+            "total": {**asdict(self.total), "expected": asdict(self.total_expected), "uncertain": self.uncertain},
+            "not_compared": list(self.not_compared),
+        }
+
+
+class AlertCheck:
+    """The check of the rules service: what the topics held before, and in the end."""
+
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, book: Book) -> None:
+        self._kafka = kafka
+        self._shop = shop
+        self._shipped = [rule.rule for rule in book.rules]
+        self._before = read(kafka, shop)
+        self._rules: frozenset[str] = frozenset()
+        self._others: tuple[str, ...] = ()
+
+    def processed(self) -> None:
+        """See which rules run."""
+        there = published(self._kafka, self._shop.names.control)
+        self._rules, self._others = comparable(self._shipped, there)
+
+    def verdict(self) -> Verdict:
+        """Read everything again, and compare."""
+        return compare(self._before, read(self._kafka, self._shop), self._shop, self._rules, self._others)
 
 
 def read(kafka: KafkaSettings, shop: Workspace) -> Found:

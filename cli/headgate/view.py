@@ -6,22 +6,21 @@ Refuses to know where figures come from.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rich import box
 from rich.layout import Layout
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from headgate.panels import FIGURE_LINES, Running, figures, footer, header, time_text
+
 _RULE_COLUMN: Final = 50  # characters that one column of rules takes, rounded
-_FIGURE_LINES: Final = 6
 _ALERT_LINES_AT_LEAST: Final = 7
-_MEDIUM, _WIDE = 100, 130  # characters
+_WIDE: Final = 130  # characters
 _SEVERITY: Final = {"critical": "bold white on red", "high": "bold red", "medium": "yellow", "low": "cyan"}
 _STATUS: Final = {"accepted": "green", "rejected": "bold red", "quarantined": "bold red", "deleted": "dim"}
 
@@ -49,22 +48,9 @@ class AlertRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewState:
-    """Everything that the view shows. ``alerts``: the latest first. None: not known yet."""
+class ViewState(Running):
+    """Everything that the view shows. ``alerts``: the latest first."""
 
-    app: str
-    bootstrap: str
-    phase: str
-    elapsed_s: float
-    sent: int
-    processed: int | None
-    events_per_second: float
-    lag_s: float
-    newest_event_ms: int | None
-    watermark_ms: int | None
-    cut_ms: Sequence[int]
-    cuts: int
-    epoch: int
     alert_count: int
     shadow_count: int
     dead_letters: int
@@ -72,99 +58,31 @@ class ViewState:
     rules: Sequence[RuleRow]
     alerts: Sequence[AlertRow]
 
-    @property
-    def lag(self) -> int | None:
-        """Records sent and not yet processed."""
-        return None if self.processed is None else max(0, self.sent - self.processed)
-
 
 def render(state: ViewState, width: int, height: int) -> Layout:
     """The picture for a terminal of this size."""
     columns = max(1, (width + 20) // _RULE_COLUMN)
     wanted = max(1, math.ceil(len(state.rules) / columns))
-    rows = max(1, min(wanted, height - 2 - _FIGURE_LINES - _ALERT_LINES_AT_LEAST - 2))
+    rows = max(1, min(wanted, height - 2 - FIGURE_LINES - _ALERT_LINES_AT_LEAST - 2))
+    publish = f"headgate rules publish FILE --app {state.app} --bootstrap {state.bootstrap}"
     layout = Layout()
     layout.split_column(
-        Layout(_header(state, width), size=1),
-        Layout(_figures(state, width), size=_FIGURE_LINES),
+        Layout(header(state, width), size=1),
+        Layout(figures(state, _out(state), width), size=FIGURE_LINES),
         Layout(_rules(state.rules, columns, rows), size=rows + 2),
         Layout(_alerts(state.alerts, width)),
-        Layout(_footer(state, width), size=1),
+        Layout(footer(f"change rules: {publish}", width), size=1),
     )
     return layout
 
 
-def _header(state: ViewState, width: int) -> Text:
-    left = Text.assemble(
-        (" headgate ", "bold black on green"),
-        (f" {state.phase} ", "bold"),
-        (f" app {state.app} on {state.bootstrap}, epoch {state.epoch}, {state.cuts:,} cuts", "dim"),
-    )
-    right = str(datetime.timedelta(seconds=int(state.elapsed_s)))
-    left.truncate(max(0, width - len(right) - 1), overflow="ellipsis")
-    left.append(right.rjust(max(1, width - len(left))))
-    return left
-
-
-def _footer(state: ViewState, width: int) -> Text:
-    publish = f"headgate rules publish FILE --app {state.app} --bootstrap {state.bootstrap}"
-    text = Text(f" Ctrl-C: stop   change rules: {publish}", style="dim")
-    text.truncate(width, overflow="ellipsis")
-    return text
-
-
-def _figures(state: ViewState, width: int) -> Table:
-    form = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
-    grid = Table.grid(expand=True)
-    for _ in range(3):
-        grid.add_column(ratio=1)
-    grid.add_row(
-        _panel(
-            "events",
-            ("rate", f"{state.events_per_second:,.0f} /s"),
-            ("lag", "-" if state.lag is None else f"{state.lag:,} ({state.lag_s:.1f} s)"),
-            ("sent", f"{state.sent:,}"),
-            ("processed", "-" if state.processed is None else f"{state.processed:,}"),
-        ),
-        _panel(
-            "time",
-            ("newest", _time(state.newest_event_ms, form)),
-            ("watermark", _time(state.watermark_ms, form)),
-            ("delay", _delay(state)),
-            ("cut", _cut(state.cut_ms)),
-        ),
-        _panel(
-            "out",
-            ("alerts", f"{state.alert_count:,}"),
-            ("in shadow", f"{state.shadow_count:,}"),
-            ("dead letters", f"{state.dead_letters:,}"),
-            ("late", f"{state.late:,}"),
-        ),
-    )
-    return grid
-
-
-def _panel(title: str, *entries: tuple[str, str]) -> Panel:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in entries))
-    grid.add_column(no_wrap=True, overflow="ellipsis")
-    for name, value in entries:
-        grid.add_row(name, value)
-    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED)
-
-
-def _delay(state: ViewState) -> str:
-    if state.newest_event_ms is None or state.watermark_ms is None:
-        return "-"
-    return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s"
-
-
-def _cut(cut_ms: Sequence[int]) -> str:
-    if not cut_ms:
-        return "-"
-    ordered = sorted(cut_ms)
-    median, slow = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
-    return f"{median:,}, p95 {slow:,} ms"
+def _out(state: ViewState) -> dict[str, int]:
+    return {
+        "alerts": state.alert_count,
+        "in shadow": state.shadow_count,
+        "dead letters": state.dead_letters,
+        "late": state.late,
+    }
 
 
 def _rules(rules: Sequence[RuleRow], columns: int, rows: int) -> Panel:
@@ -207,11 +125,5 @@ def _alerts(alerts: Sequence[AlertRow], width: int) -> Panel:
     form = "%Y-%m-%d %H:%M:%S" if wide else "%H:%M:%S"
     for alert in alerts:
         severity = Text(alert.severity, style=_SEVERITY.get(alert.severity, "default"))
-        table.add_row(_time(alert.time_ms, form), severity, alert.rule, Text(alert.key), Text(alert.message))
+        table.add_row(time_text(alert.time_ms, form), severity, alert.rule, Text(alert.key), Text(alert.message))
     return Panel(table, title="latest alerts", title_align="left", border_style="blue")
-
-
-def _time(time_ms: int | None, form: str) -> str:
-    if time_ms is None:
-        return "-"
-    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime(form)

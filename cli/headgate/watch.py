@@ -7,15 +7,16 @@ a view that starts later shows the same numbers.
 from __future__ import annotations
 
 from collections import Counter
-from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from headgate.local.stack import Stack
+from headgate.panels import Running
 from headgate.publishing import Answer, read_answers
+from headgate.service_watch import running
 from headgate.timeline import Timeline
-from headgate.view import AlertRow, RuleRow, ViewState
+from headgate.view import AlertRow, RuleRow, ViewState, render
 from rulecore.model import Rule
 from rulecore.ruleset import RuleSet
 from rulecore.status import StatusKind, Subject
@@ -23,14 +24,19 @@ from streamcore.kafka.readers import Follower, Record
 from streamcore.kernel import Control
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 
+if TYPE_CHECKING:
+    from rich.layout import Layout
+
+    from headgate.rulebook import Book
+
 _ALERTS_KEPT: Final = 100
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
 
 class Watch:
-    """Follows a stack's topics. Use it as a context; one thread."""
+    """Follows a stack's topics until it is closed; one thread."""
 
-    def __init__(self, stack: Stack, timeline: Timeline) -> None:
+    def __init__(self, stack: Stack, book: Book, timeline: Timeline) -> None:
         self._stack = stack
         self._timeline = timeline
         names = stack.shop.names
@@ -39,17 +45,25 @@ class Watch:
         self._follower = Follower(stack.kafka, [*self._lanes, self._control])
         self._counts: Counter[str] = Counter()
         self._matches: Counter[tuple[str, int]] = Counter()
-        self._rules = RuleSet.empty(stack.book.streams)
+        self._rules = RuleSet.empty(book.streams)
         self._answers: dict[tuple[str, int | None], Answer] = {}
         self._alerts: list[tuple[int, int, AlertRow]] = []  # with time of writing and number, in that order
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Stop reading."""
         self._follower.close()
+
+    def picture(self, phase: str, width: int, height: int) -> Layout:
+        """For a terminal of this size."""
+        return render(self.state(phase), width, height)
+
+    def line(self) -> str:
+        """The figures in a line."""
+        state = self.state("")
+        return (
+            f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
+            f"{state.alert_count:,} alerts, {state.dead_letters:,} dead letters, {state.late:,} late"
+        )
 
     def poll(self) -> None:
         """Read what has come."""
@@ -63,21 +77,9 @@ class Watch:
 
     def state(self, phase: str) -> ViewState:
         """What is known now."""
-        figures, generator, shop = self._stack.app.figures, self._stack.generator, self._stack.shop
+        common = running(self._stack, self._timeline, phase)
         return ViewState(
-            app=shop.names.app,
-            bootstrap=self._stack.kafka.bootstrap,
-            phase=phase,
-            elapsed_s=self._timeline.elapsed_s,
-            sent=generator.next_index,
-            processed=None if figures.committed is None else figures.processed,
-            events_per_second=figures.events_per_second,
-            lag_s=generator.waiting_s(figures.processed),
-            newest_event_ms=generator.newest_event_ms,
-            watermark_ms=figures.watermark_ms,
-            cut_ms=figures.cut_ms,
-            cuts=figures.cuts,
-            epoch=figures.epoch,
+            **{name: getattr(common, name) for name in Running.__slots__},
             alert_count=self._counts[ALERTS],
             shadow_count=self._counts[SHADOW],
             dead_letters=self._counts[DEAD_LETTERS],

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from headgate.errors import InputError
 from headgate.local import workspace
+from headgate.local.app_process import AppEndedError, AppProcess
 from headgate.local.generator import PRIMER, Generator, Orders, primers
-from headgate.local.rules_process import AppEndedError, RulesProcess
+from headgate.local.shop.feed import shop_feed
 from headgate.local.shop.settings import BLOCK, Fate, ShopSettings
 from headgate.local.shop.stream import records
+from headgate.local.workspace import Names
 from headgate.run_up import Signals
 from headgate.talk import silent
 from headgate.timeline import Timeline
@@ -24,6 +26,7 @@ from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
 
+LIKE = Names("shop", lanes=("alerts", "late"))
 SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
 
 
@@ -34,15 +37,15 @@ SHOP = ShopSettings(seed=11, start_ms=1_700_000_000_000)
 def test_two_shops_never_share_a_topic_and_a_fresh_one_takes_no_old_topics(
     kafka: KafkaSettings, tmp_path: Path
 ) -> None:
-    first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent) for name in "ab")
+    first, second = (workspace.create(_folder(tmp_path, name), "b1", kafka, 1, silent, LIKE) for name in "ab")
     assert not set(first.names.all) & set(second.names.all)
     ensure_topics(kafka, [control_topic(first.names.control)])
-    assert workspace.load(first.folder, "b1") == first
+    assert workspace.load(first.folder, "b1", LIKE) == first
     assert workspace.is_whole(first, kafka)
     first.checkpoint.mkdir()
-    fresh = workspace.create(first.folder, "b1", kafka, 1, silent)
+    fresh = workspace.create(first.folder, "b1", kafka, 1, silent, LIKE)
     assert not first.checkpoint.exists()
-    assert workspace.load(first.folder, "b1") == fresh
+    assert workspace.load(first.folder, "b1", LIKE) == fresh
     assert not workspace.is_whole(fresh, kafka), "its control topic is not there yet"
     delete_topics(kafka, [*fresh.names.all, *second.names.all])
     assert describe(kafka, [first.names.control, fresh.names.events]) == {}
@@ -56,8 +59,8 @@ def _folder(parent: Path, name: str) -> Path:
 def test_a_workspace_belongs_to_its_broker(tmp_path: Path) -> None:
     text = '{"app": "shop", "shop": {"seed": 1, "start_ms": 5}, "broker": "one"}'
     (tmp_path / "workspace.json").write_text(text, encoding="utf-8")
-    assert workspace.load(tmp_path, "another") is None
-    found = workspace.load(tmp_path, "one")
+    assert workspace.load(tmp_path, "another", LIKE) is None
+    found = workspace.load(tmp_path, "one", LIKE)
     assert found is not None
     assert (found.names.events, found.shop) == ("shop", ShopSettings(1, 5))
 
@@ -65,7 +68,7 @@ def test_a_workspace_belongs_to_its_broker(tmp_path: Path) -> None:
 def test_a_damaged_workspace_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "workspace.json").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="--fresh"):
-        workspace.load(tmp_path, "one")
+        workspace.load(tmp_path, "one", LIKE)
 
 
 def test_one_process_at_a_time_uses_a_data_folder(tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_one_process_at_a_time_uses_a_data_folder(tmp_path: Path) -> None:
 
 @given(start=st.integers(0, 5_000), partitions=st.integers(1, 4))
 def test_primers_are_short_cross_no_block_and_end_when_every_partition_counts(start: int, partitions: int) -> None:
-    stops = list(primers(SHOP, start, partitions))
+    stops = list(primers(shop_feed("shop", SHOP), start, partitions))
     covered = set[int]()
     for begin, stop in zip([start, *stops], stops, strict=False):
         assert 0 < stop - begin <= PRIMER
@@ -101,7 +104,7 @@ def test_exactly_the_ordered_events_are_sent_and_the_next_run_goes_on(kafka: Kaf
     topic = "generator-counts"
     ensure_topics(kafka, [TopicSpec(topic, 4)])
     for total in (1_234, 2_468):
-        generator = Generator(kafka, topic, SHOP, Orders(1_234), lambda: 10**9)
+        generator = Generator(kafka, shop_feed(topic, SHOP), Orders(1_234), lambda: 10**9)
         generator.start()
         while not generator.done:
             generator.check()
@@ -114,7 +117,7 @@ def test_exactly_the_ordered_events_are_sent_and_the_next_run_goes_on(kafka: Kaf
 def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: KafkaSettings) -> None:
     topic = "generator-waits"
     ensure_topics(kafka, [TopicSpec(topic, 4)])
-    generator = Generator(kafka, topic, SHOP, Orders(5_000), lambda: 0)
+    generator = Generator(kafka, shop_feed(topic, SHOP), Orders(5_000), lambda: 0)
     generator.start()
     while generator.next_index == 0:
         generator.check()
@@ -123,7 +126,7 @@ def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: Kaf
     assert sum(end_offsets(kafka, [topic]).values()) == PRIMER
     assert generator.waiting_s(0) > 0
     assert generator.waiting_s(PRIMER) == 0
-    again = Generator(kafka, topic, SHOP, Orders(700), lambda: 0)
+    again = Generator(kafka, shop_feed(topic, SHOP), Orders(700), lambda: 0)
     again.start()
     while not again.done:
         again.check()
@@ -137,7 +140,7 @@ def test_it_waits_for_the_app_after_a_primer_and_can_be_stopped_there(kafka: Kaf
 def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path: Path) -> None:
     settings = tmp_path / "rules.json"
     settings.write_text('{"app": "x"}', encoding="utf-8")
-    app = RulesProcess(settings, tmp_path / "rules.log", "shop")
+    app = AppProcess("headgate_rules", settings, tmp_path / "rules.log", ["shop"])
     app.start()
     try:
         with pytest.raises(AppEndedError) as ended:
@@ -150,14 +153,14 @@ def test_an_app_that_ends_by_itself_is_reported_with_its_reason_and_log(tmp_path
     assert str(tmp_path / "rules.log") in str(ended.value)
 
 
-def _watch(app: RulesProcess) -> None:
+def _watch(app: AppProcess) -> None:
     for _ in range(600):
         app.check()
         threading.Event().wait(0.1)
 
 
 def test_an_app_that_does_not_drain_is_ended_by_force(tmp_path: Path) -> None:
-    app = RulesProcess(tmp_path / "rules.json", tmp_path / "rules.log", "shop")
+    app = AppProcess("headgate_rules", tmp_path / "rules.json", tmp_path / "rules.log", ["shop"])
     app.command = ("/bin/sh", "-c", "trap '' TERM; echo ready >&2; while :; do sleep 0.1; done")
     app.start()
     while "ready" not in app.tail():

@@ -1,4 +1,4 @@
-"""``headgate up``: broker, rules app and an invented shop, from one command."""
+"""``headgate up``: broker, a service and an invented shop, from one command."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import click
 from headgate.output import Json
 
 if TYPE_CHECKING:
+    from headgate.local.services.service import Service, Verdict
     from headgate.local.stack import StackSettings
     from headgate.rulebook import Book
-    from headgate.verify import Mark, Verdict
 
 _LIVE_RATE = 250.0
+SERVICES = ("rules",)
 
 
 @click.command(name="up")
+@click.argument("service", type=click.Choice(SERVICES), default="rules")
 @click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
 @click.option("--json", "as_json", is_flag=True, help="No view: compare with what must come, print one JSON object.")
 @click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
@@ -33,6 +35,7 @@ _LIVE_RATE = 250.0
 @click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
+    service: str,
     events: int | None,
     rate: float | None,
     seed: int | None,
@@ -48,7 +51,7 @@ def command(
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run the shop: a local Kafka, the rules app with the shipped rules, and a generator of shop events.
+    """Run the shop: a local Kafka, a service (rules, with the shipped rules), and a generator of shop events.
 
     Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
     they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
@@ -60,11 +63,11 @@ def command(
     from headgate.local import workspace
     from headgate.local.stack import StackSettings
 
+    chosen = _service(service, rules, streams)
     settings = StackSettings(
-        folder=(data or workspace.default_folder()).absolute(),
+        folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
         port=port or local_broker.DEFAULT_PORT,
-        book=lambda: _book(rules, streams),
         streams=streams,
         bootstrap=bootstrap,
         seed=seed,
@@ -72,7 +75,15 @@ def command(
         keep_broker=keep_broker,
     )
     with workspace.alone(settings.folder):
-        return _run(settings, events, rate, began_s, as_json=as_json, verbose=verbose)
+        return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
+
+
+def _service(name: str, rules: Path | None, streams: Path | None) -> Service:
+    from headgate.local.services.rules import RulesService
+
+    if name != "rules" and rules is not None:
+        raise click.UsageError(f"--rules: the {name} service has none")
+    return RulesService(lambda: _book(rules, streams))
 
 
 def _book(rules: Path | None, streams: Path | None) -> Book:
@@ -86,7 +97,14 @@ def _book(rules: Path | None, streams: Path | None) -> Book:
 
 
 def _run(
-    settings: StackSettings, events: int | None, rate: float | None, began_s: float, *, as_json: bool, verbose: bool
+    service: Service,
+    settings: StackSettings,
+    events: int | None,
+    rate: float | None,
+    began_s: float,
+    *,
+    as_json: bool,
+    verbose: bool,
 ) -> int:
     from rich.console import Console
 
@@ -100,7 +118,7 @@ def _run(
     _log_to(settings.folder / "up.log")
     timeline = Timeline(to_stderr if verbose else silent, began_s)
     signals = Signals(to_stderr)
-    up = Up(Stack(settings, to_stderr, timeline), signals, to_stderr, timeline)
+    up = Up(Stack(service, settings, to_stderr, timeline), signals, to_stderr, timeline)
     verdict = None
     with signals.caught():
         try:
@@ -134,18 +152,5 @@ def _log_to(file: Path) -> None:
 def _document(verdict: Verdict, seconds: float) -> str:
     import json
 
-    document: Json = {
-        **_mark(verdict.run),
-        "expected_alerts": verdict.run_expected.alerts,
-        "lost": verdict.lost,
-        "duplicated": verdict.duplicated,
-        "unexpected": verdict.unexpected,
-        "seconds": round(seconds, 1),
-        "total": {**_mark(verdict.total), "expected": _mark(verdict.total_expected), "uncertain": verdict.uncertain},
-        "not_compared": list(verdict.not_compared),
-    }
+    document: Json = {**verdict.document(), "seconds": round(seconds, 1)}
     return json.dumps(document)
-
-
-def _mark(mark: Mark) -> dict[str, Json]:
-    return {"events": mark.events, "alerts": mark.alerts, "dead_letters": mark.dead_letters, "late": mark.late}

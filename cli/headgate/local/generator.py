@@ -4,7 +4,8 @@ What is late depends on what the app has read before, and before its first cut i
 begins with primers: few records, together no longer than the app allows for disorder, and then a pause until their cut
 is done.
 
-Positions live in the topic itself (``headgate.local.shop.produce``), so a stop of any kind loses and repeats nothing.
+Positions live in the topics themselves (``headgate.local.shop.produce``), so a stop of any kind loses and repeats
+nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.local.shop.feed import Feed
 from headgate.local.shop.produce import Pace, Progress, positions, produce
-from headgate.local.shop.settings import BLOCK, Fate, ShopSettings
-from headgate.local.shop.stream import records
+from headgate.local.shop.settings import BLOCK, Fate
 from streamcore.errors import StreamError
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
@@ -37,31 +38,33 @@ class Orders:
     per_second: float | None = None
 
 
-def primers(shop: ShopSettings, start: int, partitions: int) -> Iterator[int]:
-    """Where to pause after ``start``: as often as it takes until every partition has had a good record.
+def primers(feed: Feed, start: int, partitions: int) -> Iterator[int]:
+    """Where to pause after ``start``: as often as it takes until every partition of the feed's first topic has had a
+    good record.
 
     No primer crosses a block, for time jumps between blocks.
     """
-    missing = set(range(partitions))
-    for record in records(shop, start, start + BLOCK):
-        if record.fate is Fate.EVENT:
-            missing.discard(record.partition(partitions))
-        sent = record.index + 1 - start
-        if sent % PRIMER == 0 or (record.index + 1) % BLOCK == 0:
-            yield record.index + 1
-            if not missing:
-                return
+    missing, every = set(range(partitions)), {feed.topics[0]: partitions}
+    for end in range(start + 1, start + BLOCK + 1):
+        if (end - start) % PRIMER and end % BLOCK:
+            continue
+        yield end
+        begin = max(start, end - PRIMER)
+        good = (one for one in feed.records(begin, end) if one.record.fate is Fate.EVENT and one.topic in every)
+        missing.difference_update(one.record.partition(partitions) for one in good)
+        if not missing:
+            return
 
 
 class Generator:
-    """One run of the shop. ``processed`` tells how many records of the topic the app has done with."""
+    """One run of a feed. ``processed`` tells how many records of its topics the app has done with.
 
-    def __init__(
-        self, kafka: KafkaSettings, topic: str, shop: ShopSettings, orders: Orders, processed: Callable[[], int]
-    ) -> None:
+    ``next_index`` is the place in the story, ``sent`` the number of records in the topics.
+    """
+
+    def __init__(self, kafka: KafkaSettings, feed: Feed, orders: Orders, processed: Callable[[], int]) -> None:
         self._kafka = kafka
-        self._topic = topic
-        self._shop = shop
+        self._feed = feed
         self._orders = orders
         self._processed = processed
         self._stop = threading.Event()
@@ -69,17 +72,17 @@ class Generator:
         self._sent: deque[tuple[float, int]] = deque(maxlen=_KEPT)
         self._failure: BaseException | None = None
         self._partitions = 0
-        self._whole = True
+        self._before = 0
         self.first_index = 0
         self.next_index = 0
+        self.sent = 0
 
     def start(self) -> None:
         """Find out where the stream stopped, then send from there in a thread."""
-        done = positions(self._kafka, self._topic)
-        self.first_index = self.next_index = max(done)
-        self._partitions = len(done)
-        # After a kill, some partitions may be behind the others.
-        self._whole = sum(end_offsets(self._kafka, [self._topic]).values()) == self.first_index
+        done = positions(self._kafka, self._feed.topics)
+        self.first_index = self.next_index = max(done.values())
+        self._partitions = sum(topic == self._feed.topics[0] for topic, _ in done)
+        self.sent = self._before = sum(end_offsets(self._kafka, self._feed.topics).values())
         self._thread.start()
 
     def check(self) -> None:
@@ -95,13 +98,13 @@ class Generator:
     @property
     def newest_event_ms(self) -> int | None:
         """The stream's clock at the record that was sent last."""
-        return None if self.next_index == 0 else self._shop.time_ms(self.next_index - 1)
+        return None if self.next_index == 0 else self._feed.shop.time_ms(self.next_index - 1)
 
     def waiting_s(self, processed: int) -> float:
         """For how long the first record that is not processed has been sent."""
-        if processed >= self.next_index:
+        if processed >= self.sent:
             return 0.0
-        return time.monotonic() - next((when for when, index in [*self._sent] if index > processed), time.monotonic())
+        return time.monotonic() - next((when for when, sent in [*self._sent] if sent > processed), time.monotonic())
 
     def stop(self, limit_s: float) -> bool:
         """Stop after the current portion, acknowledged; False when that takes longer than the limit."""
@@ -119,29 +122,30 @@ class Generator:
     def _send(self) -> None:
         events = self._orders.events
         end = None if events is None else self.first_index + events
-        if not self._whole:
-            self._produce(self.first_index)
-        for pause in primers(self._shop, 0, self._partitions) if self.first_index == 0 else ():
+        self._produce(self.first_index)  # after a kill, some partitions may be behind the others
+        for pause in primers(self._feed, 0, self._partitions) if self.first_index == 0 else ():
             if (end is not None and pause >= end) or self._stop.is_set():
                 break
             self._produce(pause)
-            while self._processed() < pause and not self._stop.wait(_WAIT_S):
+            while self._processed() < self.sent and not self._stop.wait(_WAIT_S):
                 pass
         if not self._stop.is_set():
             self._produce(end)
 
     def _produce(self, stop: int | None) -> None:
         pace = Pace(self._orders.per_second)
-        produce(
+        done = produce(
             self._kafka,
-            self._topic,
-            self._shop,
+            self._feed,
             stop=stop,
             pace=pace,
             stopping=self._stop.is_set,
             on_progress=self._note,
         )
+        self._note(done)
+        self._before += done.sent
 
     def _note(self, progress: Progress) -> None:
         self.next_index = max(self.next_index, progress.next_index)
-        self._sent.append((time.monotonic(), self.next_index))
+        self.sent = self._before + progress.sent
+        self._sent.append((time.monotonic(), self.sent))

@@ -1,68 +1,58 @@
-"""Broker, rules app and generator of `headgate up`, started together and stopped in order.
+"""Broker, app and generator of `headgate up`, started together and stopped in order.
 
 ::
 
-    generator ─▶ <events> ─▶ rules app ─▶ <app>.alerts, .late, .deadletters, .status
-                             <app>.control ─┘
+    generator ─▶ <events> ─▶ app ─▶ <app>.<lanes>, and the service's server
+                 <app>.control ─┘
 
-Start: the broker and, when the shop exists already, the app beside it; then topics, then rules, then events, so that
-every rule is there before the first event. Stop: the generator, acknowledged; the app, at a batch boundary; the broker,
-if this stack started it. Promises: after ``stop`` returned True nothing was lost and the next start goes on.
+Start: the broker and, when the shop exists already, the app beside it; then the service's server and topics, then what
+the service prepares (rules, tables), then events. Stop: the generator, acknowledged; the app, at a batch boundary; the
+servers that this stack started. Promises: after ``stop`` returned True nothing was lost and the next start goes on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headgate import streams
 from headgate.errors import HeadgateError
 from headgate.local import jars, java, workspace
+from headgate.local.app_process import AppProcess, end_leftover
 from headgate.local.broker import HOST, BrokerSettings, EmbeddedBroker
 from headgate.local.generator import Generator, Orders
 from headgate.local.java import Java
-from headgate.local.rules_process import RulesProcess, end_leftover
+from headgate.local.services.service import Ground, Server, Service
 from headgate.local.workspace import Workspace
 from headgate.talk import Say
 from headgate.timeline import Timeline
-from headgate_rules.settings import RulesSettings
-from streamcore.kafka.control import ControlLog
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics, wait_for_broker
-from streamcore.service.documents import KafkaDocument, StreamDocument
 
-if TYPE_CHECKING:
-    from headgate.rulebook import Book
-    from rulecore.model import Rule
-
-_STREAM: Final = "shop"
 _BROKER_WAIT_MS: Final = 30_000
 _GENERATOR_WAIT_S: Final = 60.0
 _LEFTOVER_WAIT_MS: Final = 60_000
-_RETENTION_MS: Final = 10 * 365 * 86_400_000  # by size only, or a shop of last month could not be compared
+#: By size only, or a shop of last month could not be compared.
+RETENTION_MS: Final = 10 * 365 * 86_400_000
 #: One task a stage: half the fixed cost of a cut, and the other core is the broker's.
 SHARDS: Final = 2
 PARALLELISM: Final = 1
-_RECORD_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StackSettings:
     """``bootstrap``: a Kafka of somebody else's; None: the local broker in ``broker_folder`` on ``port``.
 
-    ``book`` reads the rules to publish; it is called while the app starts. ``seed``: of a new shop. ``drain_s``: how
-    long the app may take to come to a batch boundary.
+    ``seed``: of a new shop. ``drain_s``: how long the app may take to come to a batch boundary.
     """
 
     folder: Path
     broker_folder: Path
     port: int
-    book: Callable[[], Book]
     streams: Path | None = None
     bootstrap: str | None = None
     seed: int | None = None
@@ -74,7 +64,8 @@ class StackSettings:
 class Stack:
     """See the module. ``start`` and ``stop`` are called once each, ``stop`` also after a ``start`` that failed."""
 
-    def __init__(self, settings: StackSettings, say: Say, timeline: Timeline) -> None:
+    def __init__(self, service: Service, settings: StackSettings, say: Say, timeline: Timeline) -> None:
+        self.service = service
         self.settings = settings
         self._say = say
         self._timeline = timeline
@@ -83,9 +74,9 @@ class Stack:
         self.broker: EmbeddedBroker | None = None  # None with a Kafka of somebody else's
         self._started_broker = False
         self._shop: Workspace | None = None
-        self._app: RulesProcess | None = None
+        self._server: Server | None = None
+        self._app: AppProcess | None = None
         self._generator: Generator | None = None
-        self._book: Book | None = None
         self.kafka = KafkaSettings(settings.bootstrap or f"{HOST}:{settings.port}", client_id="headgate-up")
 
     @property
@@ -95,16 +86,10 @@ class Stack:
         return self._shop
 
     @property
-    def app(self) -> RulesProcess:
+    def app(self) -> AppProcess:
         """The app; there is one after ``start``."""
         assert self._app is not None, "start() comes first"
         return self._app
-
-    @property
-    def book(self) -> Book:
-        """The rules to publish; there are some after ``start``."""
-        assert self._book is not None, "start() comes first"
-        return self._book
 
     @property
     def generator(self) -> Generator:
@@ -120,20 +105,24 @@ class Stack:
         java.activate(self._java)
         self._jars = jars.ensure(jars.JarSet.SPARK, self._java, self._say)
         self._timeline.mark("java and jars are there")
-        end_leftover(self.settings.folder / "rules.json", _LEFTOVER_WAIT_MS, self._say)
+        end_leftover(self.service.module, self.settings.folder / "settings.json", _LEFTOVER_WAIT_MS, self._say)
+        self._server = self.service.server(self.settings.folder, self._java)
         if self.settings.bootstrap is None:
             wanted = BrokerSettings(self.settings.broker_folder, self.settings.port)
             self.broker = EmbeddedBroker(wanted, self._java, self._say)
-        with ThreadPoolExecutor(1) as pool:
-            broker = pool.submit(self._start_broker)
+        with ThreadPoolExecutor(2) as pool:
+            started = [pool.submit(self._start_broker), pool.submit(self._start_server)]
             self._start_known_app()
-            self._book = self.settings.book()  # what reads rules is slow to import; broker and app start meanwhile
-            broker.result()
-        self._timeline.mark("broker is ready")
+            self.service.load()
+            for one in started:
+                one.result()
+        self._timeline.mark("servers are ready")
         self._open_shop()
-        self._ensure_topics()
+        ground = self._ground(self.shop)
+        ensure_topics(self.kafka, self.service.topics(self.service.settings(ground)))
         self._timeline.mark("topics are there")
-        self._publish()
+        self.service.prepare(ground, self._say)
+        self._timeline.mark("the service is prepared")
         if self._app is None:
             self._start_app(self.shop)
 
@@ -151,88 +140,61 @@ class Stack:
         self._started_broker = self.broker.running is None
         self.broker.start()
 
+    def _start_server(self) -> None:
+        if self._server is not None:
+            self._server.start(self._say)
+
     def _start_known_app(self) -> None:
         """The app waits for the broker by itself, so a shop that is there already need not wait for either."""
-        if self.settings.fresh or self.broker is None:
+        if self.settings.fresh or self.broker is None or self._server is not None:
             return
-        known = workspace.load(self.settings.folder, self._identity())
+        known = workspace.load(self.settings.folder, self._identity(), self.service.names)
         if known is not None:
             self._start_app(known)
 
     def _open_shop(self) -> None:
         folder, seed = self.settings.folder, self.settings.seed
-        found = None if self.settings.fresh else workspace.load(folder, self._identity())
+        like = self.service.names
+        found = None if self.settings.fresh else workspace.load(folder, self._identity(), like)
         if found is not None and not workspace.is_whole(found, self.kafka):
             self._say(f"the topics of shop {found.names.app} are gone: starting anew")
             self._end_app()
             found = None
-        self._shop = found or workspace.create(folder, self._identity(), self.kafka, seed, self._say)
+        self._shop = found or workspace.create(folder, self._identity(), self.kafka, seed, self._say, like)
         how = "going on with" if found else "new"
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")
 
-    def _ensure_topics(self) -> None:
-        from headgate_rules.topics import topics
-
-        ensure_topics(self.kafka, topics(self._app_settings(self.shop)))
-
-    def _app_settings(self, shop: Workspace) -> RulesSettings:
-        schema = (self.settings.streams or streams.default_folder()) / f"{_STREAM}.yaml"
-        return RulesSettings(
-            app=shop.names.app,
-            kafka=KafkaDocument(bootstrap=self.kafka.bootstrap),
-            streams=(StreamDocument(schema_file=schema.absolute(), topic=shop.names.events, reject_extra_fields=True),),
-            checkpoint=shop.checkpoint,
-            jars=self._jars,
-            local_dir=shop.scratch,
-            shards=SHARDS,
-            parallelism=PARALLELISM,
-            output_retention_ms=_RETENTION_MS,
-        )
+    def _ground(self, shop: Workspace) -> Ground:
+        return Ground(self.kafka, shop, self._jars, self.settings.streams or streams.default_folder())
 
     def _start_app(self, shop: Workspace) -> None:
-        shop.settings_file.write_text(self._app_settings(shop).model_dump_json(indent=2), encoding="utf-8")
-        self._app = RulesProcess(shop.settings_file, shop.log, shop.names.events)
-        self._say("rules app: starting (Spark takes some seconds)")
+        settings = self.service.settings(self._ground(shop))
+        shop.settings_file.write_text(settings.model_dump_json(indent=2), encoding="utf-8")
+        self._app = AppProcess(self.service.module, shop.settings_file, shop.log, shop.names.read)
+        self._say(f"{self.service.name} app: starting (Spark takes some seconds)")
         self._app.start()
-        self._timeline.mark("rules app started")
-
-    def _publish(self) -> None:
-        """The rules that the control topic does not have, or has in an older version."""
-        from rulecore.model import canonical_json
-
-        with ControlLog(self.kafka, self.shop.names.control) as log:
-            there = {name: _version(value) for name, value in log.read_all().values.items()}
-            missing = [r.rule for r in self.book.rules if there.get(r.rule.id, 0) < r.rule.version]
-            for rule in missing:
-                log.publish(rule.id, canonical_json(rule))
-        self._say(f"rules: {len(there)} were there, {len(missing)} published")
-        self._timeline.mark("rules are published")
-
-    def published(self) -> dict[str, Rule]:
-        """The rules that the control topic has now."""
-        with ControlLog(self.kafka, self.shop.names.control) as log:
-            values = log.read_all().values
-        found = {name: _rule(value) for name, value in values.items()}
-        return {name: rule for name, rule in found.items() if rule is not None}
+        self._timeline.mark("the app started")
 
     # --- run ----------------------------------------------------------------------------------------------------
 
     def generate(self, orders: Orders) -> None:
         """Start sending events."""
-        names = self.shop.names
         app = self.app
-        generator = Generator(self.kafka, names.events, self.shop.shop, orders, lambda: app.figures.processed)
+        feed = self.service.feed(self.shop.names, self.shop.shop)
+        generator = Generator(self.kafka, feed, orders, lambda: app.figures.processed)
         generator.start()
         self._generator = generator
 
     def check(self) -> None:
-        """Raise what went wrong with any of the three."""
+        """Raise what went wrong with any of them."""
         self.app.check()
         if self._generator is not None:
             self._generator.check()
         if self.broker is not None and self.broker.running is None:
             files = self.broker.files
             raise HeadgateError(f"the local broker ended; last in its log {files.log}: {files.complaint()}")
+        if self._server is not None:
+            self._server.check()
 
     # --- stop ---------------------------------------------------------------------------------------------------
 
@@ -243,6 +205,8 @@ class Stack:
             hurry.set()
         in_order = self._stop_generator(hurry)
         in_order = self.stop_app(hurry) and in_order
+        if self._server is not None and not self.settings.keep_broker:
+            self._server.stop(self._say)
         if self.broker is not None and self._started_broker and not self.settings.keep_broker:
             self._say("broker: stopping")
             self.broker.stop()
@@ -262,11 +226,11 @@ class Stack:
         """Stop the app at a batch boundary, by force when that takes too long or ``hurry`` is set: False then."""
         if self._app is None:
             return True
-        self._say("rules app: stopping at a batch boundary")
+        self._say(f"{self.service.name} app: stopping at a batch boundary")
         drained = self._app.drain(self.settings.drain_s, hurry)
         if not drained:
             why = "" if hurry.is_set() else f"not done after {self.settings.drain_s:g} s, "
-            self._say(f"rules app: {why}ending it by force; the next start repeats its open batch")
+            self._say(f"{self.service.name} app: {why}ending it by force; the next start repeats its open batch")
         self._end_app()
         return drained
 
@@ -275,19 +239,3 @@ class Stack:
             self._app.kill()
             self._app.close()
             self._app = None
-
-
-def _rule(value: bytes) -> Rule | None:
-    from rulecore.errors import RuleError
-    from rulecore.load import decode_record
-
-    try:
-        return decode_record(value, _RECORD_BYTES)
-    except RuleError:
-        return None
-
-
-def _version(value: bytes) -> int:
-    """Of a rule on the control topic; one that cannot be read is older than any."""
-    rule = _rule(value)
-    return 0 if rule is None else rule.version

@@ -1,4 +1,4 @@
-"""One shop of `headgate up` on disk: its names in Kafka, its invented stream, its checkpoint and its logs.
+"""One run of `headgate up` on disk: its names in Kafka, its invented stream, its checkpoint and its logs.
 
 Promises: two workspaces never share a topic, and neither do a workspace and what `--fresh` made of it, because a name
 is taken only when no topic has it. A workspace whose topics are gone is not continued. One process uses a workspace
@@ -15,7 +15,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headgate.errors import InputError
@@ -24,18 +24,19 @@ from headgate.local.shop.settings import ShopSettings, start_before
 from headgate.talk import Say
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
-from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 
 PARTITIONS = 4
-FIRST_NAME = "shop"
 _MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The app and the topics of one shop."""
+    """The app and the topics of one shop. ``inputs``: topics that are read beside ``events``, by their last name;
+    ``lanes``: those that are written."""
 
     app: str
+    inputs: tuple[str, ...] = ()
+    lanes: tuple[str, ...] = ()
 
     @property
     def events(self) -> str:
@@ -47,6 +48,15 @@ class Names:
         """Where rules are published."""
         return f"{self.app}.control"
 
+    def input(self, name: str) -> str:
+        """The topic of a further input."""
+        return f"{self.app}.{name}"
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The topics that the app reads."""
+        return (self.events, *(self.input(name) for name in self.inputs))
+
     def lane(self, lane: str) -> str:
         """The topic of a lane of the app."""
         return f"{self.app}.{lane}"
@@ -54,8 +64,7 @@ class Names:
     @property
     def all(self) -> tuple[str, ...]:
         """Every topic."""
-        lanes = (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)
-        return (self.events, self.control, self.lane("markers"), *(self.lane(lane) for lane in lanes))
+        return (*self.read, self.control, self.lane("markers"), *(self.lane(lane) for lane in self.lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +84,12 @@ class Workspace:
     @property
     def settings_file(self) -> Path:
         """The app's settings; the path also marks the app's process as this workspace's."""
-        return self.folder / "rules.json"
+        return self.folder / "settings.json"
 
     @property
     def log(self) -> Path:
         """What the app says."""
-        return self.folder / "rules.log"
+        return self.folder / "app.log"
 
     @property
     def scratch(self) -> Path:
@@ -88,9 +97,9 @@ class Workspace:
         return self.folder / "tmp"
 
 
-def default_folder() -> Path:
-    """``shop/`` in the cache."""
-    return cache.root() / "shop"
+def default_folder(app: str) -> Path:
+    """In the cache, by the first name of the service's app."""
+    return cache.root() / app
 
 
 @contextmanager
@@ -112,14 +121,14 @@ def alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def load(folder: Path, broker: str) -> Workspace | None:
-    """The workspace of this folder on this Kafka, None when there is none."""
+def load(folder: Path, broker: str, like: Names) -> Workspace | None:
+    """The workspace of this folder on this Kafka, None when there is none. ``like``: what topics its service has."""
     path = _file(folder)
     if not path.exists():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        workspace = Workspace(folder, Names(found["app"]), ShopSettings(**found["shop"]), found["broker"])
+        workspace = Workspace(folder, replace(like, app=found["app"]), ShopSettings(**found["shop"]), found["broker"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); start anew with --fresh") from error
     return workspace if workspace.broker == broker else None
@@ -127,15 +136,15 @@ def load(folder: Path, broker: str) -> Workspace | None:
 
 def is_whole(workspace: Workspace, kafka: KafkaSettings) -> bool:
     """Whether Kafka still holds what the workspace continues."""
-    return set(describe(kafka, workspace.names.all)) >= {workspace.names.events, workspace.names.control}
+    return set(describe(kafka, workspace.names.all)) >= {*workspace.names.read, workspace.names.control}
 
 
-def create(folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, say: Say) -> Workspace:
+def create(folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, say: Say, like: Names) -> Workspace:
     """A new shop in this folder; the topics and files of an old one there are deleted."""
-    discard(folder, broker, kafka, say)
+    discard(folder, broker, kafka, say, like)
     with cache.exclusive("shop-names", say):
-        names = _free_names(kafka)
-        ensure_topics(kafka, [TopicSpec(names.events, PARTITIONS)])
+        names = _free_names(kafka, like)
+        ensure_topics(kafka, [TopicSpec(topic, PARTITIONS) for topic in names.read])
     start_ms = start_before(time.time_ns() // 1_000_000)
     shop = ShopSettings(secrets.randbelow(2**31) if seed is None else seed, start_ms)
     workspace = Workspace(folder, names, shop, broker)
@@ -145,9 +154,9 @@ def create(folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, sa
     return workspace
 
 
-def discard(folder: Path, broker: str, kafka: KafkaSettings, say: Say) -> None:
+def discard(folder: Path, broker: str, kafka: KafkaSettings, say: Say, like: Names) -> None:
     """Delete what was in the folder and its topics. Only what a workspace is made of is deleted."""
-    old = load(folder, broker)
+    old = load(folder, broker, like)
     if old is not None:
         say(f"deleting the old shop {old.names.app} and its topics")
         delete_topics(kafka, old.names.all)
@@ -160,10 +169,10 @@ def _file(folder: Path) -> Path:
     return folder / "workspace.json"
 
 
-def _free_names(kafka: KafkaSettings) -> Names:
+def _free_names(kafka: KafkaSettings, like: Names) -> Names:
     """``shop``, else the first of ``shop-2``, ``shop-3``, ... of which no topic exists."""
     for number in range(1, _MAX_NAMES):
-        names = Names(FIRST_NAME if number == 1 else f"{FIRST_NAME}-{number}")
+        names = like if number == 1 else replace(like, app=f"{like.app}-{number}")
         if not describe(kafka, names.all):
             return names
     raise InputError(f"kafka {kafka.bootstrap}: {_MAX_NAMES} shops are there; delete the topics of some")

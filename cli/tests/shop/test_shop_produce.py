@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headgate.local.shop.feed import shop_feed
 from headgate.local.shop.produce import Pace, Progress, positions, produce
 from headgate.local.shop.settings import ShopSettings
 from headgate.local.shop.stream import records
@@ -41,30 +42,32 @@ def expected(n: int, partitions: int) -> dict[int, list[tuple[bytes | None, byte
 
 def test_a_topic_holds_the_stream_in_order_by_partition(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 3)
-    progress = produce(kafka, topic, SHOP, stop=2_500)
+    progress = produce(kafka, shop_feed(topic, SHOP), stop=2_500)
     assert (progress.sent, progress.next_index) == (2_500, 2_500)
     assert content(kafka, topic) == expected(2_500, 3)
 
 
 def test_it_goes_on_where_it_stopped(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 2)
-    produce(kafka, topic, SHOP, stop=700)
-    assert max(positions(kafka, topic)) == 700
+    produce(kafka, shop_feed(topic, SHOP), stop=700)
+    assert max(positions(kafka, [topic]).values()) == 700
     calls: list[Progress] = []
-    stopped = produce(kafka, topic, SHOP, on_progress=calls.append, stopping=lambda: len(calls) >= 3)
+    stopped = produce(kafka, shop_feed(topic, SHOP), on_progress=calls.append, stopping=lambda: len(calls) >= 3)
     assert 700 < stopped.next_index < 2_000
-    assert produce(kafka, topic, SHOP, stop=2_000).next_index == 2_000
-    assert produce(kafka, topic, SHOP, stop=2_000).sent == 0
+    assert produce(kafka, shop_feed(topic, SHOP), stop=2_000).next_index == 2_000
+    assert produce(kafka, shop_feed(topic, SHOP), stop=2_000).sent == 0
     assert content(kafka, topic) == expected(2_000, 2)
 
 
 def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 3)
     program = (
-        "from headgate.local.shop.produce import Pace, produce\n"
+        "from headgate.local.shop.feed import shop_feed\n"
+        "from headgate.local.shop.produce import produce\n"
         "from headgate.local.shop.settings import ShopSettings\n"
         "from streamcore.kafka.settings import KafkaSettings\n"
-        f"produce(KafkaSettings({kafka.bootstrap!r}), {topic!r}, ShopSettings(5, 1_700_000_000_000), stop=200_000)\n"
+        f"feed = shop_feed({topic!r}, ShopSettings(5, 1_700_000_000_000))\n"
+        f"produce(KafkaSettings({kafka.bootstrap!r}), feed, stop=200_000)\n"
     )
     for _ in range(2):
         before = sum(end_offsets(kafka, [topic]).values())
@@ -74,14 +77,14 @@ def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettin
             time.sleep(0.05)
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-    n = max(positions(kafka, topic)) + 500
-    produce(kafka, topic, SHOP, stop=n)
+    n = max(positions(kafka, [topic]).values()) + 500
+    produce(kafka, shop_feed(topic, SHOP), stop=n)
     assert content(kafka, topic) == expected(n, 3)
 
 
 def test_a_pace_is_kept(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, slept = new_topic("shop", 1), list[float]()
-    produce(kafka, topic, SHOP, stop=100, pace=Pace(per_second=50, sleep=slept.append))
+    produce(kafka, shop_feed(topic, SHOP), stop=100, pace=Pace(per_second=50, sleep=slept.append))
     assert len(slept) == 50
     assert slept[-1] == pytest.approx(2.0, abs=0.5)
 
@@ -93,7 +96,13 @@ def test_no_event_is_sent_before_its_time(kafka: KafkaSettings, new_topic: NewTo
         clock[0] += int(seconds * 1_000)
 
     pace = Pace(now_ms=lambda: clock[0], sleep=sleep)
-    produce(kafka, topic, SHOP, stop=1_100, pace=pace, on_progress=lambda p: sent_at.append((p.next_index, clock[0])))
+    produce(
+        kafka,
+        shop_feed(topic, SHOP),
+        stop=1_100,
+        pace=pace,
+        on_progress=lambda p: sent_at.append((p.next_index, clock[0])),
+    )
     assert all(SHOP.time_ms(next_index - 1) <= now for next_index, now in sent_at)
     assert clock[0] >= SHOP.start_ms + SHOP.block_ms
 
@@ -104,4 +113,4 @@ def test_a_topic_with_records_of_others_is_refused(kafka: KafkaSettings, new_top
     client.produce(topic, b"{}", headers=[("other", b"1")])
     client.flush(10)
     with pytest.raises(ConfigError, match="did not make"):
-        produce(kafka, topic, SHOP, stop=10)
+        produce(kafka, shop_feed(topic, SHOP), stop=10)

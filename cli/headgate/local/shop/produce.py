@@ -1,20 +1,21 @@
-"""Sends an invented stream to a topic, and goes on where it stopped.
+"""Sends an invented stream to its topics, and goes on where it stopped.
 
-Promises: whatever way a run ends (a kill -9 included), the topic holds, for each partition, a beginning of that
+Promises: whatever way a run ends (a kill -9 included), a topic holds, for each partition, a beginning of that
 partition's part of the stream, and the next run continues each part exactly behind it. For that, every record carries
 its index as a header, the producer is idempotent (a partition's records stay in order), and a run begins with a look at
-the last record of every partition. The topic must hold nothing else.
+the last record of every partition. The topics must hold nothing else.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.local.shop.settings import BLOCK, ShopRecord, ShopSettings
-from headgate.local.shop.stream import records
+from headgate.local.shop.feed import Addressed, Feed
+from headgate.local.shop.settings import BLOCK
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka import clients
 from streamcore.kafka.readers import Follower, end_offsets
@@ -23,6 +24,8 @@ from streamcore.kafka.settings import KafkaSettings
 INDEX_HEADER: Final = "shop-index"
 #: Send so many first and let the app finish a cut with them: only then is a late record certain to be late.
 PRIMER: Final = BLOCK
+#: Topic and number.
+Partition = tuple[str, int]
 _CHUNK: Final = 200
 _FLUSH_S: Final = 60.0
 _READ_LAST_MS: Final = 30_000
@@ -45,22 +48,22 @@ class Progress:
     next_index: int
 
 
-def positions(settings: KafkaSettings, topic: str) -> tuple[int, ...]:
-    """For each partition, the index after that of its last record (0 for an empty partition)."""
-    ends = end_offsets(settings, [topic])
+def positions(settings: KafkaSettings, topics: Sequence[str]) -> dict[Partition, int]:
+    """For each partition of the topics, the index after that of its last record (0 for an empty partition)."""
+    ends = end_offsets(settings, topics)
     wanted = {place: end - 1 for place, end in ends.items() if end > 0}
-    last = dict.fromkeys((partition for _, partition in ends), 0)
+    last = dict.fromkeys(ends, 0)
     deadline = time.monotonic() + _READ_LAST_MS / 1_000
-    with Follower(settings, [topic], since=ends | wanted) as follower:
+    with Follower(settings, topics, since=ends | wanted) as follower:
         while wanted:
             if time.monotonic() > deadline:
-                raise Retryable(f"topic {topic}: its last records could not be read; is the broker up?")
+                raise Retryable(f"topics {', '.join(topics)}: their last records could not be read; is the broker up?")
             for record in follower.poll(200):
                 place = (record.topic, record.partition)
                 if record.offset == wanted.get(place):
                     del wanted[place]
-                    last[record.partition] = _index(topic, record.header(INDEX_HEADER)) + 1
-    return tuple(last[p] for p in sorted(last))
+                    last[place] = _index(record.topic, record.header(INDEX_HEADER)) + 1
+    return last
 
 
 def _index(topic: str, header: bytes | None) -> int:
@@ -71,29 +74,31 @@ def _index(topic: str, header: bytes | None) -> int:
 
 def produce(
     settings: KafkaSettings,
-    topic: str,
-    shop: ShopSettings,
+    feed: Feed,
     *,
     stop: int | None = None,
     pace: Pace | None = None,
     stopping: Callable[[], bool] = lambda: False,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """Send all records before index ``stop`` (None: without end) that the topic does not hold yet.
+    """Send all records before index ``stop`` (None: without end) that their topics do not hold yet.
 
     Returns when they are all acknowledged, or soon after ``stopping`` says True. ``on_progress`` is called every
     ``_CHUNK`` records. Raises ``streamcore.errors``.
     """
     pace = pace or Pace()
-    done = positions(settings, topic)
-    progress = Progress(0, min(done))
-    sender = _Sender(settings, topic, len(done))
-    for chunk in _chunks(shop, done, stop, pace):
-        sender.send(chunk)
-        progress = Progress(progress.sent + len(chunk), chunk[-1].index + 1)
+    done = positions(settings, feed.topics)
+    progress = Progress(0, min(done.values()))
+    sender = _Sender(settings, feed.topics)
+    partitions = Counter(topic for topic, _ in done)
+    for chunk in _chunks(feed, partitions, done, stop, pace):
+        sender.send(chunk, partitions)
+        progress = Progress(progress.sent + len(chunk), chunk[-1].record.index + 1)
         on_progress(progress)
         if stopping():
             break
+    else:
+        progress = Progress(progress.sent, max(progress.next_index, stop or 0))
     sender.finish()
     return progress
 
@@ -101,36 +106,36 @@ def produce(
 class _Sender:
     """A producer that stops at the first record which could not be delivered: what follows it must not overtake it."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, partitions: int) -> None:
+    def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         self.settings = settings
-        self.topic = topic
-        self.partitions = partitions
+        self.where = f"topic {', '.join(topics)}"
         self.client = clients.producer(settings)
         self.failed: list[str] = []
 
-    def send(self, chunk: Sequence[ShopRecord]) -> None:
-        with clients.naming_errors(self.settings, f"produce to topic {self.topic}"):
-            for record in chunk:
-                while not self._accepted(record):
+    def send(self, chunk: Sequence[Addressed], partitions: Mapping[str, int]) -> None:
+        with clients.naming_errors(self.settings, f"produce to {self.where}"):
+            for one in chunk:
+                while not self._accepted(one, partitions[one.topic]):
                     self.client.poll(0.1)
             self.client.poll(0)
         self._raise_if_failed()
 
     def finish(self) -> None:
-        with clients.naming_errors(self.settings, f"produce to topic {self.topic}"):
+        with clients.naming_errors(self.settings, f"produce to {self.where}"):
             unsent = self.client.flush(_FLUSH_S)
         if unsent:
             self.failed.append(f"{unsent} records were not acknowledged in {_FLUSH_S:.0f} s")
         self._raise_if_failed()
 
-    def _accepted(self, record: ShopRecord) -> bool:
+    def _accepted(self, one: Addressed, partitions: int) -> bool:
         """False while the client's queue is full."""
+        record = one.record
         try:
             self.client.produce(
-                self.topic,
+                one.topic,
                 record.value,
                 record.key,
-                partition=record.partition(self.partitions),
+                partition=record.partition(partitions),
                 headers=[(INDEX_HEADER, b"%d" % record.index)],
                 on_delivery=self._delivered,
             )
@@ -146,24 +151,26 @@ class _Sender:
         if self.failed:
             self.client.purge()
             raise Retryable(
-                f"kafka {self.settings.bootstrap}: topic {self.topic}: {self.failed[0]}; is the broker up? Run it"
+                f"kafka {self.settings.bootstrap}: {self.where}: {self.failed[0]}; is the broker up? Run it"
                 " again, it goes on where it stopped"
             )
 
 
-def _chunks(shop: ShopSettings, done: Sequence[int], stop: int | None, pace: Pace) -> Iterator[list[ShopRecord]]:
+def _chunks(
+    feed: Feed, partitions: Mapping[str, int], done: Mapping[Partition, int], stop: int | None, pace: Pace
+) -> Iterator[list[Addressed]]:
     """The records that are missing, paced, in portions of some."""
-    begun, sent, chunk = time.monotonic(), 0, list[ShopRecord]()
+    begun, sent, chunk = time.monotonic(), 0, list[Addressed]()
     size = _CHUNK if pace.per_second is None else max(1, min(_CHUNK, int(pace.per_second / 20)))
-    for record in records(shop, min(done), stop):
-        if record.index < done[record.partition(len(done))]:
+    for one in feed.records(min(done.values()), stop):
+        if one.record.index < done[one.topic, one.record.partition(partitions[one.topic])]:
             continue
-        while (ahead_ms := shop.time_ms(record.index) - pace.now_ms()) > 0:
+        while (ahead_ms := feed.shop.time_ms(one.record.index) - pace.now_ms()) > 0:
             if chunk:
                 yield chunk
                 chunk = []
             pace.sleep(min(ahead_ms / 1_000, 0.5))
-        chunk.append(record)
+        chunk.append(one)
         if len(chunk) == size:
             yield chunk
             sent, chunk = sent + len(chunk), []

@@ -14,14 +14,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from streamcore.app import App, Source
+from streamcore.arrow import to_table
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.limits import Limits, StateSettings
+from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
 from streamcore.topology.levels import Levels, assign
-from streamcore.topology.nodes import Node, Operation, Sink, walk
+from streamcore.topology.nodes import Node, Operation, Sink, empty, walk
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from streamcore.topology.plan import Plan
 
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
@@ -65,6 +69,12 @@ class Topology:
     def tables(self) -> frozenset[str]:
         """The lanes whose rows stay rows, for sinks."""
         return frozenset(sink.lane for sink in self.sinks if sink.whole)
+
+    @property
+    def table_columns(self) -> dict[str, pa.Schema]:
+        """What the rows of each of the ``tables`` hold, as a sink gets them."""
+        found = {sink.lane: empty(sink.before.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
+        return {lane: to_table(rows).schema for lane, rows in found.items()}
 
     @property
     def lanes(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""The rules app as a child process: start it, hear what it reports, stop it at a batch boundary.
+"""A service's app as a child process: start it, hear what it reports, stop it at a batch boundary.
 
 It has a session of its own, so the terminal's Ctrl-C does not reach it, and a watch that asks it to stop when we die,
 however we die. Promises: ``figures`` is always the latest whole value; an end that nobody asked for is an
-``AppEndedError`` with the end of its log. Refuses to know rules.
+``AppEndedError`` with the end of its log. Refuses to know what the app computes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
@@ -25,9 +25,7 @@ import orjson
 from headgate.errors import HeadgateError
 from headgate.local import processes
 from headgate.talk import Say
-from streamcore.lanes import ALERTS
 
-_MODULE: Final = "headgate_rules"
 _TAIL_LINES: Final = 12
 _RATE_WINDOW_S: Final = 5.0
 _CUTS_KEPT: Final = 100
@@ -36,36 +34,54 @@ _KILL_WAIT_S: Final = 10.0
 
 
 class AppEndedError(HeadgateError):
-    """The rules app ended by itself; the message holds the reason and where its log is."""
+    """The app ended by itself; the message holds the reason and where its log is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the app has reported since it was started. ``committed``: by partition, the offset after the last event
-    whose cut is done; ``cut_ms``: how long the latest cuts took, the last one last."""
+    """What the app has reported since it was started. ``committed``: by topic and partition, the offset after the last
+    event whose cut is done; ``cut_ms``: how long the latest cuts took, the last one last. ``lanes``: records and rows
+    of each; ``sinks``: what each sink has taken and refused, and how long its latest cut took."""
 
     epoch: int = 0
     cuts: int = 0
     events: int = 0
-    alerts: int = 0
+    lanes: Counter[str] = field(default_factory=Counter)
+    sinks: Mapping[str, SinkFigures] = field(default_factory=dict)
     events_per_second: float = 0.0
     watermark_ms: int | None = None
     cut_ms: tuple[int, ...] = ()
-    committed: Mapping[int, int] | None = None
+    committed: Mapping[tuple[str, int], int] | None = None
     last_report_s: float | None = None
 
     @property
     def processed(self) -> int:
-        """Records of the event topic whose cut is done, ever."""
+        """Records of the topics whose cut is done, ever."""
         return sum((self.committed or {}).values())
 
 
-class RulesProcess:
-    """One app. ``topic``: the event topic. Not for several threads, except for ``figures``."""
+@dataclass(frozen=True, slots=True)
+class SinkFigures:
+    """Of one sink, since the app was started. ``ms``: how long its latest cut with rows took."""
 
-    def __init__(self, settings_file: Path, log: Path, topic: str) -> None:
-        self.command: Sequence[str] = (sys.executable, "-m", _MODULE, "--settings", str(settings_file))
-        self._topic = topic
+    guarantee: str = ""
+    rows: int = 0
+    refused: int = 0
+    ms: int = 0
+
+    def after(self, report: Mapping[str, int]) -> SinkFigures:
+        """With one more cut."""
+        ms = report["ms"] if report["rows"] else self.ms
+        return SinkFigures(str(report["guarantee"]), self.rows + report["rows"], self.refused + report["refused"], ms)
+
+
+class AppProcess:
+    """One app. ``module`` is run; ``topics``: those that it reads. Not for several threads, except for ``figures``."""
+
+    def __init__(self, module: str, settings_file: Path, log: Path, topics: Sequence[str]) -> None:
+        self.command: Sequence[str] = (sys.executable, "-m", module, "--settings", str(settings_file))
+        self._topics = frozenset(topics)
+        self._voice = f"{module.replace('_', '-')}:"
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -98,7 +114,7 @@ class RulesProcess:
     def check(self) -> None:
         """``AppEndedError`` when it has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            raise AppEndedError(f"the rules app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")
+            raise AppEndedError(f"the app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")
 
     def drain(self, limit_s: float, hurry: threading.Event) -> bool:
         """Ask it to stop at a batch boundary; False when it did not within the limit, or when ``hurry`` was set."""
@@ -138,7 +154,7 @@ class RulesProcess:
         except OSError:
             return "  (no log)"
         said = [line for line in lines if line.strip()]
-        own = [number for number, line in enumerate(said) if line.startswith("headgate-rules:")]
+        own = [number for number, line in enumerate(said) if line.startswith(self._voice)]
         return "\n".join(f"  {line[:300]}" for line in said[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
 
     def _read(self, reports: IO[bytes]) -> None:
@@ -148,9 +164,16 @@ class RulesProcess:
             except ValueError:
                 continue
             if "cut" in document:
-                self._cut(document["cut"], document["cut"]["lanes"], document["cut"]["offsets"])
+                cut = document["cut"]
+                self._cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
 
-    def _cut(self, cut: Mapping[str, int], lanes: Mapping[str, int], offsets: Mapping[str, Mapping[str, int]]) -> None:
+    def _cut(
+        self,
+        cut: Mapping[str, int],
+        lanes: Mapping[str, int],
+        offsets: Mapping[str, Mapping[str, int]],
+        sinks: Mapping[str, Mapping[str, int]],
+    ) -> None:
         now, before = time.monotonic(), self.figures
         self._recent.append((now, cut["events"]))
         while self._recent[0][0] < now - _RATE_WINDOW_S:
@@ -161,8 +184,11 @@ class RulesProcess:
             epoch=cut["epoch"],
             cuts=before.cuts + 1,
             events=before.events + cut["events"],
-            committed={int(p): offset for p, offset in offsets.get(self._topic, {}).items()},
-            alerts=before.alerts + lanes.get(ALERTS, 0),
+            committed={
+                (topic, int(p)): offset for topic in self._topics for p, offset in offsets.get(topic, {}).items()
+            },
+            lanes=before.lanes + Counter(lanes),
+            sinks={name: before.sinks.get(name, SinkFigures()).after(report) for name, report in sinks.items()},
             events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
             cut_ms=(*before.cut_ms, took_ms)[-_CUTS_KEPT:],
@@ -170,9 +196,9 @@ class RulesProcess:
         )
 
 
-def end_leftover(settings_file: Path, limit_ms: int, say: Say) -> None:
+def end_leftover(module: str, settings_file: Path, limit_ms: int, say: Say) -> None:
     """End an app of this workspace that outlived its ``headgate up`` (which was killed)."""
-    mark = f"-m {_MODULE} --settings {settings_file} "
+    mark = f"-m {module} --settings {settings_file} "
     for pid in _processes_with(mark):
         say(f"an app of an earlier run is still there (process {pid}); asking it to stop")
         processes.send(pid, signal.SIGTERM)

@@ -1,0 +1,36 @@
+"""What a generator sends, as a value: an endless numbered stream whose records go to one topic or to several.
+
+A service of ``headgate up`` says what of the shop's story it wants to read, where and in which form; records keep the
+number of the story, so a stop of any kind finds its place again (``headgate.local.shop.produce``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from headgate.local.shop.settings import ShopRecord, ShopSettings
+from headgate.local.shop.stream import records
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """A record and the topic that it goes to."""
+
+    topic: str
+    record: ShopRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """``records(start, stop)``: those of these numbers, in order of number, for each topic at most one of each; a
+    pure function. ``topics``: all that it writes, the one whose event time counts first."""
+
+    shop: ShopSettings
+    topics: tuple[str, ...]
+    records: Callable[[int, int | None], Iterator[Addressed]]
+
+
+def shop_feed(topic: str, shop: ShopSettings) -> Feed:
+    """The shop's events as they are, in one topic."""
+    return Feed(shop, (topic,), lambda start, stop: (Addressed(topic, r) for r in records(shop, start, stop)))
