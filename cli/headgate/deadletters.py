@@ -1,6 +1,6 @@
 """Dead letters as values: what a record of the lane says, which of them are meant, and how they are repaired.
 
-A letter's place in its topic (``partition/offset``) is its name: people point at it, edits are keyed by it, and a replay
+A letter's place in its topic (``partition/offset``) is its name: people point at it, edits are keyed by it, a replay
 remembers it. Refuses to know how letters are read and sent.
 """
 
@@ -110,7 +110,9 @@ class Wanted:
 def _span(text: str) -> tuple[int, int, int]:
     match = _SPAN.match(text)
     if match is None:
-        raise InputError(f"place {text!r}: write a partition, partition/offset or partition/first-last, such as 0/17-42")
+        raise InputError(
+            f"place {text!r}: write a partition, partition/offset or partition/first-last, such as 0/17-42"
+        )
     partition, first, last = match.groups()
     if first is None:
         return int(partition), 0, _LAST

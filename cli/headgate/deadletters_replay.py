@@ -56,9 +56,7 @@ def _parcel(letter: Letter, target: str, repair: Repair, topic: str) -> Parcel:
     value = repair.value(letter)
     headers = ((REPLAYED_FROM, f"{topic}/{letter.place}".encode()), (REPLAYED_CODE, letter.code.encode()))
     said = {"topic": target, "partition": letter.source.partition, "repaired": value != letter.value}
-    return Parcel(
-        letter.place, orjson.dumps(said), target, letter.source.partition, letter.key, value, headers
-    )
+    return Parcel(letter.place, orjson.dumps(said), target, letter.source.partition, letter.key, value, headers)
 
 
 def replay(
@@ -85,4 +83,6 @@ def check_targets(kafka: KafkaSettings, parcels: Sequence[Parcel]) -> None:
     for parcel in parcels:
         state = found.get(parcel.topic)
         if state is None or parcel.partition >= state.partitions:
-            raise InputError(f"letter {parcel.name}: topic {parcel.topic} partition {parcel.partition} is not there; make it")
+            raise InputError(
+                f"letter {parcel.name}: topic {parcel.topic} partition {parcel.partition} is not there; make it"
+            )

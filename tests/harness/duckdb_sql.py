@@ -426,7 +426,9 @@ _ZONES = ("UTC", "Europe/London", "America/New_York", "Asia/Kolkata")
 
 def _moment(p: Pairs, depth: int) -> Both:
     zone, other = p.choice(_ZONES), p.of("text", 0)
-    written = p.choice(["31/01/2026 09:05", "30/02/2026 00:00", "30/10/2011 02:30", "1/1/2026 00:00", "01/07/1999 23:59"])
+    written = p.choice(
+        ["31/01/2026 09:05", "30/02/2026 00:00", "30/10/2011 02:30", "1/1/2026 00:00", "01/07/1999 23:59"]
+    )
     ours = f"to_timestamp(case when ok then '{written}' else {other.ours} end, 'dd/MM/yyyy HH:mm', '{zone}')"
     text = f"(case when ok then '{written}' else {other.theirs} end)"
     exact = f"regexp_full_match({text}, '[0-9][0-9]/[0-9][0-9]/[0-9]{{4}} [0-9][0-9]:[0-9][0-9]')"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -101,7 +102,7 @@ def records(lines: Path, limit: int | None = None) -> Iterator[RawRecord]:
 def _text(number: int, row: dict[str, object], time_ms: int | None) -> bytes:
     """A line as another shop's system writes it."""
     moment, customer = row["InvoiceDate"], row["CustomerID"]
-    assert hasattr(moment, "strftime")
+    assert isinstance(moment, datetime)
     values = {
         "received": time_ms,
         "invoice": row["InvoiceNo"],

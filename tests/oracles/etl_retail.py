@@ -1,7 +1,7 @@
-"""What the ETL app must make of the retail lines, as `services/etl/tests/retail_etl.py` sends and maps them: SQL in DuckDB.
+"""What the ETL app must make of the retail lines, as `tests/harness/retail_etl.py` sends and maps them: DuckDB's SQL.
 
 Written by hand and independently: no import of the product. Even lines of the file come through one input, typed; odd
-ones through another, as text, some of them broken on purpose (``TEXTS`` says how, and both sides read it). A line's
+ones through another, as text, some of them broken on purpose (``BROKEN`` says how, and both sides read it). A line's
 offset is its number among the lines of its input.
 """
 
@@ -27,7 +27,8 @@ create table lines as
 select file_row_number as line, InvoiceNo as invoice, StockCode as stock, Description as description,
        Quantity::bigint as quantity, InvoiceDate as local, UnitPrice as unit_price,
        CustomerID::bigint as customer, Country as country,
-       (file_row_number // 2) as "offset", case when file_row_number % 2 = 0 then 'retail' else 'retail_text' end as topic
+       (file_row_number // 2) as "offset",
+       case when file_row_number % 2 = 0 then 'retail' else 'retail_text' end as topic
 from read_parquet('{path}', file_row_number = true)
 """
 
@@ -82,7 +83,8 @@ class Expected:
     def __init__(self, path: Path) -> None:
         self._database = duckdb.connect(":memory:")
         broken = " ".join(
-            f"when topic = 'retail_text' and line % {modulus} = {rest} then '{column}'" for modulus, rest, column, _ in BROKEN
+            f"when topic = 'retail_text' and line % {modulus} = {rest} then '{column}'"
+            for modulus, rest, column, _ in BROKEN
         )
         self._database.execute(_LINES.format(path=path))
         self._database.execute(

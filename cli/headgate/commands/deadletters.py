@@ -69,7 +69,8 @@ def list_(
             latest[letter.code] = letter
     order = sorted(counts, key=lambda code: (-counts[code], code))
     data: Json = [
-        {"code": code, "letters": counts[code], "replayed": sent[code], "example": latest[code].json()} for code in order
+        {"code": code, "letters": counts[code], "replayed": sent[code], "example": latest[code].json()}
+        for code in order
     ]
     rows = [
         (code, str(counts[code]), render_time(one.timestamp_ms), one.place, one.reason)
@@ -115,7 +116,9 @@ def show(
 
 @command.command()
 @_which
-@click.option("--edit", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="New values, a line a letter.")
+@click.option(
+    "--edit", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="New values, a line a letter."
+)
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Set a field of each JSON value.")
 @click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
 @output_option
@@ -160,7 +163,7 @@ def replay(
         sent = len(new)
     homeless = len(letters) - len(parcels)
     before = len(parcels) - sent
-    data: Json = {"letters": len(letters), "sent": sent, "sent_before": before, "without_source": homeless}
+    data: dict[str, Json] = {"letters": len(letters), "sent": sent, "sent_before": before, "without_source": homeless}
     said = "would be sent" if dry_run else "sent"
     text = f"{sent} letters {said}, {before} were sent before, {homeless} do not say where they came from"
     emit(output, {**data, "dry_run": dry_run}, text)

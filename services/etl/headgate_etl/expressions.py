@@ -25,7 +25,9 @@ class Reader:
         expr = parse(text, self._scope(), field=place, expect=None)
         fitted, hint = _fitted(expr, kind)
         if fitted is None:
-            raise ExpressionError(f"{kind} is needed, this is {expr.type}", field=place, text=text, length=len(text), hint=hint)
+            raise ExpressionError(
+                f"{kind} is needed, this is {expr.type}", field=place, text=text, length=len(text), hint=hint
+            )
         return fitted
 
     def condition(self, text: str, place: str) -> Expr:

@@ -72,7 +72,9 @@ def _column(column: pl.Series, mask: Mask) -> pl.Series:
 def _expression(text: pl.Expr, dtype: pl.DataType, mask: Mask) -> pl.Expr:
     if mask.how is How.KEEP_LAST:
         longer = text.str.tail(mask.characters).str.pad_start(text.str.len_chars(), "*")
-        return pl.when(text.str.len_chars() > mask.characters).then(longer).otherwise(text.str.replace_all("(?s).", "*"))
+        return (
+            pl.when(text.str.len_chars() > mask.characters).then(longer).otherwise(text.str.replace_all("(?s).", "*"))
+        )
     if mask.how is How.YEAR and dtype != pl.String:
         return text.dt.truncate("1y")
     shown = pl.lit(HIDDEN)
@@ -109,7 +111,9 @@ def read_key(path: Path) -> bytes:
     try:
         key = path.read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"key file {path}: cannot be read: {error.strerror}; make one: openssl rand -hex 32") from None
+        raise ConfigError(
+            f"key file {path}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
+        ) from None
     if len(key) < MIN_KEY_BYTES:
         raise ConfigError(f"key file {path}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32")
     return key

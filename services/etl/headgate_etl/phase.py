@@ -1,8 +1,8 @@
 """One phase of the way to the clean model: columns are computed, conditions are asked, and a row fails or goes on.
 
 The first phase makes the model's fields of an input's, before anything needs a key; the second computes what is derived
-of them, with what lists hold at that moment. Each row comes out once. One that failed has a code and a reason: the first
-thing that is wrong with it, in the order of the model and then of the rules, so the reason does not depend on the rows
+of them, with what lists hold at that moment. Each row comes out once. One that failed has a code and a reason: the
+first thing that is wrong with it, in the order of the model and then of the rules, so the reason does not depend on the rows
 beside it.
 
 Promises: row by row; nothing raises on data. Refuses to know where rows come from and where they go.
@@ -116,9 +116,7 @@ class Phase:
         if null is not None and not one.nullable:
             found.mark(number, null, "null_field")
 
-    def _checked(
-        self, rows: pl.DataFrame, frame: pl.DataFrame, contents: Mapping[str, ListContent]
-    ) -> pl.DataFrame:
+    def _checked(self, rows: pl.DataFrame, frame: pl.DataFrame, contents: Mapping[str, ListContent]) -> pl.DataFrame:
         """The model's columns as rules ask them, and a column of each rule's answers."""
         model = {f.name: _NEW + f.name for f in self.fields}
         kept = physical(rows, {name: self.given[name] for name in self.keeps})

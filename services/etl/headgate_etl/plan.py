@@ -56,7 +56,7 @@ class Plan:
     def asks_lists(self) -> bool:
         """Whether the second phase needs the control topic."""
         phase = self.derived
-        return phase is not None and any(one.lookups for one in (*phase.fields, *phase.rules))
+        return phase is not None and (any(f.lookups for f in phase.fields) or any(r.lookups for r in phase.rules))
 
 
 @dataclass
@@ -146,7 +146,11 @@ def _check_origins(settings: EtlSettings, model: Mapping[str, Field], problems: 
         for name in names:
             if name not in model:
                 problems.say(f"{place}.{name}", f"is no field of the model; its fields are {', '.join(model)}")
-            others = [p for p, theirs in origins.items() if name in theirs and p.startswith("inputs") != place.startswith("inputs")]
+            others = [
+                p
+                for p, theirs in origins.items()
+                if name in theirs and p.startswith("inputs") != place.startswith("inputs")
+            ]
             if others and not place.startswith("inputs"):
                 problems.say(f"{place}.{name}", f"comes from {others[0]} already; keep one of the two")
     for name in _mapped(settings):
@@ -215,6 +219,7 @@ def _input(
     problems: Problems,
 ) -> Input | None:
     place = f"inputs.{number}"
+    found: Input | None = None
     with problems.at(f"{place}.schema_file"):
         schema = one.schema_of()
         given = {f.name: f.type for f in schema.fields}
@@ -225,8 +230,8 @@ def _input(
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         phase = Phase(given, tuple(fields), early, (), frozenset(private))
-        return Input(schema, one.topic, one.reject_extra_fields, phase)
-    return None
+        found = Input(schema, one.topic, one.reject_extra_fields, phase)
+    return found
 
 
 def _field(declared: Field, text: str | None, place: str, reader: Reader) -> Computed:
@@ -292,5 +297,3 @@ def _routes(settings: EtlSettings, model: Mapping[str, Field], problems: Problem
     if settings.otherwise != Missing.DEAD_LETTER and settings.otherwise not in {one.name for one in routes}:
         problems.say("otherwise", f"{settings.otherwise!r} is no route; name one, or {Missing.DEAD_LETTER.value}")
     return tuple(routes)
-
-

@@ -18,7 +18,7 @@ from streamcore.decode.times import to_text
 from streamcore.schema import TIMESTAMP, Type
 
 if TYPE_CHECKING:
-    from headgate_etl.phase import Phase, First
+    from headgate_etl.phase import First, Phase
 
 _HIDDEN = "***"
 

@@ -85,7 +85,9 @@ def to_timestamp(operand: Operand, written: str, zone: str) -> pl.Expr:
     if written == ISO:
         return let([operand], lambda text: _from_iso(text, zone))
     layout = Format.parse(written)
-    return let([Operand(let([operand], lambda text: _as_iso(text, layout)), operand.type)], lambda t: _from_iso(t, zone))
+    return let(
+        [Operand(let([operand], lambda text: _as_iso(text, layout)), operand.type)], lambda t: _from_iso(t, zone)
+    )
 
 
 def to_utc(operand: Operand, zone: str) -> pl.Expr:

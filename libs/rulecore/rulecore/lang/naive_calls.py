@@ -178,7 +178,7 @@ def _to_decimal(expr: Call, value: Number | str, _precision: int, _scale: int) -
     if isinstance(value, float):
         scaled = value * 10.0**kind.scale
         rounded = None if not math.isfinite(scaled) else _round(expr, scaled)
-        exact = None if rounded is None else WIDE.multiply(Decimal(int(rounded)), unit)  # type: ignore[arg-type]
+        exact = None if rounded is None else WIDE.multiply(Decimal(int(rounded)), unit)
     elif isinstance(value, str):
         exact = Decimal(value) if re.fullmatch(rf"[+-]?{_PLAIN % ('1,18', 36, 36)}", value) else None
     else:
@@ -244,6 +244,7 @@ def _local_to_utc(ms: int, zone: str) -> Value:
     if moment is None or not 1900 <= moment.year <= 2099:
         return None
     return ms - zone_offset_ms(zone_of(zone), moment.replace(tzinfo=None))
+
 
 _WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Value]] = {
     "coalesce": _coalesce,

@@ -40,7 +40,9 @@ class Parcel:
 class OnceSender:
     """Use it as a context. ``sent``: the names of what was sent before. One thread."""
 
-    def __init__(self, settings: KafkaSettings, writer: WriterId, memory: str, delivery: Delivery | None = None) -> None:
+    def __init__(
+        self, settings: KafkaSettings, writer: WriterId, memory: str, delivery: Delivery | None = None
+    ) -> None:
         self.settings, self.memory = settings, memory
         self.delivery = delivery or Delivery()
         ensure_topics(settings, [TopicSpec(memory, 1, compacted=True)])

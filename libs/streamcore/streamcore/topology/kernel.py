@@ -23,9 +23,20 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
 from streamcore.topology.control import control_rows
 from streamcore.topology.guard import dead_letters, guarded
-from streamcore.topology.logical import logical
 from streamcore.topology.letters import Letters, without_origin
-from streamcore.topology.nodes import FAILED, DeadLetters, Enriching, Node, Operation, Port, Sink, Stateless, Union, empty
+from streamcore.topology.logical import logical
+from streamcore.topology.nodes import (
+    FAILED,
+    DeadLetters,
+    Enriching,
+    Node,
+    Operation,
+    Port,
+    Sink,
+    Stateless,
+    Union,
+    empty,
+)
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 

@@ -95,7 +95,7 @@ class Source(Node):
     @property
     def ports(self) -> Mapping[str, Schema]:
         fields = {field.name: dtype_of(field.type) for field in self.stream.fields}
-        return {MAIN: fields | ORIGIN_SCHEMA if self.raw else fields}
+        return {MAIN: {**fields, **ORIGIN_SCHEMA} if self.raw else fields}
 
     @property
     def detail(self) -> str:

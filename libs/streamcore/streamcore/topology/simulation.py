@@ -127,9 +127,13 @@ class Simulation:
     def _engine_columns(self, number: int, node: Source, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
         if node.raw:
-            rows = rows.with_columns(pl.lit(None, schema[n]).alias(n) for n in (RAW_KEY, RAW_VALUE) if n not in rows.columns)
-            place = {RAW_PARTITION: number * PARTITIONS_PER_TOPIC, RAW_OFFSET: pl.int_range(pl.len()) + self.offsets[number]}
-            rows = rows.with_columns(**{name: value for name, value in place.items() if name not in rows.columns})
+            origin = {
+                RAW_KEY: pl.lit(None, pl.Binary),
+                RAW_VALUE: pl.lit(None, pl.Binary),
+                RAW_PARTITION: pl.lit(number * PARTITIONS_PER_TOPIC),
+                RAW_OFFSET: pl.int_range(pl.len()) + self.offsets[number],
+            }
+            rows = rows.with_columns(value.alias(name) for name, value in origin.items() if name not in rows.columns)
         missing = [name for name in schema if name not in rows.columns]
         if missing:
             raise ConfigError(f"stream {node.name}: the rows have no column {missing[0]!r}")
