@@ -1,8 +1,8 @@
 """The second phase with lists: an operator that hears the control topic, and computes with what lists hold.
 
 A list is published as for rules (``headgate lists publish``): versioned, in parts, with an owner and perhaps an end,
-and answered on the status lane. Records of a cut count before its rows, and an entry's end is measured by the clock of the
-cut, so every row of a cut sees the same lists, and sees them again when the cut is repeated.
+and answered on the status lane. Records of a cut count before its rows, and an entry's end is measured by the clock of
+the cut, so every row of a cut sees the same lists, and sees them again when the cut is repeated.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The first phase makes the model's fields of an input's, before anything needs a key; the second computes what is derived
 of them, with what lists hold at that moment. Each row comes out once. One that failed has a code and a reason: the
-first thing that is wrong with it, in the order of the model and then of the rules, so the reason does not depend on the rows
-beside it.
+first thing that is wrong with it, in the order of the model and then of the rules, so that it does not depend on the
+rows beside it.
 
 Promises: row by row; nothing raises on data. Refuses to know where rows come from and where they go.
 """
