@@ -198,7 +198,7 @@ class _Pass:
     def _end(self, node: Sink) -> None:
         rows = self.of(node.before)
         if rows is not None:
-            self.lanes.append(LaneRows(node.lane, node.key, rows, node.whole))
+            self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole))
 
     def _bury(self, node: DeadLetters) -> None:
         rows = self.of(node.before)

@@ -69,7 +69,7 @@ def source(
     """The events of a stream. ``time``: where their time comes from.
 
     ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
-    them wherever its row failed; ``select`` leaves them out.
+    them wherever its row failed; lanes leave them out.
     """
     return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, raw)))
 
