@@ -43,11 +43,13 @@ _TOLD_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with."""
+    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with.
+    ``DELTA``: Spark's own Delta sink, to compare with."""
 
     SPARK = "spark"
     COPY = "copy"
     KAFKA = "kafka"
+    DELTA = "delta"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime, Source
+from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime
 from streamcore.arrow import to_table
-from streamcore.decode import Decoded, DecodeLimits, ExtraFields, JsonDecoder, RawBatch
+from streamcore.decode import Decoded, RawBatch
 from streamcore.kernel import Control, Head, Output, Routed
 from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.packing import (
@@ -41,7 +41,7 @@ class Ingest:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.decoders = [_decoder(app, source) for source in app.sources]
+        self.decoders = [source.decoder(app.limits) for source in app.sources]
         self.head: Head = app.head() if app.head is not None else ByKeys(app.schemas)
         self.begin(0)
 
@@ -243,9 +243,3 @@ def _both(one: Progress, other: Progress) -> Progress:
         one.events + other.events,
         max(one.watermark_ms, other.watermark_ms),
     )
-
-
-def _decoder(app: App, source: Source) -> JsonDecoder:
-    limits = DecodeLimits(max_record_bytes=app.limits.record_bytes, max_future_ms=app.limits.future_ms)
-    extra = ExtraFields.REJECT if source.reject_extra_fields else ExtraFields.IGNORE
-    return JsonDecoder(source.schema, limits=limits, extra_fields=extra)

@@ -12,6 +12,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from headgate_etl.deriving import ANSWERS, MakeDeriving
@@ -52,7 +54,7 @@ def topology(settings: EtlSettings) -> Topology:
 def _read(settings: EtlSettings, found: Plan, number: int) -> Stream:
     """An input's events as rows of the model, or with the reason why they are not."""
     one = found.inputs[number]
-    return source(one.schema, settings.watermark, raw=True).flat_map(one.phase)
+    return source(one.schema, settings.watermark, format=one.format, raw=True).flat_map(one.phase)
 
 
 def _sound(rows: Stream, letters: list[Sink]) -> Stream:
@@ -100,13 +102,16 @@ def build_app(settings: EtlSettings) -> App:
     """The app: the topology, its topics and its limits."""
     found = plan(settings)
     written = topology(settings)
-    return written.app(
+    app = written.app(
         topics={one.schema.name: one.topic for one in found.inputs},
         lanes={lane: settings.lane_topic(lane) for lane in written.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
         limits=settings.limits,
     )
+    strict = [one.reject_extra_fields for one in found.inputs]
+    sources = [replace(s, reject_extra_fields=reject) for s, reject in zip(app.sources, strict, strict=True)]
+    return replace(app, sources=tuple(sources))
 
 
 def build(settings: EtlSettings, start: Start, listeners: Listeners) -> Runner:

@@ -19,6 +19,7 @@ from headgate_etl.settings import How, InputDocument, Missing
 from rulecore.errors import ExpressionError
 from rulecore.lang import Expr, ListType, columns
 from rulecore.lists import lift
+from streamcore.decode import InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, STATUS
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, StreamSchema, Type
@@ -37,6 +38,7 @@ class Input:
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool
+    format: InputFormat
     phase: Phase
 
 
@@ -230,7 +232,7 @@ def _input(
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         phase = Phase(given, tuple(fields), early, (), frozenset(private))
-        found = Input(schema, one.topic, one.reject_extra_fields, phase)
+        found = Input(schema, one.topic, one.reject_extra_fields, one.format_of(), phase)
     return found
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.decode import JSON, InputFormat
 from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
@@ -90,6 +91,7 @@ class Source(Node):
     stream: StreamSchema
     watermark: WatermarkStrategy
     time: EventTime = EventTime.FIELD
+    format: InputFormat = JSON
     raw: bool = False
 
     @property

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.decode import JSON, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.operators.operator import LATE, MAIN, StepTime
@@ -64,14 +65,15 @@ def source(
     watermark: WatermarkStrategy | None = None,
     *,
     time: EventTime = EventTime.FIELD,
+    format: InputFormat = JSON,
     raw: bool = False,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from.
+    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in.
 
     ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
     them wherever its row failed; lanes leave them out.
     """
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, raw)))
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)

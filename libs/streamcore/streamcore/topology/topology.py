@@ -21,6 +21,7 @@ from streamcore.limits import Limits, StateSettings
 from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
 from streamcore.topology.levels import Levels, assign
+from streamcore.topology.letters import without_origin
 from streamcore.topology.nodes import Node, Operation, Sink, empty, walk
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Topology:
     def table_columns(self) -> dict[str, pa.Schema]:
         """What the rows of each of the ``tables`` hold, as a sink gets them."""
         found = {sink.lane: empty(sink.before.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
-        return {lane: to_table(rows).schema for lane, rows in found.items()}
+        return {lane: to_table(without_origin(rows)).schema for lane, rows in found.items()}
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -106,7 +107,9 @@ class Topology:
         return App(
             name=self.name,
             sources=tuple(
-                Source(node.stream, topic, watermark=node.watermark, time=node.time, raw=node.raw)
+                Source(
+                    node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw
+                )
                 for node, topic in zip(self.sources, read, strict=True)
             ),
             control_topic=control_topic or f"{self.name}.control",
