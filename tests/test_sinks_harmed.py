@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.harness.sink_targets import ServerTarget, Targets
 
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.checkpoints import forget_last_commit
 from tests.harness.sink_scene import ENTRY, FORGETFUL, PER_CUT, SinkScene, new_sink_scene, small_disk
-from tests.harness.sink_targets import ServerTarget, Targets
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))

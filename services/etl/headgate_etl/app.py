@@ -22,8 +22,8 @@ from headgate_etl.phase import CODE, REASON
 from headgate_etl.plan import Plan, plan
 from headgate_etl.routing import Routing
 from headgate_etl.settings import DeduplicateDocument, EtlSettings, Target
+from headgate_etl.sinks import factories
 from streamcore.app import App
-from streamcore.errors import ConfigError
 from streamcore.lanes import STATUS
 from streamcore.operators.deduplicate import WhenFull
 from streamcore.raw import ORIGIN
@@ -116,6 +116,5 @@ def build_app(settings: EtlSettings) -> App:
 
 def build(settings: EtlSettings, start: Start, listeners: Listeners) -> Runner:
     """Put the app together."""
-    if tables := [route.name for route in settings.routes if route.to is not Target.KAFKA]:
-        raise ConfigError(f"routes {', '.join(tables)}: this version has no sink for tables; send them to kafka")
-    return build_runner(build_app(settings), settings, start, listeners)
+    sinks = [*factories(settings, topology(settings).table_columns)]
+    return build_runner(build_app(settings), settings, start, listeners, sinks)

@@ -15,7 +15,8 @@ from headgate_etl import masking
 from headgate_etl.expressions import Reader, asks_lists, inlined, nothing
 from headgate_etl.phase import Computed, Condition, Phase
 from headgate_etl.routing import Route
-from headgate_etl.settings import How, InputDocument, Missing
+from headgate_etl.settings import How, InputDocument, Missing, Target
+from headgate_etl.sinks import documents
 from rulecore.errors import ExpressionError
 from rulecore.lang import Expr, ListType, columns
 from rulecore.lists import lift
@@ -100,6 +101,7 @@ def plan(settings: EtlSettings) -> Plan:
     inputs = [_input(settings, n, one, model, rules, problems) for n, one in enumerate(settings.inputs)]
     derived = _derived(settings, model, lists, rules, problems)
     routes = _routes(settings, model, problems)
+    _check_sinks(settings, problems)
     streams = [one.schema.name for one in inputs if one is not None]
     for name in sorted({name for name in streams if streams.count(name) > 1}):
         problems.say("inputs", f"stream {name!r} is there twice; give its second topic a stream file with another name")
@@ -299,3 +301,18 @@ def _routes(settings: EtlSettings, model: Mapping[str, Field], problems: Problem
     if settings.otherwise != Missing.DEAD_LETTER and settings.otherwise not in {one.name for one in routes}:
         problems.say("otherwise", f"{settings.otherwise!r} is no route; name one, or {Missing.DEAD_LETTER.value}")
     return tuple(routes)
+
+
+def _check_sinks(settings: EtlSettings, problems: Problems) -> None:
+    """Every route to a table has one, and every table a route."""
+    known = documents(settings)
+    for number, route in enumerate(settings.routes):
+        if route.to is not Target.KAFKA and (route.to not in known or route.name not in known[route.to].tables):
+            problems.say(f"routes.{number}.to", f"say which table it is: {route.to}.tables.{route.name}")
+    for target, document in known.items():
+        with problems.at(target):
+            document.settings()
+        routed = {route.name for route in settings.routes if route.to is target}
+        for lane in document.tables:
+            if lane not in routed:
+                problems.say(f"{target}.tables.{lane}", f"no route with `to: {target}` has this name")

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from streamcore.service.delta import DeltaDocument
 from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
 from streamcore.service.settings import ServiceSettings
 
@@ -115,7 +116,8 @@ class EtlSettings(ServiceSettings):
     """The ETL app. ``model``: name to type, ``not null`` where that is meant. ``id``: the fields that name a row.
 
     ``rules``: conditions that a row must not violate, by name. ``derive``: fields of the model that are computed after
-    look-ups and deduplication. ``otherwise``: a route for rows that no route takes, or ``dead_letter``.
+    look-ups and deduplication. ``otherwise``: a route for rows that no route takes, or ``dead_letter``. ``delta``: the
+    tables of routes that end there.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("headgate_etl.app",)
@@ -132,6 +134,7 @@ class EtlSettings(ServiceSettings):
     deduplicate: DeduplicateDocument | None = None
     routes: Annotated[tuple[RouteDocument, ...], Field(min_length=1)]
     otherwise: str = Missing.DEAD_LETTER.value
+    delta: DeltaDocument | None = None
 
     @model_validator(mode="after")
     def _means_something(self) -> Self:

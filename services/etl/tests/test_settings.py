@@ -75,6 +75,8 @@ def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, 
         ({"mask": {"email": {"how": "keep_last"}}}, "mask.email: keep_last: needs characters"),
         ({"mask": {"email": {"how": "pseudonym", "key_file": "/nowhere/key"}}}, "openssl rand -hex 32"),
         ({"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}}, "lookup.url"),
+        ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: say which table it is: delta.tables.a"),
+        ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
         ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
     ],
 )

@@ -20,8 +20,8 @@ from streamcore.lanes import DEAD_LETTERS
 from streamcore.limits import Limits, StateSettings
 from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
-from streamcore.topology.levels import Levels, assign
 from streamcore.topology.letters import without_origin
+from streamcore.topology.levels import Levels, assign
 from streamcore.topology.nodes import Node, Operation, Sink, empty, walk
 
 if TYPE_CHECKING:
@@ -107,9 +107,7 @@ class Topology:
         return App(
             name=self.name,
             sources=tuple(
-                Source(
-                    node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw
-                )
+                Source(node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw)
                 for node, topic in zip(self.sources, read, strict=True)
             ),
             control_topic=control_topic or f"{self.name}.control",
