@@ -120,7 +120,7 @@ class EtlSettings(ServiceSettings):
     tables of routes that end there.
     """
 
-    preload: ClassVar[tuple[str, ...]] = ("headgate_etl.app",)
+    preload: ClassVar[tuple[str, ...]] = ("headgate_etl.deriving", "headgate_etl.routing", "streamcore.topology.kernel")
 
     app: str = "etl"
     inputs: Annotated[tuple[InputDocument, ...], Field(min_length=1)]
