@@ -11,6 +11,7 @@ import orjson
 
 from bench import (
     copies,
+    etl,
     in_process,
     jobs,
     latency,
@@ -73,6 +74,11 @@ def _copy(request: Request) -> list[Result]:
 
 def _copy_json(request: Request) -> list[Result]:
     return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
+
+
+def _etl(request: Request) -> list[Result]:
+    """Beside Spark's plain job; the ratio of both."""
+    return etl.paired(request.place, request.size(2_000_000, 400_000), request.options)
 
 
 def _read_on_spark(request: Request) -> list[Result]:
@@ -151,6 +157,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "sequences": _sequences,
     "copy": _copy,
     "copy-json": _copy_json,
+    "etl": _etl,
     "read-on-spark": _read_on_spark,
     "windows-on-spark": _windows_on_spark,
     "sessions-on-spark": _sessions_on_spark,

@@ -32,6 +32,7 @@ from streamcore.operators.operator import LATE, MAIN, StepTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.topology.control import SCHEMA as CONTROL
 from streamcore.topology.nodes import (
+    DeadLetters,
     Enriching,
     Keyed,
     Operation,
@@ -67,9 +68,14 @@ def source(
     *,
     time: EventTime = EventTime.FIELD,
     format: InputFormat = JSON,
+    raw: bool = False,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in."""
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format)))
+    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in.
+
+    ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
+    them wherever its row failed; lanes leave them out.
+    """
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +148,10 @@ class Stream:
     def table(self, lane: str) -> Sink:
         """Ends in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
         return Sink("", self.port, lane, whole=True)
+
+    def dead_letters(self, code: str, reason: str) -> Sink:
+        """Ends among the dead letters. ``code``, ``reason``: text columns that say why, for machines and for people."""
+        return DeadLetters("", self.port, DEAD_LETTERS, code=code, reason=reason)
 
     def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
         schema = schema_after(what, function, self.schema)
