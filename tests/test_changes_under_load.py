@@ -1,8 +1,9 @@
 """Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
 
-``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which go back to what the first version
-said; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the two rules that are evaluated,
-too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times (2; 5).
+``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second or one a cut), some of which go back to what the
+first version said; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the two rules that
+are evaluated, too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times
+(2; 5).
 """
 
 from __future__ import annotations
