@@ -11,6 +11,7 @@ import orjson
 
 from bench import (
     copies,
+    etl,
     in_process,
     jobs,
     latency,
@@ -75,6 +76,11 @@ def _copy_json(request: Request) -> list[Result]:
     return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
 
 
+def _etl(request: Request) -> list[Result]:
+    """Beside Spark's plain job; the ratio of both."""
+    return etl.paired(request.place, request.size(2_000_000, 400_000), request.options)
+
+
 def _read_on_spark(request: Request) -> list[Result]:
     return _paired(request, "read-on-spark", jobs.READ)
 
@@ -86,6 +92,10 @@ def _windows_on_spark(request: Request) -> list[Result]:
 
 def _sessions_on_spark(request: Request) -> list[Result]:
     return _paired(request, "sessions-on-spark", jobs.SESSIONS)
+
+
+def _analytics_on_spark(request: Request) -> list[Result]:
+    return _paired(request, "analytics-on-spark", jobs.ANALYTICS)
 
 
 def _process_on_spark(request: Request) -> list[Result]:
@@ -147,9 +157,11 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "sequences": _sequences,
     "copy": _copy,
     "copy-json": _copy_json,
+    "etl": _etl,
     "read-on-spark": _read_on_spark,
     "windows-on-spark": _windows_on_spark,
     "sessions-on-spark": _sessions_on_spark,
+    "analytics-on-spark": _analytics_on_spark,
     "process-on-spark": _process_on_spark,
     "windows-in-process": _windows_in_process,
     "sessions-in-process": _sessions_in_process,

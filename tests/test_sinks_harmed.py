@@ -14,15 +14,34 @@ from pathlib import Path
 
 import pytest
 
+from conftest import NewOpenSearch, NewPostgres
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.checkpoints import forget_last_commit
-from tests.harness.sink_scene import ENTRY, FORGETFUL, PER_CUT, SinkScene, new_sink_scene, small_disk
-from tests.harness.sink_targets import ServerTarget, Targets
+from tests.harness.sink_scene import ENTRY, FORGETFUL, PER_CUT, SinkScene, Target, new_sink_scene, small_disk
+from tests.harness.sink_targets import DeltaTarget, OpenSearchTarget, PostgresTarget, ServerTarget, Targets
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200 + 120 * KILLS)]
+
+
+@pytest.fixture
+def targets(tmp_path: Path, new_postgres: NewPostgres, new_opensearch: NewOpenSearch) -> Targets:
+    """Makes a target of the test's own, ready to be written to."""
+
+    def make(what: str) -> Target:
+        if what == "delta":
+            return DeltaTarget(tmp_path / "table")
+        if what == "opensearch":
+            node = OpenSearchTarget(new_opensearch())
+            node.start_server()
+            return node
+        database = PostgresTarget(new_postgres())
+        database.prepare()
+        return database
+
+    return make
 
 
 @pytest.mark.parametrize("what", ["postgres", "delta", "opensearch"])
@@ -93,7 +112,7 @@ def test_without_its_protection_a_lost_commit_puts_rows_twice(
     scene = new_sink_scene(tmp_path, kafka, spark_jars, f"forgetful-{what}", targets(what))
     scene.send(PER_CUT * 2)
     with scene.app:
-        scene.app.start(ENTRY)
+        scene.app.start(FORGETFUL)
         scene.settle()
         assert scene.app.drain() == 0
         assert scene.twice() == 0

@@ -51,7 +51,10 @@ class EventTime(enum.StrEnum):
 @dataclass(frozen=True, slots=True)
 class Source:
     """One stream and the topic that it arrives on, and what its records are written in. ``watermark``: its own
-    strategy; None: the app's. ``ConfigError`` when the format does not fit the stream."""
+    strategy; None: the app's. ``ConfigError`` when the format does not fit the stream.
+
+    ``raw``: events bring their record along (``streamcore.raw.ORIGIN``).
+    """
 
     schema: StreamSchema
     topic: str
@@ -59,6 +62,7 @@ class Source:
     watermark: WatermarkStrategy | None = None
     time: EventTime = EventTime.FIELD
     format: InputFormat = JSON
+    raw: bool = False
 
     def decoder(self, limits: Limits) -> Decoder:
         """Of the stream's records."""

@@ -31,6 +31,7 @@ from streamcore.packing import (
     pack_records,
     pack_rows,
 )
+from streamcore.raw import RAW_KEY, RAW_VALUE
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 
@@ -95,7 +96,8 @@ class Ingest:
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         if decoded.events.num_rows:
-            self._take(source, self._timed(source, batch, decoded))
+            events = self._timed(source, batch, decoded)
+            self._take(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
 
     def _timed(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """The events with the event time that the source asks for."""
@@ -105,9 +107,7 @@ class Ingest:
         if time is EventTime.PROCESSING:
             times = pa.repeat(pa.scalar(self.clock_ms, pa.int64()), decoded.events.num_rows)
         else:
-            alive = np.ones(batch.num_rows, dtype=bool)
-            alive[decoded.dead.column("row").to_numpy()] = False
-            times = batch.column("timestamp_ms").filter(pa.array(alive))
+            times = _alive(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
     def _take(self, source: int, events: pa.Table) -> None:
@@ -181,6 +181,23 @@ class Ingest:
     def _first_partition(self) -> int:
         """Which task this is: no partition is read by two."""
         return min(self.progress, default=-1)
+
+
+def _alive(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
+    """The records that became events."""
+    if not decoded.dead.num_rows:
+        return batch
+    alive = np.ones(batch.num_rows, dtype=bool)
+    alive[decoded.dead.column("row").to_numpy()] = False
+    return batch.filter(pa.array(alive))
+
+
+def _with_records(events: pa.Table, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
+    """The events beside the bytes that they were decoded from."""
+    records = _alive(batch, decoded)
+    for name, column in ((RAW_KEY, "key"), (RAW_VALUE, "value")):
+        events = events.append_column(name, records.column(column).cast(pa.large_binary()))
+    return events
 
 
 class ByKeys:

@@ -92,6 +92,8 @@ def load_document(path: Path, kind: type[D]) -> D:
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()]
         raise ConfigError("\n".join([f"{path}: settings that cannot be used", *lines])) from error
+    except ConfigError as error:  # what a document of a service means is checked as a part of reading it
+        raise ConfigError(f"{path}: settings that cannot be used\n{error}") from error
 
 
 def read_yaml(path: Path) -> dict[str, object]:
