@@ -22,6 +22,7 @@ from headgate.local import jars
 from headgate.local import java as java_runtime
 from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
 from headgate.local.java import Java
+from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
 from headgate.talk import to_stderr
 from streamcore.kafka.settings import KafkaSettings
@@ -45,6 +46,9 @@ NewPostgres = Callable[..., EmbeddedPostgres]
 
 #: Makes a broker that a test may stop, kill or pause; its arguments are those of ``BrokerSettings``.
 NewBroker = Callable[..., EmbeddedBroker]
+
+#: Makes an OpenSearch node that a test may stop, kill or pause; its arguments are lines of opensearch.yml.
+NewOpenSearch = Callable[..., EmbeddedOpenSearch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +176,31 @@ def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
     def create(folder: Path | None = None, port: int = 0) -> EmbeddedBroker:
         wanted = BrokerSettings(folder or tmp_path / f"broker-{len(made)}", port, lifetime=Lifetime.WITH_PARENT)
         made.append(EmbeddedBroker(wanted, java))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.kill()
+
+
+@pytest.fixture(scope="session")
+def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearch]:
+    """The OpenSearch node that all tests share. Use index names of your own; never stop it."""
+    folder = tmp_path_factory.mktemp("opensearch")
+    one = EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT))
+    one.start()
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def new_opensearch(tmp_path: Path) -> Iterator[NewOpenSearch]:
+    """Creates OpenSearch nodes (not started yet) for tests that harm them; they are ended with the test."""
+    made: list[EmbeddedOpenSearch] = []
+
+    def create(*extra: tuple[str, str]) -> EmbeddedOpenSearch:
+        folder = tmp_path / f"opensearch-{len(made)}"
+        made.append(EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=extra)))
         return made[-1]
 
     yield create

@@ -11,10 +11,12 @@ import orjson
 
 from bench import (
     copies,
+    etl,
     in_process,
     jobs,
     latency,
     operators,
+    postgres_sink,
     propagation,
     release,
     rule_check,
@@ -73,6 +75,11 @@ def _copy(request: Request) -> list[Result]:
 
 def _copy_json(request: Request) -> list[Result]:
     return [copies.copy(request.place, request.size(2_000_000, 400_000), json=True)]
+
+
+def _etl(request: Request) -> list[Result]:
+    """Beside Spark's plain job; the ratio of both."""
+    return etl.paired(request.place, request.size(2_000_000, 400_000), request.options)
 
 
 def _read_on_spark(request: Request) -> list[Result]:
@@ -145,12 +152,20 @@ def _check_rules(request: Request) -> list[Result]:
     return rule_check.rule_check(request.place, request.rules or (100 if request.quick else 1_000))
 
 
+def _postgres_sink(request: Request) -> list[Result]:
+    """Needs no broker: ``python -m bench.postgres_sink`` is the same without one."""
+    folder = request.place.run_folder(request.place.new_name("postgres"))
+    total, turns = (40_000, 1) if request.quick else (request.size(200_000, 40_000), 5)
+    return [postgres_sink.postgres_sink(folder / "server", total, turns, request.place.say)]
+
+
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "per-event": _per_event,
     "windowed": _windowed,
     "sequences": _sequences,
     "copy": _copy,
     "copy-json": _copy_json,
+    "etl": _etl,
     "read-on-spark": _read_on_spark,
     "windows-on-spark": _windows_on_spark,
     "sessions-on-spark": _sessions_on_spark,
@@ -164,6 +179,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "release": _release,
     "startup": _startup,
     "check-rules": _check_rules,
+    "postgres-sink": _postgres_sink,
 }
 
 

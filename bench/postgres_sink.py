@@ -1,9 +1,9 @@
-"""The PostgreSQL sink beside a client that promises nothing, on one server, with the same rows, in runs that take turns.
+"""The PostgreSQL sink beside a client that promises nothing: one server, the same rows, runs that take turns.
 
     POLARS_MAX_THREADS=1 python -m bench.postgres_sink [--rows 200000] [--turns 5]
 
 Eight columns (text, decimal, timestamp among them), cuts of 20,000 rows, half of all rows replacing one of an earlier
-cut. The bare client is psycopg as a person would write it: a temporary table, COPY, ``INSERT ... ON CONFLICT DO UPDATE``,
+cut. The bare client is psycopg as a person would write it: a temporary table, COPY, ``INSERT ... ON CONFLICT``,
 one transaction a cut; no ledger, no check of keys within a cut. It comes in three kinds: ``text`` copies text that was
 made before the clock starts, which no client can beat; ``rows`` gives psycopg one Python row after the other, made
 before the clock starts too; ``binary`` does so in the binary form. After each run the table is compared, row for row,
@@ -33,7 +33,8 @@ from bench.cpu import load_average, of_process
 from bench.result import Result, show
 from bench.yardstick import fixed_work_ms
 from headgate.local import processes
-from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings, Lifetime
+from headgate.local.broker import Lifetime
+from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
 from headgate.talk import Say, to_stderr
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
 from streamcore.sinks.postgres.sink import PostgresSink
@@ -149,7 +150,6 @@ def bare(connect: Connect, cuts: Cuts, kind: str) -> None:
             connection.commit()
 
 
-
 def measured(server: EmbeddedPostgres, connect: Connect, table: str, cuts: Cuts, run: Callable[[], None]) -> Run:
     with connect() as connection:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -192,8 +192,10 @@ def postgres_sink(folder: Path, total: int, turns: int, say: Say) -> Result:
     server.start()
 
     def connect() -> psycopg.Connection[Row]:
-        login = {"user": server.user, "password": server.password_file.read_text(encoding="utf-8")}
-        return psycopg.connect(host=server.host, port=server.port, dbname=server.database, **login)
+        password = server.password_file.read_text(encoding="utf-8")
+        return psycopg.connect(
+            host=server.host, port=server.port, dbname=server.database, user=server.user, password=password
+        )
 
     runs: dict[str, list[Run]] = {}
     try:

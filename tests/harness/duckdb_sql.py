@@ -103,6 +103,13 @@ DIFFERENCES: Mapping[str, Difference] = {
         "(timestamp '2026-01-02 00:00:00' - timestamp '2026-01-01 00:00:00')::varchar",
         "1 day",
     ),
+    "a local time that exists twice": Difference(
+        "DuckDB takes the later one; here, as in Java and PostgreSQL, the earlier",
+        "to_utc_timestamp(timestamp '2011-10-30 01:30:00', 'Europe/London')",
+        1_319_934_600_000,
+        "epoch_ms(timezone('UTC', timezone('Europe/London', timestamp '2011-10-30 01:30:00')))",
+        1_319_938_200_000,
+    ),
     "digits in regular expressions": Difference(
         "DuckDB and Spark know ten digits unless told otherwise; here any Unicode digit is one",
         "regexp_like('\u0663', r'\\d')",
@@ -403,6 +410,65 @@ def _power(p: Pairs, depth: int) -> Both:
     return Both(f"power({base.ours}, {exponent})", f"power({base.theirs}, {exponent}::double)")
 
 
+def _numeral(p: Pairs, depth: int) -> Both:
+    """Text that is a number, or nearly."""
+    kind = p.choice(["long", "decimal"])
+    if p.random.random() < 0.5:
+        one = of_columns("n") if kind == "long" else of_columns("d")
+        return Both(f"to_text({one.ours})", f"({one.theirs})::varchar")
+    numbers = ("7", "+07", "-12.50", ".5", "5.", "9223372036854775808", "1.5e1", "12 ", "0.005")
+    written, other = p.choice(numbers), p.of("text", 0)
+    return Both(*(f"(case when ok then '{written}' else {text} end)" for text in (other.ours, other.theirs)))
+
+
+_ZONES = ("UTC", "Europe/London", "America/New_York", "Asia/Kolkata")
+
+
+def _moment(p: Pairs, depth: int) -> Both:
+    zone, other = p.choice(_ZONES), p.of("text", 0)
+    written = p.choice(
+        ["31/01/2026 09:05", "30/02/2026 00:00", "30/10/2011 02:30", "1/1/2026 00:00", "01/07/1999 23:59"]
+    )
+    ours = f"to_timestamp(case when ok then '{written}' else {other.ours} end, 'dd/MM/yyyy HH:mm', '{zone}')"
+    text = f"(case when ok then '{written}' else {other.theirs} end)"
+    exact = f"regexp_full_match({text}, '[0-9][0-9]/[0-9][0-9]/[0-9]{{4}} [0-9][0-9]:[0-9][0-9]')"
+    local = f"(case when {exact} then try_strptime({text}, '%d/%m/%Y %H:%M') end)"
+    return Both(ours, f"timezone('UTC', timezone('{zone}', {local}))")
+
+
+def _to_utc(p: Pairs, depth: int) -> Both:
+    zone, operand = p.choice(_ZONES), p.choice(LEAVES["time"])
+    theirs = f"timezone('UTC', timezone('{zone}', ({operand.theirs})::timestamp))"
+    return Both(f"to_utc_timestamp({operand.ours}, '{zone}')", theirs)
+
+
+def _converted(name: str, pattern: str, kind: str) -> Maker:
+    """What DuckDB would read in its own way is asked only where the text is a number as it is meant here."""
+
+    def make(p: Pairs, depth: int) -> Both:
+        text = _numeral(p, depth)
+        matched = f"regexp_full_match({text.theirs}, '{pattern}')"
+        return Both(f"{name}({text.ours})", f"(case when {matched} then try_cast({text.theirs} as {kind}) end)")
+
+    return make
+
+
+def _to_decimal(p: Pairs, depth: int) -> Both:
+    """DuckDB rounds to the places asked for; here digits are never lost, so it is asked whether they would be."""
+    text, scale = _numeral(p, depth), p.random.randrange(4)
+    matched = rf"regexp_full_match({text.theirs}, '[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)')"
+    wide, narrow = (f"try_cast({text.theirs} as decimal({size}))" for size in ("38,12", f"9,{scale}"))
+    theirs = f"(case when {matched} and {wide} = {narrow} then {narrow} end)"
+    return Both(f"to_decimal({text.ours}, 9, {scale})", theirs)
+
+
+def _extract(p: Pairs, depth: int) -> Both:
+    operand, pattern = p.of("text", depth), p.choice(["(a)", "(.)b", "([A-Z])", "(é|日)"])
+    found = f"regexp_extract({operand.theirs}, '{pattern}', 1)"
+    theirs = f"(case when regexp_matches({operand.theirs}, '{pattern}') then {found} end)"
+    return Both(f"regexp_extract({operand.ours}, '{pattern}')", theirs)
+
+
 _DIVISION = "case when ({1})::double <> 0 then ({0})::double / ({1})::double end"
 _MANY = ("coalesce", "greatest", "least")
 
@@ -435,6 +501,7 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "hour": _call("hour({0})", "time"),
         "minute": _call("minute({0})", "time"),
         "dayofweek": _call("dayofweek({0})", "time", theirs="dayofweek({0}) + 1"),
+        "to_long": _converted("to_long", "[+-]?[0-9]{1,19}", "bigint"),
         "difference of times": _call("{0} - {1}", "time", "time", theirs="epoch_ms({0}) - epoch_ms({1})"),
         **_shared("long"),
     },
@@ -447,6 +514,7 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "- (sign) of decimal": _call("-{0}", "decimal"),
         "abs of decimal": _call("abs({0})", "decimal"),
         "round": _fine_rounding,
+        "to_decimal": _to_decimal,
         **{name: maker for name, maker in _shared("money").items() if not name.startswith("nullif")},
     },
     "double": {
@@ -459,6 +527,7 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "ln": _call("ln({0})", "double", theirs="case when {0} > 0 then ln({0}) end"),
         "exp": _call("exp({0})", "double"),
         "power": _power,
+        "to_double": _converted("to_double", r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", "double"),
         **_shared("double"),
     },
     "text": {
@@ -469,9 +538,18 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "concat": _concat,
         "||": _call("{0} || {1}", "text", "text"),
         "replace": _call("replace({0}, 'a', 'xy')", "text"),
+        "regexp_extract": _extract,
+        "to_text": _numeral,
+        "to_text of bool": _call("to_text({0})", "bool", theirs="({0})::varchar"),
         **_shared("text"),
     },
-    "time": {"interval": _moved, "date_trunc": _truncated, **_shared("time")},
+    "time": {
+        "interval": _moved,
+        "date_trunc": _truncated,
+        "to_timestamp": _moment,
+        "to_utc_timestamp": _to_utc,
+        **_shared("time"),
+    },
     "bool": {
         "comparison": _compared,
         "between": _between,

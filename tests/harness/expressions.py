@@ -303,6 +303,53 @@ def _elapsed(g: Generator, depth: int) -> Expr:
     return Arithmetic.of("-", g.time(depth), g.time(depth))
 
 
+_NUMERALS = (
+    "",
+    "7",
+    "+07",
+    "-12.50",
+    ".5",
+    "5.",
+    "1e3",
+    "-1E-2",
+    "9223372036854775808",
+    "12 ",
+    "\u0661",
+    "1.000000000000000001",
+)
+_MOMENTS = (
+    "2011-03-27T01:30:00",
+    "2011-10-30 01:30",
+    "2026-01-31T12:00:00.1234Z",
+    "2026-02-30T00:00:00",
+    "2026-01-31T12:00:00+05:30",
+    "0000-01-01T00:00",
+    "31/01/2026 9:05",
+    "2026-01-31T24:00:00",
+)
+_ZONES = ("UTC", "Europe/London", "Australia/Lord_Howe", "America/New_York", "Pacific/Apia")
+
+
+def _numeral(g: Generator, depth: int) -> Expr:
+    """Text that is a number, or nearly."""
+    if g.whole(0, 1):
+        return Call.of("to_text", (g.expression(g.choice((Kind.LONG, Kind.DECIMAL)), depth),))
+    return Case.of((When(condition=g.condition(depth), result=Literal.of(g.choice(_NUMERALS))),), g.string(depth))
+
+
+def _moment(g: Generator, depth: int) -> Expr:
+    """Text that is a time, or nearly."""
+    if g.whole(0, 1):
+        return Call.of("to_text", (g.time(depth),))
+    return Case.of((When(condition=g.condition(depth), result=Literal.of(g.choice(_MOMENTS))),), g.string(depth))
+
+
+def _to_decimal(g: Generator, depth: int) -> Expr:
+    precision = g.whole(1, 18)
+    digits = (Literal.of(precision), Literal.of(g.whole(0, precision)))
+    return Call.of("to_decimal", (g.choice((_numeral, Generator.number))(g, depth), *digits))
+
+
 _number, _text, _time = Generator.number, Generator.string, Generator.time
 _NUMBERS: list[Maker] = [
     _arithmetic,
@@ -339,17 +386,21 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("hour", _time),
         _call("minute", _time),
         _call("dayofweek", _time),
+        _call("to_long", _number),
+        _call("to_long", _numeral),
         _elapsed,
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
-    Kind.DECIMAL: [*_NUMBERS, _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
+    Kind.DECIMAL: [*_NUMBERS, _to_decimal, _case(Kind.DECIMAL), _choice(Kind.DECIMAL)],
     Kind.DOUBLE: [
         *_NUMBERS,
         _call("sqrt", _number),
         _call("ln", _number),
         _call("exp", _number),
         _call("power", _number, _number),
+        _call("to_double", _number),
+        _call("to_double", _numeral),
         _case(Kind.DOUBLE),
         _choice(Kind.DOUBLE),
     ],
@@ -361,12 +412,19 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("substr", _text, _from(range(-8, 9)), _from(range(-2, 9))),
         _call("concat", _text, _text),
         _call("replace", _text, _word(1), _word(0)),
+        _call("regexp_extract", _text, _from(("(a)(b)?", ".(é)", "([0-9]+)"))),
+        _numeral,
+        _moment,
+        lambda g, depth: Call.of("to_text", (g.condition(depth),)),
         _case(Kind.STRING),
         _choice(Kind.STRING),
     ],
     Kind.TIMESTAMP: [
         _moved,
         _call("date_trunc", _from(UNITS), _time),
+        _call("to_timestamp", _moment),
+        _call("to_timestamp", _moment, _from(("iso", "dd/MM/yyyy H:mm")), _from(_ZONES)),
+        _call("to_utc_timestamp", _time, _from(_ZONES)),
         _case(Kind.TIMESTAMP),
         _choice(Kind.TIMESTAMP),
     ],

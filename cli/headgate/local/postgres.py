@@ -1,8 +1,9 @@
 """A real PostgreSQL for one machine, as a child process, with its data in a folder.
 
-Promises: what ``start`` returns accepts clients with the password in ``password_file``; a server of the same folder that
-runs already is used, whoever started it; it survives the terminal's Ctrl-C; what it confirmed is on the disk. Refuses a
-port that another program holds. It listens on 127.0.0.1 only, has one user and one database, and knows no tables.
+Promises: what ``start`` returns accepts clients with the password in ``password_file``; a server of the same folder
+that runs already is used, whoever started it; it survives the terminal's Ctrl-C; what it confirmed is on the disk.
+Refuses a port that another program holds. It listens on 127.0.0.1 only, has one user and one database, and knows no
+tables.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class EmbeddedPostgres:
         self._port = found.port
 
     def _launch(self) -> None:
-        binaries = self._binaries = self._binaries or self._found()
+        binaries = self._binaries = self._binaries or postgres_binaries.ensure(self.binaries_root, self._say)
         self._port = self._port or free_port()
         refuse_taken(self._port)
         if not self.files.data.exists():
@@ -173,15 +174,16 @@ class EmbeddedPostgres:
         self._say(f"postgres: starting on {HOST}:{self._port}")
         self._spawn([str(binaries.postgres), "-D", str(self.files.data)])
 
-    def _found(self) -> Binaries:
-        """The account must be able to run what is fetched."""
+    @property
+    def binaries_root(self) -> Path:
+        """Where programs are fetched to: the cache, or a folder beside it that the server's account can reach."""
         if self.files.account is None or reachable(cache.root()):
-            return postgres_binaries.ensure(None, self._say)
+            return cache.root()
         root = Path(tempfile.gettempdir()) / "headgate-root-cache"
         root.mkdir(mode=0o755, exist_ok=True)
         if root.is_symlink() or root.stat().st_uid != 0:
             raise DatabaseError(f"postgres: {root} belongs to somebody else; delete it")
-        return postgres_binaries.ensure(root, self._say)
+        return root
 
     def _spawn(self, command: list[str]) -> None:
         with self.files.log.open("ab") as output:

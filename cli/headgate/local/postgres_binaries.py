@@ -54,12 +54,9 @@ class Binaries:
         return self.folder / "initdb"
 
 
-def ensure(root: Path | None = None, say: Say = to_stderr) -> Binaries:
-    """Those to use; fetched first when the machine has none. ``SetupError`` says how to install them.
-
-    ``root``: where to keep what is fetched, if not in the cache.
-    """
-    return installed() or fetched(root or cache.root(), say)
+def ensure(root: Path, say: Say = to_stderr) -> Binaries:
+    """Those to use; fetched into ``root`` first when the machine has none. ``SetupError`` says how to install them."""
+    return installed() or fetched(root, say)
 
 
 def installed() -> Binaries | None:

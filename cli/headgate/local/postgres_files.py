@@ -143,10 +143,9 @@ class PostgresFiles:
         return lines[0] == str(pid) and len(lines) > _READY_LINE and lines[_READY_LINE].strip() == "ready"
 
     def complaint(self) -> str:
-        """The most telling line of the log, for an error message."""
+        """Its last words, for an error message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:] if self.log.exists() else []
-        telling = [line for line in lines if "FATAL" in line or "PANIC" in line or "ERROR" in line]
-        return (telling or lines or ["it said nothing"])[-1].strip()[:300]
+        return " | ".join(lines[-3:])[-600:] or "it said nothing"
 
     def as_account(self, command: list[str], text: str = "") -> None:
         """Run a program to its end; ``DatabaseError`` with its words."""

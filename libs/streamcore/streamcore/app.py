@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streamcore.decode import JSON, DecodeLimits, Decoder, ExtraFields, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, HeadFactory, KernelFactory, Routed
 from streamcore.limits import Limits, StateSettings
@@ -49,15 +50,28 @@ class EventTime(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream and the topic that it arrives on. ``watermark``: its own strategy; None: the app's."""
+    """One stream and the topic that it arrives on, and what its records are written in. ``watermark``: its own
+    strategy; None: the app's. ``ConfigError`` when the format does not fit the stream.
+
+    ``raw``: events bring their record along (``streamcore.raw.ORIGIN``).
+    """
 
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool = False
     watermark: WatermarkStrategy | None = None
     time: EventTime = EventTime.FIELD
+    format: InputFormat = JSON
+    raw: bool = False
+
+    def decoder(self, limits: Limits) -> Decoder:
+        """Of the stream's records."""
+        extra_fields = ExtraFields.REJECT if self.reject_extra_fields else ExtraFields.IGNORE
+        bounds = DecodeLimits(max_record_bytes=limits.record_bytes, max_future_ms=limits.future_ms)
+        return self.format.decoder(self.schema, limits=bounds, extra_fields=extra_fields)
 
     def __post_init__(self) -> None:
+        self.decoder(Limits())
         if self.watermark is not None:
             for name, kinds in ((self.watermark.punctuation, _MARKS), (self.watermark.end, _MARKS[:1])):
                 field_there = None if name is None else self.schema.get(name)

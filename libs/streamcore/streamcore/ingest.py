@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime, Source
+from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime
 from streamcore.arrow import to_table
-from streamcore.decode import Decoded, DecodeLimits, ExtraFields, JsonDecoder, RawBatch
+from streamcore.decode import Decoded, RawBatch
 from streamcore.kernel import Control, Head, Output, Routed
 from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.packing import (
@@ -31,6 +31,7 @@ from streamcore.packing import (
     pack_records,
     pack_rows,
 )
+from streamcore.raw import RAW_KEY, RAW_VALUE
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy
 
@@ -40,7 +41,7 @@ class Ingest:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.decoders = [_decoder(app, source) for source in app.sources]
+        self.decoders = [source.decoder(app.limits) for source in app.sources]
         self.head: Head = app.head() if app.head is not None else ByKeys(app.schemas)
         self.begin(0)
 
@@ -95,7 +96,8 @@ class Ingest:
         if decoded.dead.num_rows:
             self._add_dead(source, batch, decoded.dead)
         if decoded.events.num_rows:
-            self._take(source, self._timed(source, batch, decoded))
+            events = self._timed(source, batch, decoded)
+            self._take(source, _with_records(events, batch, decoded) if self.app.sources[source].raw else events)
 
     def _timed(self, source: int, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
         """The events with the event time that the source asks for."""
@@ -105,9 +107,7 @@ class Ingest:
         if time is EventTime.PROCESSING:
             times = pa.repeat(pa.scalar(self.clock_ms, pa.int64()), decoded.events.num_rows)
         else:
-            alive = np.ones(batch.num_rows, dtype=bool)
-            alive[decoded.dead.column("row").to_numpy()] = False
-            times = batch.column("timestamp_ms").filter(pa.array(alive))
+            times = _alive(batch, decoded).column("timestamp_ms")
         return decoded.events.set_column(decoded.events.schema.get_field_index(EVENT_MS), EVENT_MS, times)
 
     def _take(self, source: int, events: pa.Table) -> None:
@@ -183,6 +183,23 @@ class Ingest:
         return min(self.progress, default=-1)
 
 
+def _alive(batch: pa.RecordBatch, decoded: Decoded) -> pa.RecordBatch:
+    """The records that became events."""
+    if not decoded.dead.num_rows:
+        return batch
+    alive = np.ones(batch.num_rows, dtype=bool)
+    alive[decoded.dead.column("row").to_numpy()] = False
+    return batch.filter(pa.array(alive))
+
+
+def _with_records(events: pa.Table, batch: pa.RecordBatch, decoded: Decoded) -> pa.Table:
+    """The events beside the bytes that they were decoded from."""
+    records = _alive(batch, decoded)
+    for name, column in ((RAW_KEY, "key"), (RAW_VALUE, "value")):
+        events = events.append_column(name, records.column(column).cast(pa.large_binary()))
+    return events
+
+
 class ByKeys:
     """A head that sends every event to an exchange for each key of its stream."""
 
@@ -226,9 +243,3 @@ def _both(one: Progress, other: Progress) -> Progress:
         one.events + other.events,
         max(one.watermark_ms, other.watermark_ms),
     )
-
-
-def _decoder(app: App, source: Source) -> JsonDecoder:
-    limits = DecodeLimits(max_record_bytes=app.limits.record_bytes, max_future_ms=app.limits.future_ms)
-    extra = ExtraFields.REJECT if source.reject_extra_fields else ExtraFields.IGNORE
-    return JsonDecoder(source.schema, limits=limits, extra_fields=extra)

@@ -22,6 +22,12 @@ RAW = pa.schema(
 )
 
 
+#: Columns of a row that brings its record along: the record's key and value, and where it was (``schema.PARTITION``,
+#: ``schema.OFFSET``). No field of a stream can have such a name.
+RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET = "@key", "@value", "@partition", "@offset"
+ORIGIN = (RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET)
+
+
 def raw_batch(
     sources: npt.NDArray[np.int32],
     partitions: npt.NDArray[np.int32],

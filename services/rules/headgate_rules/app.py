@@ -24,7 +24,10 @@ def build_app(settings: RulesSettings) -> App:
     schemas = [(stream, stream.schema_of()) for stream in settings.streams]
     return App(
         name=settings.app,
-        sources=tuple(Source(schema, stream.topic, stream.reject_extra_fields) for stream, schema in schemas),
+        sources=tuple(
+            Source(schema, stream.topic, stream.reject_extra_fields, format=stream.format_of())
+            for stream, schema in schemas
+        ),
         control_topic=settings.control_topic,
         lanes={lane: settings.lane_topic(lane) for lane in LANES},
         stages=(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from rulecore.lang import conversions, moments
 from rulecore.lang.formulas import Operand, absolute, compared, let, let_columns
 from rulecore.lang.networks import in_network, read_network
 from rulecore.lang.tree import Call, Literal
@@ -162,6 +163,15 @@ def _date_trunc(expr: Call, operands: Operands) -> pl.Expr:
     return let([operands[1]], formula)
 
 
+def _extract(expr: Call, operands: Operands) -> pl.Expr:
+    """NULL where the pattern is not found, or not that group."""
+    return operands[0].expr.str.extract(str(_constant(expr, 1)), _int(expr, 2, 1))
+
+
+def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
+    return moments.to_timestamp(operands[0], str(_constant(expr, 1, moments.ISO)), str(_constant(expr, 2, "UTC")))
+
+
 _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "lower": lambda _, o: o[0].expr.str.to_lowercase(),
     "upper": lambda _, o: o[0].expr.str.to_uppercase(),
@@ -191,4 +201,11 @@ _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
     "minute": lambda _, o: o[0].expr % _HOUR_MS // _MINUTE_MS,
     "dayofweek": lambda _, o: (o[0].expr // _DAY_MS + 4) % 7 + 1,
     "date_trunc": _date_trunc,
+    "regexp_extract": _extract,
+    "to_long": lambda _, o: conversions.to_long(o[0]),
+    "to_double": lambda _, o: conversions.to_double(o[0]),
+    "to_decimal": lambda e, o: conversions.to_decimal(o[0], e.type),
+    "to_text": lambda _, o: conversions.to_text(o[0]),
+    "to_timestamp": _to_timestamp,
+    "to_utc_timestamp": lambda e, o: moments.to_utc(o[0], str(_constant(e, 1))),
 }

@@ -385,7 +385,7 @@ class Checker:
     def _call(self, syntax: Syntax, name: str) -> Expr:
         if len(syntax.parts) > self.limits.arguments:
             raise self.error(syntax, f"{name}: more than {self.limits.arguments} arguments")
-        if name == "regexp_like" and len(syntax.parts) == 2:
+        if name in ("regexp_like", "regexp_extract") and len(syntax.parts) > 1:
             self._pattern(syntax.parts[1], name, self.limits.regex_bytes)
         arguments = tuple(self.expr(part) for part in syntax.parts)
         return self._grown(syntax, self._typed(syntax, syntax.parts, lambda: Call.of(name, arguments)))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from rulecore.errors import TypeMismatch
 from rulecore.lang import types
+from rulecore.lang.moments import ISO, Format, check_zone
 from rulecore.lang.networks import read_network
-from rulecore.lang.patterns import check_regex, like_tokens
+from rulecore.lang.patterns import check_regex, groups_of, like_tokens
 from rulecore.lang.types import Operand
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
 
@@ -109,6 +110,15 @@ def _regexp(name: str, operands: Operands) -> Type:
     return BOOLEAN
 
 
+def _extract(name: str, operands: Operands) -> Type:
+    _regexp(name, operands[:2])
+    group = _constant(name, operands, 2, Kind.LONG) if len(operands) > 2 else 1
+    groups = groups_of(str(operands[1].value))
+    if not isinstance(group, int) or not 0 <= group <= groups:
+        raise TypeMismatch(f"{name}: the pattern has {groups} groups, there is no group {group}", _usage(name), 1)
+    return STRING
+
+
 def _network(name: str, operands: Operands) -> Type:
     types.text(operands[0], name, 0)
     read_network(str(_constant(name, operands, 1, Kind.STRING)))
@@ -177,6 +187,53 @@ def _date_trunc(name: str, operands: Operands) -> Type:
     return TIMESTAMP
 
 
+def _to_long(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    return LONG
+
+
+def _to_double(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    return DOUBLE
+
+
+def _to_decimal(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    precision, scale = (_constant(name, operands, index, Kind.LONG) for index in (1, 2))
+    assert isinstance(precision, int)
+    assert isinstance(scale, int)
+    if not 1 <= precision <= MAX_DECIMAL_DIGITS or not 0 <= scale <= precision:
+        wrong = f"{name}: at most {MAX_DECIMAL_DIGITS} digits, and no more places than digits"
+        raise TypeMismatch(wrong, _usage(name), 1)
+    return types.decimal(precision, scale)
+
+
+def _convertible(name: str, operand: Operand) -> None:
+    if operand.type != STRING and not types.is_numeric(operand.type):
+        raise TypeMismatch(f"{name} takes text or a number, not {operand.type}", _usage(name), 0)
+
+
+def _to_text(name: str, operands: Operands) -> Type:
+    if operands[0].type == DOUBLE:
+        raise TypeMismatch(f"{name}: a double has no exact text", "make it a decimal: to_decimal(x, 12, 2)", 0)
+    return STRING
+
+
+def _to_timestamp(name: str, operands: Operands) -> Type:
+    types.text(operands[0], name, 0)
+    if len(operands) > 1 and (written := _constant(name, operands, 1, Kind.STRING)) != ISO:
+        Format.parse(str(written))
+    if len(operands) > 2:
+        check_zone(str(_constant(name, operands, 2, Kind.STRING)))
+    return TIMESTAMP
+
+
+def _to_utc(name: str, operands: Operands) -> Type:
+    _time(name, operands[0], 0)
+    check_zone(str(_constant(name, operands, 1, Kind.STRING)))
+    return TIMESTAMP
+
+
 #: By canonical name.
 FUNCTIONS: Mapping[str, Function] = {
     "lower": Function("lower(text)", 1, 1, _text_to_text),
@@ -207,6 +264,13 @@ FUNCTIONS: Mapping[str, Function] = {
     "minute": Function("minute(timestamp)", 1, 1, _of_time),
     "dayofweek": Function("dayofweek(timestamp), 1 is Sunday", 1, 1, _of_time),
     "date_trunc": Function("date_trunc('hour', timestamp)", 2, 2, _date_trunc),
+    "regexp_extract": Function("regexp_extract(text, 'pattern') or with a group's number", 2, 3, _extract),
+    "to_long": Function("to_long(text or number)", 1, 1, _to_long),
+    "to_double": Function("to_double(text or number)", 1, 1, _to_double),
+    "to_decimal": Function("to_decimal(text or number, digits, places)", 3, 3, _to_decimal),
+    "to_text": Function("to_text(number, boolean or timestamp)", 1, 1, _to_text),
+    "to_timestamp": Function("to_timestamp(text), (text, 'format') or (text, 'format', 'zone')", 1, 3, _to_timestamp),
+    "to_utc_timestamp": Function("to_utc_timestamp(timestamp, 'zone')", 2, 2, _to_utc),
 }
 
 #: Other spellings that Spark takes too.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -17,7 +18,8 @@ import polars as pl
 from rulecore.lang.naive_values import WIDE, Number, compare, converted, double, fit, order
 from rulecore.lang.tree import Call
 from rulecore.lang.types import Value
-from streamcore.schema import LONG
+from streamcore.decode.times import from_iso, zone_of, zone_offset_ms
+from streamcore.schema import LONG, TIMESTAMP
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -146,6 +148,104 @@ def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
     return (cut - _EPOCH) // timedelta(milliseconds=1)
 
 
+def _extract(_expr: Call, text: str, pattern: str, group: int = 1) -> Value:
+    found: str | None = pl.Series([text]).str.extract(pattern, group)[0]
+    return found
+
+
+def _to_long(_expr: Call, value: Number | str) -> Value:
+    if isinstance(value, str):
+        return fit(int(value), LONG) if re.fullmatch(r"[+-]?[0-9]{1,19}", value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return fit(int(value), LONG) if value == int(value) else None
+
+
+_PLAIN = r"(?:[0-9]{%s}(?:\.[0-9]{0,%s})?|\.[0-9]{1,%s})"
+
+
+def _to_double(_expr: Call, value: Number | str) -> Value:
+    if not isinstance(value, str):
+        return double(value)
+    if not re.fullmatch(rf"[+-]?{_PLAIN % ('1,100', 100, 100)}(?:[eE][+-]?[0-9]{{1,3}})?", value):
+        return None
+    return number if math.isfinite(number := float(value)) else None
+
+
+def _to_decimal(expr: Call, value: Number | str, _precision: int, _scale: int) -> Value:
+    kind = expr.type
+    unit = Decimal(1).scaleb(-kind.scale)
+    if isinstance(value, float):
+        scaled = value * 10.0**kind.scale
+        rounded = None if not math.isfinite(scaled) else _round(expr, scaled)
+        exact = None if rounded is None else WIDE.multiply(Decimal(int(rounded)), unit)
+    elif isinstance(value, str):
+        exact = Decimal(value) if re.fullmatch(rf"[+-]?{_PLAIN % ('1,18', 36, 36)}", value) else None
+    else:
+        exact = Decimal(value)
+    if exact is None or abs(exact) >= 10 ** (kind.precision - kind.scale):
+        return None
+    fitted = exact.quantize(unit, context=WIDE)
+    return fitted if fitted == exact else None
+
+
+def _to_text(expr: Call, value: Value) -> Value:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() if expr.arguments[0].type == TIMESTAMP:
+            moment = _moment(value)
+            return None if moment is None else f"{moment:%Y}".zfill(4) + f"{moment:-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+        case Decimal():
+            return format(value, f".{expr.arguments[0].type.scale}f")
+        case _:
+            return str(value)
+
+
+def _to_timestamp(_expr: Call, text: str, written: str = "iso", zone: str = "UTC") -> Value:
+    iso = text if written == "iso" else _as_iso(text, written)
+    local = None if iso is None else from_iso(iso, zone_of("UTC"))
+    if iso is None or local is None or _OFFSET.search(iso):
+        return local
+    return _local_to_utc(local, zone)
+
+
+_LETTERS = {
+    "yyyy": "(?P<year>[0-9]{4})",
+    "SSS": "(?P<fraction>[0-9]{3})",
+    "MM": "(?P<month>[0-9]{2})",
+    "dd": "(?P<day>[0-9]{2})",
+    "HH": "(?P<hour>[0-9]{2})",
+    "mm": "(?P<minute>[0-9]{2})",
+    "ss": "(?P<second>[0-9]{2})",
+    "M": "(?P<month>[0-9]{1,2})",
+    "d": "(?P<day>[0-9]{1,2})",
+    "H": "(?P<hour>[0-9]{1,2})",
+}
+
+
+def _as_iso(text: str, written: str) -> str | None:
+    pattern = re.sub("|".join(_LETTERS), lambda m: _LETTERS[m[0]], re.escape(written))
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        return None
+    found = {"hour": "0", "minute": "0", "second": "0", "fraction": "000", **match.groupdict()}
+    hour = ":".join(found[name].zfill(2) for name in ("hour", "minute", "second"))
+    return f"{found['year']}-{found['month'].zfill(2)}-{found['day'].zfill(2)}T{hour}.{found['fraction']}"
+
+
+_OFFSET = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)\Z")
+
+
+def _local_to_utc(ms: int, zone: str) -> Value:
+    if zone == "UTC":
+        return ms
+    moment = _moment(ms)
+    if moment is None or not 1900 <= moment.year <= 2099:
+        return None
+    return ms - zone_offset_ms(zone_of(zone), moment.replace(tzinfo=None))
+
+
 _WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Value]] = {
     "coalesce": _coalesce,
     "nullif": _nullif,
@@ -177,4 +277,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "minute": lambda _, ms: ms // 60_000 % 60,
     "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
     "date_trunc": _date_trunc,
+    "regexp_extract": _extract,
+    "to_long": _to_long,
+    "to_double": _to_double,
+    "to_decimal": _to_decimal,
+    "to_text": _to_text,
+    "to_timestamp": _to_timestamp,
+    "to_utc_timestamp": lambda _, ms, zone: _local_to_utc(ms, zone),
 }

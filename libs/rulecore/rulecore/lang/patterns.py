@@ -57,6 +57,12 @@ def check_regex(pattern: str) -> None:
         raise TypeMismatch(f"regexp_like: {_reason(str(error))}", _REGEX_HINT) from None
 
 
+def groups_of(pattern: str) -> int:
+    """How many groups a pattern that ``check_regex`` took has."""
+    found = pl.Series([""]).str.extract_groups(pattern)
+    return len(found.struct.fields) if found.dtype == pl.Struct else 0
+
+
 def _reason(message: str) -> str:
     """The last line of the engine's message that starts with ``error:``, else the first line."""
     lines = [line.strip().removeprefix("regex error: ") for line in message.splitlines() if line.strip()]

@@ -9,6 +9,7 @@ record. The package knows neither Spark nor Kafka, nor any clock: "now" comes in
 
 from __future__ import annotations
 
+from streamcore.decode.access_log import LogLayout
 from streamcore.decode.batch import (
     DEAD_SCHEMA,
     DeadCode,
@@ -19,17 +20,43 @@ from streamcore.decode.batch import (
     RawBatch,
 )
 from streamcore.decode.decoder import JsonDecoder
-from streamcore.decode.reference import Rejected, decode_one
+from streamcore.decode.formats import (
+    JSON,
+    AccessLog,
+    Avro,
+    Bare,
+    Confluent,
+    Container,
+    Csv,
+    Framing,
+    InputFormat,
+    Json,
+    SingleObject,
+)
+from streamcore.decode.record import Rejected
+from streamcore.decode.reference import decode_one
 
 __all__ = [
     "DEAD_SCHEMA",
+    "JSON",
+    "AccessLog",
+    "Avro",
+    "Bare",
+    "Confluent",
+    "Container",
+    "Csv",
     "DeadCode",
     "DecodeLimits",
     "Decoded",
     "Decoder",
     "ExtraFields",
+    "Framing",
+    "InputFormat",
+    "Json",
     "JsonDecoder",
+    "LogLayout",
     "RawBatch",
     "Rejected",
+    "SingleObject",
     "decode_one",
 ]

@@ -63,7 +63,7 @@ def parse_vouched(schema: StreamSchema, shape: Shape, records: pa.LargeBinaryArr
 def _physical(schema: StreamSchema, field: Field, form: Form, raw: pl.Series) -> pl.Series:
     match form:
         case TimeText():
-            return _times(raw, form, schema.zone)
+            return times_of(raw, form, schema.zone)
         case DecimalText():
             return raw.cast(pl.Decimal(38, field.type.scale)).to_physical().cast(pl.Int64)
     if field.type.kind is Kind.DECIMAL:
@@ -72,7 +72,7 @@ def _physical(schema: StreamSchema, field: Field, form: Form, raw: pl.Series) ->
     return raw
 
 
-def _times(text: pl.Series, form: TimeText, zone: str) -> pl.Series:
+def times_of(text: pl.Series, form: TimeText, zone: str) -> pl.Series:
     """Epoch milliseconds of texts with the layout of ``form``; null where ``from_iso`` finds no time in range."""
     local = text.str.head(_MAIN_CHARS).str.to_datetime(
         f"%Y-%m-%d{form.separator}%H:%M:%S", time_unit="ms", strict=False, exact=True

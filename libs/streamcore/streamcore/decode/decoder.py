@@ -12,44 +12,20 @@ decoder may be made anew at any time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.batch import DEAD_SCHEMA, Decoded, DecodeLimits, ExtraFields, RawBatch
-from streamcore.decode.columns import PHYSICAL, parse_vouched
-from streamcore.decode.reference import JsonObject, Rejected, decode_one, parse_object
+from streamcore.decode.assembly import Part, Records, Rows, decode_each, events_of, records_of
+from streamcore.decode.batch import Decoded, DecodeLimits, ExtraFields, RawBatch
+from streamcore.decode.columns import parse_vouched
+from streamcore.decode.record import Rejected
+from streamcore.decode.reference import JsonObject, decode_one, parse_object
 from streamcore.decode.scalars import Scalar
 from streamcore.decode.shapes import SAMPLES, Known, KnownShapes
 from streamcore.decode.times import zone_of
 from streamcore.schema import StreamSchema
-
-_Rows = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Records:
-    """A batch's records as bytes and, for the patterns, as text: null where there is none that a pattern may see."""
-
-    data: pa.LargeBinaryArray
-    text: pl.Series
-    clock_ms: int
-
-    def one(self, row: int) -> bytes | None:
-        value: bytes | None = self.data[row].as_py()
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Some decoded rows of a batch: their indices (ascending) and their columns."""
-
-    rows: _Rows
-    columns: pl.DataFrame
 
 
 class JsonDecoder:
@@ -70,31 +46,19 @@ class JsonDecoder:
 
     def decode(self, batch: RawBatch) -> Decoded:
         """See ``Decoder``. Events and dead letters are in the order of the batch."""
-        records = self._records(batch)
-        parts: list[_Part] = []
-        unknown: _Rows = np.arange(len(batch))
+        records = records_of(batch, self._limits)
+        parts: list[Part] = []
+        unknown: Rows = np.arange(len(batch))
         for known in self._shapes.by_use():
             unknown = self._decode_vouched(records, known, unknown, parts)
         if self._shapes.worth_learning(len(unknown), len(batch)):
             learned = self._shapes.learn(self._samples(records, unknown))
             if learned is not None:
                 unknown = self._decode_vouched(records, learned, unknown, parts)
-        dead = self._decode_each(records, unknown, parts)
-        return Decoded(self._events(batch, parts), dead)
+        dead = decode_each(self._schema, records, unknown, self._decode_one, parts)
+        return Decoded(events_of(self._schema, batch, parts), dead)
 
-    def _records(self, batch: RawBatch) -> _Records:
-        data = batch.values.cast(pa.large_binary())
-        series = pl.Series(data, dtype=pl.Binary)
-        too_large = series.bin.size() > self._limits.max_record_bytes
-        if too_large.any():
-            series = series.set(too_large, None)
-        try:
-            text = series.cast(pl.String)
-        except pl.exceptions.ComputeError:  # not UTF-8, without saying where
-            text = pl.Series([_text(value) for value in series.to_list()], dtype=pl.String)
-        return _Records(data, text, batch.clock_ms)
-
-    def _decode_vouched(self, records: _Records, known: Known, rows: _Rows, parts: list[_Part]) -> _Rows:
+    def _decode_vouched(self, records: Records, known: Known, rows: Rows, parts: list[Part]) -> Rows:
         """Decodes those of ``rows`` that the shape vouches for into ``parts``; returns the others."""
         if len(rows) == 0:
             return rows
@@ -111,15 +75,15 @@ class JsonDecoder:
         except pl.exceptions.PolarsError:  # the parser sees what the pattern does not; the reference decides
             return rows
         if parsed.sure.all():
-            parts.append(_Part(mine, parsed.columns))
+            parts.append(Part(mine, parsed.columns))
             return rows[~matched]
         sure = parsed.sure.to_numpy()
-        parts.append(_Part(mine[sure], parsed.columns.filter(parsed.sure)))
-        left: _Rows = np.concatenate([rows[~matched], mine[~sure]])
+        parts.append(Part(mine[sure], parsed.columns.filter(parsed.sure)))
+        left: Rows = np.concatenate([rows[~matched], mine[~sure]])
         left.sort()
         return left
 
-    def _samples(self, records: _Records, rows: _Rows) -> list[JsonObject]:
+    def _samples(self, records: Records, rows: Rows) -> list[JsonObject]:
         """Valid ones among the first ``SAMPLES`` of ``rows``."""
         first = [(row, record) for row in rows[:SAMPLES] if (record := records.one(row)) is not None]
         valid = [record for _, record in first if not isinstance(self._decode_one(record, records.clock_ms), Rejected)]
@@ -134,45 +98,3 @@ class JsonDecoder:
             limits=self._limits,
             extra_fields=self._extra_fields,
         )
-
-    def _decode_each(self, records: _Records, rows: _Rows, parts: list[_Part]) -> pa.Table:
-        """Decodes ``rows`` by the reference into ``parts``; returns the dead letters."""
-        decoded = [(int(row), self._decode_one(records.one(row), records.clock_ms)) for row in rows]
-        dead = [(row, result) for row, result in decoded if isinstance(result, Rejected)]
-        good = [(row, result) for row, result in decoded if not isinstance(result, Rejected)]
-        if good:
-            types = {f.name: PHYSICAL[f.type.kind] for f in self._schema.fields}
-            columns = pl.DataFrame([values for _, values in good], schema=types, orient="row")
-            parts.append(_Part(np.array([row for row, _ in good], dtype=np.int64), columns))
-        return pa.Table.from_arrays(
-            [
-                pa.array([row for row, _ in dead], pa.uint32()),
-                pa.array([rejected.code.value for _, rejected in dead], pa.string()),
-                pa.array([rejected.reason for _, rejected in dead], pa.string()),
-            ],
-            schema=DEAD_SCHEMA,
-        )
-
-    def _events(self, batch: RawBatch, parts: Sequence[_Part]) -> pa.Table:
-        """The decoded rows of all parts in the order of the batch, with the engine's columns."""
-        if not parts:
-            return self._schema.arrow.empty_table()
-        rows, columns = parts[0].rows, parts[0].columns
-        if len(parts) > 1:
-            rows = np.concatenate([part.rows for part in parts])
-            order = np.argsort(rows, kind="stable")
-            rows = rows[order]
-            columns = pl.concat([part.columns for part in parts])[order]
-        table = columns.to_arrow(compat_level=pl.CompatLevel.oldest())
-        engine = [batch.partition, batch.offset]
-        if len(rows) < len(batch):
-            engine = [column.take(pa.array(rows)) for column in engine]
-        event_ms = table.column(self._schema.event_time)
-        return pa.Table.from_arrays([*table.columns, *engine, event_ms], schema=self._schema.arrow)
-
-
-def _text(record: bytes | None) -> str | None:
-    try:
-        return None if record is None else record.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

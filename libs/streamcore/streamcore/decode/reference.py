@@ -15,19 +15,11 @@ from typing import NoReturn
 from zoneinfo import ZoneInfo
 
 from streamcore.decode.batch import DeadCode, DecodeLimits, ExtraFields
-from streamcore.decode.scalars import Number, RecordError, Scalar, convert, show
-from streamcore.decode.times import to_text
+from streamcore.decode.record import Rejected, bytes_of, text_of, values_of
+from streamcore.decode.scalars import Number, RecordError, Scalar, show
 from streamcore.schema import StreamSchema
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A dead letter: the code for machines, the reason for people."""
-
-    code: DeadCode
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +43,14 @@ def decode_one(
         pairs = parse_object(record, limits).pairs
         _check_names(schema, pairs, extra_fields)
         found = dict(pairs)
-        values: list[Scalar] = []
-        for field in schema.fields:
-            if field.name not in found and not field.nullable:
-                raise RecordError(DeadCode.MISSING_FIELD, f"field {field.name} is missing; a {field.type} is needed")
-            values.append(convert(field, found.get(field.name), zone))
-        _check_time(schema, values, clock_ms, limits)
+        return values_of(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
     except RecordError as refused:
         return Rejected(refused.code, refused.reason)
-    return tuple(values)
 
 
 def parse_object(record: bytes | None, limits: DecodeLimits) -> JsonObject:
     """The record as one JSON object; raises ``RecordError``."""
-    if record is None:
-        raise RecordError(DeadCode.NO_VALUE, "the record has no value (null); accepted is one JSON object")
-    if len(record) > limits.max_record_bytes:
-        raise RecordError(
-            DeadCode.TOO_LARGE, f"the record has {len(record)} bytes; at most {limits.max_record_bytes} are accepted"
-        )
-    try:
-        text = record.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RecordError(
-            DeadCode.NOT_UTF8, f"byte {error.start} (0x{record[error.start]:02x}) is not UTF-8: {error.reason}"
-        ) from None
+    text = text_of(bytes_of(record, limits, "one JSON object"))
     value = _parse(text, limits.max_depth)
     if not isinstance(value, JsonObject):
         raise RecordError(DeadCode.NOT_AN_OBJECT, f"found {show(value)}; accepted is one JSON object")
@@ -149,13 +124,3 @@ def _check_names(schema: StreamSchema, pairs: tuple[tuple[str, object], ...], ex
 
 def _safe(name: str) -> str:
     return show(name).removeprefix("the text ")
-
-
-def _check_time(schema: StreamSchema, values: list[Scalar], clock_ms: int, limits: DecodeLimits) -> None:
-    event_ms = values[schema.names.index(schema.event_time)]
-    if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
-        raise RecordError(
-            DeadCode.FROM_THE_FUTURE,
-            f"field {schema.event_time}: {to_text(event_ms)} is {(event_ms - clock_ms) / 1000:.0f} s ahead of the"
-            f" clock ({to_text(clock_ms)}); at most {limits.max_future_ms / 1000:.0f} s are accepted",
-        )

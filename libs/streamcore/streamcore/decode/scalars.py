@@ -67,6 +67,11 @@ def show(value: object) -> str:
     return "an object"
 
 
+def is_number(text: str) -> bool:
+    """Whether the text is a number as JSON writes it."""
+    return _NUMBER.fullmatch(text) is not None
+
+
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
@@ -105,7 +110,7 @@ def _double(field: Field, value: object, _zone: ZoneInfo) -> float:
     if not isinstance(value, Number):
         raise _wrong(field, value, "a number")
     number = float(value)
-    if math.isinf(number):
+    if not math.isfinite(number):
         raise _range(field, value, "a number of double precision, up to about 1.8e308")
     return number
 

@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from streamcore.decode.literals import EPOCH_MS, EXACT_DIGITS, LOCAL, OFFSET, REAL, WHOLE, decimal
 from streamcore.decode.reference import JsonObject
 from streamcore.decode.scalars import Number
 from streamcore.schema import Field, Kind, StreamSchema
@@ -27,18 +28,9 @@ _SPACE = "[ ]?"
 _HIGH, _LOW = r"u[dD][89abAB][0-9a-fA-F]{2}", r"u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = rf'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]|[dD][0-7])[0-9a-fA-F]{{2}}|{_HIGH}\\{_LOW})'
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
-_WHOLE = "(?:0|-?[1-9][0-9]{0,17})"
-_EXPONENT = "[eE][+-]?[0-9]{1,2}"
-# "-0" is left out: read as a whole number it loses its sign.
-_REAL = rf"(?:{_WHOLE}|-?(?:0|[1-9][0-9]{{0,17}})(?:\.[0-9]{{1,18}}(?:{_EXPONENT})?|{_EXPONENT}))"
-_EPOCH_MS = "(?:0|[1-9][0-9]{0,13})"
-_LOCAL = r"(?:19[7-9][0-9]|[2-9][0-9]{3})-[01][0-9]-[0-3][0-9]%s[0-2][0-9]:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
-_ANY_SCALAR = rf"(?:{_TEXT}|{_REAL}|true|false|null)"
-_OFFSET = r"[+-](?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_ANY_SCALAR = rf"(?:{_TEXT}|{REAL}|true|false|null)"
 #: Levels of arrays and objects in an ignored field; each makes its part of the pattern five times longer.
 MAX_IGNORED_DEPTH = 3
-#: Significant digits that a double keeps whatever they are.
-EXACT_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,26 +188,21 @@ def _optional(schema: StreamSchema, name: str, pair: str) -> str:
 def _literal(field: Field, form: Form) -> str:
     match form:
         case TimeText():
-            zone = {0: "", 1: "Z", 6: _OFFSET}[form.zone_chars]
-            return f'"{_LOCAL % re.escape(form.separator)}{zone}"'
+            zone = {0: "", 1: "Z", 6: OFFSET}[form.zone_chars]
+            return f'"{LOCAL % re.escape(form.separator)}{zone}"'
         case DecimalText():
-            return f'"{_decimal(field.type.precision, field.type.scale)}"'
+            return f'"{decimal(field.type.precision, field.type.scale)}"'
     if field.type.kind is Kind.DECIMAL:
         if field.type.scale > EXACT_DIGITS:
             return "0"
-        return _decimal(min(field.type.precision, EXACT_DIGITS), field.type.scale)
+        return decimal(min(field.type.precision, EXACT_DIGITS), field.type.scale)
     return _LITERALS[field.type.kind]
-
-
-def _decimal(digits: int, scale: int) -> str:
-    whole = f"(?:0|[1-9][0-9]{{0,{digits - scale - 1}}})" if digits > scale else "0"
-    return f"-?{whole}" + (rf"(?:\.[0-9]{{1,{scale}}})?" if scale else "")
 
 
 _LITERALS: dict[Kind, str] = {
     Kind.BOOLEAN: "(?:true|false)",
-    Kind.LONG: _WHOLE,
-    Kind.DOUBLE: _REAL,
+    Kind.LONG: WHOLE,
+    Kind.DOUBLE: REAL,
     Kind.STRING: _TEXT,
-    Kind.TIMESTAMP: _EPOCH_MS,
+    Kind.TIMESTAMP: EPOCH_MS,
 }

@@ -37,11 +37,15 @@ Ports = Mapping[str, "pl.DataFrame"]
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The time of a cut as one operator sees it: the watermark before its rows and after them, and the clock."""
+    """The time of a cut as one operator sees it: the watermark before its rows and after them, and the clock.
+
+    ``shard``: 0 speaks for all where something must be said once.
+    """
 
     watermark_ms: int
     next_watermark_ms: int
     clock_ms: int
+    shard: int = 0
 
 
 class Operator(Protocol):

@@ -9,22 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+from streamcore.service.base import Document
+from streamcore.service.formats import FormatDocument, JsonDocument
 
 if TYPE_CHECKING:
+    from streamcore.decode import InputFormat
     from streamcore.schema import StreamSchema
+
+__all__ = [
+    "Document",
+    "KafkaDocument",
+    "NotNegative",
+    "Positive",
+    "StreamDocument",
+    "load_document",
+    "load_schema",
+    "read_yaml",
+]
 
 Positive = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
-
-
-class Document(BaseModel):
-    """A mapping with known names only; a value."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 D = TypeVar("D", bound=Document)
@@ -49,15 +57,20 @@ class KafkaDocument(Document):
 
 
 class StreamDocument(Document):
-    """One input: the file that declares the stream, and the topic it arrives on."""
+    """One input: the file that declares the stream, the topic it arrives on, and what its records are written in."""
 
     schema_file: Path
     topic: str
     reject_extra_fields: bool = False
+    format: FormatDocument = JsonDocument(kind="json")
 
     def schema_of(self) -> StreamSchema:
         """The stream's schema; ``ConfigError`` names the file."""
         return load_schema(self.schema_file)
+
+    def format_of(self) -> InputFormat:
+        """What its records are written in; ``ConfigError`` names a file that cannot be read."""
+        return self.format.value()
 
 
 def load_schema(path: Path) -> StreamSchema:
@@ -79,6 +92,8 @@ def load_document(path: Path, kind: type[D]) -> D:
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()]
         raise ConfigError("\n".join([f"{path}: settings that cannot be used", *lines])) from error
+    except ConfigError as error:  # what a document of a service means is checked as a part of reading it
+        raise ConfigError(f"{path}: settings that cannot be used\n{error}") from error
 
 
 def read_yaml(path: Path) -> dict[str, object]:

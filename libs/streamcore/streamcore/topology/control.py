@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from streamcore.kernel import Control
-from streamcore.schema import EVENT_MS
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 
 #: Columns of a control row: text, as all that rows hold. Bytes of a value that are no UTF-8 stand in it as ``\xNN``,
 #: for the operator to refuse; a null value takes back what ``key`` names. Their event time says nothing.
@@ -18,11 +18,13 @@ SCHEMA = {CONTROL_KEY: pl.String(), CONTROL_VALUE: pl.String()}
 
 def control_rows(records: Sequence[Control]) -> pl.DataFrame:
     """In order of offset; a record whose key is no text is left out, for nobody can name it."""
-    pairs = [(key, _readable(record.value)) for record in records if (key := _text(record.key)) is not None]
+    named = [(key, record) for record in records if (key := _text(record.key)) is not None]
     columns = {
-        CONTROL_KEY: pl.Series([key for key, _ in pairs], dtype=pl.String),
-        CONTROL_VALUE: pl.Series([value for _, value in pairs], dtype=pl.String),
-        EVENT_MS: pl.Series([0] * len(pairs), dtype=pl.Int64),
+        CONTROL_KEY: pl.Series([key for key, _ in named], dtype=pl.String),
+        CONTROL_VALUE: pl.Series([_readable(record.value) for _, record in named], dtype=pl.String),
+        EVENT_MS: pl.Series([0] * len(named), dtype=pl.Int64),
+        PARTITION: pl.Series([record.partition for _, record in named], dtype=pl.Int32),
+        OFFSET: pl.Series([record.offset for _, record in named], dtype=pl.Int64),
     }
     return pl.DataFrame(columns)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from streamcore.enrich.values import REASON
-from streamcore.lane_rows import LaneRows
-from streamcore.lanes import DEAD_LETTERS, Record
+from streamcore.lanes import Record
 from streamcore.operators.operator import LATE_REASON
 from streamcore.operators.process import FAILED_REASON
+from streamcore.topology.letters import Letters
 from streamcore.topology.nodes import Transform
 
-_REASON_CHARS = 500
+_PLAIN = Letters()
 #: The columns in which operators and look-ups say why a row is not among the others.
 _REASONS = (FAILED_REASON, LATE_REASON, REASON)
 
@@ -30,39 +30,28 @@ class Guarded:
     dead: list[Record] = field(default_factory=list)
 
 
-def guarded(name: str, function: Transform, rows: pl.DataFrame) -> Guarded:
+def guarded(name: str, function: Transform, rows: pl.DataFrame, letters: Letters = _PLAIN) -> Guarded:
     """The function's rows, and a dead letter for every row on which it failed. ``name``: what it is called there."""
     result = Guarded()
-    _run(name, function, rows, result)
+    _run(name, function, rows, result, letters)
     return result
 
 
-def _run(name: str, function: Transform, rows: pl.DataFrame, result: Guarded) -> None:
+def _run(name: str, function: Transform, rows: pl.DataFrame, result: Guarded, letters: Letters) -> None:
     try:
         result.good.append(function(rows))
     except Exception as error:
         if rows.height == 1:
-            result.dead.append(_dead(name, rows, error))
+            result.dead += letters.of(rows, ["failed"], [f"{name}: {type(error).__name__}: {error}"])
             return
         half = rows.height // 2
-        _run(name, function, rows[:half], result)
-        _run(name, function, rows[half:], result)
+        _run(name, function, rows[:half], result, letters)
+        _run(name, function, rows[half:], result, letters)
 
 
-def _dead(name: str, row: pl.DataFrame, error: Exception) -> Record:
-    (value,) = LaneRows(DEAD_LETTERS, (), row).values()
-    return _letter(value, "failed", f"{name}: {type(error).__name__}: {error}")
-
-
-def dead_letters(name: str, port: str, rows: pl.DataFrame) -> list[Record]:
+def dead_letters(name: str, port: str, rows: pl.DataFrame, letters: Letters = _PLAIN) -> list[Record]:
     """Rows of a side output as dead letters, as all are: the port is the code of the reason, its text is not in the
     value. ``name``: the step that they come from."""
     reasons = [column for column in _REASONS if column in rows.columns]
-    values = LaneRows(DEAD_LETTERS, (), rows.drop(reasons)).values()
     texts = rows[reasons[0]].to_list() if reasons else [port] * rows.height
-    return [_letter(value, port, f"{name}: {text}") for value, text in zip(values, texts, strict=True)]
-
-
-def _letter(value: bytes, code: str, reason: str) -> Record:
-    headers = (("reason_code", code.encode()), ("reason", reason[:_REASON_CHARS].encode()))
-    return Record(DEAD_LETTERS, None, value, headers)
+    return letters.of(rows.drop(reasons), [port] * rows.height, [f"{name}: {text}" for text in texts])

@@ -7,7 +7,7 @@ without rows is left out; an operator takes part in every cut, for time goes on 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -23,8 +23,20 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
 from streamcore.topology.control import control_rows
 from streamcore.topology.guard import dead_letters, guarded
+from streamcore.topology.letters import Letters, without_origin
 from streamcore.topology.logical import logical
-from streamcore.topology.nodes import FAILED, Enriching, Node, Operation, Port, Sink, Stateless, Union, empty
+from streamcore.topology.nodes import (
+    FAILED,
+    DeadLetters,
+    Enriching,
+    Node,
+    Operation,
+    Port,
+    Sink,
+    Stateless,
+    Union,
+    empty,
+)
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 
@@ -34,9 +46,10 @@ class TopologyHead:
     """Makes the head. Travels."""
 
     topology: Topology
+    topics: tuple[str, ...] = ()
 
     def __call__(self) -> HeadAtWork:
-        return HeadAtWork(self.topology)
+        return HeadAtWork(self.topology, self.topics)
 
 
 @dataclass(frozen=True)
@@ -45,16 +58,18 @@ class TopologyStage:
 
     topology: Topology
     level: int
+    topics: tuple[str, ...] = ()
 
     def __call__(self) -> StageAtWork:
-        return StageAtWork(self.topology, self.level)
+        return StageAtWork(self.topology, self.level, self.topics)
 
 
 class HeadAtWork:
     """Level 0, in a task of stage 1."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, topics: Sequence[str] = ()) -> None:
         self.topology = topology
+        self.letters = Letters(topics)
 
     def step(self, source: int, events: pa.Table, clock_ms: int) -> Output:  # noqa: ARG002 - nothing here has a clock
         """Decoded events, ``StreamSchema.arrow``."""
@@ -62,7 +77,7 @@ class HeadAtWork:
 
     def rows(self, source: int, rows: pl.DataFrame) -> Output:
         """Rows of the source's columns and the engine's."""
-        pass_ = _Pass(self.topology, 0, {})
+        pass_ = _Pass(self.topology, 0, {}, letters=self.letters)
         pass_.give(self.topology.sources[source], MAIN, rows)
         pass_.run()
         return pass_.output()
@@ -71,15 +86,16 @@ class HeadAtWork:
 class StageAtWork:
     """A keyed level, on one shard."""
 
-    def __init__(self, topology: Topology, level: int) -> None:
+    def __init__(self, topology: Topology, level: int, topics: Sequence[str] = ()) -> None:
         self.topology = topology
+        self.letters = Letters(topics)
         self.level = level
         mine = [node for node in topology.levels.on(level) if isinstance(node, Operation)]
         self.operators: dict[Operation, Operator] = {node: node.make() for node in mine}
         self._by_name = {topology.name_of(node): operator for node, operator in self.operators.items()}
 
     def step(self, cut: Cut) -> Output:
-        pass_ = _Pass(self.topology, self.level, self.operators, cut)
+        pass_ = _Pass(self.topology, self.level, self.operators, cut, letters=self.letters)
         pass_.run()
         return pass_.output()
 
@@ -116,6 +132,7 @@ class _Pass:
     records: list[Record] = field(default_factory=list)
     lanes: list[LaneRows] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
+    letters: Letters = field(default_factory=Letters)
 
     def give(self, node: Node, port: str, rows: pl.DataFrame) -> None:
         """Rows of a port, if there are any."""
@@ -131,6 +148,8 @@ class _Pass:
             match node:
                 case Operation():
                     self._operate(node)
+                case DeadLetters():
+                    self._bury(node)
                 case Sink():
                     self._end(node)
                 case Union():
@@ -154,7 +173,7 @@ class _Pass:
         rows = self.of(node.before)
         if rows is None:
             return
-        result = guarded(self.topology.name_of(node), node.function, rows)
+        result = guarded(self.topology.name_of(node), node.function, rows, self.letters)
         self.records += result.dead
         if result.good:
             self.give(node, MAIN, pl.concat(result.good) if len(result.good) > 1 else result.good[0])
@@ -179,7 +198,14 @@ class _Pass:
     def _end(self, node: Sink) -> None:
         rows = self.of(node.before)
         if rows is not None:
-            self.lanes.append(LaneRows(node.lane, node.key, rows, node.whole))
+            self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole))
+
+    def _bury(self, node: DeadLetters) -> None:
+        rows = self.of(node.before)
+        if rows is not None:
+            self.records += self.letters.of(
+                rows.drop(node.code, node.reason), rows[node.code].to_list(), rows[node.reason].to_list()
+            )
 
     def _operate(self, node: Operation) -> None:
         assert self.cut is not None, "operators are on keyed levels"
@@ -196,9 +222,9 @@ class _Pass:
     def _side(self, node: Node, port: str, lane: str, rows: pl.DataFrame) -> None:
         """Rows of a side output that end in a lane. Dead letters have one form, wherever they come from."""
         if lane == DEAD_LETTERS:
-            self.records += dead_letters(self.topology.name_of(node), port, rows)
+            self.records += dead_letters(self.topology.name_of(node), port, rows, self.letters)
         elif rows.height:
-            self.lanes.append(LaneRows(lane, (), rows))
+            self.lanes.append(LaneRows(lane, (), without_origin(rows)))
 
     def _count(self, node: Node, metrics: Mapping[str, int]) -> None:
         for name, count in metrics.items():
@@ -226,7 +252,8 @@ class _Pass:
     def _time(self, node: Operation) -> StepTime:
         assert self.cut is not None, "operators are on keyed levels"
         domain = tuple(sorted(self.topology.levels.sources[node]))
-        return _behind(self.cut.times[self.topology.domains.index(domain)], self.topology.levels.delays[node])
+        time = self.cut.times[self.topology.domains.index(domain)]
+        return replace(_behind(time, self.topology.levels.delays[node]), shard=self.cut.shard)
 
 
 def _behind(time: StepTime, delay_ms: int) -> StepTime:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from streamcore.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
 from streamcore.topology.nodes import TIME
 
@@ -19,7 +20,20 @@ def logical(events: pa.Table, stream: StreamSchema) -> pl.DataFrame:
     """``StreamSchema.arrow`` to the columns of a source and the engine's."""
     columns = [_column(events.column(field.name), field.name, field.type) for field in stream.fields]
     engine = pl.DataFrame(events.select([PARTITION, OFFSET, EVENT_MS]))
-    return pl.DataFrame(columns).hstack(engine)
+    return pl.DataFrame(columns).hstack(_origin(events)).hstack(engine)
+
+
+def _origin(events: pa.Table) -> list[pl.Series]:
+    """The records of events that bring them along."""
+    if RAW_VALUE not in events.column_names:
+        return []
+    columns = ((RAW_KEY, RAW_KEY), (RAW_VALUE, RAW_VALUE), (RAW_PARTITION, PARTITION), (RAW_OFFSET, OFFSET))
+    return [pl.Series(name, events.column(column)) for name, column in columns]
+
+
+def decimals(series: pl.Series, type_: Type) -> pl.Series:
+    """Digits as whole numbers to decimals."""
+    return pl.Series(series.name, _decimals(series.to_arrow(), type_))
 
 
 def physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:

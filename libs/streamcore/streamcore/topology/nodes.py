@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.decode import JSON, InputFormat
 from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
 from streamcore.operators.operator import MAIN
+from streamcore.raw import ORIGIN
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
 from streamcore.topology.words import span
 from streamcore.watermark import WatermarkStrategy
@@ -33,6 +35,8 @@ Schema = Mapping[str, pl.DataType]
 Transform = Callable[[pl.DataFrame], pl.DataFrame]
 
 TIME = pl.Datetime("ms", "UTC")
+#: The columns of a source that brings records along.
+ORIGIN_SCHEMA: Schema = dict(zip(ORIGIN, (pl.Binary(), pl.Binary(), pl.Int32(), pl.Int64()), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +86,18 @@ class Port:
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """Events of a stream."""
+    """Events of a stream. ``raw``: with their records (``ORIGIN_SCHEMA``)."""
 
     stream: StreamSchema
     watermark: WatermarkStrategy
     time: EventTime = EventTime.FIELD
+    format: InputFormat = JSON
+    raw: bool = False
 
     @property
     def ports(self) -> Mapping[str, Schema]:
-        return {MAIN: {field.name: dtype_of(field.type) for field in self.stream.fields}}
+        fields = {field.name: dtype_of(field.type) for field in self.stream.fields}
+        return {MAIN: {**fields, **ORIGIN_SCHEMA} if self.raw else fields}
 
     @property
     def detail(self) -> str:
@@ -256,6 +263,14 @@ class Sink(Node):
     @property
     def detail(self) -> str:
         return "rows" if self.whole else f"key {', '.join(self.key)}" if self.key else ""
+
+
+@dataclass(frozen=True, eq=False)
+class DeadLetters(Sink):
+    """The lane of dead letters. ``code``, ``reason``: the columns that say why a row is one."""
+
+    code: str = ""
+    reason: str = ""
 
 
 def walk(sinks: Sequence[Node]) -> Iterator[Node]:

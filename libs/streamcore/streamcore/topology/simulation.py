@@ -20,6 +20,7 @@ from streamcore.lane_rows import LaneRows
 from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.local import LocalApp
 from streamcore.packing import Parcel
+from streamcore.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blobs import MemoryBlobs
 from streamcore.topology import tables
@@ -71,7 +72,7 @@ class Simulation:
         self.topology = topology
         self.local = LocalApp(app or topology.app(shards=shards), {} if blobs is None else blobs)
         self.ingest = Ingest(self.local.app)
-        self.head = HeadAtWork(topology)
+        self.head = HeadAtWork(topology, self.local.app.topics)
         self.offsets = [0] * len(topology.sources)
         self.seen: set[int] = set()
 
@@ -125,6 +126,14 @@ class Simulation:
 
     def _engine_columns(self, number: int, node: Source, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
+        if node.raw:
+            origin = {
+                RAW_KEY: pl.lit(None, pl.Binary),
+                RAW_VALUE: pl.lit(None, pl.Binary),
+                RAW_PARTITION: pl.lit(number * PARTITIONS_PER_TOPIC),
+                RAW_OFFSET: pl.int_range(pl.len()) + self.offsets[number],
+            }
+            rows = rows.with_columns(value.alias(name) for name, value in origin.items() if name not in rows.columns)
         missing = [name for name in schema if name not in rows.columns]
         if missing:
             raise ConfigError(f"stream {node.name}: the rows have no column {missing[0]!r}")

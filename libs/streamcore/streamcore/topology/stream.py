@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
+from streamcore.decode import JSON, InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS
 from streamcore.operators.operator import LATE, MAIN, StepTime
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.topology.control import SCHEMA as CONTROL
 from streamcore.topology.nodes import (
+    DeadLetters,
     Enriching,
     Keyed,
     Operation,
@@ -48,21 +50,32 @@ from streamcore.topology.words import span
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
+    from streamcore.aggregates.aggregate import Aggregate
     from streamcore.enrich import Enrichment
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.store import KeyedLimits
     from streamcore.operators.deduplicate import WhenFull
     from streamcore.operators.operator import Operator
+    from streamcore.operators.rolling_totals import Span
     from streamcore.topology.joined import JoinedStream
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner
 
 
 def source(
-    schema: StreamSchema, watermark: WatermarkStrategy | None = None, *, time: EventTime = EventTime.FIELD
+    schema: StreamSchema,
+    watermark: WatermarkStrategy | None = None,
+    *,
+    time: EventTime = EventTime.FIELD,
+    format: InputFormat = JSON,
+    raw: bool = False,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from."""
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time)))
+    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in.
+
+    ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
+    them wherever its row failed; lanes leave them out.
+    """
+    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +149,10 @@ class Stream:
         """Ends in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
         return Sink("", self.port, lane, whole=True)
 
+    def dead_letters(self, code: str, reason: str) -> Sink:
+        """Ends among the dead letters. ``code``, ``reason``: text columns that say why, for machines and for people."""
+        return DeadLetters("", self.port, DEAD_LETTERS, code=code, reason=reason)
+
     def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
         schema = schema_after(what, function, self.schema)
         return Stream(Port(Stateless("", self.port, what, function, schema, changes)))
@@ -162,6 +179,26 @@ class KeyedStream:
         from streamcore.topology.windowed import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
+
+    def rolling(
+        self,
+        *spans: Span,
+        name: str = "",
+        max_entries: int = 5_000_000,
+        late_to: str = DEAD_LETTERS,
+        **aggregates: Aggregate,
+    ) -> Stream:
+        """What the rows of a key within the last spans add up to, whenever it changes (``operators.rolling``).
+
+        A row has the key and a column ``<aggregate>_<span>`` for all of them. ``late_to``: the lane of rows that are
+        too old for every span.
+        """
+        from streamcore.operators.rolling import Rolling, RollingSpec
+
+        spec = RollingSpec(self.key, spans, aggregates, max_entries)
+        make = partial(Rolling, spec, dict(self.schema))
+        about = ", ".join(f"{one.name} in {span(one.step_ms)}" for one in spans)
+        return operate([self], "rolling", make, name=name, about=about, side_lanes={LATE: late_to})
 
     def connect(self, broadcast: Broadcast) -> ConnectedStream:
         """With rows that every shard gets, for a function that hears both."""

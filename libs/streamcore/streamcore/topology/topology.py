@@ -20,6 +20,7 @@ from streamcore.lanes import DEAD_LETTERS
 from streamcore.limits import Limits, StateSettings
 from streamcore.schema import EVENT_MS
 from streamcore.topology import nodes
+from streamcore.topology.letters import without_origin
 from streamcore.topology.levels import Levels, assign
 from streamcore.topology.nodes import Node, Operation, Sink, empty, walk
 
@@ -74,7 +75,7 @@ class Topology:
     def table_columns(self) -> dict[str, pa.Schema]:
         """What the rows of each of the ``tables`` hold, as a sink gets them."""
         found = {sink.lane: empty(sink.before.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
-        return {lane: to_table(rows).schema for lane, rows in found.items()}
+        return {lane: to_table(without_origin(rows)).schema for lane, rows in found.items()}
 
     @property
     def lanes(self) -> tuple[str, ...]:
@@ -102,16 +103,17 @@ class Topology:
         from streamcore.topology.kernel import TopologyHead, TopologyStage
 
         topics, lanes = topics or {}, lanes or {}
+        read = tuple(topics.get(node.name, node.name) for node in self.sources)
         return App(
             name=self.name,
             sources=tuple(
-                Source(node.stream, topics.get(node.name, node.name), watermark=node.watermark, time=node.time)
-                for node in self.sources
+                Source(node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw)
+                for node, topic in zip(self.sources, read, strict=True)
             ),
             control_topic=control_topic or f"{self.name}.control",
             lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
-            stages=tuple(TopologyStage(self, level) for level in range(1, max(2, self.levels.count))),
-            head=TopologyHead(self),
+            stages=tuple(TopologyStage(self, level, read) for level in range(1, max(2, self.levels.count))),
+            head=TopologyHead(self, read),
             exchanges=tuple(sending.exchange for sending in self.levels.sendings),
             domains=self.domains,
             tables=self.tables,

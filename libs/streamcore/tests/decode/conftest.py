@@ -10,7 +10,19 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from streamcore.decode import Decoded, DecodeLimits, ExtraFields, JsonDecoder, RawBatch, Rejected, decode_one
+from streamcore.decode import (
+    Decoded,
+    DecodeLimits,
+    Decoder,
+    ExtraFields,
+    InputFormat,
+    JsonDecoder,
+    RawBatch,
+    Rejected,
+    decode_one,
+)
+from streamcore.decode.avro_decoder import AvroDecoder
+from streamcore.decode.lines import LineDecoder
 from streamcore.schema import StreamSchema
 
 CLOCK_MS = 1_800_000_000_000
@@ -50,6 +62,69 @@ def _comparable(value: object) -> object:
     return struct.pack(">d", value) if isinstance(value, float) else value
 
 
+def agreement(
+    schema: StreamSchema,
+    fast: Decoder,
+    slow: Callable[[bytes | None], tuple[object, ...] | Rejected],
+    records: Sequence[bytes | None],
+) -> Decoded:
+    """Decodes by both ways and asserts that they say the same of every record."""
+    decoded = fast.decode(raw_batch(records))
+    assert decoded.events.schema == schema.arrow
+    assert decoded.events.num_rows + decoded.dead.num_rows == len(records)
+    rows = iter(zip(*(decoded.events.column(i).to_pylist() for i in range(decoded.events.num_columns)), strict=True))
+    dead = iter(decoded.dead.to_pylist())
+    for i, record in enumerate(records):
+        expected = slow(record)
+        if isinstance(expected, Rejected):
+            assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
+        else:
+            event_ms = expected[schema.names.index(schema.event_time)]
+            engine = (i % 3, 1000 + i, event_ms)
+            assert [*map(_comparable, next(rows))] == [*map(_comparable, (*expected, *engine))], record
+    return decoded
+
+
+@dataclass(frozen=True)
+class OfFormat:
+    """A format's decoder, checked against its own reference, record by record."""
+
+    schema: StreamSchema
+    fast: LineDecoder | AvroDecoder
+
+    def agree(self, records: Sequence[bytes | None]) -> Decoded:
+        """See ``agreement``."""
+        return agreement(self.schema, self.fast, lambda record: self.fast._decode_one(record, CLOCK_MS), records)
+
+    @staticmethod
+    def batch(records: Sequence[bytes | None]) -> RawBatch:
+        """For the decoder alone."""
+        return raw_batch(records)
+
+    def codes(self, *records: bytes | None) -> list[str]:
+        """The codes of the dead letters."""
+        return [str(code) for code in self.agree(records).dead.column("code").to_pylist()]
+
+
+MakeFormat = Callable[..., OfFormat]
+
+
+@pytest.fixture(scope="session")
+def make_format() -> MakeFormat:
+    def make(
+        schema: StreamSchema,
+        written: InputFormat,
+        *,
+        limits: DecodeLimits | None = None,
+        extra_fields: ExtraFields = ExtraFields.IGNORE,
+    ) -> OfFormat:
+        decoder = written.decoder(schema, limits=limits or DecodeLimits(), extra_fields=extra_fields)
+        assert isinstance(decoder, (LineDecoder, AvroDecoder))
+        return OfFormat(schema, decoder)
+
+    return make
+
+
 @dataclass(frozen=True)
 class Both:
     """The fast decoder, checked against the reference on everything it is given."""
@@ -71,22 +146,7 @@ class Both:
 
     def agree(self, records: Sequence[bytes | None]) -> Decoded:
         """Decodes by both ways and asserts that they say the same of every record."""
-        decoded = self.fast.decode(raw_batch(records))
-        assert decoded.events.schema == self.schema.arrow
-        assert decoded.events.num_rows + decoded.dead.num_rows == len(records)
-        rows = iter(
-            zip(*(decoded.events.column(i).to_pylist() for i in range(decoded.events.num_columns)), strict=True)
-        )
-        dead = iter(decoded.dead.to_pylist())
-        for i, record in enumerate(records):
-            expected = self.slow(record)
-            if isinstance(expected, Rejected):
-                assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
-            else:
-                event_ms = expected[self.schema.names.index(self.schema.event_time)]
-                engine = (i % 3, 1000 + i, event_ms)
-                assert [*map(_comparable, next(rows))] == [*map(_comparable, (*expected, *engine))], record
-        return decoded
+        return agreement(self.schema, self.fast, self.slow, records)
 
 
 MakeBoth = Callable[..., Both]

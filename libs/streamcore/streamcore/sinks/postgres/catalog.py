@@ -26,13 +26,15 @@ FROM pg_class c WHERE c.oid = to_regclass(%s)
 """
 _COLUMNS = """
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-    a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a', coalesce(l.collisdeterministic, true)
+    a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
+    coalesce(l.collisdeterministic, true)
 FROM pg_attribute a LEFT JOIN pg_collation l ON l.oid = a.attcollation
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 _UNIQUE = """
 SELECT array_agg(a.attname::text)
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+FROM pg_index i JOIN pg_attribute a
+    ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
 WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid
 """
@@ -59,7 +61,7 @@ def check_database(connection: Connection) -> None:
     assert row is not None
     if not row[0]:
         raise ConfigError(
-            f'postgres: no right to make temporary tables; run: GRANT TEMPORARY ON DATABASE {row[2]} TO "{connection.info.user}"'
+            f"postgres: temporary tables are needed; run: GRANT TEMPORARY ON DATABASE {row[2]} TO {_user(connection)}"
         )
     if row[1] != "UTF8":
         raise ConfigError(f"postgres: database {row[2]} has encoding {row[1]}, which cannot hold every text; UTF8 can")
@@ -86,7 +88,7 @@ def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
         row = connection.execute(_TABLE, (wanted.quoted,)).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
-            f'{where}: {said(error)}; run: GRANT USAGE ON SCHEMA {wanted.spec.table.schema} TO "{connection.info.user}"'
+            f"{where}: {said(error)}; run: GRANT USAGE ON SCHEMA {wanted.spec.table.schema} TO {_user(connection)}"
         ) from error
     if row is None:
         raise ConfigError(f"{where} is not there; run:\n{wanted.create_table()};")
@@ -97,7 +99,7 @@ def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
     needed = [n for n, held in zip(names, rights, strict=True) if not held and _needs(wanted, n)]
     if needed:
         raise ConfigError(
-            f'{where}: rights are missing; run: GRANT {", ".join(needed)} ON {wanted.quoted} TO "{connection.info.user}"'
+            f"{where}: a right is missing; run: GRANT {', '.join(needed)} ON {wanted.quoted} TO {_user(connection)}"
         )
     return oid
 
@@ -154,3 +156,7 @@ def _unique_keys(connection: Connection, oid: object) -> list[frozenset[str]]:
 def _column(row: tuple[object, ...]) -> Column:
     name, kind, not_null, has_default, fixed, deterministic = row
     return Column(str(name), str(kind), bool(not_null), bool(has_default), bool(fixed), bool(deterministic))
+
+
+def _user(connection: Connection) -> str:
+    return f'"{connection.info.user}"'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -20,26 +19,12 @@ class Connection(psycopg.Connection[tuple[object, ...]]):
     """One that does not wait for ever. The server ends a statement that takes too long; a server that is frozen does
     not, and its system still answers for it."""
 
-    answer_ms = 0
+    answer_ms: int | None = None
 
-    def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S) -> T:
+    def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S, timeout: float | None = None) -> T:
         """Everything that asks the server comes through here."""
-        return super().wait(_limited(gen, self.answer_ms) if self.answer_ms else gen, interval)
-
-
-def _limited(gen: PQGen[T], limit_ms: int) -> PQGen[T]:
-    """``gen``, unless it has nothing to do for so long. ``OperationalError``, as of any connection that is gone."""
-    deadline = time.monotonic() + limit_ms / 1000
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > deadline:
-                raise psycopg.OperationalError(f"no answer within {limit_ms} ms")
-            wanted = gen.send(ready)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+        limit_s = self.answer_ms / 1000 if timeout is None and self.answer_ms is not None else timeout
+        return super().wait(gen, interval, limit_s)
 
 
 _SESSION = """

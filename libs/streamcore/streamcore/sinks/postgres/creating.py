@@ -22,7 +22,9 @@ def create_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) 
     """
     try:
         with connect(settings, "headgate tables") as connection:
-            missing = [table for table in lane_tables(settings, columns).values() if not exists(connection, table.spec.table)]
+            missing = [
+                table for table in lane_tables(settings, columns).values() if not exists(connection, table.spec.table)
+            ]
             for table in missing:
                 connection.execute(sql.SQL(table.create_table()))
             return [table.create_table() for table in missing]

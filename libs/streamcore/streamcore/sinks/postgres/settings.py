@@ -73,8 +73,8 @@ class TableSpec:
             raise ConfigError(f"{where}: version and deleted need a key; without one, rows are only appended")
         if self.version and self.deleted:
             raise ConfigError(
-                f"{where}: a deleted row leaves no version behind, so an older row would bring it back; leave `deleted` "
-                "out: the flag is then a column like others, and a view can hide the rows that have it"
+                f"{where}: a deleted row leaves no version behind, so an older row would bring it back; leave "
+                "`deleted` out: the flag is then a column like others, and a view can hide the rows that have it"
             )
         if self.version in self.key or self.deleted in self.key:
             raise ConfigError(f"{where}: version and deleted are not part of the key {list(self.key)}")

@@ -30,7 +30,7 @@ def spec(table: str = "orders", *key: str, **more: str) -> TableSpec:
 
 def orders(*rows: tuple[Any, ...], schema: pa.Schema = ORDERS) -> pa.Table:
     """Rows by position."""
-    columns = list(zip(*rows, strict=True)) or [[] for _ in schema]
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
 
 
@@ -44,11 +44,11 @@ class Bench:
     def run(self, *statements: str) -> None:
         with self.database.connect() as connection:
             for statement in statements:
-                connection.execute(statement)  # type: ignore[call-overload]
+                connection.execute(statement)
 
     def rows(self, query: str = "SELECT * FROM orders ORDER BY 1") -> list[tuple[Any, ...]]:
         with self.database.connect() as connection:
-            return connection.execute(query).fetchall()  # type: ignore[call-overload, no-any-return]
+            return connection.execute(query).fetchall()
 
     def settings(self, tables: Mapping[str, TableSpec] | TableSpec, **more: Any) -> PostgresSettings:
         by_lane = {"orders": tables} if isinstance(tables, TableSpec) else tables

@@ -1,8 +1,8 @@
 """A small app that dies where it is told: run by ``test_crashes`` as a process of its own.
 
-It writes cuts ``0 .. CUTS-1`` of a few rows each to an append table and a keyed one, and keeps, like Spark, a log of the
-cuts that it knows to be done, written *after* the commit. Started again, it goes on after the last cut in that log, so a
-crash between the commit and the log replays a cut. One row of each cut is refused by the keyed table.
+It writes cuts ``0 .. CUTS-1`` of a few rows each to an append table and a keyed one, and keeps, like Spark, a log of
+the cuts that it knows to be done, written *after* the commit. Started again, it goes on after the last cut in that log,
+so a crash between the commit and the log replays a cut. One row of each cut is refused by the keyed table.
 """
 
 from __future__ import annotations

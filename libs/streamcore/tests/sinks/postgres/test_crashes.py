@@ -13,17 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.sinks.postgres import crashing_app
+from tests.sinks.postgres.crashing_app import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 from conftest import database_of
 from streamcore.sinks.postgres.sink import Step
 from streamcore.sinks.sink import Result, SinkHooks
-from tests.sinks.postgres import crashing_app
-from tests.sinks.postgres.crashing_app import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 if TYPE_CHECKING:
+    from tests.sinks.postgres.conftest import Bench, NewPlace
+
     from conftest import NewPostgres
     from headgate.local.postgres import EmbeddedPostgres
-    from tests.sinks.postgres.conftest import Bench, NewPlace
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"log": SCHEMA, "latest": SCHEMA}

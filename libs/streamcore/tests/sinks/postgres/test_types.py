@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
 from tests.sinks.postgres.conftest import Bench, orders, spec
 
 if TYPE_CHECKING:
@@ -41,7 +40,9 @@ def billionths(number: int) -> Decimal:
 longs = st.integers(-(2**63), 2**63 - 1)
 money = st.integers(-(10**38) + 1, 10**38 - 1).map(billionths)
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-nasty = st.sampled_from(["", " ", "\\.", "\\N", "NULL", '"', "'", ",", "\n", "\r\n", "\r", "\t", "\u2028", "a\\", '","', "🜁"])
+nasty = st.sampled_from(
+    ["", " ", "\\.", "\\N", "NULL", '"', "'", ",", "\n", "\r\n", "\r", "\t", "\u2028", "a\\", '","', "🜁"]
+)
 times = st.integers(-62_135_596_800_000, 253_402_300_799_999).map(lambda ms: EPOCH + timedelta(milliseconds=ms))
 rows = st.tuples(
     longs,

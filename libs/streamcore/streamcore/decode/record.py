@@ -1,0 +1,67 @@
+"""What the rules of one record have in common, whatever its format: its size, its text, its fields and its time.
+
+A format finds the value of each field; what a value may be is said by ``scalars`` and ``times`` for all formats alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from streamcore.decode.batch import DeadCode, DecodeLimits
+from streamcore.decode.scalars import RecordError, Scalar, convert
+from streamcore.decode.times import to_text
+from streamcore.schema import StreamSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A dead letter: the code for machines, the reason for people."""
+
+    code: DeadCode
+    reason: str
+
+
+def bytes_of(record: bytes | None, limits: DecodeLimits, accepted: str) -> bytes:
+    """A record that is there and not too large; raises ``RecordError``."""
+    if record is None:
+        raise RecordError(DeadCode.NO_VALUE, f"the record has no value (null); accepted is {accepted}")
+    if len(record) > limits.max_record_bytes:
+        raise RecordError(
+            DeadCode.TOO_LARGE, f"the record has {len(record)} bytes; at most {limits.max_record_bytes} are accepted"
+        )
+    return record
+
+
+def text_of(record: bytes) -> str:
+    """The record as text; raises ``RecordError``."""
+    try:
+        return record.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            DeadCode.NOT_UTF8, f"byte {error.start} (0x{record[error.start]:02x}) is not UTF-8: {error.reason}"
+        ) from None
+
+
+def values_of(
+    schema: StreamSchema, found: Mapping[str, object], *, clock_ms: int, zone: ZoneInfo, limits: DecodeLimits
+) -> tuple[Scalar, ...]:
+    """The physical values of the schema's fields, in order, from those that were found; raises ``RecordError``."""
+    values: list[Scalar] = []
+    for field in schema.fields:
+        if field.name not in found and not field.nullable:
+            raise RecordError(DeadCode.MISSING_FIELD, f"field {field.name} is missing; a {field.type} is needed")
+        values.append(convert(field, found.get(field.name), zone))
+    _check_time(schema, values, clock_ms, limits)
+    return tuple(values)
+
+
+def _check_time(schema: StreamSchema, values: list[Scalar], clock_ms: int, limits: DecodeLimits) -> None:
+    event_ms = values[schema.names.index(schema.event_time)]
+    if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
+        raise RecordError(
+            DeadCode.FROM_THE_FUTURE,
+            f"field {schema.event_time}: {to_text(event_ms)} is {(event_ms - clock_ms) / 1000:.0f} s ahead of the"
+            f" clock ({to_text(clock_ms)}); at most {limits.max_future_ms / 1000:.0f} s are accepted",
+        )

@@ -1,0 +1,65 @@
+"""A record with a name is sent once, whoever sends it and wherever it is killed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from conftest import NewTopic
+from streamcore.errors import StreamError
+from streamcore.kafka.once import OnceSender, Parcel
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer import WriterId
+
+pytestmark = pytest.mark.kafka
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class DiesBeforeCommit(OnceSender):
+    """Everything is with the broker but the commit."""
+
+    def _transaction(self, parcels: Sequence[Parcel]) -> None:
+        producer = self._session.producer
+        producer.begin_transaction()
+        for one in parcels:
+            producer.produce(one.topic, one.value, one.key, partition=one.partition)
+            producer.produce(self.memory, one.said, one.name.encode(), partition=0)
+        producer.flush(10)
+        raise Killed
+
+
+class DiesAfterCommit(OnceSender):
+    """The commit is done, and nobody hears of it."""
+
+    def _transaction(self, parcels: Sequence[Parcel]) -> None:
+        super()._transaction(parcels)
+        raise Killed
+
+
+@pytest.mark.parametrize("dying", [DiesBeforeCommit, DiesAfterCommit])
+def test_a_sender_that_is_killed_leaves_all_or_nothing_to_the_next(
+    dying: type[OnceSender], kafka: KafkaSettings, new_topic: NewTopic
+) -> None:
+    topic, memory = new_topic("target"), new_topic("memory", compacted=True)
+    writer = WriterId(topic, 1, "replay")
+    parcels = [Parcel(f"0/{n}", b"{}", topic, 0, b"k", b"%d" % n) for n in range(5)]
+    first = dying(kafka, writer, memory)
+    with pytest.raises(Killed):
+        first.send(parcels)
+    with OnceSender(kafka, writer, memory) as second:
+        assert second.send(parcels) == (5 if dying is DiesBeforeCommit else 0)
+        with pytest.raises(StreamError):  # fenced: it is not the owner any more
+            OnceSender.send(first, [Parcel("0/9", b"{}", topic, 0, b"k", b"9")])
+    assert [record.value for record in read_topic(kafka, topic)] == [b"%d" % n for n in range(5)]
+
+
+def test_a_name_that_comes_twice_in_one_batch_is_sent_once(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+    topic, memory = new_topic("target"), new_topic("memory", compacted=True)
+    with OnceSender(kafka, WriterId(topic, 1, "replay"), memory) as sender:
+        assert sender.send([Parcel("a", b"", topic, 0, None, b"1"), Parcel("a", b"", topic, 0, None, b"1")]) == 1
+    assert len(read_topic(kafka, topic)) == 1

@@ -1,0 +1,169 @@
+"""Whatever dies at whatever moment, each cut is in the table once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streamcore.errors import Fenced
+from streamcore.sinks.delta.sink import DeltaSink
+from streamcore.sinks.sink import Result, SinkHooks
+from streamcore.writer import WriterId
+from tests.harness import delta_child, delta_log
+from tests.harness.delta_child import PER_CUT, SCHEMA, cut, settings, sink
+
+_OWNER = WriterId("app", 1)
+_CUTS = 7
+
+
+def _run(folder: Path, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, delta_child.__file__, str(folder), str(_CUTS), death, str(at)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100, check=False)
+
+
+def _ids(folder: Path) -> list[int]:
+    return sorted(int(str(row["id"])) for row in delta_log.rows(folder))
+
+
+@pytest.mark.parametrize(
+    ("death", "at"),
+    [
+        ("created", 1),
+        ("fenced", 1),
+        ("ledger-read", 1),
+        ("before-commit", 3),
+        ("commit", 3),
+        ("committed", 1),
+        ("committed", 5),
+        ("compacted", 1),
+        ("vacuumed", 1),
+        ("checkpointed", 1),
+    ],
+)
+def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole(
+    tmp_path: Path, death: str, at: int
+) -> None:
+    died = _run(tmp_path / "t", death, at)
+    assert died.returncode < 0, died.stderr
+    assert "done" not in died.stdout
+    second = _run(tmp_path / "t", "never")
+    assert second.stdout == "done\n", second.stderr
+    assert _ids(tmp_path / "t") == list(range(_CUTS * PER_CUT))
+
+
+def test_data_files_of_a_commit_that_never_came_are_seen_by_nobody(tmp_path: Path) -> None:
+    died = _run(tmp_path / "t", "commit", 2)
+    assert died.returncode in (-signal.SIGSYS, -signal.SIGKILL), died.stderr
+    files = {str(p.relative_to(tmp_path / "t")) for p in (tmp_path / "t").glob("day=*/*.parquet")}
+    listed = {str(file["path"]) for file in delta_log.listed(tmp_path / "t")}
+    assert listed < files, "the cut had written its files"
+    assert _ids(tmp_path / "t") == list(range(PER_CUT))
+
+
+def test_kills_at_random_moments_lose_and_double_nothing(tmp_path: Path) -> None:
+    folder, environment = tmp_path / "t", {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, delta_child.__file__, str(folder), "40", "never"]
+    for delay_ms in (350, 500, 650, 800, 950, 1100):
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
+            time.sleep(delay_ms / 1000)
+            child.kill()
+    assert subprocess.run(command, env=environment, capture_output=True, check=True).stdout == b"done\n"
+    assert _ids(folder) == list(range(40 * PER_CUT))
+
+
+class _Forgetful(DeltaSink):
+    """The protection off: a commit says neither its cut nor its epoch."""
+
+    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+        return {}
+
+
+def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(tmp_path: Path) -> None:
+    for _ in range(2):
+        writer = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA})
+        writer.open(_OWNER)
+        assert writer.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+        writer.close()
+    assert _ids(tmp_path / "t") == sorted([*range(PER_CUT)] * 2)
+
+
+def test_without_it_an_owner_of_an_earlier_epoch_gets_through(tmp_path: Path) -> None:
+    old, new = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA}), sink(tmp_path / "t")
+    old.open(_OWNER)
+    new.open(WriterId("app", 2))
+    assert old.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+
+
+def test_a_cut_that_comes_again_is_skipped_and_says_the_same_rows(tmp_path: Path) -> None:
+    for expected in (Result.COMMITTED, Result.SKIPPED):
+        writer = sink(tmp_path / "t")
+        writer.open(_OWNER)
+        written = writer.write(3, {"rows": cut(3)})
+        assert (written.result, written.rows) == (expected, PER_CUT)
+        writer.close()
+    assert delta_log.ledger(tmp_path / "t") == {"app.1.delta.rows": 3, "app.epoch.delta.rows": 1}
+
+
+def test_a_cut_without_rows_commits_nothing(tmp_path: Path) -> None:
+    writer = sink(tmp_path / "t")
+    writer.open(_OWNER)
+    before = len(delta_log.actions(tmp_path / "t"))
+    assert writer.write(0, {}).result == Result.EMPTY
+    assert len(delta_log.actions(tmp_path / "t")) == before
+
+
+def test_an_owner_of_an_earlier_epoch_is_fenced_at_its_commit(tmp_path: Path) -> None:
+    old, new = sink(tmp_path / "t"), sink(tmp_path / "t")
+    old.open(_OWNER)
+    old.write(0, {"rows": cut(0)})
+    new.open(WriterId("app", 2))
+    with pytest.raises(Fenced, match="epoch 2 owns lane rows"):
+        old.write(1, {"rows": cut(1)})
+    assert new.write(0, {"rows": cut(1)}).result == Result.COMMITTED, "a new epoch numbers its cuts anew"
+    assert _ids(tmp_path / "t") == list(range(2 * PER_CUT))
+    with pytest.raises(Fenced):
+        sink(tmp_path / "t").open(_OWNER)
+
+
+def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(tmp_path: Path) -> None:
+    new = sink(tmp_path / "t")
+
+    def overtake(step: str) -> None:
+        if step == "before-commit":
+            new.open(WriterId("app", 2))
+
+    old = sink(tmp_path / "t", SinkHooks(reached=overtake))
+    old.open(_OWNER)
+    with pytest.raises(Fenced):
+        old.write(0, {"rows": cut(0)})
+    assert _ids(tmp_path / "t") == []
+
+
+def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> None:
+    sink(tmp_path / "t").open(_OWNER)
+    command = [sys.executable, delta_child.__file__, str(tmp_path / "t"), "30", "never"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    children = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [child.communicate(timeout=100)[0] for child in children] == ["done\n", "done\n"]
+    assert _ids(tmp_path / "t") == list(range(30 * PER_CUT))
+
+
+def test_who_lost_ownership_does_not_try_again(tmp_path: Path) -> None:
+    def taken_over() -> None:
+        raise Fenced("another process has the lease")
+
+    writer = sink(tmp_path / "t", SinkHooks(still_owner=taken_over))
+    other = sink(tmp_path / "t")
+    writer.open(_OWNER)
+    other.open(_OWNER)
+    other.write(0, {"rows": cut(0)})
+    with pytest.raises(Fenced, match="lease"):
+        writer.write(0, {"rows": cut(0)})

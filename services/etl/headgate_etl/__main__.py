@@ -1,0 +1,30 @@
+"""``python -m headgate_etl --settings FILE`` (see ``streamcore.service.main``)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from headgate_etl.settings import EtlSettings
+from streamcore.service.main import run_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamcore.spark.runner import Listeners, Runner
+    from streamcore.spark.start import Start
+
+
+def main() -> int:
+    """Run it; the exit code."""
+    return run_service("headgate-etl", EtlSettings, _build)
+
+
+def _build() -> Callable[[EtlSettings, Start, Listeners], Runner]:
+    from headgate_etl.app import build
+
+    return build
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Masks for personal fields: what leaves the app says less than what came in.
+
+=============  ==================================================================================================
+``redact``     ``***``
+``keep_last``  stars, and the last characters as they are; a text that is not longer is stars only
+``pseudonym``  HMAC-SHA256 with a key from a file, 32 hexadecimal digits: the same person is the same text
+``network``    the /24 of an IPv4 address, the /48 of an IPv6 one; ``***`` for what is no address
+``year``       the first moment of the year, or the first four digits of a date as text; ``***`` for other text
+=============  ==================================================================================================
+
+Null stays null. The key is read in the process that masks and is in no value here: settings, logs, checkpoints and what
+travels to the workers hold its path. A mask is a function of the value and the key alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import polars as pl
+
+from headgate_etl.settings import How, MaskDocument
+from streamcore.errors import ConfigError
+
+HIDDEN = "***"
+MIN_KEY_BYTES = 16
+_DIGITS = 32
+_V4, _V6 = 24, 48
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """How one field is masked."""
+
+    how: How
+    characters: int = 0
+    key_file: Path | None = None
+
+
+def mask_of(document: MaskDocument) -> Mask:
+    """Checked; ``ConfigError`` says what is missing. The key file is read, to see that a key is in it."""
+    wanted = {How.KEEP_LAST: "characters", How.PSEUDONYM: "key_file"}.get(document.how)
+    for name in ("characters", "key_file"):
+        given = getattr(document, name) is not None
+        if given != (name == wanted):
+            raise ConfigError(f"{document.how}: {'takes no' if given else 'needs'} {name}")
+    if document.key_file is not None:
+        read_key(document.key_file)
+    return Mask(document.how, document.characters or 0, document.key_file)
+
+
+def masked(rows: pl.DataFrame, masks: Mapping[str, Mask]) -> pl.DataFrame:
+    """The rows with these columns masked."""
+    return rows.with_columns(_column(rows[name], mask) for name, mask in masks.items())
+
+
+def _column(column: pl.Series, mask: Mask) -> pl.Series:
+    match mask.how:
+        case How.PSEUDONYM:
+            assert mask.key_file is not None
+            return _by_value(column, lambda value: pseudonym(value, _key(str(mask.key_file))))
+        case How.NETWORK:
+            return _by_value(column, network)
+    return column.to_frame().select(_expression(pl.col(column.name), column.dtype, mask).alias(column.name)).to_series()
+
+
+def _expression(text: pl.Expr, dtype: pl.DataType, mask: Mask) -> pl.Expr:
+    if mask.how is How.KEEP_LAST:
+        longer = text.str.tail(mask.characters).str.pad_start(text.str.len_chars(), "*")
+        return (
+            pl.when(text.str.len_chars() > mask.characters).then(longer).otherwise(text.str.replace_all("(?s).", "*"))
+        )
+    if mask.how is How.YEAR and dtype != pl.String:
+        return text.dt.truncate("1y")
+    shown = pl.lit(HIDDEN)
+    if mask.how is How.YEAR:
+        shown = pl.when(text.str.contains(r"\A[0-9]{4}(?:-|\z)")).then(text.str.head(4)).otherwise(shown)
+    return pl.when(text.is_not_null()).then(shown)
+
+
+def _by_value(column: pl.Series, function: Callable[[str], str]) -> pl.Series:
+    """A function of text, called once for each distinct value."""
+    values = column.drop_nulls().unique()
+    made = pl.Series([function(value) for value in values.to_list()], dtype=pl.String)
+    return column.replace_strict(values, made, default=None, return_dtype=pl.String)
+
+
+def pseudonym(text: str, key: bytes) -> str:
+    """32 hexadecimal digits of HMAC-SHA256 over the text's UTF-8."""
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_DIGITS]
+
+
+def network(text: str) -> str:
+    """``203.0.113.77`` to ``203.0.113.0/24``."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return HIDDEN
+    if address.version == 4:
+        return str(ipaddress.IPv4Network((int(address), _V4), strict=False))
+    return str(ipaddress.IPv6Network((int(address), _V6), strict=False))
+
+
+def read_key(path: Path) -> bytes:
+    """The file's bytes, without spaces around them; ``ConfigError`` when they are no key. They are in no message."""
+    try:
+        key = path.read_bytes().strip()
+    except OSError as error:
+        raise ConfigError(
+            f"key file {path}: cannot be read: {error.strerror}; make one: openssl rand -hex 32"
+        ) from None
+    if len(key) < MIN_KEY_BYTES:
+        raise ConfigError(f"key file {path}: at least {MIN_KEY_BYTES} bytes are needed; make one: openssl rand -hex 32")
+    return key
+
+
+@lru_cache(maxsize=16)
+def _key(path: str) -> bytes:
+    return read_key(Path(path))

@@ -1,0 +1,67 @@
+"""The last step before the lanes: personal fields are masked, and each row says which routes take it.
+
+Routes are asked before masks, so what decides may be something that does not leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from headgate_etl.columns import ROW, physical
+from headgate_etl.masking import Mask, masked
+from headgate_etl.phase import CODE, REASON
+from headgate_etl.settings import Target
+from rulecore.lang import Expr, columns, to_polars
+from streamcore.schema import Type
+
+#: The prefix of the columns that say which routes take a row.
+_TO = "@to:"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A lane for the rows for which ``when`` is true; None: all."""
+
+    name: str
+    when: Expr | None
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    to: Target
+
+    @property
+    def taken(self) -> pl.Expr:
+        """True for its rows."""
+        return pl.col(_TO + self.name)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """``otherwise``: the route of rows that no other takes; None: they have ``CODE`` and ``REASON``."""
+
+    types: Mapping[str, Type]
+    routes: tuple[Route, ...]
+    masks: Mapping[str, Mask]
+    otherwise: str | None
+
+    def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
+        used = frozenset().union(*(columns(r.when) for r in self.routes if r.when is not None))
+        asked = physical(rows, {name: self.types[name] for name in self.types if name in used})
+        answers = asked.with_columns(self._asked(route).alias(_TO + route.name) for route in self.routes).drop(ROW)
+        taken = answers.select(_TO + route.name for route in self.routes)
+        none = ~pl.any_horizontal(pl.all())
+        if self.otherwise is not None:
+            taken = taken.with_columns((pl.col(_TO + self.otherwise) | none).alias(_TO + self.otherwise))
+        why = taken.select(
+            pl.when(none).then(pl.lit("no_route")).alias(CODE),
+            pl.when(none).then(pl.lit("no route takes this row")).alias(REASON),
+        )
+        return masked(rows, self.masks).hstack(taken).hstack(why)
+
+    def _asked(self, route: Route) -> pl.Expr:
+        """A row for which it is unknown is not taken."""
+        if route.when is None:
+            return pl.repeat(value=True, n=pl.len())
+        return to_polars(route.when).fill_null(value=False)

@@ -1,0 +1,98 @@
+"""Every mistake of a settings document is found when it is read, with its place and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamcore.errors import ConfigError
+from tests.harness.small_etl import MAP, load
+
+MODEL = {
+    "id": "string not null",
+    "price": "decimal(8,2)",
+    "ratio": "double",
+    "email": "string",
+    "ip": "string",
+    "born": "string",
+    "currency": "string",
+}
+
+
+def refused(folder: Path, mapped: dict[str, str] | None = None, /, **more: object) -> str:
+    with pytest.raises(ConfigError) as error:
+        load(folder, mapped, **more)
+    assert str(error.value).startswith(str(folder / "etl.yaml"))
+    return str(error.value)
+
+
+def test_the_shipped_example_can_be_used() -> None:
+    from headgate_etl.app import topology
+    from headgate_etl.settings import load_settings
+
+    assert "derive" in topology(load_settings(Path("services/etl/example.yaml"))).text()
+
+
+def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
+    said = refused(tmp_path, {**MAP, "price": "to_decimal(prize, 8, 2)"})
+    assert "inputs.0.map.price:1:12: unknown column prize" in said
+    assert "to_decimal(prize, 8, 2)\n               ^^^^^" in said
+    assert "did you mean" in said or "price" in said
+
+
+@pytest.mark.parametrize(
+    ("mapped", "words"),
+    [
+        ({"price": "price"}, "decimal(8,2) is needed, this is string"),
+        ({"price": "to_decimal(price, 12, 4)"}, "round(..., 2)"),
+        ({"email": "ratio"}, "to_text(...)"),
+        ({"id": "count(*)"}, "count is an aggregate"),
+        ({"nobody": "id"}, "inputs.0.map.nobody: is no field of the model"),
+        ({"price": "to_timestamp(price, 'yyyy')"}, "the format has no month"),
+        ({"price": "to_timestamp(price, 'iso', 'Mars/Base')"}, "no such time zone"),
+    ],
+)
+def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, tmp_path: Path) -> None:
+    assert words in refused(tmp_path, MAP | mapped)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"model": MODEL | {"price": "money"}}, "model.price: unknown type 'money'"),
+        ({"model": MODEL | {"extra": "long"}}, "model.extra: comes from nowhere"),
+        ({"id": ["ratio"]}, "an id is text, a long"),
+        ({"id": ["nobody"]}, "is no field that inputs give"),
+        ({"rules": {"positive": "price > 'a'"}}, "rules.positive:1:9"),
+        ({"derive": {"price": "1.00"}}, "derive.price: comes from inputs.0.map already"),
+        ({"routes": [{"name": "a", "when": "price"}]}, "routes.0.when:1:1: a condition is needed"),
+        ({"routes": [{"name": "a", "columns": ["x"]}]}, "routes.0.columns: 'x' is no field"),
+        ({"routes": [{"name": "a"}, {"name": "a"}]}, "routes.1.name: 'a' is another lane's already"),
+        ({"routes": [{"name": "status"}]}, "routes.0.name"),
+        ({"otherwise": "b"}, "otherwise: 'b' is no route"),
+        ({"mask": {"price": {"how": "redact"}}}, "mask.price: redact takes string"),
+        ({"mask": {"email": {"how": "keep_last"}}}, "mask.email: keep_last: needs characters"),
+        ({"mask": {"email": {"how": "pseudonym", "key_file": "/nowhere/key"}}}, "openssl rand -hex 32"),
+        ({"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}}, "lookup.url"),
+        ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: say which table it is: delta.tables.a"),
+        ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
+        ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
+    ],
+)
+def test_a_wrong_entry_is_named(more: dict[str, object], words: str, tmp_path: Path) -> None:
+    assert words in refused(tmp_path, None, **more)
+
+
+def test_all_mistakes_are_said_at_once(tmp_path: Path) -> None:
+    said = refused(tmp_path, MAP | {"price": "x"}, rules={"a": "y > 1"}, routes=[{"name": "c", "when": "z = 1"}])
+    assert all(place in said for place in ("inputs.0.map.price", "rules.a", "routes.0.when"))
+
+
+def test_a_key_is_in_no_text_of_the_settings(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef-secret")
+    settings = load(tmp_path, mask={"email": {"how": "pseudonym", "key_file": str(key)}})
+    from headgate_etl.app import build_app
+
+    assert "secret" not in repr(settings) + repr(build_app(settings)) + settings.model_dump_json()

@@ -1,0 +1,87 @@
+"""Look-ups by HTTP against a real server on the loopback: found, unknown, busy, broken, slow."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote
+
+import pytest
+
+from streamcore.enrich.kept import close_kept
+from tests.harness.small_etl import MAP, events, letters, load, rows, run
+
+
+class Customers(BaseHTTPRequestHandler):
+    """Answers by what the key says."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[Counter[str]] = Counter()
+    tokens: ClassVar[set[str | None]] = set()
+
+    def do_GET(self) -> None:
+        key = unquote(self.path.removeprefix("/customers/"))
+        type(self).asked[key] += 1
+        type(self).tokens.add(self.headers["Authorization"])
+        status, body = 200, json.dumps({"email": f"{key}@shop"}).encode()
+        if key == "unknown":
+            status, body = 404, b"{}"
+        elif key == "broken" or (key == "busy" and type(self).asked[key] == 1):
+            status, body = 503, b""
+        elif key == "list":
+            body = b"[]"
+        elif key == "slow":
+            time.sleep(1)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    Customers.asked.clear()
+    one = ThreadingHTTPServer(("127.0.0.1", 0), Customers)
+    one.daemon_threads = True
+    thread = threading.Thread(target=one.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{one.server_address[1]}/customers/{{key}}"
+    close_kept()
+    one.shutdown()
+    one.server_close()
+    thread.join()
+
+
+def test_fields_are_added_and_rows_without_an_answer_are_dead_letters(server: str, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("open sesame\n")
+    look = {"url": server, "key": "id", "adds": ["email"], "timeout_ms": 300, "attempts": 2, "pause_ms": 1}
+    mapped = {name: text for name, text in MAP.items() if name != "email"}
+    settings = load(tmp_path, mapped, lookup=look | {"token_file": str(token)})
+    keys = ("ann", "a/b c", "unknown", "busy", "broken", "list", "slow", "ann")
+    output = run(settings, events(*({"id": key} for key in keys)))
+    found = {str(row["id"]): row["email"] for row in rows(output)}
+    assert found == {"ann": "ann@shop", "a/b c": "a/b c@shop", "unknown": None, "busy": "busy@shop"}
+    assert Customers.asked["ann"] == 1
+    assert Customers.tokens == {"Bearer open sesame"}
+    said = sorted(reason for code, reason in letters(output) if code == "failed")
+    assert len(said) == 3
+    assert any("503" in reason for reason in said)
+    assert any("no JSON object" in reason for reason in said)
+
+
+def test_a_failed_look_up_may_give_nulls(server: str, tmp_path: Path) -> None:
+    look = {"url": server, "key": "id", "adds": ["email"], "attempts": 1, "failed": "null"}
+    mapped = {name: text for name, text in MAP.items() if name != "email"}
+    output = run(load(tmp_path, mapped, lookup=look), events({"id": "broken"}))
+    assert [row["email"] for row in rows(output)] == [None]
+    assert letters(output) == []
