@@ -53,10 +53,15 @@ clean: ## remove the environment and what tools left; the cache and the broker's
 PAIRS ?= 200000
 EXPRESSIONS ?= 20000
 INPUTS ?= 200000
-nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers (PAIRS, EXPRESSIONS, INPUTS)
+CHANGES ?= 300
+RELEASE ?= 1000
+CHANGE_KILLS ?= 5
+nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load
 	@HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
 		libs/rulecore/tests/test_paths.py libs/rulecore/tests/lang/test_functions_against_duckdb.py \
 		libs/rulecore/tests/test_security.py libs/rulecore/tests/test_fuzz.py $(ARGS)
+	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
+		$(VENV)/python -m pytest -s tests/test_changes_under_load.py $(ARGS)
 
 .PHONY: kill-test
 KILLS ?= 20

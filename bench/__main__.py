@@ -94,6 +94,10 @@ def _sessions_on_spark(request: Request) -> list[Result]:
     return _paired(request, "sessions-on-spark", jobs.SESSIONS)
 
 
+def _analytics_on_spark(request: Request) -> list[Result]:
+    return _paired(request, "analytics-on-spark", jobs.ANALYTICS)
+
+
 def _process_on_spark(request: Request) -> list[Result]:
     """Spark's faster interface by default; the other with ``--set variant=pandas``."""
     return _paired(request, "process-on-spark", jobs.PROCESS)
@@ -157,6 +161,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "read-on-spark": _read_on_spark,
     "windows-on-spark": _windows_on_spark,
     "sessions-on-spark": _sessions_on_spark,
+    "analytics-on-spark": _analytics_on_spark,
     "process-on-spark": _process_on_spark,
     "windows-in-process": _windows_in_process,
     "sessions-in-process": _sessions_in_process,

@@ -83,7 +83,7 @@ def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
     (node,) = plan.operations
     operator, log, blobs = node.make(), StateLog(StateSettings()), MemoryBlobs()
     head = HeadAtWork(plan)
-    cuts = [rows for cut in _cuts(job, events) for rows in head.rows(0, cut).rows.values()]
+    cuts = [rows for cut in cuts_of(job, events) for rows in head.rows(0, cut).rows.values()]
     yield pl.DataFrame()
     watermark_ms = NO_WATERMARK
     for cut in cuts:
@@ -97,13 +97,13 @@ def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
 def _simulation(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
     """The topology."""
     simulation = Simulation(topology("bench", job))
-    cuts = [cut.select(_STREAM.names) for cut in _cuts(job, events)]
+    cuts = [cut.select(_STREAM.names) for cut in cuts_of(job, events)]
     yield pl.DataFrame()
     for cut in cuts:
         yield simulation.cut({_STREAM.name: cut})[LANE]
 
 
-def _cuts(job: Job, events: EventSet) -> list[pl.DataFrame]:
+def cuts_of(job: Job, events: EventSet) -> list[pl.DataFrame]:
     """The events as a topology sees them, in the order of their times."""
     frame = events.columns()
     fields = [pl.col(field.name).cast(dtype_of(field.type)) for field in _STREAM.fields if field.name != "ts"]

@@ -21,11 +21,13 @@ _MILLION = 1_000_000
 
 class Kind(enum.StrEnum):
     """``READ``: every event is decoded, looked at and dropped: what the others cost before they begin. ``WINDOWS``,
-    ``SESSIONS``: sum and count by user; ``PROCESS``: a function with one value state by user."""
+    ``SESSIONS``: sum and count by user; ``ANALYTICS``: all that the sessions app says of a session; ``PROCESS``: a
+    function with one value state by user."""
 
     READ = "read"
     WINDOWS = "windows"
     SESSIONS = "sessions"
+    ANALYTICS = "analytics"
     PROCESS = "process"
 
 
@@ -73,4 +75,5 @@ READ = Job(Kind.READ)
 WINDOWS = Job(Kind.WINDOWS)
 SLIDING = replace(WINDOWS, slide_ms=HOUR_MS // 4)
 SESSIONS = Job(Kind.SESSIONS, hours_per_million=4)
+ANALYTICS = Job(Kind.ANALYTICS, hours_per_million=4)
 PROCESS = Job(Kind.PROCESS)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _POLL_S = 0.05
+_FUNNEL = ("view", "cart_add", "checkout", "payment")
 #: Ours do without pandas.
 _OWN_WORKERS = {"spark.python.daemon.module": "pyspark.daemon"}
 _NUMBER = {"amount": "decimal(18,2)", "quantity": "long"}
@@ -83,13 +84,37 @@ def _results(events: DataFrame, job: Job, variant: str) -> DataFrame:
         return _process(events, job, variant)
     if job.kind is Kind.READ:
         return events.where(f.col(job.value) < 0).select("user_id", "ts", job.value)
+    if job.kind is Kind.ANALYTICS:
+        return _analytics(events, job)
     window = _window(job).alias("window")
     sums = events.groupBy(window, "user_id").agg(f.sum(job.value).alias("revenue"), f.count("*").alias("orders"))
     return sums.select("user_id", f.col("window.start"), f.col("window.end"), "revenue", "orders")
 
 
+def _analytics(events: DataFrame, job: Job) -> DataFrame:
+    """As the sessions app, with Spark's aggregates. The funnel is a fold over a session's steps, sorted by time."""
+    step = f.when(~f.coalesce(f.col("status").isin("declined", "failed"), f.lit(False)), f.col("type"))
+    money = f.when(step == "payment", f.col("amount")).when(step == "refund", -f.col("amount"))
+    place = f.array_position(f.array(*map(f.lit, _FUNNEL)), step) - 1
+    taken = f.when(step.isin(*_FUNNEL), f.struct("ts", place.cast("int").alias("place")))
+    page_at = f.when(f.col("merchant").isNotNull(), f.struct("ts", "merchant"))
+    said = events.groupBy(_window(job).alias("window"), "user_id").agg(
+        f.max("ts").alias("last"),
+        f.coalesce(f.sum(money), f.lit(0)).alias("revenue"),
+        f.count("*").alias("orders"),
+        f.size(f.collect_set("merchant")).alias("pages"),
+        f.min_by("merchant", page_at).alias("first_page"),
+        f.max_by("merchant", page_at).alias("last_page"),
+        f.coalesce(f.max(f.when(step == "payment", 1)), f.lit(0)).alias("converted"),
+        f.sort_array(f.collect_list(taken)).alias("taken"),
+    )
+    further = f.aggregate("taken", f.lit(0), lambda reached, one: reached + (one["place"] == reached).cast("int"))
+    names = ("revenue", "orders", "pages", "first_page", "last_page", "converted")
+    return said.select("user_id", f.col("window.start"), f.col("window.end"), *names, further.alias("funnel_step"))
+
+
 def _window(job: Job) -> Column:
-    if job.kind is Kind.SESSIONS:
+    if job.kind in (Kind.SESSIONS, Kind.ANALYTICS):
         return f.session_window("ts", f"{job.gap_ms} milliseconds")
     return f.window("ts", f"{job.size_ms} milliseconds", f"{job.slide_ms} milliseconds")
 

@@ -15,6 +15,10 @@ import polars as pl
 
 from bench.events import SCHEMA
 from bench.jobs import Job, Kind, from_json
+from headgate_sessions.app import sessions
+from headgate_sessions.events import prepared
+from headgate_sessions.records import records
+from headgate_sessions.settings import SessionsSettings
 from streamcore.aggregates import Count, Sum
 from streamcore.errors import Retryable
 from streamcore.kafka.settings import KafkaSettings
@@ -30,16 +34,24 @@ from streamcore.watermark import bounded
 from streamcore.windowing import Assigner, Session, Sliding, Tumbling
 
 LANE = "results"
-_PRELOAD = ("streamcore.topology.kernel", "streamcore.operators.window", "streamcore.operators.process")
+_PRELOAD = (
+    "streamcore.topology.kernel",
+    "streamcore.operators.window",
+    "streamcore.operators.process",
+    "streamcore.operators.revise",
+)
+_STREAM = StreamSchema.parse(SCHEMA)
 
 
 def topology(name: str, job: Job) -> Topology:
     """The job, with columns as Spark's side writes them."""
-    events = source(StreamSchema.parse(SCHEMA), bounded(job.delay_ms))
+    events = source(_STREAM, bounded(job.delay_ms))
     return Topology(name, _results(events, job).sink(LANE, key="user_id"))
 
 
 def _results(events: Stream, job: Job) -> Stream:
+    if job.kind is Kind.ANALYTICS:
+        return _analytics(events, job)
     if job.kind is Kind.READ:
         return events.filter(pl.col(job.value) < 0).select("user_id", "ts", job.value)
     if job.kind is Kind.PROCESS:
@@ -53,6 +65,39 @@ def _results(events: Stream, job: Job) -> Stream:
         "revenue",
         "orders",
     )
+
+
+def _analytics(events: Stream, job: Job) -> Stream:
+    """What the sessions app says, one record a session."""
+    settings = sessions_settings(job)
+    return records(sessions(prepared(events, settings, _STREAM), settings), settings).select(
+        "user_id",
+        pl.col("started_at").alias("start"),
+        (pl.col("ended_at") + pl.duration(milliseconds=job.gap_ms)).alias("end"),
+        "revenue",
+        pl.col("events").alias("orders"),
+        "pages",
+        "first_page",
+        "last_page",
+        pl.col("converted").cast(pl.Int8),
+        "funnel_step",
+    )
+
+
+def sessions_settings(job: Job) -> SessionsSettings:
+    """Of the sessions app, for the benchmark's events."""
+    given = {
+        "kafka": {"bootstrap": "unused:1"},
+        "checkpoint": "unused",
+        "jars": "unused",
+        "stream": {"schema_file": "unused", "topic": "unused"},
+        "fields": {"page": "merchant"},
+        "gap": {"gap_ms": job.gap_ms},
+        "lateness_ms": 0,
+        "early_ms": 0,
+        "deduplicate_ms": 0,
+    }
+    return SessionsSettings.model_validate(given)
 
 
 def _assigner(job: Job) -> Assigner:

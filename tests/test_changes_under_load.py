@@ -1,20 +1,25 @@
 """Many rule changes under load and kills: each alert's version was live in its cut, and no state is lost.
 
-``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second), one release of ``HEADGATE_RELEASE`` rules among
-them (200; 1,000), a roll-back, and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times (2; 5).
+``HEADGATE_CHANGES`` changes (40; `make nightly`: 300, one a second), some of which go back to what the first version
+said; among them one release of ``HEADGATE_RELEASE`` rules (200; 1,000), which changes the two rules that are evaluated,
+too, and later is rolled back as a whole; and kill -9 of all processes ``HEADGATE_CHANGE_KILLS`` times (2; 5).
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from headgate.publishing import AppTopics, read_log
+from rulecore.audit import read_back, release_undone
 from rulecore.model import Rule
 from rulecore.releases import to_records
+from rulecore.ruleset import RuleSet
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.kafka.control import ControlLog
 from tests.conftest import NewApp
@@ -31,30 +36,66 @@ KILLS = int(os.environ.get("HEADGATE_CHANGE_KILLS", "2"))
 PACE_S = 1.0 if CHANGES >= 100 else 0.4
 PER_CHANGE = 120
 PREFIX = "load-"
+_AWAY = 3  # changes that come while the app is away, in the short form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600 + 4 * CHANGES)]
 
 
 @dataclass(slots=True)
 class Changes:
-    """What was published: versions of two rules, by control offset; and where each batch ended, as the app decided."""
+    """What was published: versions of two rules with control offsets; and where each batch ended, as the app decided.
+
+    ``before``: what the release replaced.
+    """
 
     scene: Scene
     log: ControlLog
-    versions: dict[int, RuleUnderTest] = field(default_factory=dict)
+    versions: list[tuple[int, RuleUnderTest]] = field(default_factory=list)
+    newest: dict[str, RuleUnderTest] = field(default_factory=dict)
+    before: dict[str, RuleUnderTest] = field(default_factory=dict)
     ends: dict[int, dict[str, int]] = field(default_factory=lambda: {-1: {}})
-    newest: dict[str, int] = field(default_factory=dict)
+
+    def version(self, name: str) -> int:
+        """The number of the next version."""
+        return int(str(self.newest[name].document["version"])) + 1
 
     def publish(self, rule: RuleUnderTest) -> None:
         """One version."""
-        self.versions[self.log.publish(rule.id, rule.value).offset] = rule
-        self.newest[rule.id] = int(str(rule.document["version"]))
+        self._note([rule], self.log.publish(rule.id, rule.value).offset)
         self.scene.published += 1
 
-    def release(self, name: str, versions: Sequence[Rule]) -> int:
+    def _note(self, some: Sequence[RuleUnderTest], offset: int) -> None:
+        self.versions += [(offset, rule) for rule in some]
+        self.newest |= {rule.id: rule for rule in some}
+
+    def release(self, name: str, own: Sequence[RuleUnderTest], more: Sequence[Rule], deleted: Sequence[str]) -> int:
         """A release in as many records as it takes; the offset of the one that counts."""
-        position = [self.log.publish(key, value) for key, value in to_records(name, versions)][-1]
+        self.before = dict(self.newest)
+        versions = [*(Rule.model_validate(rule.document) for rule in own), *more]
+        position = [self.log.publish(key, value) for key, value in to_records(name, versions, deleted)][-1]
+        self._note(own, position.offset)
         return position.offset
+
+    def release_big(self) -> int:
+        """Many rules at once, and new thresholds of the two that are evaluated."""
+        large, many = (f"{PREFIX}{name}" for name in ("large-order", "many-payments"))
+        own = [
+            rules.large_order(700, version=self.version(large), prefix=PREFIX),
+            rules.many_payments(6, version=self.version(many), prefix=PREFIX),
+        ]
+        return self.release("big", own, _versions(RELEASE), [])
+
+    def roll_back_big(self) -> int:
+        """As `headgate rules rollback --release` does it: from the control topic alone."""
+        written = read_log(self.scene.kafka, AppTopics(self.scene.app.name))
+        back, deleted = release_undone(read_back(RuleSet.empty(orders.schemas()), written), "big")
+        own = [
+            replace(rule, document={**rule.document, "version": self.version(name)})
+            for name, rule in sorted(self.before.items())
+        ]
+        assert back == [Rule.model_validate(rule.document) for rule in own], "each as it was before the release"
+        assert sorted(deleted) == sorted(rule.id for rule in _versions(RELEASE)), "which the release brought"
+        return self.release("big-undone", own, [], deleted)
 
     def note_positions(self) -> None:
         """The app keeps the last hundred."""
@@ -83,25 +124,30 @@ def test_each_alert_is_of_the_version_that_was_live_in_its_cut_and_nothing_is_lo
 
     batches = _batches_of_changes(scene)
     _check_versions(changes, batches)
-    _check_release(scene, released, batches)
+    _check_release(scene, "big", released[0], {"accepted": RELEASE + 2}, batches)
+    _check_release(scene, "big-undone", released[1], {"accepted": 2, "deleted": RELEASE}, batches)
     _check_epochs(scene)
     assert not [a for a in scene.outputs.alerts() if a["warming"]], "no aggregate was lost by a new threshold"
 
 
-def _under_load(changes: Changes, events: Sequence[orders.Order]) -> int:
-    """Events and changes at their pace, kills among them; the control offset of the release."""
+def _under_load(changes: Changes, events: Sequence[orders.Order]) -> list[int]:
+    """Events and changes at their pace, kills among them; the control offsets of the release and of its roll-back."""
     kill_at = {CHANGES * (k + 1) // (KILLS + 1) for k in range(KILLS)}
-    released = -1
+    released = []
     for number in range(CHANGES):
         began = time.monotonic()
         changes.scene.send(events[number * PER_CHANGE : (number + 1) * PER_CHANGE])
         if number == CHANGES // 2:
-            released = changes.release("big", _versions(RELEASE))
+            released.append(changes.release_big())
+        if number == CHANGES * 3 // 4:
+            released.append(changes.roll_back_big())
         changes.publish(_change(changes, number))
         changes.note_positions()
         if number in kill_at:
             changes.scene.app.kill()
             changes.scene.app.start()
+        if number - _AWAY in kill_at and CHANGES < 100:  # a start lasts longer than all changes of the short form
+            changes.scene.app.wait_for_cuts(1)
         time.sleep(max(0.0, PACE_S - (time.monotonic() - began)))
     return released
 
@@ -109,7 +155,7 @@ def _under_load(changes: Changes, events: Sequence[orders.Order]) -> int:
 def _change(changes: Changes, number: int) -> RuleUnderTest:
     """Thresholds up and down; every seventh change goes back to what the first version said."""
     name = f"{PREFIX}large-order" if number % 2 else f"{PREFIX}many-payments"
-    version = changes.newest[name] + 1
+    version = changes.version(name)
     if number % 2:
         return rules.large_order(900 if number % 7 == 0 else 600 + 37 * number % 350, version=version, prefix=PREFIX)
     return rules.many_payments(4 if number % 7 == 0 else 3 + number % 5, version=version, prefix=PREFIX)
@@ -123,7 +169,7 @@ def _versions(count: int) -> list[Rule]:
 
 
 def _answered(scene: Scene, changes: Changes) -> bool:
-    return set(changes.versions) <= _batches_of_changes(scene).keys()
+    return {offset for offset, _ in changes.versions} <= _batches_of_changes(scene).keys()
 
 
 def _batches_of_changes(scene: Scene) -> dict[int, int]:
@@ -140,7 +186,7 @@ def _batches_of_changes(scene: Scene) -> dict[int, int]:
 def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
     """Alerts are those of an independent evaluation with each version from its cut to that of the next one."""
     from_cut: dict[str, list[tuple[int, int, RuleUnderTest]]] = {}
-    for offset, rule in sorted(changes.versions.items()):
+    for offset, rule in changes.versions:
         from_cut.setdefault(rule.id, []).append((batches[offset], offset, rule))
     spans: dict[int, tuple[int, int | None]] = {}
     for versions in from_cut.values():
@@ -160,14 +206,14 @@ def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
     assert len({(a["rule"], a["version"]) for a in found}) > CHANGES // 3, "many versions had their time"
 
 
-def _check_release(scene: Scene, released: int, batches: dict[int, int]) -> None:
+def _check_release(scene: Scene, name: str, offset: int, wanted: dict[str, int], batches: dict[int, int]) -> None:
+    """All of it at one record, in one epoch. ``wanted``: answers by status."""
     answers = [as_object(r) for r in scene.outputs.read("status")]
-    own = [a for a in answers if a.get("release") == "big"]
-    assert len(own) == RELEASE
-    assert {a["status"] for a in own} == {"accepted"}
-    assert {str(a["control"]) for a in own} == {str({"partition": 0, "offset": released})}
+    own = [a for a in answers if a.get("release") == name and a["subject"] == "rule"]
+    assert Counter(str(a["status"]) for a in own) == wanted
+    assert {str(a["control"]) for a in own} == {str({"partition": 0, "offset": offset})}
     assert len({a["rules_epoch"] for a in own}) == 1
-    assert released in batches
+    assert offset in batches
 
 
 def _check_epochs(scene: Scene) -> None:

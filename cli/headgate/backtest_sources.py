@@ -7,7 +7,6 @@ the decoder's reason.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ import polars as pl
 import pyarrow as pa
 
 from headgate.backtest_columns import convert
+from headgate.decoding import Decoding
 from headgate.errors import InputError
 from headgate.rows import count_rows, json_values, open_parquet, stream_columns
 from rulecore.backtest import Batch
 from streamcore.app import PARTITIONS_PER_TOPIC
-from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
 from streamcore.position import Place, Position, next_position, spans
@@ -30,41 +29,6 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 BATCH = 200_000
 _SUFFIXES = (".parquet", ".pq")
-
-
-class Decoding:
-    """Records to events, with their places. ``clock_ms``: what is far ahead of it is no event.
-
-    Fields that the stream does not declare are passed over, as an app does that is not told otherwise.
-    """
-
-    def __init__(self, schema: StreamSchema, clock_ms: int) -> None:
-        self.schema = schema
-        self.clock_ms = clock_ms
-        self.dead: Counter[str] = Counter()
-        self._decoder = JsonDecoder(schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
-
-    def __call__(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pl.DataFrame:
-        """The events among some records; counts the others."""
-        decoded = self._decoder.decode(RawBatch(values, partition, offset, self.clock_ms))
-        self.dead.update(_general(*pair) for pair in _pairs(decoded.dead))
-        frame = pl.from_arrow(decoded.events)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-    def take_dead(self) -> Mapping[str, int]:
-        """What was counted since the last call, by reason."""
-        found, self.dead = self.dead, Counter()
-        return found
-
-
-def _pairs(dead: pa.Table) -> Iterator[tuple[str, str]]:
-    return zip(dead.column("code").to_pylist(), dead.column("reason").to_pylist(), strict=True)
-
-
-def _general(code: str, reason: str) -> str:
-    """A reason without the value that was found: those of one kind are counted together."""
-    return f"{code}: {reason.split(': found', 1)[0]}"
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@
     HeadgateError          shown as one line, with what to do next
     ├── SetupError         something for the development set-up could not be fetched, verified or run
     ├── BrokerError        the local broker cannot be started, stopped or reached
+    ├── DatabaseError      the local PostgreSQL cannot be started or stopped
+    ├── OpenSearchError    the local OpenSearch cannot be started, stopped or reached
     └── InputError         a file, an option or a topic that the user named does not fit
 
 They extend ``StreamError``, so that ``main`` prints one line for any error of any package.
@@ -25,6 +27,14 @@ class SetupError(HeadgateError):
 
 class BrokerError(HeadgateError):
     """The local broker. Catch it to go on with somebody else's Kafka."""
+
+
+class DatabaseError(HeadgateError):
+    """The local PostgreSQL. Catch it to go on with somebody else's."""
+
+
+class OpenSearchError(HeadgateError):
+    """The local OpenSearch. Catch it to go on with somebody else's."""
 
 
 class InputError(HeadgateError):

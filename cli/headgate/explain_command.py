@@ -53,9 +53,10 @@ def explain(
     headgate rules explain card-testing --rules new.yaml --event-json event.json
     headgate rules explain rapid-payments --key user_id=u17 --at 2026-12-01T08:00:00Z
     """
+    from headgate.explain_ask import Ask
     from headgate.explain_json import as_json
     from headgate.explain_view import as_text
-    from headgate.explaining import Ask, answer
+    from headgate.explaining import answer
 
     now_ms = int(time.time() * 1000)
     ask = Ask(target, event, event_json, key, at, rules, streams, lists, topic, bootstrap, app, scan, now_ms)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
 
-from headgate.explain_reading import Found, Reading
 from rulecore.explain_rule import Question
 from streamcore.schema import OFFSET, PARTITION
+
+if TYPE_CHECKING:  # an explanation from files reads nothing
+    from headgate.explain_reading import Found, Reading
 
 
 @dataclass(frozen=True, slots=True)

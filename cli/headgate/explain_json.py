@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import orjson
 
-from headgate.explaining import Answer
+from headgate.explain_ask import Answer
 from headgate.output import Json
 from rulecore.explain import Clause
 from rulecore.explain_rule import EventStory

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.backtest_sources import Decoding
+from headgate.decoding import Decoding
 from headgate.errors import InputError
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.settings import KafkaSettings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import click
 
-from headgate.explaining import Answer
+from headgate.explain_ask import Answer
 from headgate.moments import show_time
 from headgate.output import Json
 from headgate.tables import table

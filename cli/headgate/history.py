@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from headgate.publishing import AppTopics, read_log
 from headgate.rulebook import load_streams
 from rulecore.audit import History, read_back
+from rulecore.model import Rule
 from rulecore.ruleset import RuleSet
 from streamcore.kafka.settings import KafkaSettings
 
@@ -20,3 +22,9 @@ def read_history(kafka: KafkaSettings, topics: AppTopics, streams: Path | None, 
     if now_ms is not None:
         history.rules, _ = history.rules.at(now_ms)
     return history
+
+
+def newest_rules(history: History) -> Mapping[str, Rule]:
+    """By id, the newest version that the set holds in any slot: live, on trial, waiting or draft."""
+    held = sorted((one.rule for one in history.rules.rules.values()), key=lambda rule: rule.version)
+    return {rule.id: rule for rule in held}

@@ -17,10 +17,9 @@ import orjson
 
 from headgate.errors import InputError
 from rulecore.audit import Written
-from rulecore.fills import FILL_KEY
-from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
+from rulecore.control_keys import subject_of
 from rulecore.model import Rule, canonical_json
-from rulecore.releases import RELEASE_KEY, STAGED_KEY, to_records
+from rulecore.releases import to_records
 from rulecore.status import StatusKind, Subject
 from streamcore.kafka.control import ControlLog, Position
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic
@@ -30,13 +29,6 @@ from streamcore.kernel import Control
 from streamcore.lanes import STATUS, Headers
 
 _POLL_MS = 200
-_SUBJECTS = (
-    (FILL_KEY, Subject.FILL),
-    (RELEASE_KEY, Subject.RELEASE),
-    (STAGED_KEY, Subject.PART),
-    (LIST_PREFIX, Subject.LIST),
-    (PART_PREFIX, Subject.PART),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ class Change:
     @property
     def subject(self) -> Subject:
         """What the app's answer will be about."""
-        return next((s for prefix, s in _SUBJECTS if self.key.startswith(prefix)), Subject.RULE)
+        return subject_of(self.key)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +156,7 @@ def rule_change(rule: Rule) -> Change:
 
 def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[Change]:
     """A release as control records, its parts first."""
-    return [
-        Change(key, value, key.removeprefix(RELEASE_KEY).removeprefix(STAGED_KEY))
-        for key, value in to_records(name, rules, deleted)
-    ]
+    return [Change(key, value, subject_of(key)[1]) for key, value in to_records(name, rules, deleted)]
 
 
 def _await(follower: Follower, wanted: Mapping[Position, Subject], wait_ms: int) -> Mapping[Position, Answer]:

@@ -18,7 +18,7 @@ from rulecore.lang import ListType
 from rulecore.lists.files import ListFile, load_lists, types_of
 from rulecore.lists.past import control_records, store_of
 from rulecore.lists.store import ListStore
-from rulecore.load import load_path
+from rulecore.load import Loaded, load_path
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
 
@@ -75,11 +75,13 @@ def read_book(
     folder: Path | None = None,
     lists: Path | None = None,
     known: Mapping[str, ListType] | None = None,
+    about: str | None = None,
 ) -> Book:
     """The rules of these files and folders against the streams of ``folder`` and the lists of ``lists``, or, where
     those do not have one of the name, the ``known`` lists.
 
-    ``InputError`` when there is no rule.
+    ``about``: only the rule of that name, and those whose scores it adds, if there is one of that name: what is wrong
+    with others is nothing to it. ``InputError`` when there is no rule.
     """
     schemas = load_streams(folder)
     listed, list_problems = read_lists(lists)
@@ -92,6 +94,16 @@ def read_book(
         problems += faults
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
+    if about is not None and (own := _about(about, documents)):
+        documents, problems = own, []
     report = check(documents, schemas, lists={**(known or {}), **types_of(listed)})
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
     return Book(schemas, report.rules, report.costs, found, tuple(listed))
+
+
+def _about(name: str, documents: Sequence[Loaded]) -> list[Loaded]:
+    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name."""
+    rules = {one.rule.id: one.rule for one in documents if one.rule is not None}
+    score = rules[name].score if name in rules else None
+    wanted = {name, *(score.of if score is not None else ())}
+    return [one for one in documents if one.rule is not None and one.rule.id in wanted] if name in rules else []

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.local.services.rules import published
@@ -97,9 +98,10 @@ class Verdict:
 class AlertCheck:
     """The check of the rules service: what the topics held before, and in the end."""
 
-    def __init__(self, kafka: KafkaSettings, shop: Workspace, book: Book) -> None:
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, book: Book, streams: Path | None) -> None:
         self._kafka = kafka
         self._shop = shop
+        self._streams = streams
         self._shipped = [rule.rule for rule in book.rules]
         self._before = read(kafka, shop)
         self._rules: frozenset[str] = frozenset()
@@ -107,7 +109,7 @@ class AlertCheck:
 
     def processed(self) -> None:
         """See which rules run."""
-        there = published(self._kafka, self._shop.names.control)
+        there = published(self._kafka, self._shop.names, self._streams)
         self._rules, self._others = comparable(self._shipped, there)
 
     def verdict(self) -> Verdict:

@@ -21,10 +21,10 @@ from headgate.history import read_history
 from headgate.publishing import AppTopics, Change, Note, Published, publish_in_steps
 from headgate.rulebook import load_streams
 from rulecore.compiled import CompiledRule
-from rulecore.fills import FILL_KEY, Collector, fill_records
+from rulecore.control_keys import STAGED_KEY, subject_of
+from rulecore.fills import Collector, fill_records
 from rulecore.lists.columns import with_list_columns
 from rulecore.members import rows_column
-from rulecore.releases import STAGED_KEY
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
@@ -90,7 +90,7 @@ def warm(
                 events += count
                 told(events)
         records = fill_records(collector, history.start_ms, missing.since_ms, STAGED_KEY)
-        changes = [Change(k, v, k.removeprefix(FILL_KEY), rule.rule.version) for k, v in records]
+        changes = [Change(k, v, subject_of(k)[1], rule.rule.version) for k, v in records]
         sent = publish_in_steps(kafka, topics, changes, note, wait_ms)
         done.append(Warmed(rule_id, rule.rule.version, events, len(missing.since_ms), sent[-1]))
     return done

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.backtest_sources import Decoding, file_batches
+from headgate.backtest_sources import file_batches
+from headgate.decoding import Decoding
 from headgate.rows import read_rows
 from headgate.streams import load_stream
 from streamcore.schema import EVENT_MS, OFFSET, StreamSchema

@@ -13,6 +13,8 @@ import pytest
 from headgate.local.broker import EmbeddedBroker
 from headgate.main import Groups, headgate, run
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     context = click.Context(headgate)
@@ -27,12 +29,35 @@ def test_every_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> No
         assert f"Usage: headgate {name}" in capsys.readouterr().out
 
 
+def modules_of(*arguments: str) -> set[str]:
+    """What a command has imported when it is done."""
+    code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    loaded = set(done.stdout.split())
+    assert "headgate.main" in loaded
+    return loaded
+
+
 def test_help_loads_neither_spark_nor_kafka_nor_arrow() -> None:
-    code = "import sys; from headgate.main import run; run(['--help']); print(*sys.modules, sep='\\n', file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded = set(done.stderr.split())
-    assert "click" in loaded
-    assert not loaded & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
+    assert not modules_of("--help") & {"pyspark", "confluent_kafka", "kafka", "polars", "pandas"}
+
+
+@pytest.mark.parametrize("arguments", [("rules", "list", "--help"), ("rules", "check", "rules/shop")])
+def test_what_needs_no_broker_loads_no_client_of_kafka(arguments: tuple[str, ...]) -> None:
+    assert not modules_of(*arguments) & {"pyspark", "confluent_kafka", "kafka", "pandas", "rulecore.kernel"}
+
+
+def test_an_explanation_from_files_loads_no_client_and_no_kind_of_rules_that_it_is_not_about(tmp_path: Path) -> None:
+    """A quarter of its time and more was spent on importing them."""
+    event = tmp_path / "event.json"
+    event.write_text('{"event_id":"e1","ts":"2026-01-05T10:00:00Z","type":"payment","user_id":"u1","amount":99.5}\n')
+    loaded = modules_of("rules", "explain", "large-payment", "--rules", "rules/shop", "--event-json", str(event))
+    assert "rulecore.explain_rule" in loaded
+    clients = {"pyspark", "confluent_kafka", "kafka", "pandas", "streamcore.kafka.clients", "headgate.publishing"}
+    families = {f"rulecore.{name}" for name in ("absence", "counted", "sessions", "sequences.group")}
+    assert not loaded & (clients | families | {"pyarrow.parquet", "rulecore.backtest"})
 
 
 def test_an_error_is_one_line_on_stderr_with_a_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,11 @@ from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
 
+import yaml
+
 from streamcore.kafka import clients
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema import StreamSchema
 
 PARTITIONS = 2
 START_MS = 1_704_067_200_000  # 2024-01-01
@@ -80,6 +83,11 @@ def write_streams(folder: Path) -> tuple[Path, Path]:
     for file in files:
         file.write_text(_STREAM.format(name=file.stem))
     return files
+
+
+def schemas() -> dict[str, StreamSchema]:
+    """Both, by name."""
+    return {name: StreamSchema.parse(yaml.safe_load(_STREAM.format(name=name))) for name in ("orders", "probe")}
 
 
 def orders(count: int, *, seed: int, start_ms: int = START_MS, step_ms: int = 100, users: int = 150) -> list[Order]:

@@ -1,4 +1,4 @@
-"""An app that writes what it reads into a sink, for tests that harm both: ``-m tests.harness.sink_app --settings FILE``.
+"""An app that writes what it reads into a sink, for tests that harm both: ``-m tests.harness.sink_app --settings F``.
 
 Its one lane, ``rows``, has the columns of ``tests.harness.changes``. ``--forgetful`` switches the sink's protection
 against repeated cuts off (``tests.harness.forgetful``).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamcore.service.delta import DeltaDocument
@@ -85,7 +84,7 @@ def main() -> int:
         from tests.harness.forgetful import forget
 
         sys.argv.remove("--forgetful")
-        forget(Path(sys.argv[-1]))
+        forget()
     return run_service("sink-app", SinkAppSettings, _build)
 
 

@@ -74,7 +74,7 @@ _SEGMENTS_PER_PARTITION = 8  # a partition outgrows its bound by one segment at 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A broker that was started: its process and its port."""
+    """A server that was started: its process and its port."""
 
     pid: int
     port: int
@@ -150,17 +150,11 @@ class BrokerFiles:
 
     def read_run(self) -> Running | None:
         """The latest start, which may have ended since."""
-        try:
-            found = json.loads(self.run.read_text(encoding="utf-8"))
-            return Running(int(found["pid"]), int(found["port"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        return read_run(self.run)
 
     def write_run(self, running: Running) -> None:
         """Note a start, at once or not at all."""
-        part = self.run.with_suffix(".part")
-        part.write_text(json.dumps({"pid": running.pid, "port": running.port}), encoding="utf-8")
-        part.replace(self.run)
+        write_run(self.run, running)
 
     def complaint(self) -> str:
         """The most telling line of the logs, for an error message."""
@@ -169,6 +163,22 @@ class BrokerFiles:
             if path.exists():
                 lines += path.read_text(encoding="utf-8", errors="replace").splitlines()[-200:]
         return _telling(lines)
+
+
+def read_run(path: Path) -> Running | None:
+    """The latest start that was noted in this file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Running(int(found["pid"]), int(found["port"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_run(path: Path, running: Running) -> None:
+    """Note a start, at once or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"pid": running.pid, "port": running.port}), encoding="utf-8")
+    part.replace(path)
 
 
 def _telling(lines: list[str]) -> str:

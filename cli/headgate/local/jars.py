@@ -43,13 +43,15 @@ _TOLD_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock. ``COPY``: Spark's own Kafka source, to compare with.
-    ``DELTA``: Spark's own Delta sink, to compare with."""
+    """What the jars are for; each has its own lock. ``COPY`` and ``DELTA``: Spark's own Kafka source and Delta sink, to
+    compare with. ``POSTGRES``: a server's programs, one jar a platform."""
 
     SPARK = "spark"
     COPY = "copy"
     KAFKA = "kafka"
     DELTA = "delta"
+    POSTGRES = "postgres"
+    OPENSEARCH = "opensearch"
 
 
 @dataclass(frozen=True, slots=True)

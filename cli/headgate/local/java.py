@@ -28,6 +28,7 @@ from headgate.talk import Say, to_stderr
 
 SUPPORTED = (17, 21)
 _VERSIONS = " or ".join(map(str, SUPPORTED))
+_SYSTEM_HOMES = Path("/usr/lib/jvm")
 _VECTOR = "jdk.incubator.vector"
 _RELEASE = re.compile(r'^(\w+)="(.*)"$', re.MULTILINE)
 _SHIM = """\
@@ -82,6 +83,18 @@ def installed(environment: Mapping[str, str]) -> Java | None:
     if program := shutil.which("java", path=environment.get("PATH", "")):
         homes.append(_home_of(Path(program)))
     return next((java for java in map(_read, homes) if java is not None and java.version in SUPPORTED), None)
+
+
+def at_least(version: int, say: Say = to_stderr) -> Java:
+    """A Java of ``version`` or newer, for servers that ask for more than Spark does; fetched when there is none."""
+    homes = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
+    homes += [_home_of(Path(program))] if (program := shutil.which("java")) else []
+    homes += sorted(_SYSTEM_HOMES.glob("*"), reverse=True)
+    found = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)
+    java = found or fetched(say)
+    if java.version < version:
+        raise SetupError(f"java: none of version {version} or newer on this machine; install one and set JAVA_HOME")
+    return java
 
 
 def fetched(say: Say = to_stderr) -> Java:

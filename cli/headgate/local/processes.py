@@ -32,6 +32,13 @@ def command_line(pid: int) -> str:
     return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
 
 
+def children(pid: int) -> list[int]:
+    """The processes that it started and that live."""
+    asked = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
+    pairs = (line.split() for line in asked.stdout.splitlines())
+    return [int(child) for child, parent in pairs if int(parent) == pid]
+
+
 def send(pid: int, number: signal.Signals) -> None:
     """Send a signal; a process that is gone is no error."""
     with contextlib.suppress(ProcessLookupError):

@@ -30,6 +30,7 @@ from headgate.local.services.service import Ground, Server, Service
 from headgate.local.workspace import Workspace
 from headgate.talk import Say
 from headgate.timeline import Timeline
+from streamcore.kafka.control import keep_history
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import ensure_topics, wait_for_broker
 
@@ -118,11 +119,7 @@ class Stack:
                 one.result()
         self._timeline.mark("servers are ready")
         self._open_shop()
-        ground = self._ground(self.shop)
-        ensure_topics(self.kafka, self.service.topics(self.service.settings(ground)))
-        self._timeline.mark("topics are there")
-        self.service.prepare(ground, self._say)
-        self._timeline.mark("the service is prepared")
+        self._prepare()
         if self._app is None:
             self._start_app(self.shop)
 
@@ -163,6 +160,16 @@ class Stack:
         self._shop = found or workspace.create(folder, self._identity(), self.kafka, seed, self._say, like)
         how = "going on with" if found else "new"
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")
+
+    def _prepare(self) -> None:
+        """All that must be there before the app and its events."""
+        ground = self._ground(self.shop)
+        if keep_history(self.kafka, control := self.shop.names.control):
+            self._say(f"{control} was compacted and now keeps everything: history before this start is not complete")
+        ensure_topics(self.kafka, self.service.topics(self.service.settings(ground)))
+        self._timeline.mark("topics are there")
+        self.service.prepare(ground, self._say)
+        self._timeline.mark("the service is prepared")
 
     def _ground(self, shop: Workspace) -> Ground:
         return Ground(self.kafka, shop, self._jars, self.settings.streams or streams.default_folder())

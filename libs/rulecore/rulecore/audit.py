@@ -11,14 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rulecore.errors import RuleSetError
-from rulecore.lists.answers import of_list
 from rulecore.lists.control import is_list
 from rulecore.lists.store import ListStore
 from rulecore.load import decode_record
 from rulecore.model import Mode, Rule
 from rulecore.ruleset import RuleSet
 from rulecore.slots import Place, Slot
-from rulecore.status import Status, StatusKind, Subject
+from rulecore.status import Status, StatusKind, Subject, placed
 from streamcore.kernel import Control
 
 
@@ -84,7 +83,7 @@ def _take_list(history: History, control: Control) -> Status:
     key = (control.key or b"").decode("utf-8", "replace")
     history.lists, answer = history.lists.apply(key, control.value, history.rules.users_of)
     history.rules = history.rules.with_lists(history.lists.types())
-    return of_list(answer, control, history.rules.epoch)
+    return placed(answer, control, history.rules.epoch)
 
 
 def _remember(history: History, status: Status) -> None:

@@ -6,38 +6,30 @@ nothing. Refuses to know the events and the state of rules.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
+from rulecore.compiled import CompiledRule, RuleLimits
+from rulecore.control_keys import FILL_KEY, RELEASE_KEY, STAGED_KEY, subject_of
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
-from rulecore.fills import FILL_KEY, Fill, FillRows, decode_fill, open_fill, open_part
-from rulecore.lang import ListType
+from rulecore.fills import Fill, FillRows, decode_fill, open_fill, open_part
 from rulecore.load import decode_record
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.releases import (
-    RELEASE_KEY,
-    STAGED_KEY,
     Release,
-    RuleChange,
-    decode_part,
     decode_release,
     digest_of,
 )
 from rulecore.scores_feed import refuse_unfit
 from rulecore.slots import Place, Slot, displaced, slot_of, version_key
-from rulecore.status import REASON_CHARACTERS, Status, StatusKind, Subject
+from rulecore.status import Status, StatusKind, Subject, placed
+from rulecore.versions import ChangeBytes, Context, compiled_version, decoded_part, with_bytes
 from streamcore.kernel import Control
-from streamcore.schema import StreamSchema
 
 if TYPE_CHECKING:
     from rulecore.ruleset import RuleSet
 
-_ID_CHARACTERS: Final = 100
-_COMPILED_KEPT: Final = 65_536  # by all sets of the process: shards of one worker compile a rule once between them
-_PARTS_KEPT: Final = 256  # as above; a release of 20,000 rules has about as many
 _REASONS: Final = 20  # refused changes of a release that are told
 
 
@@ -94,7 +86,7 @@ class Change:
             answers = [_refused(name, said(error))]
         except Exception as error:  # a fault of ours in one record must not stop the stream
             answers = [_refused(name, f"internal error: {type(error).__name__}: {error}")]
-        return [_placed(answer, record) for answer in answers]
+        return [placed(answer, record) for answer in answers]
 
     def _apply(self, key: str, value: bytes | None) -> Iterator[Status]:
         if key.startswith(FILL_KEY):
@@ -142,7 +134,7 @@ class Change:
             open_part(value)  # of a fill
             return None
         refused: list[str] = []
-        for change, version in _decoded_part(value):
+        for change, version in decoded_part(value):
             if change.rule is not None:
                 try:
                     compiled_version(version, self.context)
@@ -199,19 +191,19 @@ class Change:
         yield _release_status(name, StatusKind.ACCEPTED, None)
         yield from (replace(answer, release=name) for answer in answers)
 
-    def _changes(self, release: Release) -> Iterator[_Change]:
+    def _changes(self, release: Release) -> Iterator[ChangeBytes]:
         missing = [digest for digest in release.parts if digest not in self.staged]
         if missing:
             raise RuleSetError(f"part {missing[0]} is not there; publish the parts of a release before the release")
         for digest in release.parts:
-            yield from _decoded_part(self.staged[digest])
-        yield from map(_with_bytes, release.changes)
+            yield from decoded_part(self.staged[digest])
+        yield from map(with_bytes, release.changes)
 
     def _drop_parts(self, release: Release) -> None:
         for digest in release.parts:
             self.touched |= self.staged.pop(digest, None) is not None
 
-    def _all(self, changes: Iterable[_Change]) -> tuple[list[Status], list[str]]:
+    def _all(self, changes: Iterable[ChangeBytes]) -> tuple[list[Status], list[str]]:
         answers: list[Status] = []
         refused: list[str] = []
         for change, version in changes:
@@ -327,64 +319,6 @@ class Change:
                 yield _by_time(compiled.rule, StatusKind.EFFECTIVE)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What compiling depends on besides the rule; hashable, for the cache."""
-
-    streams: tuple[StreamSchema, ...]
-    limits: RuleLimits
-    lists: tuple[ListType, ...] = ()
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.streams, self.limits, self.lists)))
-
-    def __hash__(self) -> int:
-        """Worked out once: the cache asks for it with every rule, and schemas are long."""
-        return self._hash
-
-    @classmethod
-    def of(cls, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType]) -> Context:
-        """Of a set."""
-        known = tuple(lists[name] for name in sorted(lists))
-        return cls(tuple(streams[name] for name in sorted(streams)), limits, known)
-
-
-def compiled_version(value: bytes, context: Context) -> CompiledRule:
-    """The rule of canonical bytes, compiled; kept for the next who asks.
-
-    A rule that asks no list does not depend on them, so a new list leaves what was compiled of it as it is.
-    """
-    asks = any(word in value.lower() for word in (b"list", b"lookup"))
-    return _compiled(value, context if asks or not context.lists else _without_lists(context))
-
-
-@functools.lru_cache(maxsize=8)
-def _without_lists(context: Context) -> Context:
-    return Context(context.streams, context.limits)
-
-
-@functools.lru_cache(maxsize=_COMPILED_KEPT)
-def _compiled(value: bytes, context: Context) -> CompiledRule:
-    rule = decode_record(value, len(value))
-    streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
-    return compile_rule(rule, streams, context.limits, lists)
-
-
-#: A change, and the canonical bytes of its version (none where it deletes).
-_Change = tuple[RuleChange, bytes]
-
-
-@functools.lru_cache(maxsize=_PARTS_KEPT)
-def _decoded_part(value: bytes) -> tuple[_Change, ...]:
-    """Kept from the part's cut for the release's, and for the other shards of the worker."""
-    return tuple(map(_with_bytes, decode_part(value)))
-
-
-def _with_bytes(change: RuleChange) -> _Change:
-    return change, b"" if change.rule is None else canonical_json(change.rule)
-
-
 def said(error: RuleError) -> str:
     """What an author reads."""
     return error.render() if isinstance(error, ExpressionError) else str(error)
@@ -402,18 +336,6 @@ def _release_status(name: str, kind: StatusKind, reason: str | None) -> Status:
     return Status(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
 
 
-_SUBJECTS: Final = {RELEASE_KEY: Subject.RELEASE, STAGED_KEY: Subject.PART, FILL_KEY: Subject.FILL}
-
-
 def _refused(key: str, reason: str) -> Status:
-    subject = next((s for prefix, s in _SUBJECTS.items() if key.startswith(prefix)), Subject.RULE)
-    prefix = next((p for p, s in _SUBJECTS.items() if s is subject), "")
-    return Status(key.removeprefix(prefix), None, StatusKind.REJECTED, reason, 0, 0, 0, subject)
-
-
-def _placed(status: Status, record: Control) -> Status:
-    """With the record's position, and nothing in it longer than a status may be."""
-    reason = None if status.reason is None else status.reason[:REASON_CHARACTERS]
-    return replace(
-        status, name=status.name[:_ID_CHARACTERS], reason=reason, partition=record.partition, offset=record.offset
-    )
+    subject, name = subject_of(key)
+    return Status(name, None, StatusKind.REJECTED, reason, 0, 0, 0, subject)

@@ -7,12 +7,12 @@ Refuses to judge: it counts, people decide.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 
 import orjson
 
+from rulecore.ends import Ends
 from streamcore.state import KeyValueTable
 
 _LIVE, _CANDIDATE = 1, 2
@@ -44,12 +44,11 @@ class Comparison:
         self.subjects = KeyValueTable()
         self.limit = limit
         self.every_ms = every_ms
-        self._ends: list[tuple[int, str]] = []
+        self._ends = Ends()
 
     def loaded(self) -> None:
         """After the tables' rows have been loaded."""
-        self._ends = [(orjson.loads(value)[1], key) for key, value in self.subjects]
-        heapq.heapify(self._ends)
+        self._ends = Ends((orjson.loads(value)[1], key) for key, value in self.subjects)
 
     def fired(self, rule: str, versions: tuple[int, int], *, candidate: bool, subject: str, end_ms: int) -> None:
         """One of the two versions (live, candidate) fired for this subject."""
@@ -71,7 +70,7 @@ class Comparison:
         self.counts.put(rule, orjson.dumps(astuple(counts)))
         self.subjects.put(key, orjson.dumps([after, end_ms]))
         if stored is None:
-            heapq.heappush(self._ends, (end_ms, key))
+            self._ends.add(end_ms, key)
 
     def _counts(self, rule: str, versions: tuple[int, int]) -> Counts:
         """Of these two versions: others begin from nothing."""
@@ -81,8 +80,7 @@ class Comparison:
 
     def expire(self, watermark_ms: int) -> None:
         """Forget subjects that are over, and the oldest beyond the limit."""
-        while self._ends and (self._ends[0][0] < watermark_ms or len(self._ends) > self.limit):
-            _, key = heapq.heappop(self._ends)
+        for _, key in self._ends.take(watermark_ms, lambda: len(self._ends) > self.limit):
             self.subjects.put(key, None)
 
     def news(self, clock_ms: int) -> Iterator[tuple[str, Counts]]:

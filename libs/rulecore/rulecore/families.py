@@ -1,32 +1,51 @@
-"""Which code evaluates which rules with state: one entry a family."""
+"""Which code evaluates which rules with state: one entry a family.
+
+A family is imported when it is first asked for: all of them together take a tenth of a second, which a command that
+looks at one rule would wait for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from rulecore.absence import AbsenceGroup
-from rulecore.compiled import COUNT, SESSION
-from rulecore.counted import CountGroup
+from rulecore import compiled
 from rulecore.groups import GroupId, RuleGroup
 from rulecore.model import Kind
-from rulecore.scores import ScoreGroup
-from rulecore.sequences.group import SequenceGroup
-from rulecore.sessions import SessionGroup
 from rulecore.settings import GroupSettings
-from rulecore.windowed import WindowGroup
 from streamcore.schema import StreamSchema
+
+Family = Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]
 
 
 def make_group(group: GroupId, schema: StreamSchema, settings: GroupSettings) -> RuleGroup:
     """An empty group of the family that ``group.kind`` names."""
-    return _FAMILIES[group.kind](group, schema, settings)
+    return _family(group.kind)(group, schema, settings)
 
 
-_FAMILIES: Mapping[str, Callable[[GroupId, StreamSchema, GroupSettings], RuleGroup]] = {
-    Kind.WINDOW: WindowGroup,
-    SESSION: SessionGroup,
-    COUNT: CountGroup,
-    Kind.SEQUENCE: SequenceGroup,
-    Kind.ABSENCE: AbsenceGroup,
-    Kind.SCORE: ScoreGroup,
-}
+def _family(kind: str) -> Family:
+    match kind:
+        case Kind.WINDOW:
+            from rulecore.windowed import WindowGroup
+
+            return WindowGroup
+        case compiled.SESSION:
+            from rulecore.sessions import SessionGroup
+
+            return SessionGroup
+        case compiled.COUNT:
+            from rulecore.counted import CountGroup
+
+            return CountGroup
+        case Kind.SEQUENCE:
+            from rulecore.sequences.group import SequenceGroup
+
+            return SequenceGroup
+        case Kind.ABSENCE:
+            from rulecore.absence import AbsenceGroup
+
+            return AbsenceGroup
+        case Kind.SCORE:
+            from rulecore.scores import ScoreGroup
+
+            return ScoreGroup
+    raise KeyError(kind)

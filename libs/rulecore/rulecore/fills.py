@@ -19,6 +19,7 @@ import polars as pl
 from pydantic import ConfigDict, Field, ValidationError
 
 from rulecore.compiled import CompiledRule
+from rulecore.control_keys import FILL_KEY
 from rulecore.document import Document
 from rulecore.errors import DocumentError, RuleSetError
 from rulecore.groups import GroupId, Moment
@@ -37,7 +38,6 @@ from streamcore.watermark import NO_WATERMARK
 from streamcore.windows.distinct import VALUE
 from streamcore.windows.panes import FIRED, PANE, PANE_MASK
 
-FILL_KEY: Final = "fill/"
 PART_BYTES: Final = 500_000
 OPEN_BYTES: Final = 64 * 1024 * 1024
 PART_ROWS: Final = 50_000

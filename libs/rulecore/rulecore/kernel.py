@@ -17,6 +17,7 @@ import polars as pl
 
 from rulecore import lang
 from rulecore.alerts import Given, alert, event_alert
+from rulecore.budgets import first_firings, within_budget
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.factory import RulesFactory
 from rulecore.families import make_group
@@ -25,19 +26,17 @@ from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.index import Ints
 from rulecore.lang.types import Value
-from rulecore.lists.answers import of_list
 from rulecore.lists.columns import ListColumn, with_list_columns
 from rulecore.lists.control import split
 from rulecore.lists.store import ListStore, save
-from rulecore.matcher import EventMatcher, Matches
+from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode
 from rulecore.outlet import Fired, Outlet
 from rulecore.ruleset import RuleSet
-from rulecore.scores import ScoreGroup
 from rulecore.scores_feed import Fired as FiredAt
 from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
-from rulecore.status import Status, StatusKind, Subject, Warming, status_record
+from rulecore.status import Status, StatusKind, Subject, Warming, placed, status_record
 from rulecore.windowed import WindowGroup
 from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
@@ -229,7 +228,7 @@ class RulesKernel:
         for record in records:
             key = (record.key or b"").decode("utf-8", "replace")
             self.lists, answer = self.lists.apply(key, record.value, self.rules.users_of)
-            answers.append(of_list(answer, record, self.rules.epoch))
+            answers.append(placed(answer, record, self.rules.epoch))
         if self.lists is not before:
             save(self.lists, self.listed)
             self.rules = self.rules.with_lists(self.lists.types())
@@ -249,7 +248,7 @@ class RulesKernel:
         records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
         if not len(matches.row):
             return records
-        kept, over = self._within_budget(matcher, matches, counts)
+        kept, over = within_budget(matcher, matches, counts, self.limits)
         rows = frame[matches.row[kept]].to_dicts()
         for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
             records += self._event_alert(matcher.rules[number], row)
@@ -261,23 +260,6 @@ class RulesKernel:
             some = np.flatnonzero(counts)
             for number in some[np.argsort(-counts[some], kind="stable")][:_TOLD].tolist():
                 self.outlet.count(f"{name}.{version_key(matcher.rules[number].rule)}", int(counts[number]))
-
-    def _within_budget(
-        self, matcher: EventMatcher[CompiledRule], matches: Matches, counts: Ints
-    ) -> tuple[slice | Sequence[int], list[tuple[CompiledRule, str]]]:
-        """The matches that are given, and the rules that have more than they may: they give their first ones.
-
-        ``counts``: matches by rule.
-        """
-        most = {n: _budget(matcher.rules[n], self.limits) for n in np.flatnonzero(counts).tolist()}
-        over = [n for n, budget in most.items() if counts[n] > budget]
-        if not over:
-            return slice(None), []
-        keep = np.ones(len(matches.rule), np.bool_)
-        for number in over:
-            keep[np.flatnonzero(matches.rule == number)[most[number] :]] = False
-        said = [(matcher.rules[n], _over_budget(int(counts[n]), most[n])) for n in over]
-        return np.flatnonzero(keep).tolist(), said
 
     def _event_alert(self, rule: CompiledRule, row: Mapping[str, Value]) -> Iterable[Record]:
         name = rule.rule.on
@@ -324,6 +306,8 @@ class RulesKernel:
 
     def _scored(self, cut: Cut, group_id: GroupId) -> list[Record]:
         """Score rules: what others gave in this cut, then what the watermark ends."""
+        from rulecore.scores import ScoreGroup  # as families does: not for those who have no such rule
+
         name, group = group_id.stream, self.groups[group_id]
         assert isinstance(group, ScoreGroup), "families makes it"
         route, moment = self.schemas[name].route_for(group_id.group_by), self._moment(cut, name)
@@ -341,7 +325,7 @@ class RulesKernel:
 
     def _alerts(self, firings: Sequence[Firing], name: str, frame: pl.DataFrame | None) -> list[Record]:
         """``frame`` holds the events that the firings' rows count."""
-        kept, over = self._first_firings(firings)
+        kept, over = first_firings(firings, self.limits)
         rows = [f.row for f in kept if f.row is not None]
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
@@ -350,22 +334,6 @@ class RulesKernel:
             self.fired.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
         return records + [self._quarantine(rule, reason) for rule, reason in over]
-
-    def _first_firings(self, firings: Sequence[Firing]) -> tuple[Sequence[Firing], list[tuple[CompiledRule, str]]]:
-        """What ``_within_budget`` is for rules per event."""
-        if len(firings) <= self.limits.matches and not any(f.rule.rule.budget for f in firings):
-            return firings, []
-        seen: dict[str, int] = {}
-        kept: list[Firing] = []
-        for firing in firings:
-            name = version_key(firing.rule.rule)
-            seen[name] = seen.get(name, 0) + 1
-            if seen[name] <= _budget(firing.rule, self.limits):
-                kept.append(firing)
-        rules = {version_key(f.rule.rule): f.rule for f in firings}
-        most = {name: _budget(rule, self.limits) for name, rule in rules.items()}
-        over = [name for name, count in seen.items() if count > most[name]]
-        return kept, [(rules[name], _over_budget(seen[name], most[name])) for name in over]
 
     def _alert(self, firing: Firing, origin: Origin | None) -> Iterable[Record]:
         rule = firing.rule.rule
@@ -396,16 +364,6 @@ class RulesKernel:
         self._regroup({}, 0)
         kind, mode = StatusKind.QUARANTINED, rule.rule.mode_text
         return status_record(Status(rule.rule.id, rule.rule.version, kind, reason, self.rules.epoch, 0, -1, mode=mode))
-
-
-def _budget(rule: CompiledRule, limits: RuleLimits) -> int:
-    """Matches that the rule may have in a cut."""
-    own = None if rule.rule.budget is None else rule.rule.budget.matches
-    return limits.matches if own is None else min(own, limits.matches)
-
-
-def _over_budget(count: int, most: int) -> str:
-    return f"{count} matches in one cut, at most {most}: only the first were given; make the rule narrower"
 
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:

@@ -20,6 +20,7 @@ from rulecore.model import Rule
 from rulecore.printable import UNREADABLE, in_one_line
 from rulecore.values import short
 from rulecore.yamldoc import Document, Json, LoadLimits, PathKey, Place, Problem, dotted, one_line, read_yaml
+from rulecore.yamlfiles import read_file, yaml_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +43,12 @@ def load_path(path: Path, limits: LoadLimits | None = None) -> tuple[list[Loaded
     limits = limits or LoadLimits()
     loaded: list[Loaded] = []
     problems: list[Problem] = []
-    files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+    files = yaml_files(path)
     if len(files) > limits.files:
         return [], [Problem(str(path), Place(1, 1), "", f"more than {limits.files} files")]
     for file in files:
-        try:
-            with file.open("rb") as stream:
-                text = stream.read(limits.file_bytes + 1).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(Problem(str(file), Place(1, 1), "", f"cannot be read: {one_line(error)}"))
-            continue
-        some, faults = load_text(text, str(file), limits)
-        loaded += some
+        documents, faults = read_file(file, limits)
+        loaded += map(_load, documents)
         problems += faults
     return loaded, problems
 

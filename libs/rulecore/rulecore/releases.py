@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
+from rulecore.control_keys import RELEASE_KEY, STAGED_KEY
 from rulecore.document import Document
 from rulecore.errors import DocumentError
 from rulecore.kinds import RuleName
@@ -22,8 +23,6 @@ from rulecore.model import Rule, canonical_json
 from rulecore.values import MAX_TEXT
 from rulecore.yamldoc import one_line
 
-RELEASE_KEY: Final = "release/"
-STAGED_KEY: Final = "staged/"
 MAX_CHANGES: Final = 20_000
 PART_BYTES: Final = 40_000  # what one cut has to compile when the part comes
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from rulecore.changing import Change, Context, compiled_version, said
+from rulecore.changing import Change, said
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.errors import RuleError
 from rulecore.fills import FillRows
@@ -26,6 +26,7 @@ from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode
 from rulecore.slots import EVALUATED, Place, Slot, version_key
 from rulecore.status import REASON_CHARACTERS, Status
+from rulecore.versions import Context, compiled_version
 from streamcore.kernel import Control
 from streamcore.schema import StreamSchema
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
 
+from streamcore.kernel import Control
 from streamcore.lanes import STATUS, Record
 
 REASON_CHARACTERS: Final = 2_000
+NAME_CHARACTERS: Final = 100
 
 
 class StatusKind(enum.StrEnum):
@@ -71,6 +73,18 @@ class Status:
     release: str | None = None
     compared: Mapping[str, int] | None = None
     warming: Warming | None = None
+
+
+def placed(status: Status, record: Control, epoch: int = 0) -> Status:
+    """As the answer to this record, with nothing in it longer than a status may be."""
+    return replace(
+        status,
+        name=status.name[:NAME_CHARACTERS],
+        reason=None if status.reason is None else status.reason[:REASON_CHARACTERS],
+        rules_epoch=epoch,
+        partition=record.partition,
+        offset=record.offset,
+    )
 
 
 def status_record(status: Status) -> Record:

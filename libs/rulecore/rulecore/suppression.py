@@ -7,12 +7,12 @@ bounded: beyond the limit the oldest are forgotten, and counted.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 import orjson
 
 from rulecore.compiled import CompiledRule
+from rulecore.ends import Ends
 from rulecore.lang.types import Value
 from streamcore.state import KeyValueTable
 
@@ -25,13 +25,12 @@ class Suppression:
         self.grace_ms = grace_ms
         self.limit = limit
         self.forgotten = 0
-        self._ends: list[tuple[int, str]] = []
+        self._ends = Ends()
         self._count = 0
 
     def loaded(self) -> None:
         """After the table's rows have been loaded."""
-        self._ends = [(_read(value)[0], key) for key, value in self.table]
-        heapq.heapify(self._ends)
+        self._ends = Ends((_read(value)[0], key) for key, value in self.table)
         self._count = len(self._ends)
 
     def passes(self, rule: CompiledRule, by: Sequence[Value], time_ms: int) -> int | None:
@@ -46,14 +45,13 @@ class Suppression:
         end = time_ms + rule.rule.suppress.duration
         self._count += stored is None
         self.table.put(key, _write(end, 0))
-        heapq.heappush(self._ends, (end, key))
+        self._ends.add(end, key)
         return count
 
     def expire(self, watermark_ms: int) -> None:
         """Forget what no event that is late by less than the grace can fall into, and what is over the limit."""
         over = watermark_ms - self.grace_ms
-        while self._ends and (self._ends[0][0] <= over or self._count > self.limit):
-            end, key = heapq.heappop(self._ends)
+        for end, key in self._ends.take(over + 1, lambda: self._count > self.limit):
             stored = self.table.get(key)
             if stored is not None and _read(stored)[0] == end:
                 self.forgotten += end > over

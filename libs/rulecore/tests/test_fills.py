@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.compiled import RuleLimits, compile_rule
+from rulecore.control_keys import FILL_KEY, STAGED_KEY
 from rulecore.factory import RulesFactory, RuleStream
-from rulecore.fills import FILL_KEY, Collector, fill_records
+from rulecore.fills import Collector, fill_records
 from rulecore.model import Rule
-from rulecore.releases import STAGED_KEY, digest_of
+from rulecore.releases import digest_of
 from rulecore.settings import OutletSettings
 from streamcore.app import App, Source
 from streamcore.decode import JsonDecoder, RawBatch

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rulecore.changing
 import rulecore.ruleset
+import rulecore.versions
 from rulecore.compiled import RuleLimits
-from rulecore.releases import STAGED_KEY
+from rulecore.control_keys import STAGED_KEY
 from rulecore.ruleset import RuleSet
 from rulecore.slots import Place, Slot
 from rulecore.status import StatusKind, Subject
@@ -186,7 +186,7 @@ def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.
         return call
 
     for name in ("compile_rule", "decode_part", "canonical_json"):
-        monkeypatch.setattr(rulecore.changing, name, counted(name, getattr(rulecore.changing, name)))
+        monkeypatch.setattr(rulecore.versions, name, counted(name, getattr(rulecore.versions, name)))
     records = release("prepared", [document(f"prepared{i}", 1, description="y" * 1_000) for i in range(100)])
     rules, _ = fresh().apply(records[:-1], NOW)
     assert {name: done.count(name) for name in done} == {
@@ -207,8 +207,8 @@ def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
     records = release("cold", [document(f"cold{i}", 1, description="z" * 1_000) for i in range(100)])
     rules, _ = fresh().apply(records[:-1], NOW)
     warm = rules.apply(records[-1:], NOW)
-    rulecore.changing._decoded_part.cache_clear()
-    rulecore.changing._compiled.cache_clear()
+    rulecore.versions.decoded_part.cache_clear()
+    rulecore.versions._compiled.cache_clear()
     rulecore.ruleset._LAST.clear()
     assert rules.apply(records[-1:], NOW) == warm
 

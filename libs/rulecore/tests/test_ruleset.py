@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rulecore.changing
 import rulecore.compiled
+import rulecore.versions
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.model import Kind
@@ -278,7 +278,7 @@ def test_only_the_changed_rule_is_compiled(monkeypatch: pytest.MonkeyPatch) -> N
         done.append("one")
         return compile_rule(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rulecore.changing, "compile_rule", counted)
+    monkeypatch.setattr(rulecore.versions, "compile_rule", counted)
     after, _ = one(rules, record("r3", 2, where="amount > 99.25"))
     assert done == ["one"]
     assert all(after.rules[i] is rules.rules[i] for i in rules.rules if i.rule != "r3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from headgate.local.stack import Stack
     from headgate.rulebook import Book
     from headgate.timeline import Timeline
+    from rulecore.audit import History
     from rulecore.model import Rule
     from streamcore.service.settings import ServiceSettings
 
 _STREAM: Final = "shop"
-_RECORD_BYTES: Final = 1 << 20
 _NAMES: Final = Names("shop", lanes=(ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS))
 
 
@@ -82,15 +83,15 @@ class RulesService:
         return topics(settings)
 
     def prepare(self, ground: Ground, say: Say) -> None:
-        """Publish the rules that the control topic does not have, or has in an older version."""
+        """Publish the rules that were never accepted, or only in an older version. One that was deleted stays so."""
         from rulecore.model import canonical_json
 
+        rules, history = [r.rule for r in self.book.rules], _history(ground.kafka, ground.shop.names, ground.streams)
+        missing = [rule for rule in rules if history.newest(rule.id) < rule.version]
         with ControlLog(ground.kafka, ground.shop.names.control) as log:
-            there = {name: _version(value) for name, value in log.read_all().values.items()}
-            missing = [r.rule for r in self.book.rules if there.get(r.rule.id, 0) < r.rule.version]
             for rule in missing:
                 log.publish(rule.id, canonical_json(rule))
-        say(f"rules: {len(there)} were there, {len(missing)} published")
+        say(f"rules: {len(rules) - len(missing)} were there, {len(missing)} published")
 
     def feed(self, names: Names, shop: ShopSettings) -> Feed:
         """The shop's events as they are."""
@@ -114,28 +115,18 @@ class RulesService:
         """Alerts by what they are about."""
         from headgate.verify import AlertCheck
 
-        return AlertCheck(stack.kafka, stack.shop, self.book)
+        return AlertCheck(stack.kafka, stack.shop, self.book, stack.settings.streams)
 
 
-def published(kafka: KafkaSettings, control_topic: str) -> dict[str, Rule]:
-    """The rules that the control topic has now."""
-    with ControlLog(kafka, control_topic) as log:
-        values = log.read_all().values
-    found = {name: _rule(value) for name, value in values.items()}
-    return {name: rule for name, rule in found.items() if rule is not None}
+def published(kafka: KafkaSettings, names: Names, streams: Path | None = None) -> Mapping[str, Rule]:
+    """By id, the newest version that the app has now in any slot."""
+    from headgate.history import newest_rules
+
+    return newest_rules(_history(kafka, names, streams))
 
 
-def _rule(value: bytes) -> Rule | None:
-    from rulecore.errors import RuleError
-    from rulecore.load import decode_record
+def _history(kafka: KafkaSettings, names: Names, streams: Path | None) -> History:
+    from headgate.history import read_history
+    from headgate.publishing import AppTopics
 
-    try:
-        return decode_record(value, _RECORD_BYTES)
-    except RuleError:
-        return None
-
-
-def _version(value: bytes) -> int:
-    """Of a rule on the control topic; one that cannot be read is older than any."""
-    rule = _rule(value)
-    return 0 if rule is None else rule.version
+    return read_history(kafka, AppTopics(names.app), streams, int(time.time() * 1000))

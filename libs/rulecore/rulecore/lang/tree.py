@@ -10,10 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 from typing import Literal as Constant
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from rulecore.lang import functions, types
 from rulecore.lang.types import Operand, Value
@@ -36,6 +46,32 @@ TypeText = Annotated[Type, PlainValidator(_type), PlainSerializer(str, return_ty
 ArithmeticOp = Constant["+", "-", "*", "/", "%"]
 ComparisonOp = Constant["=", "<>", "<", "<=", ">", ">=", "<=>"]
 AggregateFunction = Constant["count", "sum", "avg", "stddev", "min", "max", "count_distinct"]
+
+
+class _AnyNode:
+    """How pydantic reads a field that is an ``Expr``: the node says its class.
+
+    As a union, every class's schema would hold those of all others, and pydantic would build them again for each: a
+    tenth of a second at every start.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls.read)
+
+    @staticmethod
+    def read(value: object) -> Node:
+        """A node as it is, or from its JSON form."""
+        if isinstance(value, Node):
+            return value
+        found = _NODES.get(str(value.get("node"))) if isinstance(value, Mapping) else None
+        if found is None:
+            raise ValueError(f"no node of an expression; those are {', '.join(_NODES)}")
+        return found.model_validate(value)
+
+
+if not TYPE_CHECKING:  # what it is for the type checker stands behind the classes
+    Expr = Annotated[Any, _AnyNode]
 
 
 class Node(BaseModel):
@@ -435,27 +471,27 @@ class Aggregate(_Typed):
         return () if self.argument is None else (self.argument,)
 
 
-Expr = Annotated[
-    Column
-    | Literal
-    | Interval
-    | Negate
-    | Arithmetic
-    | Compare
-    | And
-    | Or
-    | Not
-    | IsNull
-    | In
-    | InList
-    | Lookup
-    | Between
-    | Like
-    | Case
-    | Call
-    | Aggregate,
-    Field(discriminator="node"),
-]
+if TYPE_CHECKING:
+    Expr = (
+        Column
+        | Literal
+        | Interval
+        | Negate
+        | Arithmetic
+        | Compare
+        | And
+        | Or
+        | Not
+        | IsNull
+        | In
+        | InList
+        | Lookup
+        | Between
+        | Like
+        | Case
+        | Call
+        | Aggregate
+    )
 
 
 def facts(expr: Expr) -> Operand:
@@ -481,26 +517,29 @@ def _aggregate_type(function: str, argument: Expr | None) -> Type:
     return types.aggregate(function, None if argument is None else facts(argument))
 
 
-_INNER = (
-    Negate,
-    Arithmetic,
-    Compare,
-    And,
-    Or,
-    Not,
-    IsNull,
-    In,
-    InList,
-    Lookup,
-    Between,
-    Like,
-    When,
-    Case,
-    Call,
-    Aggregate,
-)
-for _node in _INNER:
-    _node.model_rebuild()
+_NODES: Final[Mapping[str, type[Node]]] = {
+    node.model_fields["node"].default: node
+    for node in (
+        Column,
+        Literal,
+        Interval,
+        Negate,
+        Arithmetic,
+        Compare,
+        And,
+        Or,
+        Not,
+        IsNull,
+        In,
+        InList,
+        Lookup,
+        Between,
+        Like,
+        Case,
+        Call,
+        Aggregate,
+    )
+}
 
 #: Reads and writes any expression: ``adapter.validate_json(text)``, ``adapter.dump_json(expr)``.
 adapter: TypeAdapter[Expr] = TypeAdapter(Expr)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
+from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
 from streamcore.kernel import Control
 
-_PREFIXES: Final = (LIST_PREFIX.encode(), PART_PREFIX.encode())
+_PREFIXES: Final = (LIST_KEY.encode(), LIST_PART_KEY.encode())
 
 
 def is_list(record: Control) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,9 +30,11 @@ from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lists.entries import read_entries
 from rulecore.lists.records import Head, decode_head, records_of
-from rulecore.lists.store import ListStatus, ListStore
+from rulecore.lists.store import ListStore
 from rulecore.settings import ListLimits
-from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line, read_yaml
+from rulecore.status import StatusKind
+from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line
+from rulecore.yamlfiles import read_file, yaml_files
 from streamcore.schema import Kind
 
 _COLUMNS: Final = ("value", "lookup", "expires")
@@ -59,9 +61,10 @@ def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListF
     limits = limits or ListLimits()
     loaded: list[ListFile] = []
     problems: list[Problem] = []
-    files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
-    for file in files:
-        for document in _documents(file, problems):
+    for file in yaml_files(path):
+        documents, faults = read_file(file, LoadLimits())
+        problems += faults
+        for document in documents:
             found = _load(document, limits)
             if isinstance(found, ListFile):
                 problems += _repeated(found, loaded)
@@ -83,22 +86,9 @@ def store_of(lists: Sequence[ListFile]) -> ListStore:
     store = ListStore.empty()
     for key, value in (record for one in lists for record in one.records()):
         store, answer = store.apply(key, value)
-        if answer.status is not ListStatus.ACCEPTED:
+        if answer.status is not StatusKind.ACCEPTED:
             raise ListError(f"{key}: {answer.reason}")
     return store
-
-
-def _documents(file: Path, problems: list[Problem]) -> Iterator[Document]:
-    limits = LoadLimits()
-    try:
-        with file.open("rb") as stream:
-            text = stream.read(limits.file_bytes + 1).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(str(file), Place(1, 1), "", f"cannot be read: {one_line(error)}"))
-        return
-    documents, faults = read_yaml(text, str(file), limits)
-    problems += faults
-    yield from (d for d in documents if d.value is not None)
 
 
 def _repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem]:

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
+from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.lang import Expr
 from rulecore.lists.columns import lift, with_list_columns
 from rulecore.lists.content import ListContent
-from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
 from rulecore.lists.store import ListStore
 
 
@@ -27,10 +27,10 @@ def store_of(records: Iterable[tuple[str, bytes]]) -> ListStore:
 
 def control_records(store: ListStore, without: Iterable[str] = ()) -> list[tuple[str, bytes]]:
     """Keys and values that publish what a store holds, but for the lists of these names; parts first."""
-    left_out = {LIST_PREFIX + name for name in without}
+    left_out = {LIST_KEY + name for name in without}
     rows = [(key, value) for key, value in store.records() if key not in left_out]
-    parts = [row for row in rows if row[0].startswith(PART_PREFIX)]
-    return [*parts, *(row for row in rows if row[0].startswith(LIST_PREFIX))]
+    parts = [row for row in rows if row[0].startswith(LIST_PART_KEY)]
+    return [*parts, *(row for row in rows if row[0].startswith(LIST_KEY))]
 
 
 def over_columns(frame: pl.DataFrame, expr: Expr, contents: Mapping[str, ListContent]) -> tuple[pl.DataFrame, Expr]:

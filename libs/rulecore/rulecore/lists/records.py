@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import orjson
 from pydantic import Field, ValidationError, field_validator
 
+from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.document import Document
 from rulecore.errors import ListError
 from rulecore.lang import ListType
@@ -23,8 +24,6 @@ from rulecore.values import MAX_TEXT, Time
 from rulecore.yamldoc import Json, one_line
 from streamcore.schema import Type
 
-LIST_PREFIX: Final = "list/"
-PART_PREFIX: Final = "part/"
 INLINE_ENTRIES: Final = 200
 _SAID_CHARACTERS: Final = 1_000
 
@@ -110,17 +109,15 @@ def records_of(head: Head, entries: list[Json]) -> list[tuple[str, bytes]]:
     """Keys and values of the control records that publish a list with these entries: the parts, then the head."""
     if len(entries) <= INLINE_ENTRIES:
         inline = head.model_copy(update={"entries": tuple(entries), "parts": ()})
-        return [(LIST_PREFIX + head.list, inline.canonical())]
+        return [(LIST_KEY + head.list, inline.canonical())]
     parts = {part_digest(data): data for data in to_parts(entries)}
     whole = head.model_copy(update={"entries": (), "parts": tuple(sorted(parts))})
-    published = [(PART_PREFIX + digest, data) for digest, data in sorted(parts.items())]
-    return [*published, (LIST_PREFIX + head.list, whole.canonical())]
+    published = [(LIST_PART_KEY + digest, data) for digest, data in sorted(parts.items())]
+    return [*published, (LIST_KEY + head.list, whole.canonical())]
 
 
 __all__ = [
     "INLINE_ENTRIES",
-    "LIST_PREFIX",
-    "PART_PREFIX",
     "Head",
     "decode_head",
     "decode_part",

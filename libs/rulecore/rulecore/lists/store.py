@@ -10,49 +10,29 @@ shards hold the list, and not before somebody asks for them: restoring reads hea
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import orjson
 
+from rulecore.control_keys import LIST_KEY, LIST_PART_KEY, subject_of
 from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lists.content import ListContent
 from rulecore.lists.live import LiveList, Part, part_of
 from rulecore.lists.records import (
-    LIST_PREFIX,
-    PART_PREFIX,
     Head,
     decode_head,
     part_digest,
 )
 from rulecore.settings import ListLimits
+from rulecore.status import Status, StatusKind, Subject
 from streamcore.state import KeyValueTable
 
 _UNUSED = "unused"  # the key of the row that remembers in which order unused parts came
 _SHOWN = 3
-_REASON_CHARACTERS = 2_000
 _NAME_CHARACTERS = 100
-
-
-class ListStatus(enum.StrEnum):
-    """What became of a control record."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    DELETED = "deleted"
-
-
-@dataclass(frozen=True, slots=True)
-class ListAnswer:
-    """The answer to one control record. ``version`` is that of a head, None where there is none."""
-
-    key: str
-    version: int | None
-    status: ListStatus
-    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +54,11 @@ class ListStore:
     def restore(cls, records: Iterable[tuple[str, bytes]], limits: ListLimits | None = None) -> ListStore:
         """The store that gave these ``records``. What cannot be read any more is left out."""
         rows = dict(records)
-        parts = {k.removeprefix(PART_PREFIX): v for k, v in rows.items() if k.startswith(PART_PREFIX)}
+        parts = {k.removeprefix(LIST_PART_KEY): v for k, v in rows.items() if k.startswith(LIST_PART_KEY)}
         known = {digest: part_of(digest, data) for digest, data in parts.items()}
         lists: dict[str, LiveList] = {}
         for key, value in rows.items():
-            if key.startswith(LIST_PREFIX):
+            if key.startswith(LIST_KEY):
                 try:
                     head = decode_head(value, len(value))
                     lists[head.list] = LiveList(head, value, tuple(known[digest] for digest in head.parts))
@@ -92,9 +72,9 @@ class ListStore:
     def records(self) -> Iterator[tuple[str, bytes]]:
         """What to keep: heads and parts under the keys of their control records, and the order of unused parts."""
         for name, live in self.lists.items():
-            yield LIST_PREFIX + name, live.record
+            yield LIST_KEY + name, live.record
         for digest, part in self.parts.items():
-            yield PART_PREFIX + digest, part.data
+            yield LIST_PART_KEY + digest, part.data
         yield _UNUSED, orjson.dumps(self.unused)
 
     def types(self) -> Mapping[str, ListType]:
@@ -109,27 +89,28 @@ class ListStore:
 
     def apply(
         self, key: str, value: bytes | None, users: Callable[[str], Sequence[str]] = lambda _: ()
-    ) -> tuple[ListStore, ListAnswer]:
-        """The store after a control record whose key begins with ``list/`` or ``part/``.
+    ) -> tuple[ListStore, Status]:
+        """The store after a control record of a list or of a part, and the answer, not yet placed.
 
         ``users`` gives the ids of rules that ask the list of a name: it cannot be deleted then.
         """
-        shown, version = key[:_NAME_CHARACTERS], None
+        subject, name = subject_of(key)
+        version = None
+        kind = StatusKind.DELETED if value is None else StatusKind.ACCEPTED
         try:
-            if key.startswith(PART_PREFIX):
-                digest = key.removeprefix(PART_PREFIX)
-                store = self._without_part(digest) if value is None else self._with_part(digest, value)
-                status = ListStatus.DELETED if value is None else ListStatus.ACCEPTED
-                return store, ListAnswer(shown, None, status)
-            if not key.startswith(LIST_PREFIX):
-                raise ListError(f"the key of a list's record begins with {LIST_PREFIX} or {PART_PREFIX}")
-            if value is None:
-                return self._without(key.removeprefix(LIST_PREFIX), users), ListAnswer(shown, None, ListStatus.DELETED)
-            head = decode_head(value, self.limits.record_bytes)
-            version = head.version
-            return self._with(key, head), ListAnswer(shown, version, ListStatus.ACCEPTED)
+            if key.startswith(LIST_PART_KEY):
+                store = self._without_part(name) if value is None else self._with_part(name, value)
+            elif subject is not Subject.LIST:
+                raise ListError(f"the key of a list's record begins with {LIST_KEY} or {LIST_PART_KEY}")
+            elif value is None:
+                store = self._without(name, users)
+            else:
+                head = decode_head(value, self.limits.record_bytes)
+                version = head.version
+                store = self._with(key, head)
         except ListError as error:
-            return self, ListAnswer(shown, version, ListStatus.REJECTED, str(error)[:_REASON_CHARACTERS])
+            return self, Status(name, version, StatusKind.REJECTED, str(error), 0, 0, 0, subject)
+        return store, Status(name, version, kind, None, 0, 0, 0, subject)
 
     # --- parts --------------------------------------------------------------------------------------------------
 
@@ -183,7 +164,7 @@ class ListStore:
         return self._replaced({**self.lists, head.list: taken}, live, head.parts)
 
     def _check(self, key: str, head: Head, live: LiveList | None) -> None:
-        if key != LIST_PREFIX + head.list:
+        if key != LIST_KEY + head.list:
             raise ListError(f"the record's key is {key[:_NAME_CHARACTERS]!r} and its list {head.list!r}")
         if live is None and len(self.lists) >= self.limits.lists:
             raise ListError(f"there are {len(self.lists)} lists, which is the limit; delete one first")
@@ -253,4 +234,4 @@ def save(store: ListStore, table: KeyValueTable) -> None:
         table.put(key, value)
 
 
-__all__ = ["ListAnswer", "ListStatus", "ListStore", "LiveList", "Part", "save"]
+__all__ = ["ListStore", "LiveList", "Part", "save"]

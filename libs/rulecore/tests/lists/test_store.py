@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from rulecore.lang import ListType
 from rulecore.lists.entries import part_bytes, part_digest, physical, to_parts
 from rulecore.lists.records import Head, records_of
-from rulecore.lists.store import ListAnswer, ListStatus, ListStore, save
+from rulecore.lists.store import ListStore, save
 from rulecore.settings import ListLimits
+from rulecore.status import Status, StatusKind, Subject, placed
 from rulecore.yamldoc import Json
+from streamcore.kernel import Control
 from streamcore.schema import LONG, STRING, Type
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 
@@ -29,20 +31,24 @@ def head(name: str = "ips", version: int = 1, **fields: object) -> bytes:
     return orjson.dumps(document)
 
 
-def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> tuple[ListStore, ListAnswer]:
+def answer_of(name: str, version: int | None, kind: StatusKind) -> Status:
+    return Status(name, version, kind, None, 0, 0, 0, Subject.LIST)
+
+
+def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> tuple[ListStore, Status]:
     return store.apply(f"list/{name}", head(name, version, **fields))
 
 
 def taken(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> ListStore:
     after, answer = put(store, name, version, **fields)
-    assert answer == ListAnswer(f"list/{name}", version, ListStatus.ACCEPTED)
+    assert answer == answer_of(name, version, StatusKind.ACCEPTED)
     return after
 
 
 def refused(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> str:
     after, answer = put(store, name, version, **fields)
     assert after is store
-    assert answer.status is ListStatus.REJECTED
+    assert answer.status is StatusKind.REJECTED
     return answer.reason or ""
 
 
@@ -54,7 +60,7 @@ def with_part(store: ListStore, entries: Sequence[Json]) -> tuple[ListStore, str
     data = part_bytes(entries)
     digest = part_digest(data)
     after, answer = store.apply(f"part/{digest}", data)
-    assert answer.status is ListStatus.ACCEPTED
+    assert answer.status is StatusKind.ACCEPTED
     return after, digest
 
 
@@ -78,7 +84,7 @@ def test_a_head_that_names_a_part_that_is_not_there_is_refused_and_the_version_b
 
 def test_a_part_whose_bytes_do_not_have_its_digest_is_refused() -> None:
     store, answer = ListStore.empty().apply("part/" + "0" * 32, part_bytes(["a"]))
-    assert answer.status is ListStatus.REJECTED
+    assert answer.status is StatusKind.REJECTED
     assert not store.parts
 
 
@@ -86,7 +92,7 @@ def test_a_version_must_rise_and_the_same_record_again_changes_nothing() -> None
     store = taken(ListStore.empty(), version=3, entries=["a"])
     assert "not above the live version 3" in refused(store, version=3, entries=["b"])
     assert "not above the live version 3" in refused(store, version=2)
-    assert put(store, version=3, entries=["a"]) == (store, ListAnswer("list/ips", 3, ListStatus.ACCEPTED))
+    assert put(store, version=3, entries=["a"]) == (store, answer_of("ips", 3, StatusKind.ACCEPTED))
 
 
 def test_a_list_keeps_its_types() -> None:
@@ -101,7 +107,7 @@ def test_a_list_that_rules_ask_cannot_be_deleted() -> None:
     assert after is store
     assert "2 rules ask this list (r1, r2)" in (answer.reason or "")
     after, answer = store.apply("list/ips", None)
-    assert answer == ListAnswer("list/ips", None, ListStatus.DELETED)
+    assert answer == answer_of("ips", None, StatusKind.DELETED)
     assert "ips" not in after.contents(CLOCK_MS)
     assert not after.types()
 
@@ -133,7 +139,7 @@ def test_a_part_in_use_cannot_be_deleted_and_an_unused_one_can() -> None:
     live = taken(store, parts=[digest])
     assert live.apply(f"part/{digest}", None)[1].reason == "list ips uses this part"
     after, answer = store.apply(f"part/{digest}", None)
-    assert (answer.status, dict(after.parts)) == (ListStatus.DELETED, {})
+    assert (answer.status, dict(after.parts)) == (StatusKind.DELETED, {})
 
 
 def test_limits_are_kept() -> None:
@@ -259,9 +265,11 @@ def test_hostile_records_are_refused_and_change_nothing(value: bytes) -> None:
     for key in ("list/ips", "part/" + "0" * 32, "list/", "part/", "list/" + "x" * 10_000, "other"):
         after, answer = store.apply(key, value)
         assert after is store
-        assert answer.status is ListStatus.REJECTED
-        assert len(answer.key) <= 100
-        assert len(answer.reason or "") <= 2_000
+        assert answer.status is StatusKind.REJECTED
+        told = placed(answer, Control(0, 7, key.encode(), value), epoch=3)
+        assert (told.offset, told.rules_epoch) == (7, 3)
+        assert len(told.name) <= 100
+        assert len(told.reason or "") <= 2_000
     store, digest = _with_bytes(store, value)
     if digest is not None:
         assert refused(store, parts=[digest])
@@ -270,7 +278,7 @@ def test_hostile_records_are_refused_and_change_nothing(value: bytes) -> None:
 def _with_bytes(store: ListStore, data: bytes) -> tuple[ListStore, str | None]:
     digest = part_digest(data)
     after, answer = store.apply(f"part/{digest}", data)
-    return after, digest if answer.status is ListStatus.ACCEPTED else None
+    return after, digest if answer.status is StatusKind.ACCEPTED else None
 
 
 @settings(max_examples=200, deadline=None)
@@ -289,7 +297,7 @@ def test_whatever_the_entries_are_the_answer_is_a_status(entries: Json, of: str,
     except TypeError:  # numbers that JSON cannot hold
         return
     store, answer = ListStore.empty().apply("list/ips", record)
-    if answer.status is ListStatus.ACCEPTED:
+    if answer.status is StatusKind.ACCEPTED:
         assert isinstance(entries, list)
         assert len(values(store)) == len(entries)
 
@@ -313,7 +321,7 @@ def test_a_published_list_is_read_back_whole_whatever_its_size() -> None:
         for key, value in records_of(document, entries):
             assert len(value) < 1_000_000
             store, answer = store.apply(key, value)
-            assert answer.status is ListStatus.ACCEPTED
+            assert answer.status is StatusKind.ACCEPTED
         content = store.contents(CLOCK_MS)["big"]
         assert {key: content.get(key) for key in content.values} == {n: f"v{n}" for n in range(count)}
 

@@ -5,7 +5,8 @@ from streamcore.aggregates.collect import Collect, TopN
 from streamcore.aggregates.custom import Accumulator, Custom, RowAccumulator
 from streamcore.aggregates.distinct import CountDistinct
 from streamcore.aggregates.extremes import Max, Min
-from streamcore.aggregates.ordered import First, Last
+from streamcore.aggregates.funnel import Funnel
+from streamcore.aggregates.ordered import First, Last, Ties
 from streamcore.aggregates.sketches import ApproxDistinct, Quantiles
 from streamcore.aggregates.spread import StdDev, Variance
 from streamcore.aggregates.totals import Count, Mean, Sum
@@ -19,6 +20,7 @@ __all__ = [
     "CountDistinct",
     "Custom",
     "First",
+    "Funnel",
     "Last",
     "Max",
     "Mean",
@@ -29,6 +31,7 @@ __all__ = [
     "Schema",
     "StdDev",
     "Sum",
+    "Ties",
     "TopN",
     "Variance",
     "concat",

@@ -1,10 +1,16 @@
-"""The first and the last value: by event time, and by arrival where event times are equal."""
+"""The first and the last value: by event time, and where event times are equal by arrival or by the values themselves.
+
+Arrival is what it was on the shard: rows that came there through another stage have the order in which that one's
+shards are numbered. By the values, the result depends on the rows alone.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,11 +21,19 @@ from streamcore.schema import EVENT_MS
 from streamcore.windowing.values import Element, Result, Scalar
 
 
+class Ties(StrEnum):
+    """What decides between values of the same event time."""
+
+    ARRIVAL = "arrival"
+    VALUE = "value"
+
+
 @dataclass(frozen=True)
 class _Picked(Aggregate):
     """``v``: the value that is picked, where it ``has`` one; ``at``, ``number``: its event time and its arrival."""
 
     column: str
+    ties: Ties = Ties.ARRIVAL
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -29,6 +43,8 @@ class _Picked(Aggregate):
         dtype = self.column_type(schema, self.column)
         if not is_ordered(dtype):
             raise self.refuse(self.column, dtype, ORDERED)
+        if self.ties is Ties.VALUE and dtype.is_float():
+            raise self.refuse(self.column, dtype, "with ties by value, anything with an order that is no float")
         return dtype
 
     def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
@@ -38,10 +54,11 @@ class _Picked(Aggregate):
     def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
         some = present(rows[self.column])
         at = rows[EVENT_MS].to_numpy()[some]
-        row = self._rows(at, group[some], groups)
+        given = rows[self.column].drop_nulls()
+        row = self._rows(at, group[some], groups, given)
         has = row >= 0
         row = row[has]
-        values = to_array(rows[self.column].drop_nulls().gather(row))
+        values = to_array(given.gather(row))
         picked = {"v": values, "at": at[row], "number": numbers[some][row]}
         return {name: _spread(values, has) for name, values in picked.items()} | {"has": has}
 
@@ -54,22 +71,36 @@ class _Picked(Aggregate):
 
     def reference(self, elements: Sequence[Element]) -> Result:
         some = [element for element in elements if element.value.get(self.column) is not None]
-        in_time = sorted(some, key=lambda element: (element.event_ms, element.number))
+        in_time = sorted(some, key=self._turn)
         return self._of_values([element.value[self.column] for element in in_time]) if in_time else None
 
-    def _rows(self, at: Ints, group: Ints, groups: int) -> Ints:
+    def _turn(self, element: Element) -> tuple[int, Any]:
+        by_value = self.ties is Ties.VALUE
+        return element.event_ms, element.value[self.column] if by_value else element.number
+
+    def _rows(self, at: Ints, group: Ints, groups: int, values: pl.Series) -> Ints:
         """The row that each group picks, -1 where it has none: of those at the best time the first or the last."""
-        best = np.full(groups, self._loses, dtype=np.int64)
-        self._choose.at(best, group, at)
+        candidates = self._best(at, group, groups, np.arange(len(at)))
+        if self.ties is Ties.VALUE and len(candidates) > len(np.unique(group[candidates])):
+            ranks = values.gather(candidates).rank("dense").cast(pl.Int64).to_numpy()
+            candidates = self._best(ranks, group[candidates], groups, candidates)
         row = np.full(groups, self._loses, dtype=np.int64)
-        candidates = np.flatnonzero(at == best[group])
         self._choose.at(row, group[candidates], candidates)
         return np.where(row == self._loses, -1, row)
 
+    def _best(self, by: Ints, group: Ints, groups: int, rows: Ints) -> Ints:
+        """Those of the rows that have what is best in their group."""
+        best = np.full(groups, self._loses, dtype=np.int64)
+        self._choose.at(best, group, by)
+        found: Ints = rows[by == best[group]]
+        return found
+
     def _wins(self, one: Partials, other: Partials) -> Mask:
         better: Mask = (one["at"] != other["at"]) & (self._choose(one["at"], other["at"]) == one["at"])
-        wins: Mask = (one["at"] == other["at"]) & (self._choose(one["number"], other["number"]) == one["number"])
-        return better | wins
+        tied = np.flatnonzero((one["at"] == other["at"]) & one["has"] & other["has"])
+        decides = "v" if self.ties is Ties.VALUE else "number"
+        better[tied] = self._choose(one[decides][tied], other[decides][tied]) == one[decides][tied]
+        return better
 
     @property
     @abstractmethod
@@ -87,7 +118,7 @@ class _Picked(Aggregate):
 
 
 class First(_Picked):
-    """The value with the earliest event time, of equal ones that which came first; null of nothing."""
+    """The value with the earliest event time, of equal ones that which came first or is least; null of nothing."""
 
     @property
     def _choose(self) -> np.ufunc:
@@ -102,7 +133,7 @@ class First(_Picked):
 
 
 class Last(_Picked):
-    """The value with the latest event time, of equal ones that which came last; null of nothing."""
+    """The value with the latest event time, of equal ones that which came last or is greatest; null of nothing."""
 
     @property
     def _choose(self) -> np.ufunc:

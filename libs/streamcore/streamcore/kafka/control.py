@@ -9,14 +9,16 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
-
-import kafka
+from typing import TYPE_CHECKING
 
 from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.topics import TopicSpec
+from streamcore.kafka.topics import COMPACTED, TopicSpec, alter_topic, describe
 from streamcore.lanes import Headers
+
+if TYPE_CHECKING:
+    import kafka
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +29,26 @@ class Position:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ControlView:
-    """The topic as a table. ``next_offset``: everything before it is in ``values``; follow from there."""
-
-    values: dict[str, bytes]
-    positions: dict[str, Position]
-    next_offset: int
-
-
 def control_topic(name: str) -> TopicSpec:
     """How the control topic must be: one partition, because the order of changes is part of their meaning.
 
     Nothing is ever removed: what counted at any time, and who changed it, can be told from the topic alone.
     """
     return TopicSpec(name, partitions=1, retention_ms=-1, config=(("retention.bytes", "-1"),))
+
+
+def keep_history(settings: KafkaSettings, topic: str) -> bool:
+    """A control topic that is compacted, as those of earlier versions were, keeps everything from now on.
+
+    Returns whether it was. The last record of each key is still there, so the rules are; what was compacted away before
+    cannot be told any more. A topic that does not exist is left to be made.
+    """
+    found = describe(settings, [topic]).get(topic)
+    if found is None or "compact" not in found.cleanup_policy.split(","):
+        return False
+    ended = dict.fromkeys(dict(COMPACTED))  # None: the broker's defaults again
+    alter_topic(settings, topic, {**control_topic(topic).options, **ended})
+    return True
 
 
 class ControlLog:
@@ -65,21 +72,6 @@ class ControlLog:
         """Every change that was ever written, in order."""
         return read_topic(self._settings, self._topic)
 
-    def read_all(self) -> ControlView:
-        """The latest value of every key that is not deleted."""
-        values: dict[str, bytes] = {}
-        positions: dict[str, Position] = {}
-        next_offset = 0
-        for record in read_topic(self._settings, self._topic):
-            key = key_of(record)
-            values.pop(key, None)
-            positions.pop(key, None)
-            if record.value is not None:
-                values[key] = record.value
-                positions[key] = Position(record.partition, record.offset)
-            next_offset = record.offset + 1
-        return ControlView(values, positions, next_offset)
-
     def follow(self, next_offset: int = 0) -> Follower:
         """Changes from ``next_offset`` on, in order; deletions have the value None."""
         return Follower(self._settings, [self._topic], since={(self._topic, 0): next_offset})
@@ -97,8 +89,3 @@ class ControlLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def key_of(record: Record) -> str:
-    """A control record's key as text; bytes that are not UTF-8 are kept apart by replacement marks."""
-    return (record.key or b"").decode(errors="replace")

@@ -12,15 +12,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
-import kafka
 
 from streamcore.errors import ConfigError, Permanent, Retryable
 from streamcore.kafka import clients, control_plane
 from streamcore.kafka.clients import Isolation
 from streamcore.kafka.markers import partition_count
 from streamcore.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    import kafka
 
 MAX_RECORDS = 5_000_000
 _POLL_MS = 500
@@ -76,6 +79,8 @@ def _independent(settings: KafkaSettings, isolation: Isolation, action: str) -> 
 
 def _assign_all(client: kafka.KafkaConsumer, topic: str) -> dict[kafka.TopicPartition, int]:
     """Assign all partitions from their beginnings; returns the ends that are reachable now."""
+    import kafka
+
     partitions = client.partitions_for_topic(topic)
     if not partitions:
         raise ConfigError(f"topic {topic}: does not exist; create the topic, or correct its name")

@@ -1,23 +1,23 @@
 """Creates the topics that an app needs and checks those that are there, before anything is written.
 
-Promises to be repeatable, and never to change a topic that exists: a partition count or clean-up policy that does not
-fit is a ``ConfigError`` that says what is there, what is needed and how to get it.
+Promises to be repeatable, and never to change a topic that exists unless ``alter_topic`` is asked to: a partition count
+or clean-up policy that does not fit is a ``ConfigError`` that says what is there, what is needed and how to get it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-
-import kafka
-from kafka import errors as kp
-from kafka.admin import ConfigResource, ConfigResourceType
+from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka import clients, control_plane
 from streamcore.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    import kafka
 
 #: Compaction that keeps a topic of markers or rules small: the default leaves a week or a gigabyte uncompacted.
 COMPACTED = (("segment.ms", "3600000"), ("min.cleanable.dirty.ratio", "0.1"))
@@ -99,6 +99,18 @@ def describe(settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicSt
         return _describe(admin, settings, names)
 
 
+def alter_topic(settings: KafkaSettings, name: str, options: Mapping[str, str | None]) -> None:
+    """Change these settings of a topic, and no others; None: back to the broker's default."""
+    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+
+    changes = {n: (AlterConfigOp.DELETE if v is None else AlterConfigOp.SET, v) for n, v in options.items()}
+    with (
+        closing(control_plane.admin(settings)) as admin,
+        control_plane.naming_errors(settings, f"change settings of topic {name}"),
+    ):
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, changes)])
+
+
 def delete_topics(settings: KafkaSettings, names: Sequence[str]) -> None:
     """Delete those of the topics that exist."""
     with closing(control_plane.admin(settings)) as admin:
@@ -141,6 +153,8 @@ def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: i
 
 
 def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSettings) -> list[tuple[int, int]]:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
     try:
         with control_plane.naming_errors(settings, "read broker settings"):
             brokers = [int(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
@@ -152,6 +166,8 @@ def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSett
 
 
 def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicSpec) -> None:
+    from kafka import errors as kp
+
     wanted = {"num_partitions": spec.partitions, "replication_factor": spec.replication, "configs": spec.options}
     with control_plane.naming_errors(settings, f"create topic {spec.name}"):
         try:
@@ -161,6 +177,9 @@ def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicS
 
 
 def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
+    from kafka import errors as kp
+    from kafka.admin import ConfigResource, ConfigResourceType
+
     with control_plane.naming_errors(settings, f"describe topics {list(names)}"):
         found = {}
         for topic in admin.describe_topics(list(names)):

@@ -5,9 +5,11 @@ Imports Spark and all that a cut needs, which takes seconds; ``run_service`` doe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from streamcore.app import App
+from streamcore.kafka.control import keep_history
 from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
 from streamcore.service.settings import ServiceSettings
 from streamcore.service.topics import own_topics
@@ -16,12 +18,16 @@ from streamcore.spark.runner import Listeners, Runner, RunSettings
 from streamcore.spark.start import Start
 
 _BROKER_WAIT_MS = 60_000
+_LOG = logging.getLogger(__name__)
 
 
 def build_runner(
     app: App, settings: ServiceSettings, start: Start, listeners: Listeners, sinks: Sequence[SinkFactory] = ()
 ) -> Runner:
-    """The runner of ``app`` with a service's settings; makes the topics that are missing."""
+    """The runner of ``app`` with a service's settings; makes the topics that are missing.
+
+    A control topic that is compacted is altered to keep everything.
+    """
     run = RunSettings(
         kafka=settings.kafka.settings(),
         checkpoint=settings.checkpoint,
@@ -33,5 +39,10 @@ def build_runner(
     )
     wait_for_broker(run.kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(run.kafka, run.delivery.transaction_timeout_ms)
+    if keep_history(run.kafka, settings.control_topic):
+        _LOG.warning(
+            "topic %s was compacted and now keeps everything: history before this start is not complete",
+            settings.control_topic,
+        )
     ensure_topics(run.kafka, own_topics(settings, app.lanes))
     return Runner(app, run, start, listeners)

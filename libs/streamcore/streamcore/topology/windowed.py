@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamcore.aggregates.aggregate import Aggregate
 from streamcore.errors import ConfigError
-from streamcore.operators.operator import LATE
+from streamcore.operators.operator import LATE, Operator
 from streamcore.topology.nodes import Keyed, Schema
 from streamcore.topology.stream import KeyedStream, Stream, operate
 from streamcore.topology.words import said
@@ -23,6 +23,7 @@ from streamcore.windowing import (
     Trigger,
     WindowSpec,
 )
+from streamcore.windowing.revising import Revising
 from streamcore.windowing.triggers import walk
 
 if TYPE_CHECKING:
@@ -89,6 +90,23 @@ class WindowedStream:
             raise ConfigError("aggregate: name at least one, such as orders=Count()")
         return self._operate(name, {c for one in aggregates.values() for c in one.inputs}, aggregates=aggregates)
 
+    def revise(self, revising: Revising, name: str = "", /, **aggregates: Aggregate) -> Stream:
+        """A row a record of a window, each in place of the one before (``streamcore.operators.revise``): sessions that
+        keep their name while they grow and merge, and windows that are said before they are over.
+
+        For sessions and tumbling windows; when they are said is up to ``revising`` instead of a trigger.
+        """
+        from streamcore.operators.revise import RevisedWindows
+
+        if not aggregates:
+            raise ConfigError("revise: name at least one aggregate, such as orders=Count()")
+        if self.when or self.evictor or self.accumulation is not Accumulation.ACCUMULATING:
+            raise ConfigError("revise: records replace each other; leave out trigger, evictor and accumulation")
+        columns, schema = self._columns({c for one in aggregates.values() for c in one.inputs})
+        late = self.late_lane is not None
+        make = partial(RevisedWindows, self.spec, revising, self.keyed.key, schema, aggregates, late_lane=late)
+        return self._operation(name, "revise", make, columns)
+
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
         """Rows that a function makes of all elements of a pane; ``schema``: their columns. It must be pure, and
         windows keep every element for it: where an aggregate can say it, an aggregate is cheaper."""
@@ -105,21 +123,29 @@ class WindowedStream:
     ) -> Stream:
         from streamcore.operators.window import WindowOperator
 
-        before = self.keyed.port.schema
-        reads |= {*self.keyed.key, *self._own_columns()}
-        columns = None if self.late_lane else tuple(column for column in before if column in reads)
+        columns, schema = self._columns(reads)
         make = partial(
             WindowOperator,
             self.spec,
             self.keyed.key,
-            {column: dtype for column, dtype in before.items() if columns is None or column in columns},
+            schema,
             aggregates,
             function=function,
             late_lane=self.late_lane is not None,
         )
+        return self._operation(name, "window", make, columns)
+
+    def _columns(self, reads: set[str]) -> tuple[tuple[str, ...] | None, Schema]:
+        """The columns that the operator gets, None for all, and their types."""
+        before = self.keyed.port.schema
+        reads = reads | {*self.keyed.key, *self._own_columns()}
+        columns = None if self.late_lane else tuple(column for column in before if column in reads)
+        return columns, {column: dtype for column, dtype in before.items() if columns is None or column in columns}
+
+    def _operation(self, name: str, what: str, make: Callable[[], Operator], columns: tuple[str, ...] | None) -> Stream:
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
-            "window",
+            what,
             make,
             name=name,
             about=said(self.assigner),

@@ -17,6 +17,7 @@ from streamcore.windowing.assigners import (
 from streamcore.windowing.composites import AllOf, AnyOf, InSequence, OrFinally, Purging, Repeatedly
 from streamcore.windowing.evictors import Evictor, KeepCount, KeepNear, KeepRecent
 from streamcore.windowing.reference import ReferenceWindows
+from streamcore.windowing.revising import Revising
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import (
     AfterCount,
@@ -75,6 +76,7 @@ __all__ = [
     "Purging",
     "ReferenceWindows",
     "Repeatedly",
+    "Revising",
     "Session",
     "Sliding",
     "Timing",

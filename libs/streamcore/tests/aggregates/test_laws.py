@@ -18,6 +18,7 @@ from streamcore.aggregates import (
     Count,
     CountDistinct,
     First,
+    Funnel,
     Last,
     Max,
     Mean,
@@ -25,6 +26,7 @@ from streamcore.aggregates import (
     Partials,
     StdDev,
     Sum,
+    Ties,
     TopN,
     Variance,
     concat,
@@ -43,6 +45,9 @@ KINDS: dict[str, Sequence[Aggregate]] = {
     "Max": [Max(column) for column in COLUMNS],
     "First": [First(column) for column in COLUMNS],
     "Last": [Last(column) for column in COLUMNS],
+    "First, by value": [First(column, Ties.VALUE) for column in COLUMNS if not SCHEMA[column].is_float()],
+    "Last, by value": [Last(column, Ties.VALUE) for column in COLUMNS if not SCHEMA[column].is_float()],
+    "Funnel": [Funnel("text", steps) for steps in [("a",), ("a", ""), ("", "é", "a")]],
     "Collect": [Collect(column, limit) for column in COLUMNS for limit in (2, 100)],
     "CountDistinct": [CountDistinct(column, limit) for column in COLUMNS for limit in (2, 100)],
     "TopN": [TopN("text" if by != "text" else "at", by=by, n=n) for by in COLUMNS for n in (1, 3)],
@@ -157,4 +162,7 @@ def test_a_limit_that_left_something_out_is_known() -> None:
         assert aggregate.truncated(grouped(aggregate, rows)).tolist() == [False, True, False]
         halves = [grouped(aggregate, rows[:4]), grouped(aggregate, rows[4:])]
         assert aggregate.truncated(aggregate.merge(*halves)).tolist() == [False, True, False]
+    taken = pl.DataFrame({"group": [0, 1, 1, 1], EVENT_MS: [0, 2, 1, 3], "text": ["b"] * 4})
+    funnel = Funnel("text", ("a", "b"), limit=2)
+    assert funnel.truncated(grouped(funnel, taken)).tolist() == [False, True, False]
     assert not TopN("small", by=EVENT_MS, n=1).truncated(grouped(TopN("small", by=EVENT_MS, n=1), rows)).any()

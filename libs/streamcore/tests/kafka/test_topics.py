@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.kafka import clients
+from streamcore.kafka import clients, control_plane
 from streamcore.kafka.clients import Isolation
-from streamcore.kafka.control import ControlLog, Position, control_topic
+from streamcore.kafka.control import ControlLog, Position, control_topic, keep_history
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, scan_topic
@@ -123,22 +125,46 @@ def test_a_follower_starts_where_it_is_told_and_goes_on(kafka: KafkaSettings, to
     assert seen == [b"new-1", b"new-2"]
 
 
-def test_the_control_log_keeps_the_latest_value_of_each_key(kafka: KafkaSettings, topics: Topics) -> None:
+def test_the_control_log_gives_everything_back_in_order_and_goes_on(kafka: KafkaSettings, topics: Topics) -> None:
     name = f"{topics.app}.control"
     ensure_topics(kafka, [control_topic(name)])
     try:
         with ControlLog(kafka, name) as log:
-            assert log.read_all().next_offset == 0
-            positions = [log.publish(k, v) for k, v in [("a", b"1"), ("b", b"1"), ("a", b"2"), ("b", None)]]
-            view = log.read_all()
+            assert log.read_log() == []
+            changes = [("a", b"1"), ("b", b"1"), ("a", b"2"), ("b", None)]
+            positions = [log.publish(key, value) for key, value in changes]
             assert positions == [Position(0, n) for n in range(4)]
-            assert (view.values, view.positions, view.next_offset) == ({"a": b"2"}, {"a": Position(0, 2)}, 4)
-            with log.follow(view.next_offset) as follower:
+            assert [(r.key, r.value) for r in log.read_log()] == [(k.encode(), v) for k, v in changes]
+            with log.follow(4) as follower:
                 log.publish("c", b"3")
-                changes: list[Record] = []
-                while not changes:
-                    changes = follower.poll(1_000)
-        assert [(r.key, r.value, r.offset) for r in changes] == [(b"c", b"3", 4)]
+                found: list[Record] = []
+                while not found:
+                    found = follower.poll(1_000)
+        assert [(r.key, r.value, r.offset) for r in found] == [(b"c", b"3", 4)]
+    finally:
+        delete_topics(kafka, [name])
+
+
+def test_a_compacted_control_topic_is_made_to_keep_everything_and_loses_no_record(
+    kafka: KafkaSettings, topics: Topics
+) -> None:
+    name = f"{topics.app}.control"
+    assert not keep_history(kafka, name), "there is none yet"
+    ensure_topics(kafka, [TopicSpec(name, 1, compacted=True)])
+    try:
+        with ControlLog(kafka, name) as log:
+            log.publish("a", b"1")
+            with pytest.raises(ConfigError, match="compact"):
+                ensure_topics(kafka, [control_topic(name)])
+            assert keep_history(kafka, name)
+            assert not keep_history(kafka, name), "once"
+            assert ensure_topics(kafka, [control_topic(name)])[0].cleanup_policy == "delete"
+            assert [(r.key, r.value) for r in log.read_log()] == [(b"a", b"1")]
+        with closing(control_plane.admin(kafka)) as admin:
+            asked = [ConfigResource(ConfigResourceType.TOPIC, name, None)]
+            options = admin.describe_configs(asked, config_filter="all")["topic"][name]
+        kept = {n: options[n]["value"] for n in ("retention.ms", "retention.bytes", "segment.ms")}
+        assert kept == {"retention.ms": "-1", "retention.bytes": "-1", "segment.ms": "604800000"}
     finally:
         delete_topics(kafka, [name])
 

@@ -1,8 +1,7 @@
 """Sessions that fire once, at their ends, in columns.
 
-All rows of a cut and the sessions of their keys are sorted by key and start, and what overlaps becomes one. The order
-of arrival matters only to elements so late that nothing but a session that is there keeps them: those, and the keys
-they have, are gone through one by one first.
+The order of arrival matters only to elements so late that nothing but a session that is there keeps them: those, and
+the keys they have, are gone through one by one first.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ import numpy.typing as npt
 import polars as pl
 
 from streamcore.operators.operator import StepTime
-from streamcore.operators.windows.bundle import Columns, at
+from streamcore.operators.windows.bundle import at
 from streamcore.operators.windows.columns import TIMINGS, Drops, Panes
 from streamcore.operators.windows.elements import ProgressTable
-from streamcore.operators.windows.grouping import by_time_and_hash, distinct, runs
-from streamcore.operators.windows.intervals import Joined, Living
+from streamcore.operators.windows.grouping import by_time_and_hash, distinct
+from streamcore.operators.windows.intervals import Living
+from streamcore.operators.windows.joining import Joining
 from streamcore.operators.windows.journal import Journal
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.plan import Plan
@@ -47,6 +47,7 @@ class SessionWindows:
     def _empty(self) -> None:
         self.keys = KeySlots(self.plan.keys)
         self.sessions = Sessions(self.keys, self.plan.bundle, self.assigner.gap_ms)
+        self._joining = Joining(self.plan, self.tally, self.sessions)
 
     # --- a cut --------------------------------------------------------------------------------------------------
 
@@ -61,10 +62,10 @@ class SessionWindows:
         slots = self.keys.assign(rows)
         taken = self._taken(slots, start, end, time.watermark_ms)
         if taken.all():
-            self._add(rows, np.arange(first, first + rows.height), slots, start, end)
+            self._joining.add(rows, np.arange(first, first + rows.height), slots, start, end)
         else:
             kept = np.flatnonzero(taken)
-            self._add(rows[kept], first + kept, slots[kept], start[kept], end[kept])
+            self._joining.add(rows[kept], first + kept, slots[kept], start[kept], end[kept])
         gone = np.flatnonzero(~taken)
         drops = Drops(gone, start[gone], end[gone], np.zeros(len(gone), dtype=np.int64))
         self.tally.elements += rows.height
@@ -102,80 +103,6 @@ class SessionWindows:
             if taken[row]:
                 of.join(first, last)
         return taken
-
-    # --- joining ------------------------------------------------------------------------------------------------
-
-    def _add(self, rows: pl.DataFrame, numbers: Ints, slots: Ints, start: Ints, end: Ints) -> None:
-        """Merge rows into the sessions of their keys."""
-        if not slots.size:
-            return
-        which, one = distinct(slots, self.keys.size)
-        keys = slots[one]
-        entries, place = self.sessions.of(keys)
-        joined = Joined.of(
-            np.concatenate([place, which]),
-            np.concatenate([self.sessions.start[entries], start]),
-            np.concatenate([self.sessions.end[entries], end]),
-        )
-        group = joined.group[len(entries) :]
-        refused = self._refused(joined, len(entries))
-        if refused.size:
-            self.tally.refused += int(np.isin(group, refused).sum())
-            kept = np.flatnonzero(~np.isin(group, refused))
-            self._add(rows[kept], numbers[kept], slots[kept], start[kept], end[kept])
-            return
-        self.tally.on_time += len(slots)
-        self._merge(rows, numbers, keys, entries, joined)
-
-    def _refused(self, joined: Joined, known: int) -> Ints:
-        """The new sessions that are too many, by their first arrivals."""
-        room = self.plan.max_windows - self.sessions.count
-        if len(joined.start) <= room:
-            return np.empty(0, dtype=np.int64)
-        groups = joined.group[known:]
-        fresh = np.ones(len(joined.start), dtype=bool)
-        fresh[joined.group[:known]] = False
-        _, first = distinct(groups, len(fresh))
-        arriving = groups[first]
-        return arriving[fresh[arriving]][max(room, 0) :]
-
-    def _merge(self, rows: pl.DataFrame, numbers: Ints, keys: Ints, entries: Ints, joined: Joined) -> None:
-        sessions, known = self.sessions, len(entries)
-        touched = np.zeros(len(joined.start), dtype=bool)
-        touched[joined.group[known:]] = True
-        number = np.cumsum(touched) - 1  # of the groups that take rows
-        partials = self.plan.bundle.group(rows, numbers, number[joined.group[known:]], int(touched.sum()))
-        # The entries in the order of their groups; the first of a group goes on, the others are taken in.
-        order = np.argsort(joined.group[:known], kind="stable")
-        entries, of = entries[order], joined.group[:known][order]
-        firsts = runs(of)
-        final = np.full(len(joined.start), -1)
-        final[of[firsts]] = entries[firsts]
-        if entries.size:
-            partials = self._with_held(entries, of, joined, np.where(touched, number, -1), partials)
-        new = np.flatnonzero(final < 0)
-        final[new] = sessions.new(keys[joined.place[new]])
-        sessions.write(final[touched], joined.start[touched], joined.end[touched], partials)
-        sessions.link(keys, final, joined.place)
-
-    def _with_held(self, entries: Ints, of: Ints, joined: Joined, number: Ints, partials: Columns) -> Columns:
-        """The partials with what the entries held, which are in the order of their groups ``of``. All entries of a
-        group but the first are no more. ``number``: of the group among the partials, -1 where it is not."""
-        sessions = self.sessions
-        mine = np.flatnonzero(number[of] >= 0)
-        entries, of = entries[mine], of[mine]
-        firsts = runs(of)
-        held = at(sessions.columns, entries)
-        held = held if len(firsts) == len(of) else self.plan.bundle.reduce(held, firsts)
-        into = number[of[firsts]]
-        merged = self.plan.bundle.merge(held, at(partials, into))
-        partials = {name: column.copy() for name, column in partials.items()}
-        for name, values in merged.items():
-            partials[name][into] = values
-        moved = entries[sessions.start[entries] != joined.start[of]]
-        sessions.moved(sessions.slot[moved], sessions.start[moved])
-        sessions.remove(np.delete(entries, firsts))
-        return partials
 
     # --- firing -------------------------------------------------------------------------------------------------
 

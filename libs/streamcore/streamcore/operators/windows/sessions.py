@@ -6,12 +6,13 @@ That a session is over follows from the watermark.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
 from streamcore.operators.windows.bundle import Bundle, Columns, at
+from streamcore.operators.windows.deadlines import Deadlines
 from streamcore.operators.windows.grouping import distinct, grown, runs
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Ints
@@ -21,22 +22,25 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class Sessions(KeyedJournal):
-    """``slot``, ``start``, ``end`` and ``columns`` by entry; ``end`` is ``FREE`` where there is no session."""
+    """``slot``, ``start``, ``end`` and ``columns`` by entry; ``end`` is ``FREE`` where there is no session.
+
+    ``marks``: more whole numbers of each session, by the names of their columns, 0 where it is new.
+    """
 
     FREE = -(2**63)
 
-    def __init__(self, keys: KeySlots, bundle: Bundle, gap_ms: int) -> None:
-        super().__init__(keys, {FIRST: pl.Int64(), END: pl.Int64(), **bundle.dtypes}, [FIRST])
+    def __init__(self, keys: KeySlots, bundle: Bundle, gap_ms: int, marks: Sequence[str] = ()) -> None:
+        numbers = dict.fromkeys([FIRST, END, *marks], pl.Int64())
+        super().__init__(keys, {**numbers, **bundle.dtypes}, [FIRST])
         self.bundle = bundle
         self.count = 0
         self.slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
         self.columns: Columns = at(bundle.nothing(), _NONE)
+        self.marks = {name: _NONE.copy() for name in marks}
         self._head = _NONE
         self._free = _NONE
         self._size = 0
-        self._bits = max(0, (gap_ms // 16).bit_length() - 1)
-        self._due: dict[int, list[Ints]] = {}
-        self._buckets: list[int] = []  # a heap of the names in ``_due``
+        self._ends = Deadlines(gap_ms)
         self._dirty: list[Ints] = []
         self._moved: list[tuple[Ints, Ints]] = []
 
@@ -76,6 +80,8 @@ class Sessions(KeyedJournal):
         self._size += len(slots) - again
         self._reserve()
         self.slot[entries] = slots
+        for mark in self.marks.values():
+            mark[entries] = 0
         self.count += len(slots)
         self.keys.hold(slots)
         return entries
@@ -86,11 +92,14 @@ class Sessions(KeyedJournal):
         for name, values in partials.items():
             self.columns[name][entries] = values
         self._dirty.append(entries)
-        buckets = end >> self._bits
-        order = np.argsort(buckets)
-        starts = runs(buckets[order])
-        for bucket, some in zip(buckets[order[starts]].tolist(), np.split(entries[order], starts[1:]), strict=True):
-            self._plan(bucket, some)
+        self._ends.put(end, entries)
+
+    def absorb(self, entries: Ints, into: Ints) -> None:
+        """Each of these is about to become part of another session."""
+
+    def in_turn(self, group: Ints, entries: Ints) -> Ints:  # noqa: ARG002 - any of a group will do
+        """The order of these entries by group; the first of a group is the one that goes on."""
+        return np.argsort(group, kind="stable")
 
     def moved(self, slots: Ints, starts: Ints) -> None:
         """Sessions of these keys with these starts are no more, without being over."""
@@ -106,23 +115,9 @@ class Sessions(KeyedJournal):
 
     def ending(self, watermark_ms: int) -> Ints:
         """The entries that end by then, in any order. Each is answered once, if it is removed then."""
-        last = watermark_ms >> self._bits
-        parts = [_NONE]
-        while self._buckets and self._buckets[0] <= last:
-            parts += self._due.pop(heappop(self._buckets))
-        found = np.concatenate(parts)
-        found = found[distinct(found, self._size)[1]]
-        later = found[(self.end[found] > watermark_ms) & (self.end[found] >> self._bits == last)]
-        if later.size:
-            self._plan(last, later)
-        due: Ints = found[(self.end[found] <= watermark_ms) & (self.end[found] != self.FREE)]
+        found = self._ends.take(watermark_ms, self.end, self._size)
+        due: Ints = found[self.end[found] != self.FREE]
         return due
-
-    def _plan(self, bucket: int, entries: Ints) -> None:
-        """Look at these entries when the bucket of their ends is due."""
-        if bucket not in self._due:
-            heappush(self._buckets, bucket)
-        self._due.setdefault(bucket, []).append(entries)
 
     # --- state --------------------------------------------------------------------------------------------------
 
@@ -146,6 +141,8 @@ class Sessions(KeyedJournal):
         slots = self.keys.assign(rows)
         entries = self.new(slots)
         self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.bundle.load(rows))
+        for name, mark in self.marks.items():
+            mark[entries] = rows[name].to_numpy()
         order = np.argsort(slots, kind="stable")
         starts = runs(slots[order])
         places = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
@@ -154,7 +151,8 @@ class Sessions(KeyedJournal):
 
     def _rows(self, entries: Ints) -> pl.DataFrame:
         bounds = [pl.Series(FIRST, self.start[entries]), pl.Series(END, self.end[entries])]
-        return self.frame(self.slot[entries], [*bounds, *self.bundle.store(at(self.columns, entries))])
+        marks = [pl.Series(name, mark[entries]) for name, mark in self.marks.items()]
+        return self.frame(self.slot[entries], [*bounds, *marks, *self.bundle.store(at(self.columns, entries))])
 
     def _reserve(self) -> None:
         if self._size <= len(self.slot):
@@ -165,6 +163,7 @@ class Sessions(KeyedJournal):
         end[: len(self.end)] = self.end
         self.end = end
         self.columns = {name: grown(column, room) for name, column in self.columns.items()}
+        self.marks = {name: grown(mark, room) for name, mark in self.marks.items()}
 
     def _reserve_heads(self) -> None:
         if len(self._head) < self.keys.size:

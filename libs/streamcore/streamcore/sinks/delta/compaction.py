@@ -65,11 +65,13 @@ def small_files(table: DeltaTable, target_bytes: int) -> dict[Partition, list[Fi
 def bins(files: Sequence[File], target_bytes: int) -> Iterator[list[File]]:
     """Files in turn, as many as make one of the target size; alone, a file stays what it is."""
     one: list[File] = []
+    size = 0
     for file in files:
         one.append(file)
-        if sum(f.size for f in one) >= target_bytes:
+        size += file.size
+        if size >= target_bytes:
             yield one
-            one = []
+            one, size = [], 0
     if len(one) > 1:
         yield one
 

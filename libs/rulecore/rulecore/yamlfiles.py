@@ -1,0 +1,23 @@
+"""YAML files of a folder to documents: what rules and lists have in common before anybody asks what is in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rulecore.yamldoc import Document, LoadLimits, Place, Problem, one_line, read_yaml
+
+
+def yaml_files(path: Path) -> list[Path]:
+    """The file, or all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths."""
+    return sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+
+
+def read_file(file: Path, limits: LoadLimits) -> tuple[list[Document], list[Problem]]:
+    """Its documents but for empty ones. A file that cannot be read is a problem of its own."""
+    try:
+        with file.open("rb") as stream:
+            text = stream.read(limits.file_bytes + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return [], [Problem(str(file), Place(1, 1), "", f"cannot be read: {one_line(error)}")]
+    documents, problems = read_yaml(text, str(file), limits)
+    return [document for document in documents if document.value is not None], problems

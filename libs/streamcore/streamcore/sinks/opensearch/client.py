@@ -1,0 +1,217 @@
+"""One request and its answer, in our errors. The only module that imports opensearchpy.
+
+What is left of the client library is its transport: TLS, login, several hosts, connections kept open. Trying again is
+ours alone (``attempts``), for every repetition must ask first who owns the app.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import ssl
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from streamcore.errors import ConfigError, Permanent, Retryable
+from streamcore.sinks.opensearch.settings import Json, Login
+
+if TYPE_CHECKING:
+    from opensearchpy import Transport
+
+_NDJSON = {"content-type": "application/x-ndjson"}
+_JSON = {"content-type": "application/json"}
+
+
+class Trouble(enum.StrEnum):
+    """Why a request did not go through this time."""
+
+    AWAY = "away"
+    OVERLOADED = "overloaded"
+
+
+class NotNow(Retryable):
+    """The same request may go through later. Catch it to wait, within the sink's patience."""
+
+    def __init__(self, trouble: Trouble, words: str) -> None:
+        super().__init__(words)
+        self.trouble = trouble
+
+
+class Refusal(Permanent):
+    """The server refuses the request itself. ``status``: of HTTP; ``code``: its name of the error."""
+
+    def __init__(self, status: int, code: str, reason: str, where: str) -> None:
+        super().__init__(f"{where}: {status} {code}: {reason}")
+        self.status = status
+        self.code = code
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One document's part of the answer to a bulk request. ``code`` is empty when it went through."""
+
+    status: int
+    code: str
+    reason: str
+
+
+class Client:
+    """For several threads, as many as ``Login.connections``."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._transport = _transport(login)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._transport.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        params: Mapping[str, str] | None = None,
+        timeout_ms: int | None = None,
+    ) -> dict[str, Any]:
+        """The document that answers. ``NotNow``, ``Refusal``, or ``ConfigError`` when we may not ask that."""
+        content = None if body is None else orjson.dumps(body)
+        found = self._perform(method, path, content, params or {}, _JSON, timeout_ms)
+        assert isinstance(found, dict)
+        return found
+
+    def find(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """What is at ``path``, or None when there is nothing."""
+        try:
+            return self.ask("GET", path, params=params)
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+
+    def bulk(self, index: str, body: bytes) -> list[Item] | None:
+        """Send lines of a bulk request; None when all of it went through."""
+        params = {
+            "timeout": f"{self._login.request_timeout_ms}ms",
+            "filter_path": "errors,items.*.status,items.*.error.type,items.*.error.reason,"
+            "items.*.error.caused_by.reason",
+        }
+        found = self._perform("POST", f"/{index}/_bulk", body, params, _NDJSON, None)
+        if not found["errors"]:
+            return None
+        return [_item(next(iter(item.values()))) for item in found["items"]]
+
+    def _perform(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        timeout_ms: int | None,
+    ) -> Any:
+        from opensearchpy.exceptions import ConnectionError as NotReached
+        from opensearchpy.exceptions import OpenSearchException, TransportError
+
+        timeout = (timeout_ms or self._login.request_timeout_ms) / 1000
+        try:
+            return self._transport.perform_request(method, path, params, body, timeout, headers=headers)
+        except NotReached as error:
+            raise NotNow(Trouble.AWAY, f"{method} {path}: {_words(error)}") from error
+        except TransportError as error:
+            raise _refused(error, f"{method} {path}") from error
+        except OpenSearchException as error:
+            raise Permanent(f"{method} {path}: {error}") from error
+
+
+def _refused(error: Any, where: str) -> Retryable | ConfigError | Refusal:
+    status = error.status_code
+    code, reason = _said(error)
+    if status == 429:
+        return NotNow(Trouble.OVERLOADED, f"{where}: {code}: {reason}")
+    if status == 408 or status >= 500:
+        return NotNow(Trouble.AWAY, f"{where}: {status} {code}: {reason}")
+    if status in (401, 403):
+        return ConfigError(f"opensearch: {where}: {status} {reason}; give the user that right, or name another")
+    return Refusal(status, code, reason, where)
+
+
+def _said(error: Any) -> tuple[str, str]:
+    """Type and words of an error's document; a proxy's answer has none."""
+    said = error.info.get("error") if isinstance(error.info, dict) else None
+    if isinstance(said, dict):
+        return str(said.get("type", "error")), str(said.get("reason", ""))
+    return "error", str(said or error.error)[:300]
+
+
+def _words(error: Any) -> str:
+    return str(error.error).split("(Caused by")[-1].strip(" )")[:300]
+
+
+def _item(answer: Mapping[str, Any]) -> Item:
+    error = answer.get("error")
+    if error is None:
+        return Item(answer["status"], "", "")
+    cause = error.get("caused_by", {}).get("reason")
+    reason = error.get("reason", "")
+    return Item(answer["status"], error["type"], reason if cause is None else f"{reason}: {cause}")
+
+
+class _Reader:
+    """Reads answers with orjson; bodies are bytes already."""
+
+    mimetype = "application/json"
+
+    def loads(self, s: str) -> Any:
+        return orjson.loads(s)
+
+    def dumps(self, data: Any) -> Any:
+        return data
+
+
+class _Plain(_Reader):
+    mimetype = "text/plain"
+
+    def loads(self, s: str) -> Any:
+        return s
+
+
+def _transport(login: Login) -> Transport:
+    from opensearchpy import Transport, Urllib3HttpConnection
+
+    secret = login.password()
+    logging.getLogger("opensearch").setLevel(logging.CRITICAL)  # each failure is an exception of ours, with its words
+    readers: Collection[_Reader] = (_Reader(), _Plain())
+    tls: dict[str, Any] = {"use_ssl": True, "ssl_context": _tls(login)} if login.tls else {}
+    return Transport(
+        [_host(host) for host in login.hosts],
+        connection_class=Urllib3HttpConnection,
+        serializer=_Reader(),  # type: ignore[arg-type]
+        serializers={reader.mimetype: reader for reader in readers},  # type: ignore[misc]
+        max_retries=0,
+        pool_maxsize=login.connections,
+        http_auth=None if secret is None else (login.user, secret),
+        **tls,
+    )
+
+
+def _tls(login: Login) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=login.ca_file)
+        if login.cert_file is not None:
+            context.load_cert_chain(login.cert_file, login.key_file)
+    except OSError as error:
+        raise ConfigError(f"opensearch TLS files: {error}; they must be PEM and readable") from error
+    return context
+
+
+def _host(url: str) -> dict[str, Any]:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 9200)
+    return {"host": parts.hostname, "port": port, "url_prefix": parts.path.strip("/")}

@@ -1,0 +1,83 @@
+"""Who writes and how far: one small document for each app and sink, in an index of its own.
+
+It fences owners of earlier epochs, and tells a rebuild which indexes a cut went to. It does not decide what is
+written: a cut that comes again is sent again, and the versions of its documents make that harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamcore.errors import Fenced
+from streamcore.sinks.opensearch.client import Client, Refusal
+from streamcore.sinks.opensearch.documents import version_of
+from streamcore.sinks.opensearch.settings import Json
+from streamcore.writer import WriterId
+
+INDEX = "headgate-ledger"
+_CONFLICT = 409
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``batch``: the last one that was written whole, None before the first of an epoch; ``indexes``: where it went."""
+
+    epoch: int
+    batch: int | None
+    indexes: tuple[str, ...]
+
+    @property
+    def version(self) -> int:
+        """Of the ledger's document: a claim comes before the first batch."""
+        return version_of(self.epoch, 0) if self.batch is None else version_of(self.epoch, self.batch) + 1
+
+
+class Ledger:
+    """Of one app and sink."""
+
+    def __init__(self, client: Client, app: str, sink: str) -> None:
+        self._client = client
+        self._path = f"/{INDEX}/_doc/{app}.{sink}"
+
+    def read(self) -> Entry | None:
+        """What it says now, not what a search would find."""
+        found = self._client.find(self._path)
+        if found is None or not found.get("found", True):
+            return None
+        source = found["_source"]
+        return Entry(source["epoch"], source["batch"], tuple(source["indexes"]))
+
+    def claim(self, owner: WriterId) -> None:
+        """Begin an epoch; ``Fenced`` when a later one has begun. In an epoch that is under way nothing changes."""
+        self._ensure_index()
+        self.write(Entry(owner.epoch, None, ()))
+
+    def write(self, entry: Entry) -> None:
+        """Note a cut; ``Fenced`` when a later epoch has begun. A note of a later cut of this epoch stays."""
+        document: Json = {"epoch": entry.epoch, "batch": entry.batch, "indexes": list(entry.indexes)}
+        params = {"version": str(entry.version), "version_type": "external_gte"}
+        try:
+            self._client.ask("PUT", self._path, document, params)
+        except Refusal as refusal:
+            if refusal.status != _CONFLICT:
+                raise
+            self.check(entry.epoch)
+
+    def check(self, epoch: int) -> None:
+        """``Fenced`` when a later epoch has begun."""
+        found = self.read()
+        if found is not None and found.epoch > epoch:
+            raise Fenced(f"opensearch ledger {self._path}: epoch {found.epoch} has begun, this is {epoch}")
+
+    def _ensure_index(self) -> None:
+        if self._client.find(f"/{INDEX}/_settings", {"filter_path": "*.settings.index.uuid"}) is not None:
+            return
+        body: Json = {
+            "settings": {"number_of_shards": 1, "auto_expand_replicas": "0-1"},
+            "mappings": {"dynamic": False, "properties": {}},
+        }
+        try:
+            self._client.ask("PUT", f"/{INDEX}", body)
+        except Refusal as refusal:
+            if refusal.code != "resource_already_exists_exception":
+                raise

@@ -1,0 +1,326 @@
+"""A new index from the current template, filled while live updates go on, and then searched in place of the old one.
+
+The steps, each of which finds done what was done before; where a rebuild stands is told by aliases and numbers of
+indexes alone (``stage``):
+
+1. ``created``: make ``<alias>-<n+1>``; the template gives it mappings and settings. Until step 7 it remembers the
+   versions of deleted documents for a week, for a copy may take hours and must not bring one back.
+2. ``live``: add it to ``<alias>-live``. From its next cut on, the app writes to both.
+3. ``followed``: wait until the ledger notes a cut that went to both. Every earlier cut is whole in the old index then.
+4. ``copied``: refresh the old index, so that a search finds those cuts, and copy it with the documents' versions. Where
+   the new index has a version already, a deletion's too, it stays: it is the same or newer.
+5. ``verified``: as many documents in both, and sampled ones equal. Live updates may come between two counts, so
+   counting is repeated; a difference that stays ends the rebuild before anybody searches the new index.
+6. ``swapped``: one request takes the alias from the old index and gives it to the new one.
+7. ``retired``: the new index gets its own ``gc_deletes`` back; take the old one out of ``<alias>-live``.
+
+The old index stays, without updates, until ``drop``, which waits for the app to write a cut without it.
+
+A crash just after 1 leaves an empty index with a number above the live one; the next run takes it. After 2, 3 and 4 the
+new index is live and not searched: the next run waits again and copies again, or waits for the copy that the server
+still works on. After 5 it verifies once more. After 6 the new index is searched, and both are live: step 7 is left.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from streamcore.errors import ConfigError, Permanent, Retryable
+from streamcore.sinks.opensearch.attempts import Attempts
+from streamcore.sinks.opensearch.client import Client, Refusal
+from streamcore.sinks.opensearch.indexes import live_alias, owner_of
+from streamcore.sinks.opensearch.ledger import Ledger
+from streamcore.sinks.opensearch.settings import Json
+from streamcore.sinks.sink import Patience, SinkHooks
+
+#: While a copy is on its way.
+_REMEMBER = "7d"
+_NUMBER = re.compile(r"(.+)-(\d{6})\Z")
+_TASK = "*reindex"
+
+T = TypeVar("T")
+
+
+class Stage(enum.StrEnum):
+    """Where a rebuild stands."""
+
+    IDLE = "idle"  # one index, searched and live
+    CREATED = "created"  # a new one is there, nothing goes to it
+    LIVE = "live"  # both get live updates, the old one is searched
+    SWAPPED = "swapped"  # both get live updates, the new one is searched
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Of an alias. ``searched``: the index behind it; ``live``: those that get updates; ``new``: the one that a rebuild
+    fills; ``old``: indexes of lower numbers that nobody needs any more."""
+
+    alias: str
+    stage: Stage
+    searched: str
+    live: tuple[str, ...]
+    new: str | None
+    old: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildLimits:
+    """``follow_ms``: how long to wait for the app's next cut; ``verify_ms``: for equal counts; ``samples``: documents
+    that are compared; ``poll_ms``: between two looks."""
+
+    follow_ms: int = 60_000
+    verify_ms: int = 60_000
+    samples: int = 1_000
+    poll_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a run did. ``documents``: in the new index when it was verified."""
+
+    before: str
+    now: str
+    documents: int
+
+
+def state(client: Client, alias: str) -> State:
+    """Where the rebuild of an alias stands; ``ConfigError`` when it is no alias of ours."""
+    found = client.find(f"/{alias}-0*,{alias}", {"filter_path": "*.aliases", "expand_wildcards": "all"}) or {}
+    indexes = sorted(name for name in found if (match := _NUMBER.match(name)) and match[1] == alias)
+    searched = [name for name in indexes if alias in found[name]["aliases"]]
+    live = tuple(name for name in indexes if live_alias(alias) in found[name]["aliases"])
+    if len(searched) != 1 or not live:
+        raise ConfigError(f"opensearch: {alias} is no alias that a sink of ours writes to; start the app first")
+    (current,) = searched
+    old = tuple(name for name in indexes if name < current and name not in live)
+    above = [name for name in indexes if name > current]
+    if current not in live or len(live) > 2 or len(above) > 1:
+        raise ConfigError(
+            f"opensearch: alias {alias} is of {current}, {live_alias(alias)} of {list(live)}, and there are {indexes}: "
+            "no rebuild leaves that; remove the index that you made by hand"
+        )
+    if len(live) == 2:
+        stage = Stage.SWAPPED if current == max(live) else Stage.LIVE
+        return State(alias, stage, current, live, max(live), old)
+    if above:
+        return State(alias, Stage.CREATED, current, live, above[0], old)
+    return State(alias, Stage.IDLE, current, live, None, old)
+
+
+class Rebuild:
+    """Of one alias of one app's sink. ``say`` is told what goes on, for people."""
+
+    def __init__(
+        self,
+        client: Client,
+        alias: str,
+        sink: str = "opensearch",
+        limits: RebuildLimits | None = None,
+        patience: Patience | None = None,
+        hooks: SinkHooks | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._alias = alias
+        self._sink = sink
+        self._limits = limits or RebuildLimits()
+        self._patience = patience or Patience()
+        self._hooks = hooks or SinkHooks()
+        self._say = say
+
+    def run(self) -> Rebuilt:
+        """Steps 1 to 7, from where the latest run left off; a new rebuild when it left nothing undone.
+
+        Raises ``ConfigError`` when the app writes nothing, ``Permanent`` when the copy is not equal, ``Retryable`` when
+        the server is away. Then nothing is lost, and the next run goes on.
+        """
+        found = self._ask(lambda: state(self._client, self._alias))
+        before = min(found.live)
+        if found.stage is Stage.SWAPPED:
+            assert found.new is not None
+            self._retire(before, found.new)
+            return Rebuilt(before, found.new, self._count(found.new))
+        # 1. The new index.
+        new = found.new or self._create(before)
+        self._reached("created")
+        # 2. Live updates go to both.
+        if found.stage is not Stage.LIVE:
+            self._point([{"add": {"index": new, "alias": live_alias(self._alias)}}])
+        self._reached("live")
+        # 3. The app has seen it.
+        self._follow(lambda written: {before, new} <= written, f"writes to {new}")
+        self._reached("followed")
+        # 4. Everything that was there before.
+        self._copy(before, new)
+        self._reached("copied")
+        # 5. Is it the same?
+        documents = self._verify(before, new)
+        self._reached("verified")
+        # 6. Readers.
+        add: Json = {"add": {"index": new, "alias": self._alias}}
+        self._point([{"remove": {"index": before, "alias": self._alias}}, add])
+        self._reached("swapped")
+        # 7. The old one rests.
+        self._retire(before, new)
+        return Rebuilt(before, new, documents)
+
+    def drop(self) -> tuple[str, ...]:
+        """Delete the indexes that rebuilds left behind, once the app has written a cut without them."""
+        old = self._ask(lambda: state(self._client, self._alias)).old
+        if old:
+            self._follow(lambda written: written.isdisjoint(old), f"writes without {', '.join(old)}")
+        for index in old:
+            self._say(f"deleting {index}")
+            self._ask(lambda index=index: self._client.ask("DELETE", f"/{index}"))  # type: ignore[misc]
+        return old
+
+    def _reached(self, step: str) -> None:
+        self._hooks.reached(step)
+
+    def _ask(self, action: Callable[[], T]) -> T:
+        return Attempts(self._patience, self._hooks).persist(action)
+
+    def _create(self, before: str) -> str:
+        match = _NUMBER.match(before)
+        assert match is not None
+        new = f"{match[1]}-{int(match[2]) + 1:06}"
+        self._say(f"creating {new}")
+        body: Json = {"settings": {"index": {"gc_deletes": _REMEMBER}}}
+        try:
+            self._ask(lambda: self._client.ask("PUT", f"/{new}", body))
+        except Refusal as refusal:
+            if refusal.code != "resource_already_exists_exception":
+                raise
+        return new
+
+    def _point(self, actions: list[Json]) -> None:
+        self._ask(lambda: self._client.ask("POST", "/_aliases", {"actions": actions}))
+
+    def _follow(self, enough: Callable[[set[str]], bool], what: str) -> None:
+        """Wait until the ledger's latest note is enough."""
+        ledger = Ledger(self._client, self._app(), self._sink)
+        deadline = time.monotonic() + self._limits.follow_ms / 1000
+        self._say(f"waiting until the app {what}")
+        while True:
+            entry = self._ask(ledger.read)
+            if entry is not None and entry.batch is not None and enough(set(entry.indexes)):
+                return
+            if time.monotonic() > deadline:
+                seen = "it has noted no cut" if entry is None else f"its latest note: {entry}"
+                raise ConfigError(
+                    f"opensearch: app {self._app()} has not reached a cut that {what} in {self._limits.follow_ms} ms "
+                    f"({seen}); is it running, and is its sink named {self._sink!r}? Start it, and do this again"
+                )
+            time.sleep(self._limits.poll_ms / 1000)
+
+    def _app(self) -> str:
+        """Of the index's own notes: whose it is."""
+        searched = self._ask(lambda: state(self._client, self._alias)).searched
+        mappings = self._ask(lambda: self._client.ask("GET", f"/{searched}/_mapping"))[searched]["mappings"]
+        return str(owner_of(mappings).get("app"))
+
+    def _copy(self, before: str, new: str) -> None:
+        self._refresh(before)
+        body: Json = {
+            "conflicts": "proceed",
+            "source": {"index": before},
+            "dest": {"index": new, "version_type": "external"},
+        }
+        task = self._running_copy(before, new)
+        if task is None:
+            self._say(f"copying {before} to {new}")
+            params = {"wait_for_completion": "false"}
+            task = str(self._ask(lambda: self._client.ask("POST", "/_reindex", body, params))["task"])
+            self._reached("copying")
+            self._await_copy(task)
+            return
+        self._say(f"a copy of {before} to {new} is under way; waiting for it")
+        self._await_copy(task)
+
+    def _running_copy(self, before: str, new: str) -> str | None:
+        found = self._ask(lambda: self._client.ask("GET", "/_tasks", params={"actions": _TASK, "detailed": "true"}))
+        for node in found["nodes"].values():
+            for name, task in node["tasks"].items():
+                said = task.get("description", "")
+                if f"[{before}]" in said and f"[{new}]" in said and "parent_task_id" not in task:
+                    return str(name)
+        return None
+
+    def _await_copy(self, task: str) -> None:
+        """The task's result; a server that was started anew has forgotten it, and the copy begins again next time."""
+        while True:
+            found = self._ask(lambda: self._client.find(f"/_tasks/{task}"))
+            if found is None:
+                raise Retryable("opensearch: the server was started anew and has lost the copy; do this again")
+            if found["completed"]:
+                break
+            status: Mapping[str, Any] = found["task"].get("status", {})
+            done = status.get("created", 0) + status.get("version_conflicts", 0) + status.get("updated", 0)
+            self._say(f"copied {done} of {status.get('total', 0)}")
+            time.sleep(self._limits.poll_ms / 1000)
+        failures = found.get("response", {}).get("failures") or found.get("error")
+        if failures:
+            first = failures[0] if isinstance(failures, list) else failures
+            raise Permanent(
+                f"opensearch: the new index refuses documents of the old one, the first: {str(first)[:500]}; change "
+                "the mapping (and its template_version), delete the new index, and do this again"
+            )
+
+    def _verify(self, before: str, new: str) -> int:
+        deadline = time.monotonic() + self._limits.verify_ms / 1000
+        while True:
+            self._refresh(f"{before},{new}")
+            counts = self._count(before), self._count(new)
+            different = self._different(before, new) if counts[0] == counts[1] else []
+            if counts[0] == counts[1] and not different:
+                self._say(f"{counts[1]} documents in both")
+                return counts[1]
+            if time.monotonic() > deadline:
+                what = f"{len(different)} sampled ones differ: {different[:3]}" if different else f"counts {counts}"
+                raise Permanent(
+                    f"opensearch: {new} is not equal to {before} after {self._limits.verify_ms} ms: {what}. Nobody "
+                    f"searches it. DELETE /{new} and do this again, or wait for a time with fewer updates"
+                )
+            time.sleep(self._limits.poll_ms / 1000)
+
+    def _different(self, before: str, new: str) -> list[str]:
+        """Sampled documents of the old index that the new one has not, or with another version or other contents."""
+        query: Json = {
+            "size": self._limits.samples,
+            "version": True,
+            "query": {"function_score": {"random_score": {}}},
+        }
+        hits = self._ask(lambda: self._client.ask("POST", f"/{before}/_search", query))["hits"]["hits"]
+        if not hits:
+            return []
+        ids: Json = {"ids": [hit["_id"] for hit in hits]}
+
+        def both(index: str) -> dict[str, Any]:
+            docs = self._ask(lambda: self._client.ask("POST", f"/{index}/_mget", ids))["docs"]
+            return {doc["_id"]: (doc.get("_version"), doc.get("_source")) for doc in docs}
+
+        old, copied = both(before), both(new)
+        return sorted(name for name in old if old[name] != copied.get(name))
+
+    def _retire(self, before: str, new: str) -> None:
+        own = self._ask(lambda: self._template_gc(new))
+        settings: Json = {"index.gc_deletes": own}
+        self._ask(lambda: self._client.ask("PUT", f"/{new}/_settings", settings))
+        self._reached("remembering")
+        self._point([{"remove": {"index": before, "alias": live_alias(self._alias)}}])
+        self._reached("retired")
+
+    def _template_gc(self, new: str) -> str:
+        found = self._client.ask("POST", f"/_index_template/_simulate_index/{new}")
+        return str(found["template"]["settings"]["index"]["gc_deletes"])
+
+    def _refresh(self, indexes: str) -> None:
+        self._ask(lambda: self._client.ask("POST", f"/{indexes}/_refresh"))
+
+    def _count(self, index: str) -> int:
+        return int(self._ask(lambda: self._client.ask("GET", f"/{index}/_count"))["count"])

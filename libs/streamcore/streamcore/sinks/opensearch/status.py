@@ -1,0 +1,72 @@
+"""What stands behind an alias now: for people who look, and for the command that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamcore.errors import ConfigError
+from streamcore.sinks.opensearch.client import Client
+from streamcore.sinks.opensearch.indexes import VERSIONS, live_alias, owner_of
+from streamcore.sinks.opensearch.rebuild import State, state
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """One index. ``template_version``: of the template that made it; ``current_version``: of the template now."""
+
+    index: str
+    app: str
+    lane: str
+    searched: bool
+    live: bool
+    documents: int
+    size_bytes: int
+    gc_deletes: str
+    template_version: int | None
+    current_version: int | None
+
+
+def statuses(client: Client, alias: str) -> tuple[State, list[IndexStatus]]:
+    """Where a rebuild stands, and all indexes of the alias, the oldest first."""
+    found = state(client, alias)
+    names = sorted({found.searched, *found.live, *found.old, *([found.new] if found.new is not None else [])})
+    return found, [_status(client, name, found) for name in names]
+
+
+def aliases(client: Client) -> list[str]:
+    """Those that sinks of ours write to, by the notes in their indexes."""
+    found = client.ask("GET", "/_all", params={"filter_path": "*.aliases,*.mappings._meta"})
+    ours = [one for one in found.values() if owner_of(one.get("mappings", {})).get("versions") == VERSIONS]
+    names = {name for one in ours for name in one.get("aliases", {})}
+    return sorted(name for name in names if live_alias(name) in names)
+
+
+def _status(client: Client, name: str, found: State) -> IndexStatus:
+    params = {"include_defaults": "true", "flat_settings": "true"}
+    index = client.ask("GET", f"/{name}", params=params)[name]
+    totals = client.ask("GET", f"/{name}/_stats/docs,store")["indices"].get(name, {}).get("primaries", {})
+    owner = owner_of(index["mappings"])
+    settings = index.get("defaults", {}) | index["settings"]
+    return IndexStatus(
+        index=name,
+        app=str(owner.get("app")),
+        lane=str(owner.get("lane")),
+        searched=name == found.searched,
+        live=name in found.live,
+        documents=int(totals.get("docs", {}).get("count", 0)),
+        size_bytes=int(totals.get("store", {}).get("size_in_bytes", 0)),
+        gc_deletes=str(settings["index.gc_deletes"]),
+        template_version=owner.get("template_version"),
+        current_version=_current(client, owner),
+    )
+
+
+def _current(client: Client, owner: dict[str, object]) -> int | None:
+    name = f"headgate-{owner.get('app')}-{owner.get('lane')}".lower()
+    found = client.find(f"/_index_template/{name}")
+    if found is None:
+        return None
+    version = found["index_templates"][0]["index_template"].get("version")
+    if not isinstance(version, int):
+        raise ConfigError(f"opensearch template {name} has no version; start the app, which puts its own")
+    return version

@@ -1,0 +1,78 @@
+"""A lane's columns and the table they go to, as one value: what the statements and the checks are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamcore.errors import ConfigError
+from streamcore.sinks.postgres.columns import ColumnType, column_type
+from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
+
+_PROMISED_NAME_BYTES = 63
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTable:
+    """``columns``: all of the lane, in order. ``written``: those that the table has, which is all but ``deleted``."""
+
+    lane: str
+    spec: TableSpec
+    columns: Mapping[str, ColumnType]
+
+    @classmethod
+    def of(cls, lane: str, spec: TableSpec, schema: pa.Schema) -> LaneTable:
+        """``ConfigError`` when the lane lacks a column that ``spec`` names, or has a type that no table holds."""
+        found = cls(lane, spec, {field.name: column_type(lane, field) for field in schema})
+        found._check()
+        return found
+
+    @property
+    def written(self) -> list[str]:
+        """Names of the table's columns that rows of the lane fill."""
+        return [name for name in self.columns if name != self.spec.deleted]
+
+    @property
+    def needed(self) -> list[str]:
+        """Columns that may not be null."""
+        return [*self.spec.key, *([self.spec.version] if self.spec.version else [])]
+
+    def create_table(self) -> str:
+        """The statement that makes a table which fits."""
+        lines = [
+            f'    "{name}" {self.columns[name].create}{" NOT NULL" if name in self.needed else ""}'
+            for name in self.written
+        ]
+        if self.spec.key:
+            lines.append(f"    PRIMARY KEY ({self.key_list})")
+        return f"CREATE TABLE {self.quoted} (\n" + ",\n".join(lines) + "\n)"
+
+    @property
+    def quoted(self) -> str:
+        """The table's name for a statement; its parts hold no quotes."""
+        return f'"{self.spec.table.schema}"."{self.spec.table.table}"'
+
+    @property
+    def key_list(self) -> str:
+        """The key's columns for a statement."""
+        return ", ".join(f'"{name}"' for name in self.spec.key)
+
+    def _check(self) -> None:
+        where = f"postgres lane {self.lane}"
+        if missing := [n for n in (*self.needed, self.spec.deleted) if n and n not in self.columns]:
+            raise ConfigError(f"{where}: table {self.spec.table} names {missing}; the lane has {sorted(self.columns)}")
+        if odd := [n for n in self.columns if '"' in n or "\0" in n or len(n.encode()) > _PROMISED_NAME_BYTES]:
+            raise ConfigError(f"{where}: column {odd[0]!r}: no quotes, at most {_PROMISED_NAME_BYTES} bytes")
+        if self.spec.deleted and self.columns[self.spec.deleted].staged != "boolean":
+            raise ConfigError(f"{where}: deleted column {self.spec.deleted!r} must be boolean")
+        if floating := [n for n in self.spec.key if self.columns[n].staged == "double precision"]:
+            raise ConfigError(f"{where}: key column {floating[0]!r} is a double, which no key should be; use a decimal")
+
+
+def lane_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) -> dict[str, LaneTable]:
+    """By lane, in the settings' order; ``ConfigError`` when a lane is unknown or its columns do not fit."""
+    if unknown := sorted(settings.tables.keys() - columns.keys()):
+        raise ConfigError(f"postgres tables: no lane {unknown[0]!r} with rows; there are {sorted(columns)}")
+    return {lane: LaneTable.of(lane, spec, columns[lane]) for lane, spec in settings.tables.items()}

@@ -1,0 +1,128 @@
+"""The sink's own row in the database: which epoch owns it, and the last cut that was written.
+
+One row an app and sink, locked by whoever writes. It also keeps what the server refused of the last cut, so that the
+same cut gets the same answer again. Every function works in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+import psycopg
+from psycopg import sql
+
+from streamcore.errors import ConfigError, Fenced, Permanent
+from streamcore.sinks.postgres.catalog import exists
+from streamcore.sinks.postgres.connecting import Connection
+from streamcore.sinks.postgres.failures import said
+from streamcore.sinks.postgres.settings import TableName
+from streamcore.sinks.sink import Refused
+from streamcore.writer import WriterId
+
+_CREATE = """\
+CREATE TABLE {} (
+    app text NOT NULL,
+    sink text NOT NULL,
+    epoch bigint NOT NULL,
+    batch bigint,
+    rows bigint NOT NULL DEFAULT 0,
+    refused jsonb NOT NULL DEFAULT '[]',
+    written_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (app, sink)
+)"""
+_SELECT = "SELECT epoch, batch, rows, refused::text FROM {} WHERE app = %s AND sink = %s FOR UPDATE"
+_INSERT = "INSERT INTO {} (app, sink, epoch) VALUES (%s, %s, %s) ON CONFLICT (app, sink) DO NOTHING"
+_TAKE = (
+    "UPDATE {} SET epoch = %s, batch = NULL, rows = 0, refused = '[]', written_at = now() WHERE app = %s AND sink = %s"
+)
+_NOTE = "UPDATE {} SET batch = %s, rows = %s, refused = %s, written_at = now() WHERE app = %s AND sink = %s"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the row says. ``batch`` None: nothing yet in this epoch. ``rows`` and ``refused`` are of that batch."""
+
+    epoch: int
+    batch: int | None
+    rows: int = 0
+    refused: Sequence[Refused] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The row of one sink of one app."""
+
+    table: TableName
+    owner: WriterId
+    sink: str
+
+    def create(self, connection: Connection) -> None:
+        """Make the table if it is missing, in transactions of its own; ``ConfigError`` says what to run instead."""
+        try:
+            if exists(connection, self.table):
+                return
+            connection.execute(self._sql(_CREATE))
+            connection.commit()
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise self._may_not(said(error)) from error
+        except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
+            connection.rollback()  # made by another sink since we looked
+
+    def _may_not(self, reason: str) -> ConfigError:
+        create = _CREATE.format(self.table)
+        return ConfigError(
+            f"postgres ledger {self.table}: {reason}; let its owner run:\n{create};\n"
+            f"GRANT SELECT, INSERT, UPDATE ON {self.table} TO the user of the sink, and USAGE on the schema"
+        )
+
+    def fence(self, connection: Connection) -> Entry:
+        """Lock the row and make it ours: ``Fenced`` if a later epoch has it, emptied if an earlier one had."""
+        try:
+            connection.execute(self._sql(_INSERT), (*self._key, self.owner.epoch))
+            found = self.locked(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise self._may_not(said(error)) from error
+        if found.epoch == self.owner.epoch:
+            return found
+        connection.execute(self._sql(_TAKE), (self.owner.epoch, *self._key))
+        return Entry(self.owner.epoch, None)
+
+    def locked(self, connection: Connection) -> Entry:
+        """The row, locked until the transaction ends; ``Fenced`` when it is a later epoch's."""
+        row = connection.execute(self._sql(_SELECT), self._key).fetchone()
+        match row:
+            case (int(epoch), int() | None as batch, int(rows), str(refused)):
+                if epoch > self.owner.epoch:
+                    raise Fenced(f"postgres {self._named}: epoch {epoch} owns it, this is epoch {self.owner.epoch}")
+                return Entry(epoch, batch, rows, _parsed(refused))
+            case _:
+                raise Permanent(
+                    f"postgres {self._named}: its row is gone from {self.table}; what was written is unknown"
+                )
+
+    def note(self, connection: Connection, batch: int, rows: int, refused: Sequence[Refused]) -> None:
+        """Say that ``batch`` is written; true from the commit on."""
+        kept = orjson.dumps([(one.lane, one.row, one.code, one.reason) for one in refused]).decode()
+        connection.execute(self._sql(_NOTE), (batch, rows, kept, *self._key))
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.owner.app, self.sink
+
+    @property
+    def _named(self) -> str:
+        return f"sink {self.sink} of app {self.owner.app}"
+
+    def _sql(self, text: str) -> sql.Composed:
+        return _composed(text, self.table)
+
+
+def _composed(text: str, table: TableName) -> sql.Composed:
+    # psycopg wants literal texts, to keep values out of them; these are the module's own constants.
+    return sql.SQL(text).format(sql.Identifier(table.schema, table.table))
+
+
+def _parsed(text: str) -> list[Refused]:
+    return [Refused(*one) for one in orjson.loads(text)]

@@ -1,0 +1,18 @@
+"""Sinks on a real server: each test has an app and an alias of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.local.opensearch import EmbeddedOpenSearch
+from tests.harness.search_index import Place, place_on
+
+
+@pytest.fixture
+def place(opensearch: EmbeddedOpenSearch) -> Iterator[Place]:
+    """On the shared server; its indexes are deleted with the test."""
+    one = place_on(opensearch)
+    yield one
+    one.ask("DELETE", f"/{one.alias}-0*")

@@ -1,0 +1,197 @@
+"""What is in the index after cuts: the last row of an id, no deleted document, the same after any repetition."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.local.opensearch import EmbeddedOpenSearch
+from streamcore.sinks.opensearch import sink as sink_module
+from streamcore.sinks.opensearch.documents import Documents, Lines, version_of
+from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec
+from streamcore.sinks.opensearch.sink import OpenSearchSink
+from streamcore.sinks.sink import Guarantee, Result, SinkHooks, Written
+from tests.harness.search_index import Place, Row, oracle, place_on, table, write
+
+pytestmark = pytest.mark.opensearch
+
+
+class _Crashed(Exception):
+    """The process ends here."""
+
+
+def test_the_last_row_of_an_id_in_a_cut_wins_and_is_sent_once(place: Place) -> None:
+    sink = place.sink()
+    sink.open(place.owner())
+    written = write(sink, 0, [("a", "old", 1, False), ("b", "x", 2, None), ("a", "new", 3, False)])
+    assert written == Written(Result.COMMITTED, 2, [])
+    assert sink.counts.documents == 2
+    assert place.contents() == {"a": ("new", 3), "b": ("x", 2)}
+    assert sink.guarantee is Guarantee.IDEMPOTENT
+    sink.close()
+
+
+def test_a_deleted_document_is_gone_and_may_come_back_later(place: Place) -> None:
+    sink = place.sink()
+    sink.open(place.owner())
+    write(sink, 0, [("a", "x", 1, False), ("b", "x", 1, False)])
+    write(sink, 1, [("a", None, None, True), ("never there", None, None, True)])
+    assert place.contents() == {"b": ("x", 1)}
+    write(sink, 2, [("a", "again", 2, False)])
+    assert place.contents() == {"a": ("again", 2), "b": ("x", 1)}
+    sink.close()
+
+
+def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(place: Place) -> None:
+    sink = place.sink(id=("id", "name"))
+    sink.open(place.owner())
+    rows: list[Row] = [('a"', "b\n", 1, False), ('a","b', "", 2, False), ("ü\u2028", "\\", 3, False)]
+    write(sink, 0, rows)
+    assert place.contents() == {
+        '["a\\"","b\\n"]': ("b\n", 1),
+        '["a\\",\\"b",""]': ("", 2),
+        '["ü\u2028","\\\\"]': ("\\", 3),
+    }
+    sink.close()
+
+
+def test_rows_without_an_id_that_the_server_takes_are_refused_one_by_one(place: Place) -> None:
+    sink = place.sink()
+    sink.open(place.owner())
+    long = "ü" * 257
+    written = sink.write(0, {"products": table([(None, "x", 1, False), ("ok", "x", 1, False), (long, "x", 1, False)])})
+    assert [(one.row, one.code) for one in written.refused] == [(0, "id_missing"), (2, "id_too_long")]
+    assert written.rows == 1
+    assert place.contents() == {"ok": ("x", 1)}
+    sink.close()
+
+
+def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_before_it_stays(
+    place: Place,
+) -> None:
+    number = {"name": {"type": "long"}}
+    sink = place.sink(properties=number)
+    sink.open(place.owner())
+    rows: list[Row] = [("a", "1", 1, False), ("b", "many", 2, False), ("a", "few", 3, False), ("c", "3", 4, False)]
+    for _ in range(2):  # the same again, when the cut is written again
+        written = sink.write(0, {"products": table(rows)})
+        assert [(one.lane, one.row, one.code) for one in written.refused] == [
+            ("products", 1, "mapper_parsing_exception"),
+            ("products", 2, "mapper_parsing_exception"),
+        ]
+        assert "failed to parse field [name] of type [long]" in written.refused[0].reason
+        assert 'For input string: "many"' in written.refused[0].reason
+        assert written.rows == 2
+        assert place.contents() == {"a": ("1", 1), "c": ("3", 4)}
+    sink.close()
+
+
+def test_types_of_columns_become_mappings_that_keep_values_exact(place: Place) -> None:
+    import datetime as dt
+    from decimal import Decimal
+
+    schema = pa.schema(
+        [
+            ("id", pa.large_string()),
+            ("price", pa.decimal128(18, 2)),
+            ("at", pa.timestamp("ms", "UTC")),
+            ("rate", pa.float64()),
+            ("sold", pa.bool_()),
+        ]
+    )
+    made = replace(place.settings(), indexes={"products": IndexSpec(place.alias, ("id",))})
+    sink = OpenSearchSink(made, {"products": schema}, SinkHooks())
+    sink.open(place.owner())
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, dt.UTC)
+    row = {"id": "a", "price": Decimal("9007199254740993.01"), "at": at, "rate": 1e300, "sold": True}
+    sink.write(0, {"products": pa.Table.from_pylist([row], schema=schema)})
+    found = place.ask("GET", f"/{place.alias}/_doc/a")["_source"]
+    assert found == row | {"price": "9007199254740993.01", "at": "2026-01-02T03:04:05.678+00:00"}
+    mapping = place.ask("GET", f"/{place.alias}-000001/_mapping")[f"{place.alias}-000001"]
+    assert isinstance(mapping, dict)
+    kinds = {name: one["type"] for name, one in mapping["mappings"]["properties"].items()}
+    assert kinds == {"id": "keyword", "price": "scaled_float", "at": "date", "rate": "double", "sold": "boolean"}
+    sink.close()
+
+
+_IDS = st.sampled_from(["a", "b", "c", "d", "e"])
+_ROWS = st.lists(st.tuples(_IDS, st.sampled_from(["x", "y"]), st.integers(0, 9), st.booleans()), max_size=8)
+#: Where the process dies in each attempt of a cut, until one attempt goes through.
+_CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "noted"]), max_size=2)
+
+
+def _run(place: Place, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence[str]]) -> None:
+    """Write the cuts; after a crash a new process repeats the cut."""
+    for batch, rows in enumerate(cuts):
+        for step in [*crashes[batch], None]:
+
+            def reached(name: str, step: str | None = step) -> None:
+                if name == step:
+                    raise _Crashed
+
+            one = OpenSearchSink(
+                place.settings(limits=BulkLimits(2, 1_000_000, 1)),
+                place.sink()._columns,
+                SinkHooks(reached=reached),
+            )
+            one.open(place.owner())
+            try:
+                write(one, batch, rows)
+            except _Crashed:
+                continue
+            finally:
+                one.close()
+
+
+@pytest.mark.slow
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data(), cuts=st.lists(_ROWS, min_size=1, max_size=4))
+def test_however_often_the_process_dies_and_from_wherever_cuts_are_repeated_the_contents_are_the_oracles(
+    opensearch: EmbeddedOpenSearch, data: st.DataObject, cuts: list[list[Row]]
+) -> None:
+    place = place_on(opensearch)
+    _run(place, cuts, [data.draw(_CRASHES) for _ in cuts])
+    wanted = oracle(dict(enumerate(cuts)))
+    assert place.contents() == wanted
+    # A replay of the cuts up to any one of them, in order, changes nothing.
+    _run(place, cuts[: data.draw(st.integers(0, len(cuts)))], [[]] * len(cuts))
+    assert place.contents() == wanted
+    place.ask("DELETE", f"/{place.alias}-0*")
+
+
+def test_without_external_versions_a_replay_brings_back_what_was_overwritten_and_deleted(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protection off: the test above would fail."""
+
+    class Unversioned(Documents):
+        def last(self) -> Lines:
+            lines = super().last()
+            plain = [re.sub(r',"version":\d+,"version_type":"external"', "", text) for text in lines.text.to_pylist()]
+            return Lines(pa.array(plain, pa.large_string()), lines.rows)
+
+    cuts: list[list[Row]] = [[("a", "x", 1, False), ("b", "x", 1, False)], [("a", "y", 2, False), ("b", None, 0, True)]]
+    _run(place, cuts, [[], []])
+    _run(place, cuts[:1], [[]])
+    assert place.contents() == {"a": ("y", 2)}
+    monkeypatch.setattr(sink_module, "Documents", Unversioned)
+    _run(place, cuts[:1], [[]])
+    assert place.contents() == {"a": ("x", 1), "b": ("x", 1)}
+
+
+def test_versions_grow_with_cuts_and_restores() -> None:
+    assert version_of(1, 0) < version_of(1, 1) < version_of(2, 0) < version_of(2**23 - 1, 2**40 - 1) < 2**63
+
+
+def test_a_cut_without_rows_is_empty(place: Place) -> None:
+    sink = place.sink()
+    sink.open(place.owner())
+    assert sink.write(0, {}) == Written(Result.EMPTY)
+    assert place.contents() == {}
+    sink.close()

@@ -1,0 +1,158 @@
+"""A server that has too much to do, that is killed in the middle of a request, that is away for a while."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.local.broker import Lifetime
+from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
+from streamcore.sinks.opensearch.bulk import BulkSender, Pace
+from streamcore.sinks.opensearch.settings import BulkLimits
+from streamcore.sinks.sink import Patience, Result, SinkHooks
+from tests.harness.search_index import Place, Row, place_on, table
+
+pytestmark = [pytest.mark.opensearch, pytest.mark.slow]
+
+_LIMITS = (
+    ("indexing_pressure.memory.limit", "100kb"),
+    ("node.processors", "1"),
+    ("thread_pool.write.queue_size", "1"),
+    ("http.max_content_length", "1mb"),
+)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearch]:
+    """A server of these tests' own, with small limits."""
+    folder = tmp_path_factory.mktemp("small-opensearch")
+    one = EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=_LIMITS))
+    one.start()
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+def small(node: EmbeddedOpenSearch) -> Place:
+    """A place on it."""
+    return place_on(node)
+
+
+def _rows(count: int, text: str = "x") -> list[Row]:
+    return [(f"d{number}", text, number, False) for number in range(count)]
+
+
+def _wanted(rows: list[Row]) -> dict[str, tuple[object, object]]:
+    return {str(name): (text, stock) for name, text, stock, _ in rows}
+
+
+def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Place) -> None:
+    sink = small.sink(limits=BulkLimits(2_000, 4_000_000, 2), properties={"name": {"type": "keyword", "index": False}})
+    sink.open(small.owner())
+    rows = _rows(2_000, "x" * 500)  # 1 MB, ten times what the server has room for
+    assert sink.write(0, {"products": table(rows)}).rows == 2_000
+    assert sink.counts.overloads > 2
+    assert small.contents() == _wanted(rows)
+    session = sink._session
+    assert session is not None
+    assert session.sender.pace.size_bytes < 400_000
+    before = session.sender.pace
+    sink.write(1, {"products": table(_rows(10))})
+    assert session.sender.pace.documents > before.documents
+    sink.close()
+
+
+def test_single_documents_that_find_the_queue_full_are_sent_again(small: Place) -> None:
+    sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
+    sink.open(small.owner())
+    rows = _rows(3_000)
+    for batch in range(2):
+        assert sink.write(batch, {"products": table(rows)}).rows == 3_000
+    assert sink.counts.overloads > 0
+    assert sink.counts.documents == 6_000
+    assert small.contents() == _wanted(rows)
+    sink.close()
+
+
+def test_without_sending_again_what_was_rejected_documents_are_missing(
+    small: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The protection off."""
+    monkeypatch.setattr(BulkSender, "_settle", lambda *_: (None, None))
+    sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
+    sink.open(small.owner())
+    for batch in range(10):
+        sink.write(batch, {"products": table(_rows(3_000))})
+        if len(small.contents()) < 3_000:
+            break
+        small.ask("POST", f"/{small.alias}-000001/_delete_by_query?refresh=true", {"query": {"match_all": {}}})
+    assert len(small.contents()) < 3_000
+    sink.close()
+
+
+def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are_there(small: Place) -> None:
+    sink = small.sink(limits=BulkLimits(100, 4_000_000, 1))
+    sink.open(small.owner())
+    rows = [*_rows(3), ("huge", "y" * 1_200_000, 0, False), ("last", "x", 9, False)]
+    written = sink.write(0, {"products": table(rows)})
+    assert [one.row for one in written.refused] == [3]
+    assert written.rows == 4
+    assert small.contents() == _wanted([*rows[:3], rows[4]])
+    sink.close()
+
+
+def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
+    small: Place, node: EmbeddedOpenSearch
+) -> None:
+    requests: list[str] = []
+    starter: list[threading.Thread] = []
+
+    def reached(step: str) -> None:
+        requests.append(step)
+        if requests.count("request") == 5 and not starter:
+            node.kill()
+            starter.append(threading.Thread(target=node.start))
+            starter[0].start()
+
+    patience = Patience(240_000, 50, 1_000)
+    sink = small.sink(SinkHooks(reached=reached), limits=BulkLimits(50, 50_000, 2), patience=patience)
+    sink.open(small.owner())
+    rows = _rows(2_000)
+    written = sink.write(0, {"products": table(rows)})
+    starter[0].join()
+    assert written.result is Result.COMMITTED
+    assert written.rows == 2_000
+    assert sink.counts.failures > 0
+    assert small.contents() == _wanted(rows)
+    sink.close()
+
+
+def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: Place, node: EmbeddedOpenSearch) -> None:
+    sink = small.sink(request_timeout_ms=1_000)
+    sink.open(small.owner())
+    sink.write(0, {"products": table(_rows(10))})
+    node.pause()
+    timer = threading.Timer(5, node.resume)
+    timer.start()
+    started = time.monotonic()
+    rows = _rows(500, "later")
+    assert sink.write(1, {"products": table(rows)}).rows == 500
+    assert time.monotonic() - started > 4
+    timer.join()
+    assert small.contents() == _wanted(rows)
+    sink.close()
+
+
+def test_the_pace_halves_and_grows_within_its_limits() -> None:
+    limits = BulkLimits(100, 1_000, 1)
+    pace = Pace(100, 1_000)
+    assert pace.halved(100, 800).halved(100, 800) == Pace(50, 400)
+    for _ in range(20):
+        pace = pace.halved(pace.documents, pace.size_bytes)
+    assert pace == Pace(1, 1)
+    for _ in range(80):
+        pace = pace.grown(limits)
+    assert pace == Pace(100, 1_000)

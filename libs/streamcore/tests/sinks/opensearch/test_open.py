@@ -1,0 +1,166 @@
+"""What ``open`` makes, and what it refuses with a word about how to go on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from streamcore.errors import ConfigError, Fenced, Retryable
+from streamcore.service.opensearch import IndexDocument, OpenSearchDocument
+from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
+from streamcore.sinks.opensearch.sink import OpenSearchSink
+from streamcore.sinks.sink import Patience, SinkHooks
+from tests.harness.search_index import SCHEMA, Place, write
+
+pytestmark = pytest.mark.opensearch
+
+
+def _refused(place: Place, **changes: object) -> str:
+    sink = place.sink(**changes)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError) as caught:
+        sink.open(place.owner())
+    sink.close()
+    return str(caught.value)
+
+
+def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes_nothing(place: Place) -> None:
+    first = f"{place.alias}-000001"
+    for _ in range(2):
+        sink = place.sink()
+        sink.open(place.owner())
+        sink.close()
+        aliases = place.ask("GET", f"/{first}/_alias")[first]
+        assert aliases == {"aliases": {place.alias: {}, f"{place.alias}-live": {}}}
+    mapping = str(place.ask("GET", f"/{first}/_mapping"))
+    assert "'dynamic': 'strict'" in mapping
+    assert "'versions': 'epoch<<40|batch'" in mapping
+    assert "'deleted'" not in mapping
+
+
+def test_an_index_that_forgets_deletions_too_soon_is_refused_with_the_request_that_helps(place: Place) -> None:
+    place.sink().open(place.owner())
+    index = f"{place.alias}-000001"
+    place.ask("PUT", f"/{index}/_settings", {"index.gc_deletes": "60s"})
+    said = _refused(place)
+    match = re.search(r"PUT (/\S+/_settings) (\{.*\})", said)
+    assert match is not None, said
+    import orjson
+
+    assert place.ask("PUT", match[1], orjson.loads(match[2])) == {"acknowledged": True}
+    sink = place.sink()
+    sink.open(place.owner())
+    sink.close()
+
+
+def test_an_index_that_answers_before_it_is_on_disk_is_refused(place: Place) -> None:
+    assert "translog.durability" in _refused(place, settings={"translog.durability": "async"})
+
+
+def test_an_alias_that_is_an_index_is_refused(place: Place) -> None:
+    place.ask("PUT", f"/{place.alias}")
+    assert "is an index, not an alias" in _refused(place)
+    place.ask("DELETE", f"/{place.alias}")
+
+
+def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(place: Place) -> None:
+    """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
+    foreign = f"{place.alias}-before"
+    place.ask("PUT", f"/{foreign}", {"aliases": {place.alias: {}}})
+    place.ask("PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external", {"name": "x"})
+    said = _refused(place)
+    assert "the versions of its documents are not ours" in said
+    # The way out that it names.
+    place.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": place.alias}}]})
+    sink = place.sink()
+    sink.open(place.owner())
+    dest = {"index": f"{place.alias}-000001", "op_type": "create"}
+    copied = place.ask(
+        "POST", "/_reindex?refresh=true", {"conflicts": "proceed", "source": {"index": foreign}, "dest": dest}
+    )
+    assert copied["created"] == 1
+    write(sink, 0, [("a", "ours", 1, False)])
+    assert place.contents() == {"a": ("ours", 1)}
+    sink.close()
+    place.ask("DELETE", f"/{foreign}")
+
+
+def test_an_index_of_another_app_is_refused(place: Place) -> None:
+    place.sink().open(place.owner())
+    other = replace(place, app=f"{place.app}-other")
+    assert f"belongs to lane products of app {place.app}" in _refused(other)
+
+
+def test_a_column_that_the_mapping_cannot_hold_is_refused_and_a_new_one_is_added(place: Place) -> None:
+    place.sink().open(place.owner())
+    wider = pa.schema([*SCHEMA, ("colour", pa.large_string())])
+    settings = place.settings(template_version=2)
+    sink = OpenSearchSink(settings, {"products": wider}, SinkHooks())
+    sink.open(place.owner())
+    assert "'colour': {'type': 'keyword'}" in str(place.ask("GET", f"/{place.alias}-000001/_mapping"))
+    sink.close()
+    other = pa.schema([("id", pa.large_string()), ("name", pa.bool_()), ("stock", pa.bool_()), ("deleted", pa.bool_())])
+    refused = OpenSearchSink(place.settings(template_version=3), {"products": other}, SinkHooks())
+    with pytest.raises(ConfigError, match=r"has stock as long, which refuses every bool; .*headgate search rebuild"):
+        refused.open(place.owner())
+
+
+def test_a_template_that_changed_under_its_version_is_refused_and_a_newer_one_stays(place: Place) -> None:
+    place.sink(template_version=3).open(place.owner())
+    assert "raise the lane's template_version to 4" in _refused(place, template_version=3, refresh_ms=5_000)
+    older = place.sink(template_version=2)
+    older.open(place.owner())
+    older.close()
+    assert "'version': 3" in str(place.ask("GET", f"/_index_template/headgate-{place.app}-products"))
+
+
+def test_a_server_that_is_away_is_retryable_after_the_patience(place: Place) -> None:
+    sink = place.sink(hosts=("http://127.0.0.1:9",), patience=Patience(300, 50, 100))
+    with pytest.raises(Retryable, match="given up after 300 ms"):
+        sink.open(place.owner())
+
+
+def test_somebody_who_lost_the_app_does_not_go_on_trying(place: Place) -> None:
+    def fenced() -> None:
+        raise Fenced("another process owns the app")
+
+    sink = place.sink(SinkHooks(still_owner=fenced), hosts=("http://127.0.0.1:9",))
+    with pytest.raises(Fenced):
+        sink.open(place.owner())
+
+
+def test_settings_that_cannot_work_are_refused_and_a_password_is_in_no_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = {"products": IndexSpec("products", ("id",))}
+    host = ("https://search:9200",)
+    for wrong in (
+        {"hosts": ("search:9200",)},
+        {"hosts": ("http://me:secret@search:9200",)},
+        {"hosts": ("http://search:9200",), "ca_file": tmp_path / "ca.pem"},
+        {"hosts": host, "user": "me"},
+        {"hosts": host, "password_env": "X"},
+        {"hosts": host, "cert_file": tmp_path / "cert.pem"},
+        {"hosts": host, "indexes": index | {"again": IndexSpec("products", ("id",))}},
+        {"hosts": host, "indexes": {}},
+    ):
+        with pytest.raises(ConfigError) as caught:
+            OpenSearchSettings(**({"indexes": index} | wrong))  # type: ignore[arg-type]
+        assert "secret" not in str(caught.value)
+    monkeypatch.setenv("SEARCH_PASSWORD", "geheim")
+    settings = OpenSearchSettings(host, index, user="me", password_env="SEARCH_PASSWORD")
+    assert settings.login.password() == "geheim"
+    assert "geheim" not in repr(settings) + repr(settings.login)
+    with pytest.raises(ConfigError, match="no column 'id'"):
+        OpenSearchSink(settings, {"products": pa.schema([("name", pa.large_string())])}, SinkHooks())
+
+
+def test_the_document_of_a_service_gives_settings_and_a_factory() -> None:
+    index = IndexDocument(alias="p", id=("id",), deleted="deleted")
+    document = OpenSearchDocument(hosts=("http://127.0.0.1:9200",), indexes={"products": index})
+    assert document.settings().indexes["products"].gc_deletes_ms == 3_600_000
+    sink = document.factory({"products": SCHEMA})(SinkHooks())
+    assert sink.lanes == {"products"}

@@ -1,0 +1,143 @@
+"""A process that dies at any step of the protocol, or a server that does, writes every row exactly once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.sinks.postgres import crashing_app
+from tests.sinks.postgres.crashing_app import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
+
+from conftest import database_of
+from streamcore.sinks.postgres.sink import Step
+from streamcore.sinks.sink import Result, SinkHooks
+
+if TYPE_CHECKING:
+    from tests.sinks.postgres.conftest import Bench, NewPlace
+
+    from conftest import NewPostgres
+    from headgate.local.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.postgres
+COLUMNS = {"log": SCHEMA, "latest": SCHEMA}
+EVERYTHING = Counter((cut, n, f"{cut}:{n}") for cut in range(CUTS) for n in range(ROWS))
+LATEST = [(CUTS - 1, n, f"{CUTS - 1}:{n}") for n in range(ROWS) if n != 7]
+REFUSED = "[('latest', 7, '23514')]"
+
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    log = tmp_path / "done"
+    log.touch()
+    return log
+
+
+@pytest.fixture
+def run(place: Bench, done: Path) -> Run:
+    """Run the app to its end, which may be sudden; returns its exit code."""
+    place.run(*CREATE)
+    db = place.database
+
+    def run(step: str = "none", protection: str = "on") -> int:
+        login = [str(db.port), db.name, db.user, str(db.password_file)]
+        command = [sys.executable, str(Path(crashing_app.__file__)), *login, str(done), step, protection]
+        return subprocess.run(command, check=False, timeout=120).returncode
+
+    return run
+
+
+def appended(place: Bench) -> Counter[tuple[int, int, str]]:
+    return Counter(place.rows("SELECT * FROM log"))
+
+
+def all_there_once(place: Bench) -> None:
+    assert appended(place) == EVERYTHING
+    assert place.rows("SELECT * FROM latest ORDER BY n") == LATEST
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(step: Step, run: Run, place: Bench, done: Path) -> None:
+    assert run(step) == -signal.SIGKILL
+    assert run() == 0
+    all_there_once(place)
+    results = [line.split(maxsplit=2) for line in done.read_text().splitlines()]
+    assert [result for _, result, _ in results] == [
+        "skipped" if cut == 2 and step is Step.COMMITTED else "committed" for cut in range(CUTS)
+    ]
+    assert {rest for _, _, rest in results} == {f"{2 * ROWS - 1} {REFUSED}"}
+
+
+def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, place: Bench) -> None:
+    assert run(Step.COMMITTED, "off") == -signal.SIGKILL
+    assert run("none", "off") == 0
+    twice = {row for row, count in appended(place).items() if count > 1}
+    assert twice == {(2, n, f"2:{n}") for n in range(ROWS)}
+
+
+def write_all(place: Bench, at_step: Callable[[int, str], None]) -> list[Result]:
+    """The app in this process; ``at_step`` is told the cut and the step."""
+    cut = 0
+    sink = place.sink(TABLES, COLUMNS, hooks=SinkHooks(reached=lambda step: at_step(cut, step)))
+    results = []
+    for cut in range(CUTS):
+        results.append(sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).result)
+    return results
+
+
+@pytest.fixture
+def own(new_postgres: NewPostgres) -> EmbeddedPostgres:
+    server = new_postgres()
+    server.start()
+    return server
+
+
+@pytest.fixture
+def own_place(own: EmbeddedPostgres, new_place: NewPlace) -> Bench:
+    """On a server that may be harmed."""
+    place = new_place(database_of(own))
+    place.run(*CREATE)
+    return place
+
+
+@pytest.mark.parametrize("step", [Step.LOCKED, Step.APPLIED, Step.COMMITTED])
+def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
+    own: EmbeddedPostgres, own_place: Bench, step: Step
+) -> None:
+    kills: list[int] = []
+    restart = threading.Timer(0.5, own.start)
+
+    def at_step(cut: int, reached: str) -> None:
+        if (cut, reached) == (2, step) and not kills:
+            own.kill()
+            kills.append(cut)
+            restart.start()
+
+    assert write_all(own_place, at_step) == [Result.COMMITTED] * CUTS
+    assert kills == [2]
+    restart.join()
+    all_there_once(own_place)
+
+
+def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostgres, own_place: Bench) -> None:
+    asked: list[float] = []
+    sink = own_place.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: asked.append(time.monotonic())))
+    own.stop()
+    started = time.monotonic()
+    restart = threading.Timer(5, own.start)
+    restart.start()
+    for cut in range(CUTS):
+        assert sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).result is Result.COMMITTED
+    restart.join()
+    assert time.monotonic() - started > 5
+    assert len(asked) > 5
+    all_there_once(own_place)

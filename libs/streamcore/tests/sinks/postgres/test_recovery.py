@@ -1,0 +1,232 @@
+"""Owners of other epochs, commits without an answer, locks of others, connections that go, a ledger that went back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.sinks.postgres.conftest import CREATE, spec
+from tests.sinks.postgres.wire import Wire
+
+from conftest import database_of
+from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
+from streamcore.sinks.postgres.settings import SslMode, Timeouts
+from streamcore.sinks.postgres.sink import Step
+from streamcore.sinks.sink import Patience, Result, SinkHooks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.sinks.postgres.conftest import Bench, NewPlace
+
+    from conftest import NewPostgres
+    from headgate.local.postgres import EmbeddedPostgres
+
+pytestmark = pytest.mark.postgres
+ONE = Decimal("1.00")
+APPEND, KEYED = spec(), spec("orders", "id")
+LEDGER = "SELECT epoch, batch, rows FROM headgate_ledger"
+
+
+@pytest.fixture
+def appending(place: Bench) -> Bench:
+    place.run("CREATE TABLE orders (id text, amount numeric, v bigint)")
+    return place
+
+
+def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(appending: Bench) -> None:
+    old = appending.sink(APPEND)
+    appending.write(old, 5, ("a", ONE, 1))
+    new = appending.sink(APPEND, epoch=2)
+    assert appending.rows(LEDGER) == [(2, None, 0)]
+    with pytest.raises(Fenced, match="epoch 2 owns it, this is epoch 1"):
+        appending.write(old, 6, ("b", ONE, 1))
+    with pytest.raises(Fenced):
+        appending.sink(APPEND, epoch=1)
+    assert appending.write(new, 0, ("c", ONE, 1)).result is Result.COMMITTED
+    assert appending.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("c",)]
+
+
+def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: Bench) -> None:
+    from tests.sinks.postgres.conftest import ORDERS, orders
+
+    from streamcore.sinks.postgres.sink import PostgresSink
+    from streamcore.writer import WriterId
+
+    for app, name in (("shop", "one"), ("shop", "two"), ("store", "one")):
+        sink = PostgresSink(name, appending.settings(APPEND), {"orders": ORDERS})
+        sink.open(WriterId(app, 1))
+        assert sink.write(0, {"orders": orders((app, ONE, 1))}).result is Result.COMMITTED
+        sink.close()
+    assert len(appending.rows()) == 3
+
+
+@pytest.fixture
+def wire(appending: Bench) -> Iterator[Wire]:
+    wire = Wire(appending.database.host, appending.database.port)
+    yield wire
+    wire.close()
+
+
+def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: Bench, wire: Wire) -> None:
+    def lose(step: str) -> None:
+        if step == Step.NOTED and not losses:
+            losses.append(step)
+            wire.lose_answers()
+            threading.Timer(0.5, wire.cut).start()
+
+    losses: list[str] = []
+    sink = appending.sink(APPEND, port=wire.port, hooks=SinkHooks(reached=lose))
+    written = appending.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1))
+    assert (losses, written.result, written.rows) == ([Step.NOTED], Result.COMMITTED, 2)
+    assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
+
+
+def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
+    new_postgres: NewPostgres, new_place: NewPlace
+) -> None:
+    server = new_postgres()
+    server.start()
+    place = new_place(database_of(server))
+    place.run(CREATE)
+    frozen: list[float] = []
+
+    def freeze(step: str) -> None:
+        if step == Step.LOCKED and not frozen:
+            frozen.append(time.monotonic())
+            server.pause()
+
+    def asked() -> None:
+        if len(frozen) == 1:
+            frozen.append(time.monotonic())
+            server.resume()
+
+    short = Timeouts(statement_ms=500, silence_ms=500, connect_ms=2_000)
+    sink = place.sink(KEYED, timeouts=short, hooks=SinkHooks(reached=freeze, still_owner=asked))
+    assert place.write(sink, 0, ("a", ONE, 1)).result is Result.COMMITTED
+    assert 1 < frozen[1] - frozen[0] < 10
+    assert place.rows() == [("a", ONE, 1)]
+
+
+def test_a_session_ended_by_an_operator_is_made_anew(appending: Bench) -> None:
+    def end(step: str) -> None:
+        if step == Step.STAGED and not ended:
+            ended.extend(appending.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
+
+    ours = "application_name = 'headgate shop db' AND datname = current_database()"
+    ended: list[object] = []
+    sink = appending.sink(APPEND, hooks=SinkHooks(reached=end))
+    assert appending.write(sink, 0, ("a", ONE, 1)).result is Result.COMMITTED
+    assert ended == [(True,)]
+    assert appending.rows() == [("a", ONE, 1)]
+
+
+def test_a_row_locked_by_somebody_else_is_waited_for(place: Bench) -> None:
+    place.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
+    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=100))
+    with place.database.connect() as other:
+        other.execute("BEGIN")
+        other.execute("UPDATE orders SET v = 5")
+        threading.Timer(1, other.execute, ("COMMIT",)).start()
+        assert place.write(sink, 0, ("a", ONE, 2)).rows == 1
+    assert place.rows() == [("a", ONE, 2)]
+
+
+def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(place: Bench) -> None:
+    place.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
+    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=Patience(400, 10, 50))
+    with place.database.connect() as other:
+        other.execute("BEGIN")
+        other.execute("UPDATE orders SET v = 5")
+        with pytest.raises(Retryable, match=r"lock timeout \(55P03\); \d+ attempts within 400 ms"):
+            place.write(sink, 0, ("a", ONE, 2))
+        other.execute("ROLLBACK")
+    assert place.rows() == [("a", ONE, 1)]
+    assert place.write(sink, 0, ("a", ONE, 2)).result is Result.COMMITTED
+
+
+def test_an_app_that_lost_its_checkpoint_does_not_try_again(place: Bench) -> None:
+    def lost() -> None:
+        raise Fenced("another process owns the app")
+
+    place.run(CREATE)
+    sink = place.sink(KEYED, hooks=SinkHooks(still_owner=lost), timeouts=Timeouts(lock_ms=50))
+    with place.database.connect() as other:
+        other.execute("BEGIN")
+        other.execute("LOCK TABLE orders")
+        with pytest.raises(Fenced, match="another process"):
+            place.write(sink, 0, ("a", ONE, 2))
+    assert place.rows() == []
+
+
+def test_a_table_dropped_meanwhile_is_a_matter_of_settings(place: Bench) -> None:
+    place.run(CREATE)
+    sink = place.sink(KEYED)
+    place.run("DROP TABLE orders")
+    with pytest.raises(ConfigError, match=r"orders.* does not exist \(42P01\)"):
+        place.write(sink, 0, ("a", ONE, 2))
+
+
+@pytest.mark.parametrize("loss", ["UPDATE headgate_ledger SET batch = 3", "DELETE FROM headgate_ledger"])
+def test_a_ledger_that_lost_what_was_confirmed_stops_the_sink(appending: Bench, loss: str) -> None:
+    sink = appending.sink(APPEND)
+    appending.write(sink, 4, ("a", ONE, 1))
+    appending.run(loss)
+    with pytest.raises(Permanent, match=r"lost what it had confirmed|its row is gone"):
+        appending.write(sink, 5, ("b", ONE, 1))
+    assert appending.rows() == [("a", ONE, 1)]
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-made certificate for the name ``localhost``, and its key."""
+    cert, key = folder / "server.crt", folder / "server.key"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    made = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", str(cert), "-keyout", str(key)]
+    subprocess.run(["openssl", "req", "-x509", *made, *subject], check=True, capture_output=True)
+    return cert, key
+
+
+def with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
+    """Start it and make it take TLS; returns the certificate."""
+    server.start()
+    for path in (paths := certificate(folder)):
+        copy = server.files.data / path.name
+        copy.touch(mode=0o600)
+        copy.write_bytes(path.read_bytes())
+        if account := server.files.account:
+            os.chown(copy, account.uid, account.gid)
+    with database_of(server).connect() as connection:
+        connection.execute("ALTER SYSTEM SET ssl = on")
+        connection.execute("SELECT pg_reload_conf()")
+        while connection.execute("SHOW ssl").fetchone() != ("on",):
+            time.sleep(0.05)
+    return paths[0]
+
+
+def test_with_tls_only_a_server_that_proves_its_name_is_written_to(
+    new_postgres: NewPostgres, new_place: NewPlace, tmp_path: Path
+) -> None:
+    server = new_postgres()
+    cert = with_tls(server, tmp_path)
+    place = new_place(replace(database_of(server), host="localhost"))
+    place.run(CREATE)
+    proven: dict[str, Any] = {"sslmode": SslMode.VERIFY_FULL, "ca_file": cert}
+    sink = place.sink(KEYED, **proven)
+    assert place.write(sink, 0, ("a", ONE, 1)).rows == 1
+    encrypted = (
+        "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name ~ '^head'"
+    )
+    assert place.rows(encrypted) == [(True,)]
+    with pytest.raises(ConfigError, match="does not match host name"):
+        place.sink(KEYED, **proven, host="127.0.0.1")
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(ConfigError, match="certificate verify failed"):
+        place.sink(KEYED, **{**proven, "ca_file": certificate(other)[0]})

@@ -1,0 +1,224 @@
+"""What a sink refuses at start, and whether it says what to do; and what becomes of what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.sinks.postgres.conftest import CREATE, ORDERS, orders, spec
+
+from streamcore.errors import ConfigError, Retryable
+from streamcore.service.postgres import PostgresDocument
+from streamcore.sinks.postgres.creating import create_tables
+from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableName, TableSpec, Timeouts
+from streamcore.sinks.postgres.sink import PostgresSink
+from streamcore.sinks.sink import Patience
+from streamcore.writer import WriterId
+
+if TYPE_CHECKING:
+    from tests.sinks.postgres.conftest import Bench
+
+pytestmark = pytest.mark.postgres
+KEYED = spec("orders", "id")
+ALL = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("n", pa.int64()),
+        ("amount", pa.decimal128(18, 2)),
+        ("ratio", pa.float64()),
+        ("flag", pa.bool_()),
+        ("at", pa.timestamp("ms", "UTC")),
+    ]
+)
+
+
+def refusal(place: Bench, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
+    with pytest.raises(ConfigError) as caught:
+        place.sink(table, {"orders": columns})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "table", [spec(), KEYED, spec("orders", "id", "n", version="at"), spec("orders", "id", deleted="flag")]
+)
+def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits(
+    place: Bench, table: TableSpec
+) -> None:
+    said = refusal(place, table, ALL)
+    assert "orders is not there; run:\nCREATE TABLE" in said
+    place.run(said.split("run:\n")[1])
+    place.sink(table, {"orders": ALL})
+
+
+@pytest.mark.parametrize("table", [KEYED, spec("orders", "amount", "id")])
+def test_the_statement_for_a_missing_key_makes_one_that_fits(place: Bench, table: TableSpec) -> None:
+    place.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
+    said = refusal(place, table)
+    assert "has no primary key or unique constraint of exactly" in said
+    place.run(said.split("run: ")[1])
+    place.sink(table)
+
+
+@pytest.mark.parametrize(
+    ("create", "said"),
+    [
+        ("CREATE TABLE orders (id text PRIMARY KEY, amount numeric)", r'ADD COLUMN "v" bigint'),
+        (CREATE.replace("18,2", "18,1"), r"'amount' as numeric\(18,1\).*loss"),
+        (CREATE.replace("numeric(18,2)", "double precision"), "'amount' as double precision"),
+        ("CREATE TABLE orders (id text PRIMARY KEY, amount numeric, v text)", "'v' as text"),
+        ("CREATE TABLE orders (id uuid PRIMARY KEY, amount numeric, v bigint)", "'id' as uuid.*as a key"),
+        ("CREATE TABLE orders (id char(9) PRIMARY KEY, amount numeric, v bigint)", "'id' as character"),
+        ("CREATE TABLE orders (id text UNIQUE, amount numeric, v bigint)", 'ALTER "id" SET NOT NULL'),
+        (CREATE.replace("KEY", "KEY DEFERRABLE"), "checked at once"),
+        ("CREATE TABLE orders (id text NOT NULL, amount numeric, v bigint); "
+         "CREATE UNIQUE INDEX ON orders (id) WHERE v > 0", "exactly"),
+        ("CREATE TABLE orders (id text PRIMARY KEY, amount numeric, v bigint, x int NOT NULL)", "'x'.*default"),
+        (CREATE.replace("bigint", "bigint GENERATED ALWAYS AS (1) STORED"), "by itself"),
+        ("CREATE VIEW orders AS SELECT ''::text AS id, 1.0 AS amount, 1::bigint AS v", "no table"),
+        ("CREATE COLLATION c (provider = icu, locale = 'und', deterministic = false); "
+         "CREATE TABLE orders (id text COLLATE c PRIMARY KEY, amount numeric, v bigint)", "deterministic collation"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_hold_the_lane_is_refused(place: Bench, create: str, said: str) -> None:
+    place.run(*create.split("; "))
+    assert re.search(said, refusal(place))
+
+
+def test_a_table_with_more_columns_and_narrower_types_is_fine(place: Bench) -> None:
+    place.run(
+        "CREATE TABLE orders (x int, v smallint, id varchar(9) PRIMARY KEY, amount numeric, t timestamp DEFAULT now())"
+    )
+    assert place.write(place.sink(KEYED), 0, ("a", None, 1)).rows == 1
+
+
+@pytest.mark.parametrize(
+    ("grants", "said"),
+    [
+        ([], r"permission denied for schema|ledger"),
+        (["USAGE, CREATE ON SCHEMA public"], r"GRANT SELECT, INSERT, UPDATE ON"),
+        (["USAGE, CREATE ON SCHEMA public", "SELECT, INSERT ON orders"], r"GRANT UPDATE ON"),
+        (
+            ["USAGE ON SCHEMA public", "SELECT, INSERT, UPDATE ON orders"],
+            r"(?s)ledger.*CREATE TABLE.*GRANT SELECT, INSERT",
+        ),
+        (["USAGE, CREATE ON SCHEMA public", "SELECT, INSERT, UPDATE ON orders"], ""),
+    ],
+)
+def test_a_right_that_is_missing_is_named(
+    place: Bench, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = f"clerk_{place.database.name}_{len(grants)}_{len(said)}"
+    monkeypatch.setenv("HG_TEST_CLERK", "tellnobody")
+    place.run(CREATE, f"CREATE ROLE {role} LOGIN PASSWORD 'tellnobody'", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    place.run(*(f"GRANT {grant} TO {role}" for grant in grants))
+    login: dict[str, Any] = {"user": role, "password_file": None, "password_env": "HG_TEST_CLERK"}
+    if not said:
+        place.sink(KEYED, **login)
+        return
+    with pytest.raises(ConfigError, match=said):
+        place.sink(KEYED, **login)
+
+
+@pytest.mark.parametrize(
+    "change", [{"user": "nobody_here"}, {"database": "nowhere"}, {"password_env": "HG_TEST_WRONG"}]
+)
+def test_a_login_that_never_works_is_told_at_once_without_the_password(
+    place: Bench, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HG_TEST_WRONG", "opensesame")
+    login: dict[str, Any] = {"password_file": None, "password_env": "HG_TEST_WRONG"} | change
+    if "database" in change:
+        login = {**change}
+    with pytest.raises(ConfigError) as caught:
+        place.sink(KEYED, **login)
+    assert "opensesame" not in f"{caught.value!r} {caught.value.__cause__!r} {place.settings(KEYED, **login)!r}"
+    assert caught.value.__cause__ is None
+
+
+def test_a_server_that_is_away_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
+    settings = PostgresSettings("d", "u", {"orders": KEYED}, port=1, patience=Patience(300, 10, 50))
+    with pytest.raises(Retryable, match=r"\d+ attempts within 300 ms"):
+        PostgresSink("db", settings, {"orders": ORDERS}).open(WriterId("shop", 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tables": {}}, "no lane"),
+        ({"port": 0}, "port 0"),
+        ({"password_file": Path("x"), "password_env": "X"}, "one of them"),
+        ({"password_env": "p@ss"}, "name of an environment variable"),
+        ({"cert_file": Path("x")}, "together"),
+        ({"sslmode": SslMode.VERIFY_FULL}, "ca_file"),
+        ({"max_refused": -1}, "max_refused"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work_together_are_refused(change: dict[str, object], said: str) -> None:
+    some: dict[str, Any] = {"database": "d", "user": "u", "tables": {"orders": KEYED}, **change}
+    with pytest.raises(ConfigError, match=said) as caught:
+        PostgresSettings(**some)
+    assert "p@ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: TableName.parse("orders"), "schema.table"),
+        (lambda: TableName.parse('public."x"'), "schema.table"),
+        (lambda: spec("t", version="v"), "need a key"),
+        (lambda: spec("t", "a", "a"), "twice"),
+        (lambda: spec("t", "a", version="a"), "not part of the key"),
+        (lambda: Timeouts(connect_ms=1), "no less than 2000"),
+        (lambda: Timeouts(lock_ms=0), "above zero"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(make: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "said"),
+    [
+        (spec("orders", "nr"), ORDERS, r"names \['nr'\]"),
+        (spec("orders", "id", deleted="v"), ORDERS, "must be boolean"),
+        (spec("orders", "x"), pa.schema([("x", pa.float64())]), "double, which no key"),
+        (spec(), pa.schema([("x", pa.list_(pa.int64()))]), "no table holds"),
+        (spec(), pa.schema([("x", pa.timestamp("ms"))]), "no table holds"),
+    ],
+)
+def test_lanes_that_no_table_could_hold_are_refused_without_a_server(
+    table: TableSpec, columns: pa.Schema, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        PostgresSink("db", PostgresSettings("d", "u", {"orders": table}), {"orders": columns})
+
+
+def test_the_document_of_a_service_says_the_same_as_the_settings(place: Bench) -> None:
+    document = PostgresDocument.model_validate(
+        {
+            "host": place.database.host,
+            "port": place.database.port,
+            "database": place.database.name,
+            "user": place.database.user,
+            "password_file": str(place.database.password_file),
+            "sslmode": "disable",
+            "patience": {"recovery_ms": 5000},
+            "timeouts": {"lock_ms": 700},
+            "tables": {"orders": {"table": "public.orders", "key": ["id"], "version": "v"}},
+        }
+    )
+    settings = document.settings()
+    assert settings.tables == {"orders": spec("orders", "id", version="v")}
+    assert (settings.timeouts.lock_ms, settings.patience.recovery_ms) == (700, 5_000)
+    assert create_tables(settings, {"orders": ORDERS})[0].startswith('CREATE TABLE "public"."orders"')
+    assert create_tables(settings, {"orders": ORDERS}) == []
+    from streamcore.sinks.sink import SinkHooks
+
+    sink = document.factory({"orders": ORDERS})(SinkHooks())
+    sink.open(WriterId("shop", 1))
+    assert sink.write(0, {"orders": orders(("a", None, 1))}).rows == 1
+    sink.close()

@@ -1,0 +1,38 @@
+"""The lanes of the sessions app and their topics. Apart from the app: who only needs names does not import Spark."""
+
+from __future__ import annotations
+
+from headgate_sessions.settings import SessionsSettings
+from streamcore.kafka.topics import TopicSpec
+from streamcore.lanes import DEAD_LETTERS, LATE
+from streamcore.service.topics import own_topics
+
+SESSIONS = "sessions"
+ACTIVITY = "activity"
+REVENUE = "revenue"
+ACTIVE = "active"
+TOP = "top"
+
+#: The lanes whose rows are also a table's, and the key of each.
+KEYS = {
+    SESSIONS: ("session_id",),
+    ACTIVITY: ("minute",),
+    REVENUE: ("minute", "currency"),
+    ACTIVE: ("until",),
+    TOP: ("until", "rank"),
+}
+
+
+def table_lane(lane: str) -> str:
+    """The lane that holds the same rows for a database."""
+    return f"{lane}_table"
+
+
+def lanes(settings: SessionsSettings) -> tuple[str, ...]:
+    """Those that are topics."""
+    return (*(KEYS if settings.figures else (SESSIONS,)), LATE, DEAD_LETTERS)
+
+
+def topics(settings: SessionsSettings) -> list[TopicSpec]:
+    """The topics that the app writes, and the control topic."""
+    return own_topics(settings, lanes(settings))

@@ -1,0 +1,123 @@
+"""Sessions of invented shop events, out of order, twice and late, equal SQL over the same events."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.topology.simulation import Result
+from tests.harness.sessions import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
+from tests.oracles import sessions as oracle
+
+EVENTS = 4_000
+ENDS = [range(500, EVENTS, 500), range(130, EVENTS, 730)]
+
+
+@pytest.fixture(scope="module")
+def events() -> pl.DataFrame:
+    return shop_events(EVENTS)
+
+
+def rows_of(table: pl.DataFrame) -> list[oracle.Row]:
+    """As the oracle says them."""
+    times = pl.col("started_at", "ended_at").dt.epoch("ms")
+    money = (pl.col("revenue") * 100).cast(pl.Int64)
+    numbers = ("events", "pages", "first_page", "last_page", "converted")
+    return table.select("user_id", times, *numbers, money, "funnel_step", "bounce").rows()
+
+
+def expected(events: pl.DataFrame, result: Result) -> set[oracle.Row]:
+    """Of the events that are not in the late lane."""
+    late = result["late"]["event_id"].to_list() if result["late"].height else []
+    taken = events.filter(~pl.col("event_id").is_in(late))
+    return oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)
+
+
+def seconds_after(events: pl.DataFrame, *seconds: int) -> pl.Series:
+    """Times, so long after the first of these events."""
+    first = events["ts"].min()
+    assert isinstance(first, datetime)
+    return pl.Series([first + timedelta(seconds=one) for one in seconds], dtype=pl.Datetime("ms", "UTC"))
+
+
+def check(events: pl.DataFrame, result: Result) -> None:
+    table = final(result["sessions"])
+    found = rows_of(table)
+    assert len(found) == len(set(found))
+    assert set(found) == expected(events, result)
+    assert table["is_final"].all()
+
+
+@pytest.mark.parametrize("ends", ENDS, ids=["cuts of 500", "other cuts"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_sessions_are_those_of_the_oracle(events: pl.DataFrame, ends: range, shards: int) -> None:
+    result = run_cut(settings_of(), events, ends, shards=shards)
+    check(events, result)
+    assert result["late"].height
+    assert result.counted["deduplicate-1.duplicates"] > 10
+
+
+def test_what_is_late_is_what_was_sent_hours_late(events: pl.DataFrame) -> None:
+    late = run_cut(settings_of(), events, ENDS[0])["late"]
+    assert late["lateness_ms"].min() >= 3_000_000  # type: ignore[operator]
+    assert late["at"].max() < events["ts"].sort()[EVENTS // 100]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 1_500), max_size=6), st.sampled_from([0, 1_500]), st.sampled_from([1, 3]))
+def test_however_the_input_is_cut_the_final_sessions_are_the_same(ends: list[int], early_ms: int, shards: int) -> None:
+    events = shop_events(1_500, users=40)
+    check(events, run_cut(settings_of(early_ms=early_ms), events, ends, shards=shards))
+
+
+def test_with_early_updates_off_a_session_has_one_record(events: pl.DataFrame) -> None:
+    records = run_cut(settings_of(), events, ENDS[0])["sessions"]
+    assert records["session_id"].is_unique().all()
+    assert set(records["revision"]) == {1}
+    assert not records["is_deleted"].any()
+
+
+def test_early_records_are_corrected_by_later_ones(events: pl.DataFrame) -> None:
+    result = run_cut(settings_of(early_ms=1), events, range(100, EVENTS, 100))
+    check(events, result)
+    assert result["sessions"].height > 1.5 * final(result["sessions"]).height
+    for _, of in result["sessions"].group_by("session_id"):
+        assert of["revision"].to_list() == [*range(1, of.height + 1)]
+        assert of["is_final"].to_list() == [False] * (of.height - 1) + [True]
+
+
+def test_a_restart_in_the_middle_changes_no_record(events: pl.DataFrame) -> None:
+    ends, early = range(400, EVENTS, 400), settings_of(early_ms=1_500)
+    whole = run_cut(early, events, ends)
+    again = run_cut(early, events, ends, restart_after=4)
+    assert rows_of(whole["sessions"]) == rows_of(again["sessions"])
+    assert whole["sessions"].equals(again["sessions"])
+
+
+def test_of_two_sessions_that_a_late_event_joins_exactly_one_is_taken_back() -> None:
+    events = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:5]
+    times = seconds_after(events, 0, 30, 31, 15, 15)
+    users = pl.Series(["u1", "u1", "somebody else", "u1", "u1"])
+    joined = events.with_columns(user_id=users, ts=times, event_id=pl.format("x{}", pl.int_range(pl.len())))
+    every = run_cut(settings_of(early_ms=1, gap={"gap_ms": 20_000}), joined, [2, 3, 4])["sessions"]
+    records = every.filter(pl.col("user_id") == "u1")
+    deleted = records.filter("is_deleted")
+    assert deleted["session_id"].n_unique() == deleted.height == 1
+    assert deleted["merged_into"].to_list() == final(records)["session_id"].to_list()
+    assert final(records)["events"].to_list() == [4]
+
+
+def test_a_checkout_keeps_a_session_open_for_longer() -> None:
+    two = shop_events(1_000).filter(pl.col("user_id").is_not_null())[:2]
+    apart = two.with_columns(
+        user_id=pl.lit("u1"),
+        ts=seconds_after(two, 0, 40),
+        type=pl.Series(["checkout", "payment"]),
+    )
+    assert final(run_cut(settings_of(), apart, [])["sessions"])["events"].to_list() == [2]
+    plain = settings_of(gap={"gap_ms": GAP_MS})
+    assert final(run_cut(plain, apart, [])["sessions"])["events"].to_list() == [1, 1]

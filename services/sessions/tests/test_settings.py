@@ -1,0 +1,72 @@
+"""What the sessions app refuses to be told, and what it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from headgate_sessions.app import build_app, topology
+from headgate_sessions.settings import load_settings
+from headgate_sessions.topics import KEYS, lanes, table_lane
+from streamcore.errors import ConfigError
+from tests.harness.sessions import run_cut, settings_of, shop_events, with_tables
+
+WRONG = {
+    "one step": {"funnel": ["view", "view"]},
+    "both added and subtracted": {"revenue": {"adds": ["payment"], "subtracts": ["payment"]}},
+    "must not be below lateness_ms": {"lateness_ms": 20_000, "deduplicate_ms": 10_000},
+    "needs fields.event_id": {"fields": {"event_id": None}},
+    "must be a multiple": {"figures": {"active_ms": 100_000, "active_every_ms": 60_000}},
+}
+MISSING = {
+    "fields.user: stream shop has no field 'customer'": {"fields": {"user": "customer"}},
+    "fields.amount.0: field 'status' is string": {"fields": {"amount": ["status"]}},
+    "failed.field: stream shop has no field 'state'": {"failed": {"field": "state"}},
+}
+
+
+@pytest.mark.parametrize(("because", "changes"), WRONG.items(), ids=WRONG)
+def test_settings_that_contradict_themselves_are_refused(because: str, changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=because):
+        settings_of(**changes)
+
+
+@pytest.mark.parametrize(("because", "changes"), MISSING.items(), ids=MISSING)
+def test_fields_that_the_stream_does_not_have_are_refused(because: str, changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=because):
+        topology(settings_of(**changes))
+
+
+def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
+    path = tmp_path / "settings.yaml"
+    path.write_text(yaml.safe_dump({"gap": {"gap_ms": 0}}))
+    with pytest.raises(ConfigError, match=r"gap\.gap_ms"):
+        load_settings(path)
+
+
+@pytest.mark.parametrize("figures", [None, {}])
+def test_the_lanes_that_are_topics_are_those_of_the_app(figures: dict[str, object] | None) -> None:
+    settings = settings_of(figures=figures)
+    assert set(build_app(settings).lanes) == set(lanes(settings))
+
+
+def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
+    columns = topology(settings_of(**with_tables())).table_columns
+    assert set(columns) == {table_lane(lane) for lane in KEYS}
+    for lane, key in KEYS.items():
+        assert set(key) <= set(columns[table_lane(lane)].names)
+
+
+def test_a_table_for_a_lane_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
+        topology(settings_of(**(with_tables() | {"figures": None})))
+
+
+def test_rows_for_the_database_are_those_of_the_topic() -> None:
+    result = run_cut(settings_of(**with_tables()), shop_events(600), [300])
+    assert result["sessions"].height
+    for lane in KEYS:
+        assert result[table_lane(lane)].equals(result[lane])

@@ -1,0 +1,95 @@
+"""The tables have the columns of the app's rows, each with a comment, and the views say what the rows say.
+
+DuckDB runs the statements: they are of the kind that it and PostgreSQL share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headgate_sessions.app import topology
+from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
+from streamcore.topology.simulation import Result
+from tests.harness.sessions import ROOT, final, run_cut, settings_of, shop_events, with_tables
+
+TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
+TYPES = {"large_string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "decimal128(38, 2)": "DECIMAL(18,3)"}
+SQL = ROOT / "services" / "sessions" / "sql"
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    settings = settings_of(figures={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
+    return run_cut(settings, shop_events(2_000), range(200, 2_000, 200))
+
+
+@pytest.fixture
+def db(result: Result) -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables, with the greatest revision of each row."""
+    with duckdb.connect() as connection:
+        connection.execute("set timezone = 'UTC'")
+        for name in ("tables.sql", "views.sql"):
+            connection.execute((SQL / name).read_text())
+        for lane, table in TABLES.items():
+            key = list(KEYS[lane])
+            rows = result[lane]
+            latest = rows.group_by(key, maintain_order=True).last() if "revision" in rows.columns else rows
+            connection.register("rows", latest.to_arrow())
+            connection.execute(f"insert into sessions.{table} by name select * from rows")
+            connection.unregister("rows")
+        yield connection
+
+
+@pytest.mark.parametrize("lane", TABLES)
+def test_a_table_has_the_columns_of_its_lane(db: duckdb.DuckDBPyConnection, lane: str) -> None:
+    there = db.execute(
+        "select column_name, data_type from information_schema.columns"
+        " where table_schema = 'sessions' and table_name = ?",
+        [TABLES[lane]],
+    ).fetchall()
+    schema = topology(settings_of(**with_tables())).table_columns[table_lane(lane)]
+    assert dict(there) == {field.name: _type(field.type) for field in schema}
+
+
+def _type(kind: pa.DataType) -> str:
+    return "TIMESTAMP WITH TIME ZONE" if pa.types.is_timestamp(kind) else TYPES[str(kind)]
+
+
+@pytest.mark.parametrize("lane", TABLES)
+def test_every_column_has_a_comment(lane: str) -> None:
+    text = (SQL / "tables.sql").read_text()
+    columns = topology(settings_of(**with_tables())).table_columns[table_lane(lane)].names
+    assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
+
+
+def test_conversion_and_funnel_are_those_of_the_final_sessions(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+    table = final(result[SESSIONS])
+    days = db.execute("select sum(sessions), sum(converted) from sessions.conversion_by_day").fetchone()
+    assert days == (table.height, table["converted"].sum())
+    steps = db.execute("select step, sum(sessions) from sessions.funnel_by_day group by step order by step").fetchall()
+    assert steps == [(step, table.filter(pl.col("funnel_step") >= step).height) for step in range(1, 5)]
+    assert steps[0][1] > steps[3][1] > 0
+
+
+def test_no_session_that_was_merged_away_is_in_a_view(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+    for view in ("live_session", "final_session"):
+        (found,) = db.execute(f"select count(*) from sessions.{view}").fetchone() or (0,)
+        assert found == final(result[SESSIONS]).height
+
+
+def test_live_figures_are_the_last_ones(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+    active, top = result[ACTIVE], result[TOP]
+    users = db.execute("select users from sessions.active_now").fetchall()
+    assert users == [(active.sort("until")["users"][-1],)]
+    ranks = db.execute("select rank, events from sessions.top_now order by rank").fetchall()
+    assert ranks == top.filter(pl.col("until") == top["until"].max()).sort("rank").select("rank", "events").rows()
+    (events,) = db.execute(
+        "select sum(events) from (select distinct minute, events from sessions.live_minute)"
+    ).fetchone() or (0,)
+    assert events == result[ACTIVITY].group_by("minute", maintain_order=True).last()["events"].sum()
