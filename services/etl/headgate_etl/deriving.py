@@ -8,17 +8,17 @@ the cut, so every row of a cut sees the same lists, and sees them again when the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
 
 from headgate_etl.phase import Phase
+from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.lang import ListType
-from rulecore.lists import answers, control
-from rulecore.lists.records import LIST_PREFIX, PART_PREFIX
-from rulecore.lists.store import ListAnswer, ListStatus, ListStore, save
-from rulecore.status import Status
+from rulecore.lists import control
+from rulecore.lists.store import ListStore, save
+from rulecore.status import Status, StatusKind, placed
 from streamcore.kernel import Control
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
@@ -74,7 +74,8 @@ class Deriving:
         return {"lists": self._table}
 
     def loaded(self) -> None:
-        self.lists = ListStore.restore(self._table)
+        if dict(self._table) != dict(self.lists.records()):
+            self.lists = ListStore.restore(self._table)
 
     def metrics(self) -> Mapping[str, int]:
         """Control records that were refused since the last call."""
@@ -88,25 +89,27 @@ class Deriving:
         if not records.height:
             return pl.DataFrame(schema=_ANSWER)
         coming, _, going = control.split(_controls(records))
-        said = [answers.of_list(self._take(one), one, 0) for one in (*coming, *going)]
-        save(self.lists, self._table)
+        before = self.lists
+        said = [placed(self._take(one), one) for one in (*coming, *going)]
+        if self.lists is not before:
+            save(self.lists, self._table)
         return _answer_rows(said if time.shard == 0 else [])
 
-    def _take(self, record: Control) -> ListAnswer:
+    def _take(self, record: Control) -> Status:
         key = (record.key or b"").decode()
         store, answer = self.lists.apply(key, record.value, partial(_users, self.declared))
         if (wrong := self._wrong_type(store, key)) is not None:
-            answer = ListAnswer(answer.key, answer.version, ListStatus.REJECTED, wrong)
+            answer = replace(answer, status=StatusKind.REJECTED, reason=wrong)
         else:
             self.lists = store
-        self._refused += answer.status is ListStatus.REJECTED
+        self._refused += answer.status is StatusKind.REJECTED
         return answer
 
     def _wrong_type(self, store: ListStore, key: str) -> str | None:
         """A list that expressions ask has the types that they were checked with."""
-        name = key.removeprefix(LIST_PREFIX)
+        name = key.removeprefix(LIST_KEY)
         live, declared = store.lists.get(name), self.declared.get(name)
-        if key.startswith(PART_PREFIX) or live is None or declared is None or live.head.type == declared:
+        if key.startswith(LIST_PART_KEY) or live is None or declared is None or live.head.type == declared:
             return None
         value = "" if declared.value is None else f" with values of {declared.value}"
         return f"the settings declare list {name} of {declared.of}{value}; publish it with these types"

@@ -28,7 +28,10 @@ SCHEMA = fastavro.parse_schema(
         "fields": [
             {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
             {"name": "id", "type": "string"},
-            {"name": "amount", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}]},
+            {
+                "name": "amount",
+                "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}],
+            },
         ],
     }
 )
