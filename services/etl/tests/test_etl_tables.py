@@ -1,4 +1,4 @@
-"""Routes to tables: the retail lines in Delta and in PostgreSQL, row for row as the oracle's, also when a cut repeats."""
+"""Routes to tables: the retail lines in Delta and in PostgreSQL, row for row the oracle's, also when a cut repeats."""
 
 from __future__ import annotations
 
