@@ -32,11 +32,12 @@ class Arrival:
 
 @dataclass(frozen=True)
 class CutPlan:
-    """A cut: its rows, the watermark after them, and whether another worker runs it than the one before."""
+    """A cut: its rows, the watermark after them, whether another worker runs it than the one before, and the clock."""
 
     arrivals: tuple[Arrival, ...]
     next_watermark_ms: int
     restart: bool
+    clock_ms: int = 0
 
 
 Plan = Sequence[CutPlan]
@@ -86,7 +87,7 @@ class Driver:
         if plan.restart:
             self.change()
         inputs = [self._frame(side, plan.arrivals) for side in range(len(self.schemas))]
-        ports = self.operator.step(inputs, StepTime(self.watermark_ms, plan.next_watermark_ms, 0))
+        ports = self.operator.step(inputs, StepTime(self.watermark_ms, plan.next_watermark_ms, plan.clock_ms))
         self.log.commit(self.blobs, self.operator.tables(), {"watermark": plan.next_watermark_ms})
         self.watermark_ms = plan.next_watermark_ms
         for port, frame in ports.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from headgate.local.shop import products
 from headgate.local.shop.settings import ShopRecord, ShopSettings
 from headgate.local.shop.stream import records
 
@@ -34,3 +35,18 @@ class Feed:
 def shop_feed(topic: str, shop: ShopSettings) -> Feed:
     """The shop's events as they are, in one topic."""
     return Feed(shop, (topic,), lambda start, stop: (Addressed(topic, r) for r in records(shop, start, stop)))
+
+
+def search_feed(events: str, changes: str, shop: ShopSettings) -> Feed:
+    """The shop's events in one topic, and what becomes of its products in another."""
+
+    def both(start: int, stop: int | None) -> Iterator[Addressed]:
+        log = products.records(shop, start, stop)
+        change = next(log, None)
+        for event in records(shop, start, stop):
+            while change is not None and change.index <= event.index:
+                yield Addressed(changes, change)
+                change = next(log, None)
+            yield Addressed(events, event)
+
+    return Feed(shop, (events, changes), both)

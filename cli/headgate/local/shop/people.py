@@ -14,6 +14,8 @@ from typing import Final
 
 from headgate.local.shop.settings import BLOCK, Document, ShopSettings
 
+#: How many products there are: p0, p1 and so on, the most wanted first.
+PRODUCTS: Final = 5_000
 COUNTRIES: Final = ("GB", "DE", "FR", "NL", "ES", "IT", "PL", "IE")
 _CURRENCY: Final = {"GB": "GBP", "PL": "PLN"}
 
@@ -96,15 +98,17 @@ def shopping(rng: random.Random, person: Person) -> list[Step]:
     if rng.random() < 0.4:
         cents = 100 + int(rng.expovariate(1 / 4_000))
         quantity = 1 + int(rng.expovariate(1))
-        then(20, person.does("cart_add", session, product_id=_product(rng), quantity=quantity, amount=cents / 100))
+        product = _product(rng)
+        then(20, person.does("cart_add", session, product_id=product, quantity=quantity, amount=cents / 100))
         if rng.random() < 0.6:
             total = cents * quantity
+            bought: dict[str, str | float | None] = {"product_id": product, "quantity": quantity}
             then(30, person.does("checkout", session, amount=total / 100))
             if rng.random() < 0.07:
-                then(20, person.pays(session, "payment", total, "declined"))
-            then(20, person.pays(session, "payment", total, "ok"))
+                then(20, person.pays(session, "payment", total, "declined", **bought))
+            then(20, person.pays(session, "payment", total, "ok", **bought))
             if rng.random() < 0.05:
-                then(100, person.pays(session, "refund", total, "ok"))
+                then(100, person.pays(session, "refund", total, "ok", **bought))
     return steps
 
 
@@ -116,7 +120,7 @@ def passing_by(rng: random.Random) -> list[Step]:
 
 
 def _product(rng: random.Random) -> str:
-    return f"p{int(rng.paretovariate(0.8)) % 5_000}"
+    return f"p{int(rng.paretovariate(0.8)) % PRODUCTS}"
 
 
 # --- frauds ---------------------------------------------------------------------------------------------------------

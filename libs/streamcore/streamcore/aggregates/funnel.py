@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -53,7 +52,7 @@ class Funnel(Aggregate):
         return pl.Int64()
 
     def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
-        return {_STEPS: pl.List(pl.Int64()), _MORE: pl.Boolean()}
+        return {_STEPS: pl.Binary(), _MORE: pl.Boolean()}
 
     def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
         place = rows[self.column].replace_strict(self.steps, range(len(self.steps)), default=-1, return_dtype=pl.Int64)
@@ -62,22 +61,16 @@ class Funnel(Aggregate):
         return self._kept(codes, group[some], groups)
 
     def merge(self, left: Partials, right: Partials) -> Partials:
-        groups = len(left[_STEPS])
-        sides = [side[_STEPS].tolist() for side in (left, right)]
-        lengths = [np.fromiter(map(len, lists), np.int64, groups) for lists in sides]
-        codes = np.fromiter(chain.from_iterable(chain(*sides)), np.int64, int(sum(map(np.sum, lengths))))
-        group = np.concatenate([np.repeat(np.arange(groups), counts) for counts in lengths])
-        kept = self._kept(codes, group, groups)
+        sides = [_flat(side[_STEPS]) for side in (left, right)]
+        codes, group = (np.concatenate(parts) for parts in zip(*sides, strict=True))
+        kept = self._kept(codes, group, len(left[_STEPS]))
         return {_STEPS: kept[_STEPS], _MORE: kept[_MORE] | left[_MORE] | right[_MORE]}
 
     def truncated(self, partials: Partials) -> Mask:
         return partials[_MORE]
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
-        lists = partials[_STEPS].tolist()
-        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
-        codes = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
-        times = self._reached(codes, np.repeat(np.arange(len(lists)), lengths), len(lists))
+        times = self._reached(*_flat(partials[_STEPS]), len(partials[_STEPS]))
         return pl.Series((times != _NEVER).sum(axis=0), dtype=pl.Int64)
 
     def reference(self, elements: Sequence[Element]) -> Result:
@@ -121,7 +114,15 @@ class Funnel(Aggregate):
 
 
 def _cut(codes: Ints, counts: Ints) -> Array:
-    """Flat numbers as a list a group."""
-    values, ends = codes.tolist(), np.cumsum(counts)
-    starts = (ends - counts).tolist()
-    return objects([values[start:end] for start, end in zip(starts, ends.tolist(), strict=True)])
+    """Flat numbers as the bytes of each group's: little-endian, and nothing for Python's garbage collector to visit."""
+    data, ends = codes.astype("<i8").tobytes(), np.cumsum(counts) * 8
+    starts = (ends - counts * 8).tolist()
+    return objects([data[start:end] for start, end in zip(starts, ends.tolist(), strict=True)])
+
+
+def _flat(steps: Array) -> tuple[Ints, Ints]:
+    """The numbers of all groups, and the group of each."""
+    pieces = steps.tolist()
+    counts = np.fromiter(map(len, pieces), np.int64, len(pieces)) // 8
+    codes = np.frombuffer(b"".join(pieces), dtype="<i8").astype(np.int64)
+    return codes, np.repeat(np.arange(len(pieces)), counts)

@@ -5,6 +5,7 @@
     orders.key_by("id").join(payments.key_by("order_id")).within(0, 3_600_000)
     views.key_by("user").join(clicks.key_by("user")).window(Tumbling(60_000)).pairs()
     orders.key_by("currency").join(rates.key_by("currency")).as_of_event_time()
+    products.key_by("id").join(figures.key_by("product_id")).latest(deleted="gone")
 """
 
 from __future__ import annotations
@@ -84,6 +85,25 @@ class JoinedStream:
 
         spec = LookUpSpec(self.keys, self.kind, deleted, self.suffix, self.max_rows)
         return self.operate(name, "as of arrival", partial(LookUpJoin, spec, *self._schemas))
+
+    def latest(
+        self,
+        *,
+        deleted: str | None = None,
+        right_deleted: str | None = None,
+        order: tuple[str, ...] = (),
+        refresh_ms: int = 0,
+        name: str = "",
+    ) -> Stream:
+        """What both, two tables that change, say of a key, whenever one of them changes (``operators.joins.latest``).
+
+        Of the left the latest change by event time and ``order`` holds, of the right the last to arrive.
+        ``refresh_ms``: how often a key's row comes again for changes of the right alone, by the clock.
+        """
+        from streamcore.operators.joins import LatestJoin, LatestSpec
+
+        spec = LatestSpec(self.keys, deleted, right_deleted, order, refresh_ms, self.suffix, self.max_rows)
+        return self.operate(name, "latest of both", partial(LatestJoin, spec, *self._schemas))
 
     def window(self, assigner: Assigner, *, allowed_lateness_ms: int = 0) -> WindowedJoin:
         """Rows that fall into the same window."""

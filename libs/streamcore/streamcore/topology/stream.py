@@ -50,11 +50,13 @@ from streamcore.topology.words import span
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
 
 if TYPE_CHECKING:
+    from streamcore.aggregates.aggregate import Aggregate
     from streamcore.enrich import Enrichment
     from streamcore.keyed import ProcessFunction
     from streamcore.keyed.store import KeyedLimits
     from streamcore.operators.deduplicate import WhenFull
     from streamcore.operators.operator import Operator
+    from streamcore.operators.rolling_totals import Span
     from streamcore.topology.joined import JoinedStream
     from streamcore.topology.windowed import WindowedStream
     from streamcore.windowing import Assigner
@@ -177,6 +179,26 @@ class KeyedStream:
         from streamcore.topology.windowed import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
+
+    def rolling(
+        self,
+        *spans: Span,
+        name: str = "",
+        max_entries: int = 5_000_000,
+        late_to: str = DEAD_LETTERS,
+        **aggregates: Aggregate,
+    ) -> Stream:
+        """What the rows of a key within the last spans add up to, whenever it changes (``operators.rolling``).
+
+        A row has the key and a column ``<aggregate>_<span>`` for all of them. ``late_to``: the lane of rows that are
+        too old for every span.
+        """
+        from streamcore.operators.rolling import Rolling, RollingSpec
+
+        spec = RollingSpec(self.key, spans, aggregates, max_entries)
+        make = partial(Rolling, spec, dict(self.schema))
+        about = ", ".join(f"{one.name} in {span(one.step_ms)}" for one in spans)
+        return operate([self], "rolling", make, name=name, about=about, side_lanes={LATE: late_to})
 
     def connect(self, broadcast: Broadcast) -> ConnectedStream:
         """With rows that every shard gets, for a function that hears both."""

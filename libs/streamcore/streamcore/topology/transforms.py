@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.schema import EVENT_MS, PARTITION
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.topology.nodes import Schema, Transform, empty
 
 _ENGINE = "^__.*$"
@@ -50,7 +50,7 @@ class Filtered:
 
 def schema_after(what: str, function: Transform, schema: Schema) -> Schema:
     """The columns that a function gives for rows of this schema; ``ConfigError`` where it cannot."""
-    nothing = empty(schema).with_columns(pl.lit(0, pl.Int32).alias(PARTITION))
+    nothing = empty(schema).with_columns(pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET))
     try:
         after = function(nothing)
     except Exception as error:

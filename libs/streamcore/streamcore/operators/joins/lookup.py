@@ -20,7 +20,7 @@ from streamcore.operators.joins.sides import DEFAULT_MAX_ROWS, REFUSED, Side
 from streamcore.operators.operator import MAIN, Ports, StepTime
 from streamcore.schema import EVENT_MS
 from streamcore.state.rows import RowTable
-from streamcore.state.run import Ints
+from streamcore.state.run import Ints, Run
 from streamcore.state.table import StateTable
 from streamcore.windowing.values import END_OF_TIME_MS
 
@@ -86,7 +86,7 @@ class LookUpJoin:
 
     def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:  # noqa: ARG002 - it asks for no time
         rows, keyless = self._stream.keyed(inputs[0])
-        refused = self._change(self._table.keyed(inputs[1])[0])
+        _, refused = bring_up_to_date(self._table, self.spec, self._table.keyed(inputs[1])[0])
         asked = self._stream.table.sort(rows)
         found = self._table.table.find(asked, -_EVER_MS, _EVER_MS)
         places = np.full(rows.height, -1)
@@ -105,19 +105,21 @@ class LookUpJoin:
     def metrics(self) -> Mapping[str, int]:
         return {**self._stream.metrics(), **self._table.metrics()}
 
-    def _change(self, changes: pl.DataFrame) -> pl.DataFrame:
-        """Bring the table up to date. Returns the changes that would have added a key beyond the limit."""
-        table = self._table.table
-        changes = changes.unique(subset=table.keys, keep="last", maintain_order=True)
-        run = table.sort(changes)
-        known = table.find(run, -_EVER_MS, _EVER_MS)
-        table.delete(known.places)
-        adds = ~self.spec.deletions(run.frame).to_numpy()
-        new = adds.copy()
-        new[known.rows] = False
-        room = max(0, self._table.max_rows - len(table) - int((adds & ~new).sum()))
-        over = np.flatnonzero(new)
-        over = over[np.argsort(run.numbers[over])][room:]
-        adds[over] = False
-        table.add(run.take(np.flatnonzero(adds)))
-        return self._table.refuse(run.frame[over])
+
+def bring_up_to_date(side: Side, spec: LookUpSpec, changes: pl.DataFrame) -> tuple[Run, pl.DataFrame]:
+    """Let the last change of each key to arrive be what the table says. Returns those changes, and the ones among them
+    that would have added a key beyond the limit."""
+    table = side.table
+    changes = changes.unique(subset=table.keys, keep="last", maintain_order=True)
+    run = table.sort(changes)
+    known = table.find(run, -_EVER_MS, _EVER_MS)
+    table.delete(known.places)
+    adds = ~spec.deletions(run.frame).to_numpy()
+    new = adds.copy()
+    new[known.rows] = False
+    room = max(0, side.max_rows - len(table) - int((adds & ~new).sum()))
+    over = np.flatnonzero(new)
+    over = over[np.argsort(run.numbers[over])][room:]
+    adds[over] = False
+    table.add(run.take(np.flatnonzero(adds)))
+    return run, side.refuse(run.frame[over])

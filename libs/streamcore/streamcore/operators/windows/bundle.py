@@ -51,6 +51,10 @@ class Bundle:
         """Combine one by one."""
         return self._joined({n: a.merge(self._of(n, left), self._of(n, right)) for n, a in self.aggregates.items()})
 
+    def subtract(self, total: Columns, part: Columns) -> Columns:
+        """Take away one by one, where all of them can be undone."""
+        return self._joined({n: a.subtract(self._of(n, total), self._of(n, part)) for n, a in self.aggregates.items()})
+
     def reduce(self, partials: Columns, starts: Ints) -> Columns:
         """Combine runs, none of which is empty."""
         return self._joined({n: a.reduce(self._of(n, partials), starts) for n, a in self.aggregates.items()})

@@ -39,8 +39,10 @@ class Records:
 
     def at(self, places: Ints) -> Records:
         """These of them; where they are ``gone``."""
-        columns = (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
-        return Records(*(column[places] for column in columns), gone=self.gone)
+        slots, start, end, anchor, revision, into = (
+            column[places] for column in (self.slots, self.start, self.end, self.anchor, self.revision, self.into)
+        )
+        return Records(slots, start, end, anchor, revision, into, self.gone)
 
 
 class RevisedSessions(Sessions):

@@ -148,7 +148,7 @@ def test_settings_that_cannot_work_are_refused_and_a_password_is_in_no_text(
         {"hosts": host, "indexes": {}},
     ):
         with pytest.raises(ConfigError) as caught:
-            OpenSearchSettings(**({"indexes": index} | wrong))  # type: ignore[arg-type]
+            OpenSearchSettings(**({"indexes": index} | wrong))
         assert "secret" not in str(caught.value)
     monkeypatch.setenv("SEARCH_PASSWORD", "geheim")
     settings = OpenSearchSettings(host, index, user="me", password_env="SEARCH_PASSWORD")

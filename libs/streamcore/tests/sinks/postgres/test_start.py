@@ -188,6 +188,7 @@ def test_values_that_make_no_sense_are_refused(make: object, said: str) -> None:
         (spec("orders", "x"), pa.schema([("x", pa.float64())]), "double, which no key"),
         (spec(), pa.schema([("x", pa.list_(pa.int64()))]), "no table holds"),
         (spec(), pa.schema([("x", pa.timestamp("ms"))]), "no table holds"),
+        (spec(), pa.schema([("a%s", pa.int64())]), "no quotes or %"),
     ],
 )
 def test_lanes_that_no_table_could_hold_are_refused_without_a_server(

@@ -1,0 +1,150 @@
+"""What the search app must have in its index after a part of the invented stream, worked out without the product.
+
+Products are a dictionary: a change holds if its time is later than that of the one there, or the same and it comes
+later in its partition. Popularity is counted afresh from all events at the watermark: a span is cut into steps, and an
+event counts until the watermark is at the end of the span that begins with its step. Events ahead of it count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from headgate.local.shop.expected import DISORDER_MS
+from headgate.local.shop.settings import Fate, ShopRecord
+
+#: What a document says of the product: as it is in the change, but the price in cents.
+_FIELDS: Final = ("name", "description", "category", "currency", "in_stock", "updated_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A span as the app is told: what its columns end in, how long, in which steps."""
+
+    name: str
+    span_ms: int
+    step_ms: int
+
+    def counts(self, event_ms: int, watermark_ms: int) -> bool:
+        return watermark_ms < event_ms // self.step_ms * self.step_ms + self.span_ms
+
+
+SPANS: Final = (Rolled("1h", 3_600_000, 60_000), Rolled("1d", 86_400_000, 900_000))
+
+#: A document by column; money in cents, times in epoch milliseconds.
+Expected = Mapping[str, str | int | bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedDocuments:
+    """``uncertain``: the ids whose figures depend on which partitions are idle when the app stops: they are right for
+    the slowest partition, and right for the fastest are those of ``otherwise``."""
+
+    documents: Mapping[str, Expected]
+    otherwise: Mapping[str, Expected]
+    deleted: frozenset[str]
+    dead_letters: int
+
+    @property
+    def uncertain(self) -> frozenset[str]:
+        return frozenset(name for name, one in self.documents.items() if one != self.otherwise[name])
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    event_ms: int
+    views: int
+    units: int
+    cents: int
+
+
+@dataclass(slots=True)
+class DocumentsExpectation:
+    """Takes the records of both streams, each in order from the first. ``partitions``: of the shop's topic."""
+
+    partitions: int
+    spans: tuple[Rolled, ...] = SPANS
+    disorder_ms: int = DISORDER_MS
+    _products: dict[str, Mapping[str, object]] = field(default_factory=dict)
+    _events: dict[str, list[_Counted]] = field(default_factory=lambda: defaultdict(list))
+    _latest_ms: dict[int, int] = field(default_factory=dict)
+    _dead: int = 0
+
+    def change(self, record: ShopRecord) -> None:
+        """The next product change; those of a product are in one partition, so their order is that of the log."""
+        if record.fate is Fate.DEAD or record.value is None:
+            self._dead += 1
+            return
+        change = json.loads(record.value)
+        held = self._products.get(change["product_id"])
+        if held is None or _time(change) >= _time(held):
+            self._products[change["product_id"]] = change
+
+    def event(self, record: ShopRecord) -> None:
+        """The next event of the shop."""
+        if record.fate is Fate.DEAD or record.value is None:
+            self._dead += 1
+            return
+        event = json.loads(record.value)
+        partition = record.partition(self.partitions)
+        self._latest_ms[partition] = max(self._latest_ms.get(partition, event["ts"]), event["ts"])
+        counted = _counted(event)
+        if counted is not None:
+            self._events[event["product_id"]].append(counted)
+
+    def result(self) -> ExpectedDocuments:
+        """What must be in the index once the app has read the records so far, and a refresh has passed."""
+        times = self._latest_ms.values()
+        slowest, fastest = (pick(times, default=0) - self.disorder_ms for pick in (min, max))
+        gone = frozenset(name for name, one in self._products.items() if one["op"] == "delete")
+        return ExpectedDocuments(self.documents(slowest), self.documents(fastest), gone, self._dead)
+
+    def documents(self, watermark_ms: int) -> dict[str, Expected]:
+        """The documents at this watermark, by id."""
+        return {
+            name: dict(self._document(name, change, watermark_ms))
+            for name, change in self._products.items()
+            if change["op"] != "delete"
+        }
+
+    def _document(
+        self, name: str, change: Mapping[str, object], watermark_ms: int
+    ) -> Iterator[tuple[str, str | int | bool | None]]:
+        for column in _FIELDS:
+            value = change.get(column)
+            assert value is None or isinstance(value, str | int)
+            yield column, value
+        price = change["price"]
+        assert isinstance(price, int | float)
+        yield "price", round(price * 100)
+        for span in self.spans:
+            mine = [one for one in self._events.get(name, ()) if span.counts(one.event_ms, watermark_ms)]
+            yield f"views_{span.name}", sum(one.views for one in mine)
+            yield f"units_{span.name}", sum(one.units for one in mine)
+            yield f"revenue_{span.name}", sum(one.cents for one in mine)
+
+
+def _time(change: Mapping[str, object]) -> int:
+    updated_ms = change["updated_at"]
+    assert isinstance(updated_ms, int)
+    return updated_ms
+
+
+def _counted(event: Mapping[str, object]) -> _Counted | None:
+    """What an event counts for; None for one that does not."""
+    event_ms, kind = event["ts"], event["type"]
+    assert isinstance(event_ms, int)
+    if event.get("product_id") is None:
+        return None
+    if kind == "view":
+        return _Counted(event_ms, 1, 0, 0)
+    if kind not in {"payment", "refund"} or event.get("status") != "ok":
+        return None
+    quantity, amount = event.get("quantity") or 0, event.get("amount") or 0
+    assert isinstance(quantity, int)
+    assert isinstance(amount, int | float)
+    sign = 1 if kind == "payment" else -1
+    return _Counted(event_ms, 0, sign * quantity, sign * round(amount * 100))

@@ -1,0 +1,30 @@
+"""``python -m headgate_search --settings FILE`` (see ``streamcore.service.main``)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from headgate_search.settings import SearchSettings
+from streamcore.service.main import run_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamcore.spark.runner import Listeners, Runner
+    from streamcore.spark.start import Start
+
+
+def main() -> int:
+    """Run it; the exit code."""
+    return run_service("headgate-search", SearchSettings, _build)
+
+
+def _build() -> Callable[[SearchSettings, Start, Listeners], Runner]:
+    from headgate_search.app import build
+
+    return build
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""The search app: product changes and the shop's events in; documents for an index out.
+
+::
+
+    <products> ─▶ check ──────────────────────────────▶ latest change ─┐
+    <events>   ─▶ what counts ─▶ rolling totals a span ───────────────┴▶ latest of both ─▶ documents (sink)
+                                        │ too old: <app>.late              paced by the    <app>.changes
+                       cannot be used: <app>.deadletters                   clock
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from headgate_search.popularity import COUNTS, MEASURES, counted, is_quiet
+from headgate_search.products import FIELDS, PLACE, as_documents, checked
+from headgate_search.settings import DOCUMENTS, SearchSettings
+from streamcore.app import App
+from streamcore.lanes import LATE
+from streamcore.operators.rolling_totals import Span
+from streamcore.service.running import build_runner
+from streamcore.spark.runner import Listeners, Runner
+from streamcore.spark.start import Start
+from streamcore.topology.stream import source
+from streamcore.topology.topology import Topology
+
+#: The rows of ``documents`` as records, for whoever wants to listen.
+CHANGES = "changes"
+
+
+def build_topology(settings: SearchSettings) -> Topology:
+    """From changes and events to documents."""
+    products = source(settings.products.schema_of(), settings.watermark)
+    events = source(settings.events.schema_of(), settings.watermark)
+
+    spans = [Span(span.name, span.span_ms, span.step_ms) for span in settings.spans]
+    figures = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
+    popularity = (
+        events.filter(COUNTS)
+        .flat_map(counted)
+        .key_by("id")
+        .rolling(*spans, name="popularity", max_entries=settings.max_steps, late_to=LATE, **MEASURES)
+        .map(quiet=is_quiet(figures))
+    )
+    changes = products.flat_map(checked).flat_map(as_documents)
+    joined = replace(changes.key_by("id").join(popularity.key_by("id")), max_rows=settings.max_products)
+    latest = joined.latest(
+        deleted="deleted", right_deleted="quiet", order=PLACE, refresh_ms=settings.refresh_ms, name="documents"
+    )
+    documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_figure, figures))
+    listened = (documents.sink(CHANGES, key="id"),) if settings.publish_changes else ()
+    return Topology(settings.app, documents.table(DOCUMENTS), *listened)
+
+
+def _figure(name: str) -> pl.Expr:
+    """Zero where nothing is known of a product that is there."""
+    return pl.when(~pl.col("deleted")).then(pl.col(name).fill_null(0)).alias(name)
+
+
+def build_app(settings: SearchSettings) -> App:
+    """The app that runs it."""
+    return _app(build_topology(settings), settings)
+
+
+def _app(topology: Topology, settings: SearchSettings) -> App:
+    app = topology.app(
+        topics={stream.schema_of().name: stream.topic for stream in (settings.products, settings.events)},
+        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
+        control_topic=settings.control_topic,
+        shards=settings.shards,
+        limits=settings.limits,
+    )
+    strict = {one.topic for one in (settings.products, settings.events) if one.reject_extra_fields}
+    return replace(app, sources=tuple(replace(s, reject_extra_fields=s.topic in strict) for s in app.sources))
+
+
+def build(settings: SearchSettings, start: Start, listeners: Listeners) -> Runner:
+    """Put the app together."""
+    topology = build_topology(settings)
+    sinks = [settings.opensearch.factory(topology.table_columns)]
+    return build_runner(_app(topology, settings), settings, start, listeners, sinks)

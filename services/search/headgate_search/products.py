@@ -1,0 +1,53 @@
+"""What a product change must be, and what is made of it.
+
+A change that breaks a rule here is a dead letter with the reason; it neither changes nor deletes anything. Refuses to
+know which change of a product holds: that is the join's.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from streamcore.schema import OFFSET, PARTITION
+
+UPSERT, DELETE = "upsert", "delete"
+#: OpenSearch takes no longer id.
+_MAX_ID_BYTES = 512
+#: What a product is said by, besides its id and the time of its change.
+FIELDS = ("name", "description", "category", "price", "currency", "in_stock")
+#: The place of a change in its topic: of two with one ``updated_at`` the later holds.
+PLACE = ("source_partition", "source_offset")
+
+_ID, _OP = pl.col("product_id"), pl.col("op")
+#: Reasons and the changes that they are about, the first that is true counts.
+_FAULTS = {
+    "product_id is empty": _ID == "",
+    f"product_id is longer than {_MAX_ID_BYTES} bytes": _ID.str.len_bytes() > _MAX_ID_BYTES,
+    "op is neither upsert nor delete": ~_OP.is_in([UPSERT, DELETE]),
+    "an upsert needs a name": (_OP == UPSERT) & (pl.col("name").fill_null("") == ""),
+    "an upsert needs a price": (_OP == UPSERT) & pl.col("price").is_null(),
+    "price is below zero": (_OP == UPSERT) & (pl.col("price") < 0).fill_null(value=False),
+}
+
+
+def checked(rows: pl.DataFrame) -> pl.DataFrame:
+    """The changes; ``ValueError`` with the reason if there is one that cannot be used."""
+    reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items())
+    found = rows.select(reason.drop_nulls().first()).item() if rows.height else None
+    if found is not None:
+        raise ValueError(found)
+    return rows
+
+
+def as_documents(rows: pl.DataFrame) -> pl.DataFrame:
+    """Changes as documents come and go: ``id``, ``deleted``, the fields (null in a deletion), the change's place."""
+    deleted = _OP == DELETE
+    return rows.select(
+        _ID.alias("id"),
+        deleted.alias("deleted"),
+        *(pl.when(~deleted).then(pl.col(name)).alias(name) for name in FIELDS),
+        pl.col("updated_at"),
+        pl.col(PARTITION).cast(pl.Int64).alias(PLACE[0]),
+        pl.col(OFFSET).alias(PLACE[1]),
+        pl.col("^__.*$"),
+    )

@@ -1,0 +1,83 @@
+"""Documents of the search app on a real OpenSearch, written by the sink that its settings describe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headgate.local.opensearch import EmbeddedOpenSearch
+from headgate_search.settings import DOCUMENTS
+from streamcore.arrow import to_table
+from streamcore.sinks.sink import SinkHooks
+from tests.harness import search
+from tests.harness.search import App
+from tests.harness.search_index import Place, place_on
+
+pytestmark = pytest.mark.opensearch
+
+TEMPLATE = json.loads((Path(__file__).parents[1] / "index_template.json").read_text())
+HOUR_MS = 3_600_000
+
+
+def settings(place: Place) -> dict[str, object]:
+    index = {
+        "alias": place.alias,
+        "id": ["id"],
+        "deleted": "deleted",
+        "properties": TEMPLATE["mappings"]["properties"],
+        "settings": {"number_of_replicas": 0},
+    }
+    return {"hosts": [place.url], "indexes": {DOCUMENTS: index}}
+
+
+def rows(frame: pl.DataFrame) -> dict[str, pa.Table]:
+    return {DOCUMENTS: to_table(frame)} if frame.height else {}
+
+
+def sources(place: Place) -> dict[str, dict[str, object]]:
+    place.ask("POST", f"/{place.alias}/_refresh")
+    hits = place.ask("POST", f"/{place.alias}/_search", {"size": 1_000})["hits"]
+    assert isinstance(hits, dict)
+    return {hit["_id"]: hit["_source"] for hit in hits["hits"]}
+
+
+def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensearch: EmbeddedOpenSearch) -> None:
+    place = place_on(opensearch)
+    configured = search.settings(opensearch=settings(place), refresh_ms=0)
+    app = App(configured)
+    sink = configured.opensearch.factory(app.topology.table_columns)(SinkHooks())
+    sink.open(place.owner())
+    product = [(name, "upsert", "Red lantern", "12.50", 1_000) for name in "abc"]
+    views = [("view", name, None, None, None, HOUR_MS, 0) for name in "bbbccac"]
+    cuts = [
+        (search.changes(configured, product), None),
+        (None, search.events(configured, views)),
+        (search.changes(configured, [("c", "delete", None, None, 2_000)]), None),
+        (search.changes(configured, [("c", "upsert", "Old", "1.00", 1_500)]), None),
+    ]
+    written = [app.cut(changes, events, 1_000 + n) for n, (changes, events) in enumerate(cuts)]
+    for batch, frame in enumerate(written):
+        assert not sink.write(batch, rows(frame)).refused
+    again = configured.opensearch.factory(app.topology.table_columns)(SinkHooks())
+    again.open(place.owner())
+    for batch, frame in enumerate(written):  # as after a crash
+        again.write(batch, rows(frame))
+    found = sources(place)
+    assert {name: (one["name"], one["price"], one["views_1h"]) for name, one in found.items()} == {
+        name: (one["name"], str(one["price"]), one["views_1h"]) for name, one in app.index.documents.items()
+    }
+    assert found.keys() == {"a", "b"}
+    query = {"query": {"match": {"name": "lantern"}}, "sort": [{"views_1h": "desc"}]}
+    hits = place.ask("POST", f"/{place.alias}/_search", query)["hits"]
+    assert isinstance(hits, dict)
+    assert [hit["_id"] for hit in hits["hits"]] == ["b", "a"]
+    mappings = place.ask("GET", f"/{place.alias}/_mapping")
+    (one,) = mappings.values()
+    assert isinstance(one, dict)
+    assert one["mappings"]["properties"] == TEMPLATE["mappings"]["properties"]
+    for each in (sink, again):
+        each.close()

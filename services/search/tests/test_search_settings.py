@@ -1,0 +1,82 @@
+"""Settings of the search app, its lanes, and the index template beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headgate_search.app import CHANGES, build_app, build_topology
+from headgate_search.settings import DOCUMENTS, load_settings
+from streamcore.errors import ConfigError
+from streamcore.lanes import DEAD_LETTERS, LATE
+from tests.harness import search
+
+TEMPLATE = Path(__file__).parents[1] / "index_template.json"
+
+
+def document(**more: object) -> dict[str, object]:
+    written: dict[str, object] = json.loads(search.settings().model_dump_json(exclude_defaults=True))
+    return written | more
+
+
+def opensearch(indexes: dict[str, object]) -> dict[str, object]:
+    return {"hosts": ["http://nowhere:9200"], "indexes": indexes}
+
+
+def write(folder: Path, **more: object) -> Path:
+    path = folder / "search.yaml"
+    path.write_text(yaml.safe_dump(document(**more)))
+    return path
+
+
+def test_a_file_of_settings_is_the_app_that_it_describes(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, app="find", shards=2, refresh_ms=5))
+    app = build_app(settings)
+    assert (app.name, app.shards, app.topics) == ("find", 2, ("products", "shop"))
+    assert app.tables == {DOCUMENTS}
+    assert dict(app.lanes) == {LATE: "find.late", DEAD_LETTERS: "find.deadletters"}
+    assert app.watermark_of(1) == settings.watermark
+
+
+def test_documents_are_published_too_where_that_is_asked_for(tmp_path: Path) -> None:
+    app = build_app(load_settings(write(tmp_path, publish_changes=True)))
+    assert app.lanes[CHANGES] == "search.changes"
+
+
+def test_fields_that_nobody_declared_are_refused_on_the_streams_that_say_so(tmp_path: Path) -> None:
+    strict = {"schema_file": str(search.ROOT / "streams" / "products.yaml"), "topic": "p", "reject_extra_fields": True}
+    app = build_app(load_settings(write(tmp_path, products=strict)))
+    assert [source.reject_extra_fields for source in app.sources] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"spans": [{"name": "1h", "span_ms": 10, "step_ms": 3}]}, "not a whole number of step_ms 3"),
+        ({"spans": [{"name": "1h", "span_ms": 10, "step_ms": 5}] * 2}, "a name appears twice"),
+        ({"spans": []}, "at least 1 item"),
+        ({"refresh_ms": -1}, "refresh_ms"),
+        ({"index": "products"}, "index"),
+        ({"opensearch": opensearch({})}, "name the index of lane 'documents'"),
+        ({"opensearch": opensearch({"documents": {"alias": "p", "id": ["name"]}})}, "must have id"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_with_the_reason(
+    tmp_path: Path, entry: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load_settings(write(tmp_path, **entry))
+
+
+def test_the_template_maps_every_column_of_a_document_and_nothing_else() -> None:
+    columns = set(build_topology(search.settings()).table_columns[DOCUMENTS].names) - {"deleted"}
+    assert set(json.loads(TEMPLATE.read_text())["mappings"]["properties"]) == columns
+
+
+def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
+    text = build_topology(search.settings()).text()
+    assert text.count("keyed stage") == 1
+    assert "keyed stage 1, by id" in text

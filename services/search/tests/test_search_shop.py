@@ -1,0 +1,122 @@
+"""The search app over the invented shop, from raw records on, against the expectation written beside the shop."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import datetime
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headgate.local.shop.expected_documents import DocumentsExpectation, Expected, ExpectedDocuments
+from headgate.local.shop.feed import search_feed
+from headgate.local.shop.products import EVERY, records
+from headgate.local.shop.settings import Fate, ShopSettings
+from headgate_search.app import build_app
+from headgate_search.settings import DOCUMENTS
+from streamcore.lanes import DEAD_LETTERS, LATE, Record
+from streamcore.local import LocalApp, RawRecord
+from tests.harness import search
+from tests.harness.search import Index
+
+SHOP = ShopSettings(seed=11, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_000)
+RECORDS = 9_000
+NOW_MS = 1_790_000_000_000
+PARTITIONS = 3
+STRICT = {
+    name: {"schema_file": str(search.ROOT / "streams" / f"{file}.yaml"), "topic": name, "reject_extra_fields": True}
+    for name, file in (("products", "products"), ("events", "shop"))
+}
+
+
+class Broker:
+    """Both topics in memory: what was sent, with offsets, in the order of sending."""
+
+    def __init__(self, count: int) -> None:
+        self.log: list[RawRecord] = []
+        expectation, offsets = DocumentsExpectation(PARTITIONS), Counter[tuple[str, int]]()
+        for one in search_feed("shop", "products", SHOP).records(0, count):
+            partition, source = one.record.partition(PARTITIONS), ("products", "shop").index(one.topic)
+            place = (one.topic, partition)
+            self.log.append(RawRecord(source, partition, offsets[place], one.record.value, one.record.key))
+            offsets[place] += 1
+            (expectation.event if source else expectation.change)(one.record)
+        self.expected: ExpectedDocuments = expectation.result()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Broker:
+    return Broker(RECORDS)
+
+
+def run(broker: Broker, shards: int, cut_records: int) -> tuple[Index, Counter[str]]:
+    """Cuts of about so many records; half way another process goes on."""
+    settings = search.settings(shards=shards, **STRICT)
+    app = LocalApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
+    rng, index, lanes = random.Random(cut_records), Index(), Counter[str]()
+    start, clock_ms, restarted = 0, NOW_MS, False
+    while start < len(broker.log):
+        end = start + rng.randrange(1, 2 * cut_records)
+        clock_ms += rng.randrange(1, 5_000)
+        if not restarted and 2 * start > len(broker.log):
+            app, restarted = LocalApp(app.app, app.blobs, partitions=app.partitions, ends=app.ends), True
+        take(index, lanes, app.cut(broker.log[start:end], clock_ms, tasks=2))
+        start = end
+    take(index, lanes, app.cut([], clock_ms + settings.refresh_ms))
+    return index, lanes
+
+
+def take(index: Index, lanes: Counter[str], output: list[Record]) -> None:
+    frames = []
+    for record in output:
+        if record.lane == DOCUMENTS:
+            frames.append(pl.DataFrame(pa.ipc.open_stream(record.value).read_all()))
+        else:
+            lanes[record.lane] += 1
+    if frames:
+        index.take(pl.concat(frames))
+
+
+def as_expected(index: Index) -> dict[str, Expected]:
+    """Money in cents, times in milliseconds, as the expectation has them."""
+    found: dict[str, Expected] = {}
+    for name, document in index.documents.items():
+        fields: dict[str, str | int | bool | None] = {}
+        for column, value in document.items():
+            if isinstance(value, datetime):
+                fields[column] = round(value.timestamp() * 1_000)
+            elif column == "price" or column.startswith("revenue"):
+                fields[column] = int(value * 100)  # type: ignore[operator]
+            else:
+                assert value is None or isinstance(value, str | int)
+                fields[column] = value
+        found[name] = fields
+    return found
+
+
+@pytest.mark.parametrize(("shards", "cut_records"), [(1, 3_000), (3, 700)])
+def test_the_index_holds_what_the_shop_says_it_must(broker: Broker, shards: int, cut_records: int) -> None:
+    index, lanes = run(broker, shards, cut_records)
+    found = as_expected(index)
+    assert found.keys() == broker.expected.documents.keys()
+    assert found == broker.expected.documents
+    assert lanes[DEAD_LETTERS] == broker.expected.dead_letters
+    assert set(lanes) <= {DEAD_LETTERS, LATE}
+
+
+def test_the_expectation_speaks_of_every_case(broker: Broker) -> None:
+    expected = broker.expected
+    assert len(expected.deleted) > 5
+    assert expected.dead_letters > 20
+    assert any(one["views_1h"] for one in expected.documents.values())
+    assert any(one["views_1d"] and not one["views_1h"] for one in expected.documents.values())
+    assert any(one["units_1d"] for one in expected.documents.values())
+
+
+def test_a_record_is_a_function_of_its_number_alone() -> None:
+    every = [*records(SHOP, 0, 8_000)]
+    assert [r for r in every if 5_500 <= r.index < 7_001] == [*records(SHOP, 5_500, 7_001)]
+    assert {r.index % EVERY for r in every if r.index >= 5_000} == {0}
+    assert {r.fate for r in every} == {Fate.EVENT, Fate.DEAD}
