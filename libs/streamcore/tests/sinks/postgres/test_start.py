@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks.postgres.conftest import CREATE, ORDERS, orders, spec
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.service.postgres import PostgresDocument
@@ -17,9 +16,10 @@ from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableN
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import Patience
 from streamcore.writer import WriterId
+from tests.harness.postgres_place import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.sinks.postgres.conftest import Bench
+    from tests.harness.postgres_place import Bench
 
 pytestmark = pytest.mark.postgres
 KEYED = spec("orders", "id")
