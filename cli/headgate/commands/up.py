@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,57 @@ if TYPE_CHECKING:
     from headgate.rulebook import Book
 
 _LIVE_RATE = 250.0
-SERVICES = ("rules",)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What only some services take, beside the folder of streams. None: not said."""
+
+    streams: Path | None = None
+    rules: Path | None = None
+    opensearch: str | None = None
+    opensearch_user: str | None = None
+    opensearch_password_file: Path | None = None
+    opensearch_password_env: str | None = None
+    opensearch_ca_file: Path | None = None
+
+    def refuse_others(self, service: str) -> None:
+        """Refuse options of other services. They begin with the name of what they are about."""
+        used = {"streams", *_USED[service]}
+        for option in fields(self):
+            if option.name.split("_")[0] not in used and getattr(self, option.name) is not None:
+                raise click.UsageError(f"--{option.name.replace('_', '-')}: the {service} service has no use for it")
+
+
+def _rules(options: Options) -> Service:
+    from headgate.local.services.rules import RulesService
+
+    return RulesService(lambda: _book(options.rules, options.streams))
+
+
+def _search(options: Options) -> Service:
+    from headgate.local.services.search import SearchService
+    from streamcore.sinks.opensearch.settings import Login
+
+    if options.opensearch is None:
+        if options != Options(streams=options.streams):
+            raise click.UsageError("--opensearch-...: of a server that is named with --opensearch URL")
+        return SearchService()
+    login = Login(
+        (options.opensearch,),
+        options.opensearch_user,
+        options.opensearch_password_file,
+        options.opensearch_password_env,
+        options.opensearch_ca_file,
+    )
+    return SearchService(login)
+
+
+_MAKERS: Mapping[str, Callable[[Options], Service]] = {"rules": _rules, "search": _search}
+_USED: Mapping[str, tuple[str, ...]] = {"rules": ("rules",), "search": ("opensearch",)}
+SERVICES = tuple(_MAKERS)
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(name="up")
@@ -26,13 +78,20 @@ SERVICES = ("rules",)
 @click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
 @click.option("--seed", type=int, default=None, help="Of a new shop; the same seed tells the same story.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=None, help="Data folder of the shop.")
-@click.option("--fresh", is_flag=True, help="Forget the shop of the data folder and its topics, and begin anew.")
-@click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules to publish (default: rules/shop).")
+@click.option(
+    "--fresh", is_flag=True, help="Delete the shop of the data folder and all that came of it, and begin anew."
+)
+@click.option("--rules", type=click.Path(path_type=Path), default=None, help="rules: to publish (default: rules/shop).")
 @click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="Of the local broker (default: 19092).")
 @click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
-@click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
+@click.option("--opensearch", default=None, help="search: write to this OpenSearch (URL) instead of a local node.")
+@click.option("--opensearch-user", default=None, help="User name there.")
+@click.option("--opensearch-password-file", type=_FILE, default=None, help="File that holds the password.")
+@click.option("--opensearch-password-env", default=None, help="Environment variable that holds the password.")
+@click.option("--opensearch-ca-file", type=_FILE, default=None, help="Certificate authority, PEM.")
+@click.option("--keep-broker", is_flag=True, help="Leave the local servers running.")
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
     service: str,
@@ -45,16 +104,24 @@ def command(
     port: int | None,
     broker_folder: Path | None,
     bootstrap: str | None,
+    opensearch: str | None,
+    opensearch_user: str | None,
+    opensearch_password_file: Path | None,
+    opensearch_password_env: str | None,
+    opensearch_ca_file: Path | None,
     *,
     as_json: bool,
     fresh: bool,
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run the shop: a local Kafka, a service (rules, with the shipped rules), and a generator of shop events.
+    """Run the shop: a local Kafka, a service, and a generator of shop events.
+
+    rules publishes the shipped rules, or those of --rules, and finds alerts. search reads product changes too, and
+    keeps documents in an OpenSearch that is started beside the broker.
 
     Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
-    they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
+    they are processed, reads all that came out again with another client and compares. Exit code 1 unless all is right.
     """
     began_s = time.monotonic()
     if as_json and events is None:
@@ -63,7 +130,17 @@ def command(
     from headgate.local import workspace
     from headgate.local.stack import StackSettings
 
-    chosen = _service(service, rules, streams)
+    options = Options(
+        streams,
+        rules,
+        opensearch,
+        opensearch_user,
+        opensearch_password_file,
+        opensearch_password_env,
+        opensearch_ca_file,
+    )
+    options.refuse_others(service)
+    chosen = _MAKERS[service](options)
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
@@ -76,14 +153,6 @@ def command(
     )
     with workspace.alone(settings.folder):
         return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
-
-
-def _service(name: str, rules: Path | None, streams: Path | None) -> Service:
-    from headgate.local.services.rules import RulesService
-
-    if name != "rules" and rules is not None:
-        raise click.UsageError(f"--rules: the {name} service has none")
-    return RulesService(lambda: _book(rules, streams))
 
 
 def _book(rules: Path | None, streams: Path | None) -> Book:

@@ -157,6 +157,9 @@ class Stack:
             self._say(f"the topics of shop {found.names.app} are gone: starting anew")
             self._end_app()
             found = None
+        if found is None:
+            old = workspace.last(folder, like)
+            self.service.discard(None if old is None else old.names, self._say)
         self._shop = found or workspace.create(folder, self._identity(), self.kafka, seed, self._say, like)
         how = "going on with" if found else "new"
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")

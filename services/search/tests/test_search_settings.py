@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate_search.app import CHANGES, build_app, build_topology
+from headgate_search.app import build_app, build_topology
 from headgate_search.settings import DOCUMENTS, load_settings
+from headgate_search.topics import CHANGES
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, LATE
 from tests.harness import search

@@ -58,6 +58,9 @@ class RulesService:
         """None."""
         return None
 
+    def discard(self, names: Names | None, say: Say) -> None:
+        """Nothing: all that it has is in its topics."""
+
     def settings(self, ground: Ground) -> RulesSettings:
         """Of the app."""
         from headgate.local.stack import PARALLELISM, RETENTION_MS, SHARDS

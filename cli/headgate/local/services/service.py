@@ -121,6 +121,11 @@ class Service(Protocol):
         """What it needs beside Kafka; None: nothing."""
         ...
 
+    def discard(self, names: Names | None, say: Say) -> None:
+        """Delete what a shop of these names left behind beside its topics and its folder: the server has started, and a
+        new shop comes in its place. None: the folder held none, or nobody knows its names."""
+        ...
+
     def settings(self, ground: Ground) -> ServiceSettings:
         """Of the app."""
         ...
