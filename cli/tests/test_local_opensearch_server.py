@@ -46,9 +46,9 @@ def test_all_documents_are_read_whatever_the_size_of_a_page(
 @pytest.mark.opensearch
 def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
     mine, other = place_on(opensearch), place_on(opensearch)
+    OpenSearchHttp(Login((mine.url,))).ask("PUT", f"/{mine.alias}-0-not-ours", {})
     client = shop(mine)
     shop(other)
-    client.ask("PUT", f"/{mine.alias}-0-not-ours", {})
     server = NamedServer(Login((mine.url,)))
     server.start(silent)
     server.forget(None, None, silent)

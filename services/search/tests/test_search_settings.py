@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,12 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
     text = build_topology(search.settings()).text()
     assert text.count("keyed stage") == 1
     assert "keyed stage 1, by id" in text
+
+
+def test_what_workers_load_loads_without_pandas() -> None:
+    """They refuse it, and none of them would start."""
+    modules = search.settings().preload
+    refusing = "import sys; sys.modules['pandas'] = None"
+    code = "; ".join([refusing, *(f"import {name}" for name in modules)])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
