@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from headgate.output import Json
 
@@ -16,11 +19,59 @@ if TYPE_CHECKING:
     from headgate.rulebook import Book
 
 _LIVE_RATE = 250.0
-SERVICES = ("rules",)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresOptions:
+    """Where a PostgreSQL of somebody else's is; ``place`` None: ours."""
+
+    place: str | None
+    user: str
+    password_file: Path | None
+    password_env: str | None
+    ca_file: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What options say to some of the services."""
+
+    rules: Path | None
+    streams: Path | None
+    postgres: PostgresOptions
+
+
+def _rules(chosen: Chosen) -> Service:
+    from headgate.local.services.rules import RulesService
+
+    return RulesService(lambda: _book(chosen.rules, chosen.streams))
+
+
+def _sessions(chosen: Chosen) -> Service:
+    from headgate.local.services.database import named
+    from headgate.local.services.sessions import SessionsService
+
+    at = chosen.postgres
+    if at.place is None:
+        return SessionsService()
+    return SessionsService(named(at.place, at.user, at.password_file, at.password_env, at.ca_file))
+
+
+#: What makes each service.
+SERVICES: Mapping[str, Callable[[Chosen], Service]] = {"rules": _rules, "sessions": _sessions}
+#: Options that only some services have, by the name of their parameter.
+_ONLY: Mapping[str, tuple[str, ...]] = {
+    "rules": ("rules",),
+    "postgres": ("sessions",),
+    "postgres_user": ("sessions",),
+    "postgres_password_file": ("sessions",),
+    "postgres_password_env": ("sessions",),
+    "postgres_ca_file": ("sessions",),
+}
 
 
 @click.command(name="up")
-@click.argument("service", type=click.Choice(SERVICES), default="rules")
+@click.argument("service", type=click.Choice([*SERVICES]), default="rules")
 @click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
 @click.option("--json", "as_json", is_flag=True, help="No view: compare with what must come, print one JSON object.")
 @click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
@@ -33,6 +84,13 @@ SERVICES = ("rules",)
 @click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
 @click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
+@click.option("--postgres", default=None, help="Use this server (HOST:PORT/DATABASE) instead of a local one.")
+@click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
+@click.option("--postgres-password-file", type=click.Path(dir_okay=False, path_type=Path), help="With --postgres.")
+@click.option("--postgres-password-env", default=None, help="With --postgres: a variable that holds the password.")
+@click.option(
+    "--postgres-ca-file", type=click.Path(dir_okay=False, path_type=Path), help="The server must prove itself."
+)
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
     service: str,
@@ -45,13 +103,22 @@ def command(
     port: int | None,
     broker_folder: Path | None,
     bootstrap: str | None,
+    postgres: str | None,
+    postgres_user: str,
+    postgres_password_file: Path | None,
+    postgres_password_env: str | None,
+    postgres_ca_file: Path | None,
     *,
     as_json: bool,
     fresh: bool,
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run the shop: a local Kafka, a service (rules, with the shipped rules), and a generator of shop events.
+    """Run the shop: a local Kafka, a service, and a generator of shop events.
+
+    \b
+    rules     the shipped rules; alerts (the default)
+    sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
 
     Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
     they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
@@ -63,7 +130,9 @@ def command(
     from headgate.local import workspace
     from headgate.local.stack import StackSettings
 
-    chosen = _service(service, rules, streams)
+    _refuse_foreign(service)
+    at = PostgresOptions(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
+    chosen = SERVICES[service](Chosen(rules, streams, at))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
@@ -78,12 +147,13 @@ def command(
         return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
 
 
-def _service(name: str, rules: Path | None, streams: Path | None) -> Service:
-    from headgate.local.services.rules import RulesService
-
-    if name != "rules" and rules is not None:
-        raise click.UsageError(f"--rules: the {name} service has none")
-    return RulesService(lambda: _book(rules, streams))
+def _refuse_foreign(service: str) -> None:
+    """Options of other services."""
+    context = click.get_current_context()
+    for name, services in _ONLY.items():
+        said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if said and service not in services:
+            raise click.UsageError(f"--{name.replace('_', '-')}: the {service} service has no use for it")
 
 
 def _book(rules: Path | None, streams: Path | None) -> Book:
