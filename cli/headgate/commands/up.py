@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from headgate.output import Json
 
 if TYPE_CHECKING:
+    from headgate.local.services.database import Address
     from headgate.local.services.service import Service, Verdict
     from headgate.local.stack import StackSettings
     from headgate.rulebook import Book
@@ -22,23 +23,12 @@ _LIVE_RATE = 250.0
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresOptions:
-    """Where a PostgreSQL of somebody else's is; ``place`` None: ours."""
-
-    place: str | None
-    user: str
-    password_file: Path | None
-    password_env: str | None
-    ca_file: Path | None
-
-
-@dataclass(frozen=True, slots=True)
 class Chosen:
-    """What options say to some of the services."""
+    """What options say to some of the services. ``postgres``: None: a local one."""
 
     rules: Path | None
     streams: Path | None
-    postgres: PostgresOptions
+    postgres: Address | None
 
 
 def _rules(chosen: Chosen) -> Service:
@@ -48,13 +38,9 @@ def _rules(chosen: Chosen) -> Service:
 
 
 def _sessions(chosen: Chosen) -> Service:
-    from headgate.local.services.database import named
     from headgate.local.services.sessions import SessionsService
 
-    at = chosen.postgres
-    if at.place is None:
-        return SessionsService()
-    return SessionsService(named(at.place, at.user, at.password_file, at.password_env, at.ca_file))
+    return SessionsService(chosen.postgres)
 
 
 #: What makes each service.
@@ -131,7 +117,7 @@ def command(
     from headgate.local.stack import StackSettings
 
     _refuse_foreign(service)
-    at = PostgresOptions(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
+    at = _address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
     chosen = SERVICES[service](Chosen(rules, streams, at))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
@@ -154,6 +140,25 @@ def _refuse_foreign(service: str) -> None:
         said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if said and service not in services:
             raise click.UsageError(f"--{name.replace('_', '-')}: the {service} service has no use for it")
+
+
+def _address(
+    place: str | None, user: str, password_file: Path | None, password_env: str | None, ca_file: Path | None
+) -> Address | None:
+    """Of the PostgreSQL that is named."""
+    if place is None:
+        if password_file or password_env or ca_file:
+            raise click.UsageError("how to log in belongs to a server that --postgres names")
+        return None
+    from headgate.local.services.database import Address
+
+    found = Address.parse(place, user)
+    return replace(
+        found,
+        password_file=password_file and password_file.absolute(),
+        password_env=password_env,
+        ca_file=ca_file and ca_file.absolute(),
+    )
 
 
 def _book(rules: Path | None, streams: Path | None) -> Book:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -21,6 +22,30 @@ if TYPE_CHECKING:
     from streamcore.sinks.postgres.connecting import Connection
 
 _CLIENT: Final = "headgate up"
+
+Tables = Mapping[str, TableDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Of somebody else's server. A certificate's file means that the server must prove who it is."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password_file: Path | None = None
+    password_env: str | None = None
+    ca_file: Path | None = None
+
+    @classmethod
+    def parse(cls, place: str, user: str) -> Address:
+        """Of ``HOST:PORT/DATABASE``; ``InputError`` for anything else."""
+        address, slash, database = place.rpartition("/")
+        host, colon, port = address.rpartition(":")
+        if not (slash and colon and host and database and port.isdigit() and 0 < int(port) < 65_536):
+            raise InputError(f"--postgres {place}: write HOST:PORT/DATABASE, such as 127.0.0.1:5432/shop")
+        return cls(host, int(port), database, user)
 
 
 class Database(Protocol):
@@ -39,15 +64,17 @@ class Database(Protocol):
         ...
 
     def document(self) -> PostgresDocument:
-        """How to reach it, without tables; there is one after ``start``."""
+        """How to reach it, with the service's tables; there is one after ``start``."""
         ...
 
 
 class OwnDatabase:
     """Ours, in a folder; see ``EmbeddedPostgres``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tables: Tables, ledger: str) -> None:
         self._folder = folder
+        self._tables = tables
+        self._ledger = ledger
         self._server: EmbeddedPostgres | None = None
 
     def start(self, say: Say) -> None:
@@ -77,15 +104,17 @@ class OwnDatabase:
             database=server.database,
             user=server.user,
             password_file=server.password_file,
-            tables={},
+            ledger=self._ledger,
+            tables=self._tables,
         )
 
 
 class NamedDatabase:
     """Somebody else's: looked at, and never started or stopped. What it does while we run, the app hears itself."""
 
-    def __init__(self, document: PostgresDocument) -> None:
-        self._document = document
+    def __init__(self, address: Address, tables: Tables, ledger: str) -> None:
+        where = asdict(address) | {"sslmode": "verify-full" if address.ca_file else "prefer"}
+        self._document = PostgresDocument(**where, ledger=ledger, tables=tables)
 
     def start(self, say: Say) -> None:
         """Raises when it cannot be reached."""
@@ -103,37 +132,18 @@ class NamedDatabase:
         return self._document
 
 
-def named(
-    place: str, user: str, password_file: Path | None, password_env: str | None, ca_file: Path | None
-) -> Database:
-    """From options: ``HOST:PORT/DATABASE``. A certificate's file means that the server must prove who it is."""
-    address, slash, database = place.rpartition("/")
-    host, colon, port = address.rpartition(":")
-    if not (slash and colon and host and database and port.isdigit() and 0 < int(port) < 65_536):
-        raise InputError(f"--postgres {place}: write HOST:PORT/DATABASE, such as 127.0.0.1:5432/shop")
-    more = {"sslmode": "verify-full", "ca_file": ca_file} if ca_file else {}
-    where = {"host": host, "port": int(port), "database": database, "user": user, "tables": {}}
-    passwords = {"password_file": password_file and password_file.absolute(), "password_env": password_env}
-    return NamedDatabase(PostgresDocument.model_validate(where | passwords | more))
-
-
 def connected(document: PostgresDocument) -> AbstractContextManager[Connection]:
     """A transaction; ``streamcore.errors`` when there is no server or it refuses."""
     return transaction(document.settings(), _CLIENT)
 
 
 class Schema:
-    """One schema of the database, made for one workspace. Its ledger is in it, and goes with it."""
+    """One schema of the database, made for one workspace."""
 
     def __init__(self, database: Database, name: str, folder: Path) -> None:
         self._database = database
         self._name = name
         self._mark = f"headgate up in {folder}"
-
-    def document(self, tables: Mapping[str, TableDocument]) -> PostgresDocument:
-        """For the app's settings: these lanes into these tables."""
-        more = {"tables": dict(tables), "ledger": f"{self._name}.headgate_ledger"}
-        return self._database.document().model_copy(update=more)
 
     def drop(self, say: Say) -> None:
         """Delete what an earlier shop of this folder left; ``InputError`` when the schema is somebody else's."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.local.services.database import Database, OwnDatabase, Schema
+from headgate.local.services.database import Address, Database, NamedDatabase, OwnDatabase, Schema
 from headgate.local.services.service import Check, Ground, Screen, Server
 from headgate.local.shop.feed import Feed, shop_feed
 from headgate.local.shop.settings import ShopSettings
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _STREAM: Final = "shop"
 _SCHEMA: Final = "sessions"
 _NAMES: Final = Names("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
+#: With the tables, so that it goes with them.
+_LEDGER: Final = f"{_SCHEMA}.headgate_ledger"
 _SQL: Final = Path(__file__).resolve().parents[4] / "services" / "sessions" / "sql"
 #: So that one sees sessions while they go on.
 _EARLY_MS: Final = 2_000
@@ -43,15 +45,15 @@ _VIEWS: Final = "final_session, live_session, conversion_by_day, revenue_by_day,
 
 
 class SessionsService:
-    """``database``: one that is named; None: our own, in the workspace's folder."""
+    """``address``: of somebody else's database; None: our own, in the workspace's folder."""
 
     name = "sessions"
     module = "headgate_sessions"
     names = _NAMES
 
-    def __init__(self, database: Database | None = None) -> None:
-        self._named = database
-        self._database: Database | None = database
+    def __init__(self, address: Address | None = None) -> None:
+        self._address = address
+        self._database: Database | None = None
 
     @property
     def database(self) -> Database:
@@ -68,7 +70,11 @@ class SessionsService:
 
     def server(self, folder: Path, java: Java) -> Server:  # noqa: ARG002 - PostgreSQL needs no Java
         """PostgreSQL."""
-        self._database = self._named or OwnDatabase(folder / "postgres")
+        self._database = (
+            OwnDatabase(folder / "postgres", _TABLES, _LEDGER)
+            if self._address is None
+            else NamedDatabase(self._address, _TABLES, _LEDGER)
+        )
         return self._database
 
     def settings(self, ground: Ground) -> SessionsSettings:
@@ -87,7 +93,7 @@ class SessionsService:
             parallelism=PARALLELISM,
             output_retention_ms=RETENTION_MS,
             early_ms=_EARLY_MS,
-            postgres=self.schema(ground.shop.folder).document(_TABLES),
+            postgres=self.database.document(),
         )
 
     def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
