@@ -20,26 +20,28 @@ from streamcore.lanes import Record
 from streamcore.local import LocalApp, RawRecord
 from tests.harness.sessions import ROOT, settings_of
 
-PARTITIONS, COUNT = 4, 4_000
+PARTITIONS, COUNT = 4, 3_000
+GAP_MS, LATENESS_MS = 1_800_000, 600_000
 SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
+CROWDED = replace(SHOP, users=60)
 NONE = Differences(0, 0, 0)
 
 
-def raw(count: int) -> Iterator[RawRecord]:
+def raw(shop: ShopSettings, count: int) -> Iterator[RawRecord]:
     """The first records as a broker hands them over."""
     offsets = [0] * PARTITIONS
-    for record in records(SHOP, 0, count):
+    for record in records(shop, 0, count):
         partition = record.partition(PARTITIONS)
         yield RawRecord(0, partition, offsets[partition], record.value, record.key)
         offsets[partition] += 1
 
 
-def run(gap_ms: int, cut_records: int, lateness_ms: int) -> list[Record]:
+def run(shop: ShopSettings, gap_ms: int, cut_records: int) -> list[Record]:
     """Everything that the app says, the clock a second further with each cut; a small first one, as the generator's."""
     stream = {"schema_file": str(ROOT / "streams" / "shop.yaml"), "topic": "shop", "reject_extra_fields": True}
-    settings = settings_of(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=lateness_ms, early_ms=500)
+    settings = settings_of(stream=stream, gap={"gap_ms": gap_ms}, lateness_ms=LATENESS_MS, early_ms=500)
     app = LocalApp(build_app(settings), partitions=range(PARTITIONS))
-    sent, now_ms = [*raw(COUNT)], SHOP.start_ms + 10**9
+    sent, now_ms = [*raw(shop, COUNT)], SHOP.start_ms + 10**9
     starts = [0, *range(100, COUNT, cut_records)]
     found: list[Record] = []
     for number, start in enumerate(starts):
@@ -70,30 +72,30 @@ def stored(body: dict[str, object]) -> StoredRow:
     return StoredRow(SessionRow(*values), bool(body["is_final"]))  # type: ignore[arg-type]
 
 
-def expected(gap_ms: int, lateness_ms: int) -> ExpectedSessions:
-    expectation = SessionsExpectation(PARTITIONS, gap_ms, lateness_ms)
-    for record in records(SHOP, 0, COUNT):
+def expected(shop: ShopSettings, gap_ms: int) -> ExpectedSessions:
+    expectation = SessionsExpectation(PARTITIONS, gap_ms, LATENESS_MS)
+    for record in records(shop, 0, COUNT):
         expectation.add(record)
     return expectation.result()
 
 
 @pytest.mark.parametrize(
-    ("gap_ms", "lateness_ms"), [(1_800_000, 600_000), (3_000, 600_000)], ids=["as it runs", "short gaps, that merge"]
+    ("shop", "gap_ms", "cut_records"),
+    [(SHOP, GAP_MS, 211), (SHOP, GAP_MS, 2_500), (CROWDED, 3_000, 13)],
+    ids=["in small cuts", "in large cuts", "with merges"],
 )
-@pytest.mark.parametrize("cut_records", [57, 2_500])
-def test_the_apps_sessions_are_those_that_were_worked_out(gap_ms: int, lateness_ms: int, cut_records: int) -> None:
-    output, wanted = run(gap_ms, cut_records, lateness_ms), expected(gap_ms, lateness_ms)
+def test_the_apps_sessions_are_those_that_were_worked_out(shop: ShopSettings, gap_ms: int, cut_records: int) -> None:
+    output, wanted = run(shop, gap_ms, cut_records), expected(shop, gap_ms)
     assert compare(wanted.sessions, table(output)) == NONE
     assert sum(one.final is True for one in wanted.sessions) > 100
     assert len(lane(output, "late")) == wanted.late > 0
     assert sum(r.lane == "deadletters" for r in output) == wanted.dead_letters > 0
-    if gap_ms < 10_000 and cut_records < 1_000:
-        assert any(one["is_deleted"] for one in lane(output, "sessions"))
+    assert any(one["is_deleted"] for one in lane(output, "sessions")) == (shop is CROWDED)
 
 
 @pytest.fixture(scope="module")
 def wanted() -> ExpectedSessions:
-    return expected(1_800_000, 600_000)
+    return expected(SHOP, GAP_MS)
 
 
 @pytest.fixture
