@@ -43,8 +43,14 @@ def _sessions(chosen: Chosen) -> Service:
     return SessionsService(chosen.postgres)
 
 
+def _etl(_: Chosen) -> Service:
+    from headgate.local.services.etl import EtlService
+
+    return EtlService()
+
+
 #: What makes each service.
-SERVICES: Mapping[str, Callable[[Chosen], Service]] = {"rules": _rules, "sessions": _sessions}
+SERVICES: Mapping[str, Callable[[Chosen], Service]] = {"etl": _etl, "rules": _rules, "sessions": _sessions}
 #: Options that only some services have, by the name of their parameter.
 _ONLY: Mapping[str, tuple[str, ...]] = {
     "rules": ("rules",),
@@ -103,6 +109,7 @@ def command(
     """Run the shop: a local Kafka, a service, and a generator of shop events.
 
     \b
+    etl       events in four formats into clean rows, in Kafka and a Delta table
     rules     the shipped rules; alerts (the default)
     sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
 
