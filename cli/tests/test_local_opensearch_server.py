@@ -13,7 +13,7 @@ from headgate.errors import OpenSearchError
 from headgate.local import opensearch_http
 from headgate.local.opensearch import EmbeddedOpenSearch
 from headgate.local.opensearch_http import OpenSearchHttp
-from headgate.local.opensearch_server import NamedServer
+from headgate.local.opensearch_server import NamedServer, Writer
 from headgate.talk import silent
 from streamcore.sinks.opensearch.settings import Login
 from tests.harness.search_index import Place, place_on, write
@@ -51,9 +51,9 @@ def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch
     shop(other)
     server = NamedServer(Login((mine.url,)))
     server.start(silent)
-    server.forget(None, None, silent)
+    server.forget(None, silent)
     assert len(dict(client.documents(mine.alias))) == len(ROWS)
-    server.forget(mine.app, mine.alias, silent)
+    server.forget(Writer(mine.app, mine.alias, "opensearch"), silent)
     assert not client.find(f"/{mine.alias}")
     assert not client.find(f"/_index_template/headgate-{mine.app}-products")
     assert not client.find(f"/headgate-ledger/_doc/{mine.app}.opensearch")

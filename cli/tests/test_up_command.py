@@ -38,7 +38,7 @@ def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.
         (["--opensearch", "http://127.0.0.1:1"], "--opensearch: the rules service has no use for it"),
         (["rules", "--opensearch-user", "me"], "--opensearch-user: the rules service has no use for it"),
         (["search", "--rules", "rules"], "--rules: the search service has no use for it"),
-        (["search", "--opensearch-user", "me"], "named with --opensearch URL"),
+        (["search", "--opensearch-user", "me"], "a server that --opensearch names"),
     ],
 )
 def test_an_option_of_another_service_is_refused(

@@ -7,6 +7,7 @@ is the shop's; on somebody else's server, the indexes that carry the name of the
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,6 +21,15 @@ from streamcore.sinks.opensearch.settings import Login
 #: Of the sink's notes, a document an app.
 LEDGER: Final = "headgate-ledger"
 _NAMED_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """An app, its sink, and the alias of the indexes that it writes to."""
+
+    app: str
+    alias: str
+    sink: str
 
 
 class OpenSearchServer(Protocol):
@@ -41,8 +51,8 @@ class OpenSearchServer(Protocol):
 
     def stop(self, say: Say) -> None: ...
 
-    def forget(self, app: str | None, alias: str | None, say: Say) -> None:
-        """Delete what this app wrote for this alias. None: unknown."""
+    def forget(self, writer: Writer | None, say: Say) -> None:
+        """Delete what it wrote. None: nobody knows who wrote."""
         ...
 
 
@@ -89,7 +99,7 @@ class OwnNode:
         else:
             say(f"opensearch: left running at {self._node.url}")
 
-    def forget(self, app: str | None, alias: str | None, say: Say) -> None:  # noqa: ARG002 - there is nothing else
+    def forget(self, writer: Writer | None, say: Say) -> None:  # noqa: ARG002 - there is nobody else
         """Delete everything."""
         http = OpenSearchHttp(self.login)
         _delete_indexes(http, [*http.find("/_all?filter_path=*.settings.index.uuid")], say)
@@ -114,15 +124,15 @@ class NamedServer:
     def stop(self, say: Say) -> None:
         """It is not ours."""
 
-    def forget(self, app: str | None, alias: str | None, say: Say) -> None:
+    def forget(self, writer: Writer | None, say: Say) -> None:
         """Delete the indexes with the alias's name that are the app's, its template and its note."""
-        if app is None or alias is None:
+        if writer is None:
             return
         http = OpenSearchHttp(self.login)
-        found = http.find(f"/{alias}-0*?filter_path=*.mappings._meta")
-        _delete_indexes(http, [name for name, one in found.items() if _app_of(one) == app], say)
-        http.delete(f"/_index_template/headgate-{app}-*")
-        http.delete(f"/{LEDGER}/_doc/{app}.opensearch")
+        found = http.find(f"/{writer.alias}-0*?filter_path=*.mappings._meta")
+        _delete_indexes(http, [name for name, one in found.items() if _app_of(one) == writer.app], say)
+        http.delete(f"/_index_template/headgate-{writer.app}-*")
+        http.delete(f"/{LEDGER}/_doc/{writer.app}.{writer.sink}")
 
 
 def _app_of(index: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str | None:

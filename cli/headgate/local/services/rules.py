@@ -58,9 +58,6 @@ class RulesService:
         """None."""
         return None
 
-    def discard(self, names: Names | None, say: Say) -> None:
-        """Nothing: all that it has is in its topics."""
-
     def settings(self, ground: Ground) -> RulesSettings:
         """Of the app."""
         from headgate.local.stack import PARALLELISM, RETENTION_MS, SHARDS
@@ -84,6 +81,9 @@ class RulesService:
 
         assert isinstance(settings, RulesSettings), "its own settings"
         return topics(settings)
+
+    def forget(self, ground: Ground, say: Say) -> None:
+        """All that it has is in Kafka."""
 
     def prepare(self, ground: Ground, say: Say) -> None:
         """Publish the rules that were never accepted, or only in an older version. One that was deleted stays so."""

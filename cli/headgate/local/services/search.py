@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import JsonValue
 
+from headgate.errors import InputError
+from headgate.local.opensearch_http import OpenSearchHttp
+from headgate.local.opensearch_server import NamedServer, OpenSearchServer, OwnNode, Writer
 from headgate.local.services.service import Check, Ground, Screen, Server
 from headgate.local.shop.feed import Feed, search_feed
 from headgate.local.shop.settings import ShopSettings
@@ -25,7 +29,6 @@ from streamcore.sinks.opensearch.settings import Login
 if TYPE_CHECKING:
     from headgate.local.app_process import Figures
     from headgate.local.java import Java
-    from headgate.local.opensearch_server import OpenSearchServer
     from headgate.local.stack import Stack
     from headgate.timeline import Timeline
     from headgate.verify_documents import DocumentsVerdict, Mark
@@ -66,18 +69,11 @@ class SearchService:
 
     def server(self, folder: Path, java: Java) -> Server:
         """OpenSearch."""
-        from headgate.local.opensearch_server import NamedServer, OwnNode
-
         if self.login is None:
             self._server = OwnNode(folder / "opensearch", java)
         else:
             self._server = NamedServer(self.login)
         return self._server
-
-    def discard(self, names: Names | None, say: Say) -> None:
-        """Delete the indexes."""
-        app, alias = (None, None) if names is None else (names.app, alias_of(names))
-        self.opensearch.forget(app, alias, say)
 
     def settings(self, ground: Ground) -> SearchSettings:
         """Of the app."""
@@ -126,6 +122,19 @@ class SearchService:
         assert isinstance(settings, SearchSettings), "its own settings"
         return topics(settings)
 
+    def forget(self, ground: Ground, say: Say) -> None:
+        """What the last app of this folder wrote, as its settings say; on a node of our own, everything.
+
+        ``InputError`` when documents of somebody else are in our place: our versions would lose against theirs.
+        """
+        self.opensearch.forget(_told(ground.shop.settings_file, self.opensearch.login), say)
+        http, alias = OpenSearchHttp(self.opensearch.login), alias_of(ground.shop.names)
+        if indexes := [*http.find(f"/_alias/{alias}")]:
+            raise InputError(
+                f"opensearch {http.url}: {alias} is there already, and not of a shop in {ground.shop.folder}; "
+                f"if nobody needs it, delete its index: DELETE /{indexes[0]}"
+            )
+
     def prepare(self, ground: Ground, say: Say) -> None:
         """The app makes the index itself; say how to look into it."""
         say(f"documents are in {alias_of(ground.shop.names)}; look with: {self._look(ground.shop.names)}&pretty'")
@@ -151,7 +160,8 @@ class SearchService:
         """Lanes, the sink, and the latest documents."""
         from headgate.service_watch import ServiceWatch
 
-        return ServiceWatch(stack, timeline, f"look: {self._look(stack.shop.names)}'")
+        url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_of(stack.shop.names)}/_search?q=lantern"
+        return ServiceWatch(stack, timeline, f"look: curl '{url.removeprefix('http://')}'")
 
     def check(self, stack: Stack) -> Check:
         """Documents as they must be in the end."""
@@ -176,7 +186,6 @@ class _DocumentCheck:
 
     def verdict(self) -> DocumentsVerdict:
         """Read the index and the topics' lengths, and compare."""
-        from headgate.local.opensearch_http import OpenSearchHttp
         from headgate.verify_documents import Found, as_expected, compare
 
         http = OpenSearchHttp(self._service.opensearch.login)
@@ -196,6 +205,16 @@ class _DocumentCheck:
 def alias_of(names: Names) -> str:
     """What readers search."""
     return f"{names.app}-products"
+
+
+def _told(settings_file: Path, login: Login) -> Writer | None:
+    """What an app was told to write to this server; None when it was not, or when nobody knows."""
+    try:
+        told = json.loads(settings_file.read_text(encoding="utf-8"))
+        here = tuple(told["opensearch"]["hosts"]) == login.hosts
+        return Writer(told["app"], told["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK) if here else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _stream(schema: Path, topic: str) -> StreamDocument:

@@ -121,17 +121,17 @@ class Service(Protocol):
         """What it needs beside Kafka; None: nothing."""
         ...
 
-    def discard(self, names: Names | None, say: Say) -> None:
-        """Delete what a shop of these names left behind beside its topics and its folder: the server has started, and a
-        new shop comes in its place. None: the folder held none, or nobody knows its names."""
-        ...
-
     def settings(self, ground: Ground) -> ServiceSettings:
         """Of the app."""
         ...
 
     def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """What the app writes, and its control topic."""
+        ...
+
+    def forget(self, ground: Ground, say: Say) -> None:
+        """The shop is new: delete what an earlier one of the same folder left outside Kafka. Comes before
+        ``prepare``."""
         ...
 
     def prepare(self, ground: Ground, say: Say) -> None:
