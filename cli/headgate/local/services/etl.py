@@ -74,7 +74,7 @@ class EtlService:
         """Publish the rates, unless they are there."""
         from headgate.publishing import AppTopics, read_log
         from rulecore.lists.records import Head, records_of
-        from streamcore.schema import STRING, Type
+        from streamcore.schema import Type
 
         head = Head(
             list="rates", version=1, owner="shop", of=Type.parse("string"), value=Type.parse(etl_documents.RATE)
