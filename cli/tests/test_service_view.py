@@ -49,7 +49,7 @@ def test_a_state_looks_like_this_on_80_by_24() -> None:
 @given(
     width=st.integers(80, 220),
     height=st.integers(24, 80),
-    lanes=st.integers(0, 6),
+    lanes=st.integers(1, 6),
     sinks=st.integers(0, 3),
     last=st.integers(0, 100),
 )

@@ -110,14 +110,14 @@ def test_what_is_lost_wrong_or_too_much_is_found(wanted: ExpectedSessions, rows:
     assert compare(wanted.sessions, rows) == NONE
     assert compare(wanted.sessions, others) == Differences(lost=1, wrong=0, unexpected=0)
     assert compare(wanted.sessions, [*rows, one]).unexpected == 1
-    for change in (
-        {"events": 99},
-        {"cents": one.row.cents + 1},
-        {"funnel_step": 4},
-        {"ended_ms": one.row.ended_ms + 1},
+    row = one.row
+    for changed in (
+        replace(row, events=99),
+        replace(row, cents=row.cents + 1),
+        replace(row, funnel_step=4),
+        replace(row, ended_ms=row.ended_ms + 1),
     ):
-        changed = replace(one, row=replace(one.row, **change))
-        assert compare(wanted.sessions, [*others, changed]) == Differences(0, 1, 0), change
+        assert compare(wanted.sessions, [*others, replace(one, row=changed)]) == Differences(0, 1, 0), changed
     assert compare(wanted.sessions, [*others, replace(one, final=False)]).wrong == 1
     stranger = replace(one, row=replace(one.row, user_id="nobody"))
     assert compare(wanted.sessions, [*others, stranger]) == Differences(1, 0, 1)
