@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import http.server
+import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headgate.errors import OpenSearchError
+from headgate.errors import InputError, OpenSearchError
 from headgate.local import opensearch_http
+from headgate.local.java import Java
 from headgate.local.opensearch import EmbeddedOpenSearch
 from headgate.local.opensearch_http import OpenSearchHttp
 from headgate.local.opensearch_server import NamedServer, Writer
+from headgate.local.services.search import SearchService
+from headgate.local.services.service import Ground
+from headgate.local.shop.settings import ShopSettings
+from headgate.local.workspace import Names, Workspace
 from headgate.talk import silent
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.sinks.opensearch.settings import Login
 from tests.harness.search_index import Place, place_on, write
 
@@ -62,6 +70,35 @@ def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch
     shop(mine)  # a new shop of this name, whose epochs begin anew
     for index in (f"{mine.alias}-0-not-ours", f"{mine.alias}-000001", f"{other.alias}-000001"):
         client.delete(f"/{index}")
+
+
+def _told(folder: Path, place: Place) -> Ground:
+    """A new shop in a folder whose last app wrote to this alias, as its settings say."""
+    names = Names(place.alias.removesuffix("-products"))
+    shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
+    indexes = {"documents": {"alias": place.alias}}
+    told = {"app": place.app, "opensearch": {"hosts": [place.url], "indexes": indexes}}
+    shop.settings_file.write_text(json.dumps(told), encoding="utf-8")
+    return Ground(KafkaSettings("nowhere:9092"), shop, folder, folder)
+
+
+@pytest.mark.opensearch
+def test_a_new_shop_forgets_what_the_last_one_of_its_folder_wrote_and_takes_nobody_elses_place(
+    opensearch: EmbeddedOpenSearch, tmp_path: Path, java: Java
+) -> None:
+    one = place_on(opensearch)
+    place = replace(one, alias=f"{one.app}-products")
+    client = shop(place)
+    service = SearchService(Login((place.url,)))
+    service.server(tmp_path, java).start(silent)
+    ground = _told(tmp_path, place)
+    service.forget(ground, silent)
+    assert not client.find(f"/_alias/{place.alias}")
+    shop(replace(place, app="somebody"))
+    with pytest.raises(InputError, match=f"DELETE /{place.alias}-000001"):
+        service.forget(ground, silent)
+    assert len(dict(client.documents(place.alias))) == len(ROWS)
+    client.delete(f"/{place.alias}-000001")
 
 
 # --- logging in -----------------------------------------------------------------------------------------------------
