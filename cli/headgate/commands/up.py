@@ -75,13 +75,13 @@ _ONLY: Mapping[str, tuple[str, ...]] = {
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="Of the local broker (default: 19092).")
 @click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
-@click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
+@click.option("--keep-broker", is_flag=True, help="Leave the local servers running.")
 @click.option("--postgres", default=None, help="Use this server (HOST:PORT/DATABASE) instead of a local one.")
 @click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
 @click.option("--postgres-password-file", type=click.Path(dir_okay=False, path_type=Path), help="With --postgres.")
 @click.option("--postgres-password-env", default=None, help="With --postgres: a variable that holds the password.")
 @click.option(
-    "--postgres-ca-file", type=click.Path(dir_okay=False, path_type=Path), help="The server must prove itself."
+    "--postgres-ca-file", type=click.Path(dir_okay=False, path_type=Path), help="To prove who it is."
 )
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
@@ -114,7 +114,7 @@ def command(
     sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
 
     Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
-    they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
+    they are processed, reads again all that came out and compares. Exit code 1 unless all is right.
     """
     began_s = time.monotonic()
     if as_json and events is None:
