@@ -80,9 +80,7 @@ _ONLY: Mapping[str, tuple[str, ...]] = {
 @click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
 @click.option("--postgres-password-file", type=click.Path(dir_okay=False, path_type=Path), help="With --postgres.")
 @click.option("--postgres-password-env", default=None, help="With --postgres: a variable that holds the password.")
-@click.option(
-    "--postgres-ca-file", type=click.Path(dir_okay=False, path_type=Path), help="To prove who it is."
-)
+@click.option("--postgres-ca-file", type=click.Path(dir_okay=False, path_type=Path), help="To prove who it is.")
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
     service: str,
