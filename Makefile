@@ -63,6 +63,12 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
 		$(VENV)/python -m pytest -s tests/test_changes_under_load.py $(ARGS)
 
+.PHONY: sink-test
+SINK_KILLS ?= 10
+SINK_AWAY_S ?= 30
+sink-test: setup ## kill -9 of apps and of the servers they write to, servers away, a full disk (SINK_KILLS, SINK_AWAY_S)
+	@HEADGATE_SINK_KILLS=$(SINK_KILLS) HEADGATE_SINK_AWAY_S=$(SINK_AWAY_S) $(VENV)/python -m pytest tests/test_sinks_harmed.py $(ARGS)
+
 .PHONY: kill-test
 KILLS ?= 20
 kill-test: setup ## kill -9 of the app at random moments of one replay, KILLS times (20)

@@ -16,6 +16,7 @@ from bench import (
     jobs,
     latency,
     operators,
+    postgres_sink,
     propagation,
     release,
     rule_check,
@@ -151,6 +152,13 @@ def _check_rules(request: Request) -> list[Result]:
     return rule_check.rule_check(request.place, request.rules or (100 if request.quick else 1_000))
 
 
+def _postgres_sink(request: Request) -> list[Result]:
+    """Needs no broker: ``python -m bench.postgres_sink`` is the same without one."""
+    folder = request.place.run_folder(request.place.new_name("postgres"))
+    total, turns = (40_000, 1) if request.quick else (request.size(200_000, 40_000), 5)
+    return [postgres_sink.postgres_sink(folder / "server", total, turns, request.place.say)]
+
+
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "per-event": _per_event,
     "windowed": _windowed,
@@ -171,6 +179,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "release": _release,
     "startup": _startup,
     "check-rules": _check_rules,
+    "postgres-sink": _postgres_sink,
 }
 
 

@@ -20,7 +20,7 @@ from tests.harness.checkpoints import forget_last_commit
 from tests.harness.sink_scene import ENTRY, FORGETFUL, PER_CUT, SinkScene, Target, new_sink_scene, small_disk
 from tests.harness.sink_targets import DeltaTarget, OpenSearchTarget, PostgresTarget, ServerTarget, Targets
 
-KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
+KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "1"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200 + 120 * KILLS)]
@@ -131,7 +131,7 @@ def test_a_full_disk_under_the_checkpoint_stops_nothing_for_good(
     target = targets("postgres")
     scene = new_sink_scene(tmp_path, kafka, spark_jars, "full-disk", target)
     try:
-        disk = small_disk(scene.app.checkpoint, 48)
+        disk = small_disk(scene.app.checkpoint, 64)
         fill = disk.__enter__()
     except OSError as error:
         pytest.skip(f"no file system of its own: {error}")

@@ -40,7 +40,7 @@ class Groups(click.Group):
 @click.command(cls=Groups, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="headgate")
 def headgate() -> None:
-    """Rules over live Kafka streams, with exactly-once alerts.
+    """Event streams from Kafka, exactly once: rules and alerts, clean rows, sessions, search documents.
 
     Every command prints its result on stdout (-o json for programs) and its progress on stderr.
     """

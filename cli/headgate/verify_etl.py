@@ -33,7 +33,8 @@ T = TypeVar("T", str, Place)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How much there was at some moment. ``rows``: of the topic."""
+    """How much there was at some moment. ``rows``: of the topic; ``duplicates``: events that are neither row nor dead
+    letter."""
 
     events: int
     rows: int
@@ -49,13 +50,13 @@ class Found:
     events: int
     rows: tuple[Row, ...]
     table: tuple[Row, ...]
-    duplicates: int
     letters: tuple[tuple[Place, str], ...]
 
     @property
     def mark(self) -> Mark:
         """The numbers."""
-        return Mark(self.events, len(self.rows), len(self.table), self.duplicates, len(self.letters))
+        rest = self.events - len(self.rows) - len(self.letters)
+        return Mark(self.events, len(self.rows), len(self.table), rest, len(self.letters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,6 @@ def read(kafka: KafkaSettings, names: Names, table: Path) -> Found:
         events=sum(end_offsets(kafka, names.read).values()),
         rows=tuple(row_of(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
         table=read_table(table),
-        duplicates=len(_all(kafka, names.lane("duplicates"))),
         letters=tuple(letter_of(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
     )
 

@@ -89,7 +89,8 @@ def test_it_ends_with_its_parent_however_that_dies(tmp_path: Path) -> None:
     program = f"""
         import os, signal
         from pathlib import Path
-        from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings, Lifetime
+        from headgate.local.broker import Lifetime
+        from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
         server = EmbeddedPostgres(EmbeddedSettings(Path({str(tmp_path / "server")!r}), lifetime=Lifetime.WITH_PARENT))
         server.start()
         os.kill(os.getpid(), signal.SIGKILL)

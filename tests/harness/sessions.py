@@ -101,17 +101,32 @@ def run_cut(
     step_ms: int = 1_000,
     restart_after: int | None = None,
 ) -> Result:
+    """What all cuts of ``by_cut`` give."""
+    whole = Result()
+    for result in by_cut(settings, rows, ends, shards=shards, step_ms=step_ms, restart_after=restart_after):
+        whole.add(result)
+    return whole
+
+
+def by_cut(
+    settings: SessionsSettings,
+    rows: pl.DataFrame,
+    ends: Sequence[int],
+    *,
+    shards: int = 1,
+    step_ms: int = 1_000,
+    restart_after: int | None = None,
+) -> Iterator[Result]:
     """All rows in these cuts, the clock ``step_ms`` further with each; then the stream ends. ``restart_after``: so many
     cuts, then a new process with what was stored."""
-    simulation, result = Simulation(topology(settings), shards=shards), Result()
-    name = topology(settings).sources[0].name
+    ways = topology(settings)
+    simulation, (source,) = Simulation(ways, shards=shards), ways.sources
     number = 0
     for number, part in enumerate(cuts(rows, ends)):
-        result.add(simulation.cut({name: part}, clock_ms=number * step_ms))
+        yield simulation.cut({source.name: part}, clock_ms=number * step_ms)
         if number == restart_after:
             simulation = _again(topology(settings), simulation, shards)
-    result.add(simulation.end(clock_ms=(number + 1) * step_ms))
-    return result
+    yield simulation.end(clock_ms=(number + 1) * step_ms)
 
 
 def _again(ways: Topology, before: Simulation, shards: int) -> Simulation:

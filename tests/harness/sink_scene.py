@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections import Counter
@@ -131,13 +132,9 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Callable[[], Path]]:
 
     def fill() -> Path:
         filler = folder / "filler"
-        with filler.open("wb") as file:
-            try:
-                while True:
-                    file.write(bytes(4_096))
-                    file.flush()
-            except OSError:
-                pass
+        with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(4_096))
         return filler
 
     try:

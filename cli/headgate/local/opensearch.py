@@ -44,14 +44,15 @@ _WATCH = 'cat >/dev/null; kill -CONT "$1"; kill "$1"'
 
 @dataclass(frozen=True, slots=True)
 class OpenSearchNodeSettings:
-    """``port`` 0: a free one, kept over restarts of the same object. ``extra``: lines for opensearch.yml."""
+    """``port`` 0: a free one, kept over restarts of the same object. ``extra``: lines for opensearch.yml.
+    The first ``stop`` on a machine takes longer than later ones: the JVM writes its archive of classes."""
 
     folder: Path
     port: int = 0
     heap_mb: int = 512
     lifetime: Lifetime = Lifetime.DETACHED
     start_timeout_ms: int = 180_000
-    stop_timeout_ms: int = 30_000
+    stop_timeout_ms: int = 60_000
     extra: tuple[tuple[str, str], ...] = ()
 
 

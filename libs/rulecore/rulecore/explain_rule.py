@@ -16,7 +16,6 @@ import orjson
 import polars as pl
 
 from rulecore import lang
-from rulecore.backtest_run import RuleRun
 from rulecore.compiled import CompiledRule
 from rulecore.explain import Clause, Truth, explain_condition
 from rulecore.explain_windows import WindowStory, around, window_stories
@@ -168,6 +167,8 @@ def recomputed(
     """The alerts of the rule over these events, as if it were live and suppressed none; identities of production."""
     found: list[bytes] = []
     if events.height:
+        from rulecore.backtest_run import RuleRun  # the kernel, which few questions need
+
         run = RuleRun(schema, topic, [_outspoken(rule)], support, lists=lists, alerts=found.append)
         run.step(events, clock_of(events), NO_WATERMARK, closing_ms)
     return [orjson.loads(alert) for alert in found]

@@ -74,7 +74,8 @@ class Deriving:
         return {"lists": self._table}
 
     def loaded(self) -> None:
-        self.lists = ListStore.restore(self._table)
+        if dict(self._table) != dict(self.lists.records()):
+            self.lists = ListStore.restore(self._table)
 
     def metrics(self) -> Mapping[str, int]:
         """Control records that were refused since the last call."""
@@ -88,8 +89,10 @@ class Deriving:
         if not records.height:
             return pl.DataFrame(schema=_ANSWER)
         coming, _, going = control.split(_controls(records))
+        before = self.lists
         said = [placed(self._take(one), one) for one in (*coming, *going)]
-        save(self.lists, self._table)
+        if self.lists is not before:
+            save(self.lists, self._table)
         return _answer_rows(said if time.shard == 0 else [])
 
     def _take(self, record: Control) -> Status:

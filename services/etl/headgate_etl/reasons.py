@@ -14,8 +14,8 @@ import polars as pl
 
 from rulecore.lang import Expr, columns, to_logical
 from rulecore.values import short
-from streamcore.decode.times import to_text
 from streamcore.schema import TIMESTAMP, Type
+from streamcore.times import to_text
 
 if TYPE_CHECKING:
     from headgate_etl.phase import First, Phase

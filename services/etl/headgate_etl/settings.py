@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from streamcore.service.delta import DeltaDocument
 from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
+from streamcore.service.postgres import PostgresDocument
 from streamcore.service.settings import ServiceSettings
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
@@ -116,8 +117,8 @@ class EtlSettings(ServiceSettings):
     """The ETL app. ``model``: name to type, ``not null`` where that is meant. ``id``: the fields that name a row.
 
     ``rules``: conditions that a row must not violate, by name. ``derive``: fields of the model that are computed after
-    look-ups and deduplication. ``otherwise``: a route for rows that no route takes, or ``dead_letter``. ``delta``: the
-    tables of routes that end there.
+    look-ups and deduplication. ``otherwise``: a route for rows that no route takes, or ``dead_letter``. ``delta``,
+    ``postgres``: the tables of routes that end there.
     """
 
     preload: ClassVar[tuple[str, ...]] = ("headgate_etl.deriving", "headgate_etl.routing", "streamcore.topology.kernel")
@@ -135,6 +136,7 @@ class EtlSettings(ServiceSettings):
     routes: Annotated[tuple[RouteDocument, ...], Field(min_length=1)]
     otherwise: str = Missing.DEAD_LETTER.value
     delta: DeltaDocument | None = None
+    postgres: PostgresDocument | None = None
 
     @model_validator(mode="after")
     def _means_something(self) -> Self:

@@ -32,7 +32,7 @@ class TablesDocument(Protocol):
 
 def documents(settings: EtlSettings) -> Mapping[Target, TablesDocument]:
     """The entries that are there, by the target that they stand for."""
-    found = {Target.DELTA: settings.delta}
+    found: dict[Target, TablesDocument | None] = {Target.DELTA: settings.delta, Target.POSTGRES: settings.postgres}
     return {target: document for target, document in found.items() if document is not None}
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamcore.service.settings import ServiceSettings
 
 _KEY_BYTES: Final = 32
-_LANES: Final = (etl_documents.CLEAN, etl_documents.DUPLICATES, DEAD_LETTERS, STATUS)
+_LANES: Final = (etl_documents.CLEAN, DEAD_LETTERS, STATUS)
 _NAMES: Final = Names("etl", inputs=tuple(ENCODINGS), lanes=_LANES)
 
 

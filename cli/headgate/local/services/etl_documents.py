@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from headgate.local.services.service import Ground
 
 CLEAN: Final = "clean"
-DUPLICATES: Final = "duplicates"
 #: The lane and the folder of the Delta table.
 TABLE: Final = "events"
 RATE: Final = "decimal(12,6)"
@@ -141,7 +140,7 @@ def settings(ground: Ground, streams: Path, key_file: Path, table: Path) -> EtlS
         "model": _MODEL,
         "id": ["id"],
         "rules": {"amount-plausible": f"amount <= {MOST}"},
-        "deduplicate": {"horizon_ms": _HORIZON_MS, "duplicates_to": DUPLICATES},
+        "deduplicate": {"horizon_ms": _HORIZON_MS},
         "lists": {"rates": {"of": "string", "value": RATE, "missing": "dead_letter"}},
         "derive": {
             "rate": "case when amount is not null then lookup('rates', currency) end",

@@ -131,7 +131,9 @@ class SessionsService:
         """Lanes, the sink, and the latest records."""
         from headgate.service_watch import ServiceWatch
 
-        return ServiceWatch(stack, timeline, self.schema(stack.shop.folder).how_to_look())
+        at = self.database.document()
+        hint = f"views in schema {_SCHEMA} of postgresql://{at.user}@{at.host}:{at.port}/{at.database}"
+        return ServiceWatch(stack, timeline, hint)
 
     def check(self, stack: Stack) -> Check:
         """The rows of sessions.session."""

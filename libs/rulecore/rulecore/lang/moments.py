@@ -1,6 +1,6 @@
 """Times as text and in zones, as Polars formulas and as checks when an expression is written.
 
-Text is ISO 8601 as streams accept it (``streamcore.decode.times``), or has a format of its own: ``yyyy``, ``MM``,
+Text is ISO 8601 as streams accept it (``streamcore.times``), or has a format of its own: ``yyyy``, ``MM``,
 ``dd``, ``HH``, ``mm``, ``ss`` with two digits, ``M``, ``d``, ``H`` with one or two, ``SSS``; everything else stands for
 itself. A local time that exists twice is the earlier one; one that does not exist is read with the offset from before
 the change of the clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
@@ -15,8 +15,8 @@ import polars as pl
 
 from rulecore.errors import TypeMismatch
 from rulecore.lang.formulas import Operand, let
-from streamcore.decode.times import zone_of
 from streamcore.errors import ConfigError
+from streamcore.times import zone_of
 
 ISO = "iso"
 _DAY_MS = 86_400_000

@@ -18,8 +18,8 @@ import polars as pl
 from rulecore.lang.naive_values import WIDE, Number, compare, converted, double, fit, order
 from rulecore.lang.tree import Call
 from rulecore.lang.types import Value
-from streamcore.decode.times import from_iso, zone_of, zone_offset_ms
 from streamcore.schema import LONG, TIMESTAMP
+from streamcore.times import from_iso, zone_of, zone_offset_ms
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,8 +25,8 @@ from streamcore.decode.batch import DeadCode, Decoded, DecodeLimits, RawBatch
 from streamcore.decode.byte_rows import ByteRows
 from streamcore.decode.record import Rejected, bytes_of, values_of
 from streamcore.decode.scalars import RecordError, Scalar
-from streamcore.decode.times import zone_of
 from streamcore.schema import StreamSchema
+from streamcore.times import zone_of
 
 #: Fewer rows than this are cheaper one by one. So many of a batch's rows are looked at for a new prefix.
 _WORTH_IT, _SAMPLES = 16, 16

@@ -24,8 +24,8 @@ from streamcore.decode.record import Rejected
 from streamcore.decode.reference import JsonObject, decode_one, parse_object
 from streamcore.decode.scalars import Scalar
 from streamcore.decode.shapes import SAMPLES, Known, KnownShapes
-from streamcore.decode.times import zone_of
 from streamcore.schema import StreamSchema
+from streamcore.times import zone_of
 
 
 class JsonDecoder:

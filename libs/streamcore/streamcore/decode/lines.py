@@ -19,8 +19,8 @@ from streamcore.decode.batch import Decoded, DecodeLimits, RawBatch
 from streamcore.decode.cells import Cells, parse_cells, written
 from streamcore.decode.record import Rejected, bytes_of, text_of, values_of
 from streamcore.decode.scalars import RecordError, Scalar
-from streamcore.decode.times import zone_of
 from streamcore.schema import StreamSchema
+from streamcore.times import zone_of
 
 
 @dataclass(frozen=True, slots=True)

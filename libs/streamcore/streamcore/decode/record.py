@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from streamcore.decode.batch import DeadCode, DecodeLimits
 from streamcore.decode.scalars import RecordError, Scalar, convert
-from streamcore.decode.times import to_text
 from streamcore.schema import StreamSchema
+from streamcore.times import to_text
 
 
 @dataclass(frozen=True, slots=True)

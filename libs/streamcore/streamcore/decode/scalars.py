@@ -14,7 +14,7 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
-from streamcore.decode import times
+from streamcore import times
 from streamcore.decode.batch import DeadCode
 from streamcore.schema import Field, Kind
 

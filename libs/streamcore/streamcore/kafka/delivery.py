@@ -127,5 +127,5 @@ class Hooks:
 
 def record_bytes(record: OutRecord) -> int:
     """Size of a record as the limit counts it, without the headers that the writer adds."""
-    headers = sum(len(name) + len(value) for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
+    plain = len(record.key or b"") + len(record.value or b"")
+    return plain + sum(len(name) + len(value) for name, value in record.headers) if record.headers else plain

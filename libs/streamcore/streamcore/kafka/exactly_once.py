@@ -97,11 +97,10 @@ class ExactlyOnceWriter:
             raise ConfigError(f"writer {self._writer.transactional_id} is not open; call open() before commit()")
         if self._is_done(batch):
             return Receipt(batch, Outcome.SKIPPED, 0, 0, time.perf_counter() - started)
-        rows, oversized = self._fitting(records)
+        rows, size, oversized = self._fitting(records)
         if not rows:
             return Receipt(batch, Outcome.EMPTY, 0, 0, time.perf_counter() - started, oversized)
         attempts = self._persist(lambda: self._write(batch, rows), f"commit of batch {batch}")
-        size = sum(record_bytes(r) for r in rows)
         seconds = time.perf_counter() - started
         return Receipt(batch, Outcome.COMMITTED, len(rows), size, seconds, oversized, attempts)
 
@@ -118,19 +117,22 @@ class ExactlyOnceWriter:
     def _is_done(self, batch: int) -> bool:
         return self._done is not None and batch <= self._done.batch
 
-    def _fitting(self, records: Iterable[OutRecord]) -> tuple[Sequence[OutRecord], int]:
-        """The records with those above the limit replaced, and how many those were."""
-        rows, oversized, limit = [], 0, self._delivery.max_record_bytes
+    def _fitting(self, records: Iterable[OutRecord]) -> tuple[Sequence[OutRecord], int, int]:
+        """The records with those above the limit replaced, the bytes of all, and how many were replaced."""
+        rows, total, oversized, limit = [], 0, 0, self._delivery.max_record_bytes
         for record in records:
-            if record_bytes(record) <= limit:
+            size = record_bytes(record)
+            if size <= limit:
                 rows.append(record)
+                total += size
                 continue
             oversized += 1
             substitute = self._hooks.replace_oversized(record, limit)
             if substitute is not None and record_bytes(substitute) > limit:
                 refuse_oversized(substitute, limit)
             rows += [substitute] if substitute is not None else []
-        return rows, oversized
+            total += record_bytes(substitute) if substitute is not None else 0
+        return rows, total, oversized
 
     def _persist(self, action: Callable[[], None], name: str) -> int:
         """Run until it goes through, starting at step 1 after each ``Retryable``; returns the number of attempts."""

@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from streamcore.decode.times import from_iso, local_to_utc, zone_of
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
+from streamcore.times import from_iso, local_to_utc, zone_of
 
 LONDON = ZoneInfo("Europe/London")
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -46,6 +46,8 @@ from streamcore.sinks.sink import Guarantee, Refused, Result, SinkHooks, Written
 from streamcore.writer import WriterId
 
 _MIN_VERSION = 2
+#: For a question that a cut without rows asks: it does not wait for a server that hangs.
+_QUICK_MS = 1_000
 
 
 @dataclass(slots=True)
@@ -54,9 +56,13 @@ class _Session:
 
     owner: WriterId
     client: Client
-    ledger: Ledger
+    quick: Client
     sender: BulkSender
     noted: tuple[str, ...] = ()
+
+    def ledger(self, client: Client, sink: str) -> Ledger:
+        """The app's, asked through one of the clients."""
+        return Ledger(client, self.owner.app, sink)
 
 
 class OpenSearchSink:
@@ -92,7 +98,8 @@ class OpenSearchSink:
         settings = self._settings
         client = Client(settings.login)
         sender = BulkSender(client, settings.limits, settings.patience, self._hooks, self.counts)
-        self._session = _Session(owner, client, Ledger(client, owner.app, self.name), sender)
+        quick = Client(replace(settings.login, request_timeout_ms=min(_QUICK_MS, settings.request_timeout_ms)))
+        self._session = _Session(owner, client, quick, sender)
         try:
             self._attempts().persist(self._open)
         except BaseException:
@@ -106,7 +113,7 @@ class OpenSearchSink:
             self._follow_quietly(session, batch)
             return Written(Result.EMPTY)
         # 1. Is it ours still, and where does it go?
-        live = self._attempts().persist(lambda: self._live(session))
+        live = self._attempts().persist(lambda: self._live(session, session.client))
         self._hooks.reached("live")
         # 2. The documents.
         version, count, refused = version_of(session.owner.epoch, batch), 0, list[Refused]()
@@ -117,7 +124,7 @@ class OpenSearchSink:
             count += there
         self._hooks.reached("sent")
         # 3. The note.
-        self._note(session, batch, live)
+        self._attempts().persist(lambda: self._note(session, session.client, batch, live))
         self._hooks.reached("noted")
         return Written(Result.COMMITTED, count, refused)
 
@@ -127,6 +134,7 @@ class OpenSearchSink:
         if session is not None:
             session.sender.close()
             session.client.close()
+            session.quick.close()
 
     def _opened(self) -> _Session:
         if self._session is None:
@@ -142,7 +150,7 @@ class OpenSearchSink:
         _check_server(session.client)
         self._hooks.reached("server")
         # 2. The epoch.
-        session.ledger.claim(session.owner)
+        session.ledger(session.client, self.name).claim(session.owner)
         self._hooks.reached("claimed")
         # 3. Templates, indexes, aliases.
         for name, spec in self._settings.indexes.items():
@@ -154,10 +162,10 @@ class OpenSearchSink:
                 indexes.check_index(session.client, lane, index, self._settings.late_ms)
         self._hooks.reached("checked")
 
-    def _live(self, session: _Session) -> dict[str, tuple[str, ...]]:
-        session.ledger.check(session.owner.epoch)
+    def _live(self, session: _Session, client: Client) -> dict[str, tuple[str, ...]]:
+        session.ledger(client, self.name).check(session.owner.epoch)
         specs = self._settings.indexes.items()
-        return {lane: indexes.live_indexes(session.client, spec.alias) for lane, spec in specs}
+        return {lane: indexes.live_indexes(client, spec.alias) for lane, spec in specs}
 
     def _send(
         self, session: _Session, lane: str, documents: Documents, live: tuple[str, ...]
@@ -176,18 +184,21 @@ class OpenSearchSink:
             missing = max(missing, gone)
         return [refused[row] for row in sorted(refused)], documents.ids - missing
 
-    def _note(self, session: _Session, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
-        named = tuple(sorted({index for found in live.values() for index in found}))
-        entry = Entry(session.owner.epoch, batch, named)
-        self._attempts().persist(lambda: session.ledger.write(entry))
+    def _note(self, session: _Session, client: Client, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
+        named = _names(live)
+        session.ledger(client, self.name).write(Entry(session.owner.epoch, batch, named))
         session.noted = named
 
     def _follow_quietly(self, session: _Session, batch: int) -> None:
         """A cut without rows needs no server; but when one is there, a rebuild may wait for it to be noted."""
         with contextlib.suppress(Retryable):
-            live = self._live(session)
-            if {index for found in live.values() for index in found} != set(session.noted):
-                self._note(session, batch, live)
+            live = self._live(session, session.quick)
+            if _names(live) != session.noted:
+                self._note(session, session.quick, batch, live)
+
+
+def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(sorted({index for found in live.values() for index in found}))
 
 
 def _check_server(client: Client) -> None:

@@ -12,6 +12,8 @@ from streamcore.sinks.postgres.columns import ColumnType, column_type
 from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
 
 _PROMISED_NAME_BYTES = 63
+#: Would end a quoted name, or be taken for a parameter.
+_ODD = frozenset('"%\0')
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,8 @@ class LaneTable:
         where = f"postgres lane {self.lane}"
         if missing := [n for n in (*self.needed, self.spec.deleted) if n and n not in self.columns]:
             raise ConfigError(f"{where}: table {self.spec.table} names {missing}; the lane has {sorted(self.columns)}")
-        if odd := [n for n in self.columns if '"' in n or "\0" in n or len(n.encode()) > _PROMISED_NAME_BYTES]:
-            raise ConfigError(f"{where}: column {odd[0]!r}: no quotes, at most {_PROMISED_NAME_BYTES} bytes")
+        if odd := [n for n in self.columns if not _ODD.isdisjoint(n) or len(n.encode()) > _PROMISED_NAME_BYTES]:
+            raise ConfigError(f"{where}: column {odd[0]!r}: no quotes or %, at most {_PROMISED_NAME_BYTES} bytes")
         if self.spec.deleted and self.columns[self.spec.deleted].staged != "boolean":
             raise ConfigError(f"{where}: deleted column {self.spec.deleted!r} must be boolean")
         if floating := [n for n in self.spec.key if self.columns[n].staged == "double precision"]:

@@ -201,7 +201,8 @@ class PostgresSink:
     def locked_entry(self, connection: Connection, ledger: Ledger) -> Entry:
         """Step 1's question. Its answer holds until the transaction ends."""
         entry = ledger.locked(connection)
-        if entry.epoch < ledger.owner.epoch or (self._last is not None and (entry.batch or 0) < self._last):
+        went_back = self._last is not None and (entry.batch is None or entry.batch < self._last)
+        if entry.epoch < ledger.owner.epoch or went_back:
             raise Permanent(
                 f"postgres ledger {self._settings.ledger}: it says epoch {entry.epoch}, batch {entry.batch}, after "
                 f"epoch {ledger.owner.epoch}, batch {self._last} was committed: the server lost what it had confirmed "

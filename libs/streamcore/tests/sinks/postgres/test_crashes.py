@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.sinks.postgres import crashing_app
-from tests.sinks.postgres.crashing_app import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 from conftest import database_of
 from streamcore.sinks.postgres.sink import Step
 from streamcore.sinks.sink import Result, SinkHooks
+from tests.harness import postgres_child
+from tests.harness.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 if TYPE_CHECKING:
-    from tests.sinks.postgres.conftest import Bench, NewPlace
+    from tests.sinks.postgres.conftest import NewPlace
 
     from conftest import NewPostgres
     from headgate.local.postgres import EmbeddedPostgres
+    from tests.harness.postgres_place import Bench
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"log": SCHEMA, "latest": SCHEMA}
@@ -50,7 +51,7 @@ def run(place: Bench, done: Path) -> Run:
 
     def run(step: str = "none", protection: str = "on") -> int:
         login = [str(db.port), db.name, db.user, str(db.password_file)]
-        command = [sys.executable, str(Path(crashing_app.__file__)), *login, str(done), step, protection]
+        command = [sys.executable, str(Path(postgres_child.__file__)), *login, str(done), step, protection]
         return subprocess.run(command, check=False, timeout=120).returncode
 
     return run

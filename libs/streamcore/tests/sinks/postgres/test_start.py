@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks.postgres.conftest import CREATE, ORDERS, orders, spec
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.service.postgres import PostgresDocument
@@ -17,9 +16,10 @@ from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableN
 from streamcore.sinks.postgres.sink import PostgresSink
 from streamcore.sinks.sink import Patience
 from streamcore.writer import WriterId
+from tests.harness.postgres_place import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.sinks.postgres.conftest import Bench
+    from tests.harness.postgres_place import Bench
 
 pytestmark = pytest.mark.postgres
 KEYED = spec("orders", "id")
@@ -188,6 +188,7 @@ def test_values_that_make_no_sense_are_refused(make: object, said: str) -> None:
         (spec("orders", "x"), pa.schema([("x", pa.float64())]), "double, which no key"),
         (spec(), pa.schema([("x", pa.list_(pa.int64()))]), "no table holds"),
         (spec(), pa.schema([("x", pa.timestamp("ms"))]), "no table holds"),
+        (spec(), pa.schema([("a%s", pa.int64())]), "no quotes or %"),
     ],
 )
 def test_lanes_that_no_table_could_hold_are_refused_without_a_server(

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.sinks.postgres.conftest import Bench, orders, spec
+
+from tests.harness.postgres_place import Bench, orders, spec
 
 if TYPE_CHECKING:
     from conftest import NewDatabase

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from tests.sinks.postgres.conftest import CREATE, ORDERS, orders, spec
 
 from streamcore.errors import Permanent
 from streamcore.sinks.postgres.settings import TableSpec
 from streamcore.sinks.sink import Result
+from tests.harness.postgres_place import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.sinks.postgres.conftest import Bench
+    from tests.harness.postgres_place import Bench
 
 pytestmark = pytest.mark.postgres
 ONE, TWO = Decimal("1.00"), Decimal("2.00")

@@ -1,0 +1,101 @@
+"""Routes to tables: the retail lines in Delta and in PostgreSQL, row for row the oracle's, also when a cut repeats."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from conftest import NewDatabase
+from headgate_etl.app import build_app, topology
+from headgate_etl.settings import EtlSettings
+from headgate_etl.sinks import factories
+from streamcore.local import LocalApp
+from streamcore.sinks.sink import SinkHooks
+from streamcore.writer import WriterId
+from tests.harness.retail_etl import MODEL, ROOT, records, settings
+from tests.harness.small_etl import rates
+from tests.oracles.etl_retail import RATES, Expected
+
+LINES = ROOT / "tests" / "data" / "retail_sample.parquet"
+NOW_MS = 1_790_000_000_000
+LANES = ("sales", "returns")
+_CREATE = """create table {} (
+    id text primary key, invoice text not null, stock text not null, description text, quantity bigint not null,
+    sold_at timestamptz not null, price numeric(12,3) not null, customer text, country text not null,
+    currency text not null, rate numeric(12,6) not null, amount numeric(18,2) not null)"""
+
+
+def routed(target: str) -> dict[str, object]:
+    """The lines' two routes, to tables."""
+    conditions = zip(LANES, ("quantity > 0", "quantity <= 0"), strict=True)
+    return {"routes": [{"name": lane, "when": when, "to": target} for lane, when in conditions]}
+
+
+def fill(found: EtlSettings) -> None:
+    """All lines through the app into its sink; the second cut is written twice."""
+    app = LocalApp(build_app(found))
+    app.cut(rates(1, RATES), NOW_MS)
+    (make,) = factories(found, topology(found).table_columns)
+    sink = make(SinkHooks())
+    sink.open(WriterId("etl", 1))
+    source = records(LINES)
+    for batch in itertools.count():
+        cut = [*itertools.islice(source, 7_000)]
+        if not cut:
+            break
+        rows: dict[str, list[pa.Table]] = {}
+        for record in app.cut(cut, NOW_MS):
+            if record.lane in LANES:
+                rows.setdefault(record.lane, []).append(pa.ipc.open_stream(record.value).read_all())
+        written = {lane: pa.concat_tables(parts) for lane, parts in rows.items()}
+        sink.write(batch, written)
+        if batch == 1:
+            sink.write(batch, written)
+    sink.close()
+
+
+def compare(frames: Mapping[str, pl.DataFrame]) -> None:
+    """With the oracle, every value as text."""
+    expected = Expected(LINES)
+    for lane, frame in frames.items():
+        shown = frame.with_columns(
+            pl.col("sold_at").dt.strftime("%Y-%m-%dT%H:%M:%S+00:00"),
+            *(pl.col(name).cast(pl.String) for name in ("price", "rate", "amount")),
+        ).select(*MODEL)
+        assert sorted(map(repr, shown.rows())) == sorted(map(repr, expected.lane(sales=lane == "sales")))
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_in_delta_tables(tmp_path: Path, shards: int) -> None:
+    tables = {lane: {"uri": str(tmp_path / lane), "partition_by": ["currency"]} for lane in LANES}
+    fill(settings(**routed("delta"), delta={"tables": tables}, shards=shards))
+    frames = {lane: pl.read_delta(str(tmp_path / lane)) for lane in LANES}
+    assert frames["sales"].schema["amount"] == pl.Decimal(18, 2)
+    compare(frames)
+
+
+@pytest.mark.postgres
+def test_in_postgresql(new_database: NewDatabase) -> None:
+    database = new_database()
+    document = {
+        "host": database.host,
+        "port": database.port,
+        "database": database.name,
+        "user": database.user,
+        "password_file": str(database.password_file),
+        "tables": {lane: {"table": f"public.{lane}", "key": ["id"]} for lane in LANES},
+    }
+    with database.connect() as connection:
+        for lane in LANES:
+            connection.execute(_CREATE.format(lane))
+        fill(settings(**routed("postgres"), postgres=document))
+        frames = {}
+        for lane in LANES:
+            rows = connection.execute(f"select {', '.join(MODEL)} from {lane}").fetchall()
+            frames[lane] = pl.DataFrame(rows, schema=[*MODEL], orient="row", infer_schema_length=None)
+    compare({lane: f.with_columns(pl.col("sold_at").dt.convert_time_zone("UTC")) for lane, f in frames.items()})

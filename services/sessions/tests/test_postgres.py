@@ -1,0 +1,93 @@
+"""Records of sessions in PostgreSQL, cut by cut through the real sink: the views say what the oracle says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from conftest import Database, NewDatabase
+from headgate_sessions.app import topology
+from headgate_sessions.settings import SessionsSettings
+from streamcore.arrow import to_table
+from streamcore.sinks.sink import Result, Sink, SinkHooks
+from streamcore.writer import WriterId
+from tests.harness.sessions import (
+    CHECKOUT_GAP_MS,
+    GAP_MS,
+    ROOT,
+    by_cut,
+    settings_of,
+    shop_events,
+    with_tables,
+)
+from tests.oracles import sessions as oracle
+
+EVENTS = 1_500
+ENDS = range(100, EVENTS, 100)
+
+
+@pytest.fixture
+def database(new_database: NewDatabase) -> Database:
+    made = new_database()
+    with made.connect() as connection:
+        for name in ("tables.sql", "views.sql"):
+            connection.execute((ROOT / "services" / "sessions" / "sql" / name).read_bytes())
+    return made
+
+
+def settings_for(database: Database) -> SessionsSettings:
+    given = with_tables()
+    postgres = given["postgres"]
+    assert isinstance(postgres, dict)
+    where = {"host": database.host, "port": database.port, "database": database.name}
+    login = {"user": database.user, "password_file": database.password_file}
+    return settings_of(early_ms=1, **(given | {"postgres": postgres | where | login}))
+
+
+def opened(settings: SessionsSettings) -> Sink:
+    assert settings.postgres is not None
+    sink = settings.postgres.factory(topology(settings).table_columns)(SinkHooks())
+    sink.open(WriterId("sessions", 1))
+    return sink
+
+
+def test_the_tables_hold_the_sessions_of_the_oracle_though_a_cut_is_written_twice(database: Database) -> None:
+    settings, events = settings_for(database), shop_events(EVENTS, users=40)
+    sink, late = opened(settings), list[str]()
+    for batch, result in enumerate(by_cut(settings, events, ENDS)):
+        rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
+        filled = {lane: table for lane, table in rows.items() if table.num_rows}
+        late += result["late"]["event_id"].to_list() if result["late"].height else []
+        assert not sink.write(batch, filled).refused
+        if batch == 7:  # a crash after the commit: another process writes the cut again
+            sink.close()
+            sink = opened(settings)
+            assert sink.write(batch, filled).result is Result.SKIPPED
+    sink.close()
+    taken = events.filter(~events["event_id"].is_in(late))
+    assert _final(database) == oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)
+    assert _one(database, "select count(*) from sessions.live_session") == len(_final(database))
+    assert _one(database, "select max(revision) from sessions.session") > 2
+    assert _one(database, "select count(*) from sessions.top_now") > 0
+
+
+def _final(database: Database) -> set[oracle.Row]:
+    """As the oracle says them."""
+    query = """select user_id, started_at, ended_at, events, pages, first_page, last_page, converted,
+                      (revenue * 100)::bigint, funnel_step, bounce from sessions.final_session"""
+    with database.connect() as connection:
+        rows = connection.execute(query).fetchall()
+    return {(user, _ms(start), _ms(end), *rest) for user, start, end, *rest in rows}
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def _one(database: Database, query: str) -> int:
+    with database.connect() as connection:
+        row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    assert isinstance(row[0], int)
+    return row[0]
