@@ -180,7 +180,7 @@ def test_values_of_the_server_are_read_exactly() -> None:
         "name": None,
     }
     assert as_expected([("p1", source)]) == {
-        "p1": {"price": 1250, "revenue_1d": -7, "updated_at": 1_767_323_045_678, "x": None}
+        "p1": {"price": 1250, "revenue_1d": -7, "updated_at": 1_767_323_045_678, "name": None}
     }
 
 
