@@ -102,7 +102,7 @@ def _panel(title: str, *entries: tuple[str, str]) -> Panel:
     grid.add_column(no_wrap=True, overflow="ellipsis")
     for name, value in entries:
         grid.add_row(name, value)
-    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED)
+    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED, height=FIGURE_LINES)
 
 
 def _delay(state: Running) -> str:
@@ -116,4 +116,4 @@ def _cut(cut_ms: Sequence[int]) -> str:
         return "-"
     ordered = sorted(cut_ms)
     median, slow = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
-    return f"{median:,}, p95 {slow:,} ms"
+    return f"{median}, p95 {slow} ms" if slow < 1_000 else f"{median / 1000:,.1f}, p95 {slow / 1000:,.1f} s"

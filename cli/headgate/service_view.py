@@ -6,7 +6,7 @@ lines up. Refuses to know where figures come from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,8 @@ from rich.text import Text
 from headgate.panels import FIGURE_LINES, Running, figures, footer, header, time_text
 
 _LANES_SHOWN: Final = 4
+#: How a lane is called here, where not by its name.
+_CALLED: Final = {"deadletters": "dead letters"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,16 @@ def render(state: ServiceState, width: int, height: int) -> Layout:  # noqa: ARG
     sinks = [Layout(_sinks(state.sinks), size=len(state.sinks) + 3)] if state.sinks else []
     layout.split_column(
         Layout(header(state, width), size=1),
-        Layout(figures(state, dict([*state.lanes.items()][:_LANES_SHOWN]), width), size=FIGURE_LINES),
+        Layout(figures(state, dict([*_called(state.lanes)][:_LANES_SHOWN]), width), size=FIGURE_LINES),
         *sinks,
         Layout(_last(state.last)),
         Layout(footer(state.hint, width), size=1),
     )
     return layout
+
+
+def _called(lanes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+    return ((_CALLED.get(lane, lane), count) for lane, count in lanes.items())
 
 
 def _sinks(sinks: Sequence[SinkRow]) -> Panel:
@@ -84,5 +90,7 @@ def _last(last: Sequence[LastRow]) -> Panel:
     table.add_column("record", ratio=1, no_wrap=True, overflow="ellipsis")
     for row in last:
         style = "red" if row.lane == "deadletters" else "default"
-        table.add_row(time_text(row.time_ms, "%H:%M:%S"), Text(row.lane, style=style), Text(row.text))
+        table.add_row(
+            time_text(row.time_ms, "%H:%M:%S"), Text(_CALLED.get(row.lane, row.lane), style=style), Text(row.text)
+        )
     return Panel(table, title="latest records", title_align="left", border_style="blue")

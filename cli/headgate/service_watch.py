@@ -6,7 +6,9 @@ the app was started, as it reports them.
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.local.stack import Stack
@@ -18,7 +20,8 @@ from streamcore.kafka.readers import Follower, Record
 if TYPE_CHECKING:
     from rich.layout import Layout
 
-_LAST_KEPT: Final = 100
+_LAST_KEPT: Final = 100  # of each lane
+_OTHER_LINES: Final = 15  # of a screen, about
 _TEXT: Final = 500
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
@@ -54,7 +57,7 @@ class ServiceWatch:
         self._lanes = {names.lane(lane): lane for lane in names.lanes}
         self._follower = Follower(stack.kafka, [*self._lanes])
         self._counts: Counter[str] = Counter(dict.fromkeys(names.lanes, 0))
-        self._last: deque[LastRow] = deque(maxlen=_LAST_KEPT)
+        self._last = {lane: deque[LastRow](maxlen=_LAST_KEPT) for lane in names.lanes}
 
     def close(self) -> None:
         """Stop reading."""
@@ -71,7 +74,7 @@ class ServiceWatch:
 
     def picture(self, phase: str, width: int, height: int) -> Layout:
         """For a terminal of this size."""
-        return render(self._state(phase), width, height)
+        return render(self._state(phase, max(height - _OTHER_LINES, 1)), width, height)
 
     def line(self) -> str:
         """The figures in a line."""
@@ -83,13 +86,13 @@ class ServiceWatch:
             f"{lanes}{'; ' if sinks else ''}{sinks}"
         )
 
-    def _state(self, phase: str) -> ServiceState:
+    def _state(self, phase: str, rows: int) -> ServiceState:
         common = running(self._stack, self._timeline, phase)
         return ServiceState(
             **{name: getattr(common, name) for name in Running.__slots__},
             lanes=dict(self._counts),
             sinks=self._sinks(),
-            last=tuple(reversed(self._last)),
+            last=latest(self._last.values(), rows),
             hint=self._hint,
         )
 
@@ -104,4 +107,32 @@ class ServiceWatch:
         if lane == "deadletters":
             reason = (record.header("reason") or b"").decode("utf-8", "replace")
             text = f"{reason}: {text}"
-        self._last.append(LastRow(record.timestamp_ms, lane, text[:_TEXT]))
+        self._last[lane].append(LastRow(record.timestamp_ms, lane, brief(text)[:_TEXT]))
+
+
+def latest(lanes: Iterable[Sequence[LastRow]], rows: int) -> tuple[LastRow, ...]:
+    """About so many, the latest first, of each lane as many: one cut's many rows of one do not hide the others."""
+    filled = [[*lane] for lane in lanes if lane]
+    share = max(1, rows // max(1, len(filled)))
+    return tuple(sorted((row for lane in filled for row in lane[: -share - 1 : -1]), key=_time, reverse=True))
+
+
+def _time(row: LastRow) -> int:
+    return row.time_ms // 1000  # as it is shown; within a second, lane by lane
+
+
+def brief(text: str) -> str:
+    """A JSON object as names with their values, without those that have none; other text as it is."""
+    try:
+        body = json.loads(text, parse_float=str)
+    except ValueError:
+        return text
+    if not isinstance(body, dict):
+        return text
+    return "  ".join(f"{name} {_shown(value)}" for name, value in body.items() if value is not None)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value.removesuffix("+00:00")
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,31 +8,41 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.commands.up_services import SERVICES, Chosen, address, login, refuse_foreign
 from headgate.output import Json
 
 if TYPE_CHECKING:
     from headgate.local.services.service import Service, Verdict
     from headgate.local.stack import StackSettings
-    from headgate.rulebook import Book
 
 _LIVE_RATE = 250.0
-SERVICES = ("rules",)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(name="up")
-@click.argument("service", type=click.Choice(SERVICES), default="rules")
+@click.argument("service", type=click.Choice([*SERVICES]), default="rules")
 @click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
 @click.option("--json", "as_json", is_flag=True, help="No view: compare with what must come, print one JSON object.")
 @click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
 @click.option("--seed", type=int, default=None, help="Of a new shop; the same seed tells the same story.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=None, help="Data folder of the shop.")
-@click.option("--fresh", is_flag=True, help="Forget the shop of the data folder and its topics, and begin anew.")
+@click.option("--fresh", is_flag=True, help="Delete the shop of the data folder and what came of it; begin anew.")
 @click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules to publish (default: rules/shop).")
 @click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
 @click.option("--port", type=click.IntRange(1, 65535), default=None, help="Of the local broker (default: 19092).")
 @click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
-@click.option("--keep-broker", is_flag=True, help="Leave the local broker running.")
+@click.option("--keep-broker", is_flag=True, help="Leave the local servers running.")
+@click.option("--postgres", default=None, help="Use this server (HOST:PORT/DATABASE) instead of a local one.")
+@click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
+@click.option("--postgres-password-file", type=_FILE, help="With --postgres.")
+@click.option("--postgres-password-env", default=None, help="With --postgres: a variable that holds the password.")
+@click.option("--postgres-ca-file", type=_FILE, help="To prove who it is.")
+@click.option("--opensearch", default=None, help="Use this server (URL) instead of a local one.")
+@click.option("--opensearch-user", default=None, help="With --opensearch: log in as.")
+@click.option("--opensearch-password-file", type=_FILE, help="With --opensearch.")
+@click.option("--opensearch-password-env", default=None, help="With --opensearch: a variable that holds the password.")
+@click.option("--opensearch-ca-file", type=_FILE, help="Certificate authority, PEM.")
 @click.option("--verbose", is_flag=True, help="Say when what happened.")
 def command(
     service: str,
@@ -45,16 +55,32 @@ def command(
     port: int | None,
     broker_folder: Path | None,
     bootstrap: str | None,
+    postgres: str | None,
+    postgres_user: str,
+    postgres_password_file: Path | None,
+    postgres_password_env: str | None,
+    postgres_ca_file: Path | None,
+    opensearch: str | None,
+    opensearch_user: str | None,
+    opensearch_password_file: Path | None,
+    opensearch_password_env: str | None,
+    opensearch_ca_file: Path | None,
     *,
     as_json: bool,
     fresh: bool,
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run the shop: a local Kafka, a service (rules, with the shipped rules), and a generator of shop events.
+    """Run the shop: a local Kafka, a service, and a generator of shop events.
+
+    \b
+    etl       events in four formats into clean rows, in Kafka and a Delta table
+    rules     the shipped rules; alerts (the default)
+    search    product documents, with what is sold and seen, in OpenSearch (local, unless --opensearch names another)
+    sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
 
     Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
-    they are processed, reads all topics again with another client and compares. Exit code 1 unless all is right.
+    they are processed, reads all that came out with another client and compares. Exit code 1 unless all is right.
     """
     began_s = time.monotonic()
     if as_json and events is None:
@@ -63,7 +89,10 @@ def command(
     from headgate.local import workspace
     from headgate.local.stack import StackSettings
 
-    chosen = _service(service, rules, streams)
+    refuse_foreign(service)
+    at = address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
+    there = login(opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file)
+    chosen = SERVICES[service](Chosen(rules, streams, at, there))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
@@ -76,24 +105,6 @@ def command(
     )
     with workspace.alone(settings.folder):
         return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
-
-
-def _service(name: str, rules: Path | None, streams: Path | None) -> Service:
-    from headgate.local.services.rules import RulesService
-
-    if name != "rules" and rules is not None:
-        raise click.UsageError(f"--rules: the {name} service has none")
-    return RulesService(lambda: _book(rules, streams))
-
-
-def _book(rules: Path | None, streams: Path | None) -> Book:
-    from headgate.errors import InputError
-    from headgate.rulebook import read_book, shipped_rules
-
-    book = read_book([rules or shipped_rules("shop")], streams)
-    if book.problems:
-        raise InputError("rules: " + "\n".join(problem.render() for problem in book.problems))
-    return book
 
 
 def _run(

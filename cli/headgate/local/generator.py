@@ -39,19 +39,20 @@ class Orders:
 
 
 def primers(feed: Feed, start: int, partitions: int) -> Iterator[int]:
-    """Where to pause after ``start``: as often as it takes until every partition of the feed's first topic has had a
-    good record.
+    """Where to pause after ``start``: as often as it takes until every partition of the topics whose event time counts
+    has had a good record.
 
     No primer crosses a block, for time jumps between blocks.
     """
-    missing, every = set(range(partitions)), {feed.topics[0]: partitions}
+    clocks = feed.topics[: feed.clocks]
+    missing = {(topic, partition) for topic in clocks for partition in range(partitions)}
     for end in range(start + 1, start + BLOCK + 1):
         if (end - start) % PRIMER and end % BLOCK:
             continue
         yield end
         begin = max(start, end - PRIMER)
-        good = (one for one in feed.records(begin, end) if one.record.fate is Fate.EVENT and one.topic in every)
-        missing.difference_update(one.record.partition(partitions) for one in good)
+        good = (one for one in feed.records(begin, end) if one.record.fate is Fate.EVENT)
+        missing.difference_update((one.topic, one.record.partition(partitions)) for one in good)
         if not missing:
             return
 

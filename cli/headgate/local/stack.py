@@ -87,6 +87,11 @@ class Stack:
         return self._shop
 
     @property
+    def ground(self) -> Ground:
+        """What the service stands on; there is one after ``start``."""
+        return self._ground(self.shop)
+
+    @property
     def app(self) -> AppProcess:
         """The app; there is one after ``start``."""
         assert self._app is not None, "start() comes first"
@@ -160,10 +165,12 @@ class Stack:
         self._shop = found or workspace.create(folder, self._identity(), self.kafka, seed, self._say, like)
         how = "going on with" if found else "new"
         self._say(f"{how} shop {self.shop.names.app} at {self.kafka.bootstrap}, data in {folder}")
+        if not self.shop.checkpoint.exists():  # new, or a start was killed before its app had begun
+            self.service.forget(self.ground, self._say)
 
     def _prepare(self) -> None:
         """All that must be there before the app and its events."""
-        ground = self._ground(self.shop)
+        ground = self.ground
         if keep_history(self.kafka, control := self.shop.names.control):
             self._say(f"{control} was compacted and now keeps everything: history before this start is not complete")
         ensure_topics(self.kafka, self.service.topics(self.service.settings(ground)))

@@ -123,15 +123,27 @@ def alone(folder: Path) -> Iterator[None]:
 
 def load(folder: Path, broker: str, like: Names) -> Workspace | None:
     """The workspace of this folder on this Kafka, None when there is none. ``like``: what topics its service has."""
+    found = _read(folder, like)
+    return found if found is not None and found.broker == broker else None
+
+
+def last(folder: Path, like: Names) -> Workspace | None:
+    """The workspace of this folder, on whichever Kafka it was; None also when it cannot be read."""
+    try:
+        return _read(folder, like)
+    except InputError:
+        return None
+
+
+def _read(folder: Path, like: Names) -> Workspace | None:
     path = _file(folder)
     if not path.exists():
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        workspace = Workspace(folder, replace(like, app=found["app"]), ShopSettings(**found["shop"]), found["broker"])
+        return Workspace(folder, replace(like, app=found["app"]), ShopSettings(**found["shop"]), found["broker"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: cannot be read ({error}); start anew with --fresh") from error
-    return workspace if workspace.broker == broker else None
 
 
 def is_whole(workspace: Workspace, kafka: KafkaSettings) -> bool:
@@ -156,8 +168,8 @@ def create(folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, sa
 
 def discard(folder: Path, broker: str, kafka: KafkaSettings, say: Say, like: Names) -> None:
     """Delete what was in the folder and its topics. Only what a workspace is made of is deleted."""
-    old = load(folder, broker, like)
-    if old is not None:
+    old = last(folder, like)
+    if old is not None and old.broker == broker:
         say(f"deleting the old shop {old.names.app} and its topics")
         delete_topics(kafka, old.names.all)
     _file(folder).unlink(missing_ok=True)

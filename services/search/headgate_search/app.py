@@ -17,6 +17,7 @@ import polars as pl
 from headgate_search.popularity import COUNTS, MEASURES, counted, is_quiet
 from headgate_search.products import FIELDS, PLACE, as_documents, checked
 from headgate_search.settings import DOCUMENTS, SearchSettings
+from headgate_search.topics import CHANGES
 from streamcore.app import App
 from streamcore.lanes import LATE
 from streamcore.operators.rolling_totals import Span
@@ -25,9 +26,6 @@ from streamcore.spark.runner import Listeners, Runner
 from streamcore.spark.start import Start
 from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
-
-#: The rows of ``documents`` as records, for whoever wants to listen.
-CHANGES = "changes"
 
 
 def build_topology(settings: SearchSettings) -> Topology:

@@ -38,7 +38,8 @@ class SearchSettings(ServiceSettings):
     of a span that a shard keeps. ``publish_changes``: send every document to the lane ``changes`` too."""
 
     preload: ClassVar[tuple[str, ...]] = (
-        "headgate_search.app",
+        "headgate_search.popularity",
+        "headgate_search.products",
         "streamcore.topology.kernel",
         "streamcore.operators.rolling",
         "streamcore.operators.joins",

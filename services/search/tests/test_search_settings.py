@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from headgate_search.app import CHANGES, build_app, build_topology
+from headgate_search.app import build_app, build_topology
 from headgate_search.settings import DOCUMENTS, load_settings
+from headgate_search.topics import CHANGES
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, LATE
 from tests.harness import search
@@ -80,3 +83,22 @@ def test_the_whole_app_is_one_keyed_stage_by_product() -> None:
     text = build_topology(search.settings()).text()
     assert text.count("keyed stage") == 1
     assert "keyed stage 1, by id" in text
+
+
+def test_what_workers_load_loads_without_pandas() -> None:
+    """They refuse it, and none of them would start."""
+    loading = "\n".join(f"import {name}" for name in search.settings().preload)
+    done = subprocess.run(
+        [sys.executable, "-c", f"{REFUSING}{loading}"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+REFUSING = """
+import sys
+class WithoutPandas:
+    def find_spec(self, name, path, target=None):
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, WithoutPandas())
+"""

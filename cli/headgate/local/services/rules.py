@@ -82,6 +82,9 @@ class RulesService:
         assert isinstance(settings, RulesSettings), "its own settings"
         return topics(settings)
 
+    def forget(self, ground: Ground, say: Say) -> None:
+        """All that it has is in Kafka."""
+
     def prepare(self, ground: Ground, say: Say) -> None:
         """Publish the rules that were never accepted, or only in an older version. One that was deleted stays so."""
         from rulecore.model import canonical_json

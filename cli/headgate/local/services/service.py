@@ -129,6 +129,11 @@ class Service(Protocol):
         """What the app writes, and its control topic."""
         ...
 
+    def forget(self, ground: Ground, say: Say) -> None:
+        """The shop is new: delete what an earlier one of the same folder left outside Kafka. Comes before
+        ``prepare``."""
+        ...
+
     def prepare(self, ground: Ground, say: Say) -> None:
         """What must be there before the first event: rules, tables."""
         ...

@@ -16,6 +16,7 @@ from typing import Final
 from headgate.local.shop.expected import DISORDER_MS
 from headgate.local.shop.settings import Fate, ShopRecord
 
+_BEFORE_ALL_MS: Final = -(2**62)
 #: What a document says of the product: as it is in the change, but the price in cents.
 _FIELDS: Final = ("name", "description", "category", "currency", "in_stock", "updated_at")
 
@@ -28,8 +29,12 @@ class Rolled:
     span_ms: int
     step_ms: int
 
+    def end_ms(self, event_ms: int) -> int:
+        """The watermark at which an event counts no more."""
+        return event_ms // self.step_ms * self.step_ms + self.span_ms
+
     def counts(self, event_ms: int, watermark_ms: int) -> bool:
-        return watermark_ms < event_ms // self.step_ms * self.step_ms + self.span_ms
+        return watermark_ms < self.end_ms(event_ms)
 
 
 SPANS: Final = (Rolled("1h", 3_600_000, 60_000), Rolled("1d", 86_400_000, 900_000))
@@ -40,17 +45,21 @@ Expected = Mapping[str, str | int | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDocuments:
-    """``uncertain``: the ids whose figures depend on which partitions are idle when the app stops: they are right for
-    the slowest partition, and right for the fastest are those of ``otherwise``."""
+    """``documents``: at the watermark of the slowest partition, which holds the others back unless it is idle.
+
+    ``also``: what else a document may be, because its figures change before the watermark of the fastest partition.
+    ``late_at_most``: events that may have come too late for every span; how many did depends on the cuts.
+    """
 
     documents: Mapping[str, Expected]
-    otherwise: Mapping[str, Expected]
+    also: Mapping[str, tuple[Expected, ...]]
     deleted: frozenset[str]
     dead_letters: int
+    late_at_most: int
 
-    @property
-    def uncertain(self) -> frozenset[str]:
-        return frozenset(name for name, one in self.documents.items() if one != self.otherwise[name])
+    def may_be(self, name: str, document: Expected) -> bool:
+        """Whether the document may be this one, if there may be one at all."""
+        return document == self.documents.get(name) or document in self.also.get(name, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class DocumentsExpectation:
     _events: dict[str, list[_Counted]] = field(default_factory=lambda: defaultdict(list))
     _latest_ms: dict[int, int] = field(default_factory=dict)
     _dead: int = 0
+    _late_at_most: int = 0
 
     def change(self, record: ShopRecord) -> None:
         """The next product change; those of a product are in one partition, so their order is that of the log."""
@@ -94,13 +104,24 @@ class DocumentsExpectation:
         counted = _counted(event)
         if counted is not None:
             self._events[event["product_id"]].append(counted)
+            fastest_ms = max(self._latest_ms.values()) - self.disorder_ms
+            self._late_at_most += not any(span.counts(counted.event_ms, fastest_ms) for span in self.spans)
 
     def result(self) -> ExpectedDocuments:
         """What must be in the index once the app has read the records so far, and a refresh has passed."""
         times = self._latest_ms.values()
-        slowest, fastest = (pick(times, default=0) - self.disorder_ms for pick in (min, max))
+        fastest_ms = max(times, default=0) - self.disorder_ms
+        slowest_ms = min(times, default=0) - self.disorder_ms if len(times) == self.partitions else _BEFORE_ALL_MS
         gone = frozenset(name for name, one in self._products.items() if one["op"] == "delete")
-        return ExpectedDocuments(self.documents(slowest), self.documents(fastest), gone, self._dead)
+        also = {name: found for name in self._products if (found := self._also(name, slowest_ms, fastest_ms))}
+        return ExpectedDocuments(self.documents(slowest_ms), also, gone, self._dead, self._late_at_most)
+
+    def _also(self, name: str, slowest_ms: int, fastest_ms: int) -> tuple[Expected, ...]:
+        """The document at every watermark in between at which it changes."""
+        change = self._products[name]
+        ends_ms = {span.end_ms(one.event_ms) for span in self.spans for one in self._events.get(name, ())}
+        between = sorted(end for end in ends_ms if slowest_ms < end <= fastest_ms)
+        return () if change["op"] == "delete" else tuple(dict(self._document(name, change, end)) for end in between)
 
     def documents(self, watermark_ms: int) -> dict[str, Expected]:
         """The documents at this watermark, by id."""

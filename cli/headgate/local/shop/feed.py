@@ -7,9 +7,10 @@ number of the story, so a stop of any kind finds its place again (``headgate.loc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.local.shop import products
+from headgate.local.shop.formats import ENCODINGS, encoded
 from headgate.local.shop.settings import ShopRecord, ShopSettings
 from headgate.local.shop.stream import records
 
@@ -25,11 +26,12 @@ class Addressed:
 @dataclass(frozen=True, slots=True)
 class Feed:
     """``records(start, stop)``: those of these numbers, in order of number, for each topic at most one of each; a
-    pure function. ``topics``: all that it writes, the one whose event time counts first."""
+    pure function. ``topics``: all that it writes, first the ``clocks`` ones whose event time counts."""
 
     shop: ShopSettings
     topics: tuple[str, ...]
     records: Callable[[int, int | None], Iterator[Addressed]]
+    clocks: int = 1
 
 
 def shop_feed(topic: str, shop: ShopSettings) -> Feed:
@@ -50,3 +52,16 @@ def search_feed(events: str, changes: str, shop: ShopSettings) -> Feed:
             yield Addressed(events, event)
 
     return Feed(shop, (events, changes), both)
+
+
+def formats_feed(topic: str, others: Callable[[str], str], shop: ShopSettings) -> Feed:
+    """The shop's events as several systems write them: payments and what else is JSON in ``topic``, each other format
+    in a topic of its own (``others`` names it)."""
+    topics = {None: topic} | {way: others(way) for way in ENCODINGS}
+
+    def all_of(start: int, stop: int | None) -> Iterator[Addressed]:
+        for record in records(shop, start, stop):
+            way, value = encoded(record)
+            yield Addressed(topics[way], replace(record, value=value))
+
+    return Feed(shop, tuple(topics.values()), all_of, clocks=len(topics))

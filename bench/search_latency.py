@@ -1,0 +1,163 @@
+"""``python -m bench.search_latency``: how long until a search finds what was sent, with the app at half its load.
+
+Runs what ``headgate up search`` runs. First the shop sends as fast as it goes, which gives the load that the app can
+take; then half of that, and beside it products of its own, each looked for with searches until it is found, and then
+viewed once until a search finds it viewed. By this process's clock, from before a record is handed to the producer
+until the answer that has it; so the time of a search, and up to a pause between two, is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bench.result import Result, show, spread
+from headgate.local import broker as local_broker
+from headgate.local.generator import Orders
+from headgate.local.opensearch_http import OpenSearchHttp
+from headgate.local.services.search import SearchService, alias_of
+from headgate.local.stack import Stack, StackSettings
+from headgate.talk import to_stderr
+from headgate.timeline import Timeline
+from streamcore.kafka import clients
+
+if TYPE_CHECKING:
+    import confluent_kafka as ck
+
+_BETWEEN_SEARCHES_S = 0.05
+_EVERY_S = 0.25
+_WAIT_S = 300.0
+_SETTLE_S = 30.0
+
+
+@dataclass
+class Probes:
+    """Products of ours. ``sent``, ``viewed``: when, in seconds of the monotonic clock, of those not found so yet."""
+
+    stack: Stack
+    http: OpenSearchHttp
+    producer: ck.Producer
+    sent: dict[str, float] = field(default_factory=dict)
+    viewed: dict[str, float] = field(default_factory=dict)
+    changes_ms: list[float] = field(default_factory=list)
+    views_ms: list[float] = field(default_factory=list)
+
+    def send(self, number: int) -> None:
+        """A new product."""
+        name = f"probe{number}"
+        change = {"product_id": name, "op": "upsert", "name": "Probe", "price": 1.0, "updated_at": self._now_ms()}
+        self.sent[name] = time.monotonic()
+        self._produce(self.stack.shop.names.input("products"), name, change)
+
+    def look(self) -> None:
+        """Search once for all that was not found yet."""
+        self._found({"terms": {"id": [*self.sent]}}, self._came)
+        ours, viewed = {"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}
+        self._found({"bool": {"filter": [ours, viewed]}}, self._seen)
+
+    def _found(self, query: object, then: Callable[[str, float], None]) -> None:
+        body = {"size": 1_000, "_source": False, "query": query}
+        hits = self.http.ask("POST", f"/{alias_of(self.stack.shop.names)}/_search", body)["hits"]["hits"]
+        now = time.monotonic()
+        for hit in hits:
+            then(hit["_id"], now)
+
+    def _came(self, name: str, now: float) -> None:
+        self.changes_ms.append((now - self.sent.pop(name)) * 1_000)
+        event = {"event_id": name, "ts": self._now_ms(), "type": "view", "user_id": name, "product_id": name}
+        self.viewed[name] = time.monotonic()
+        self._produce(self.stack.shop.names.events, name, event)
+
+    def _seen(self, name: str, now: float) -> None:
+        self.views_ms.append((now - self.viewed.pop(name)) * 1_000)
+
+    def _now_ms(self) -> int:
+        newest_ms = self.stack.generator.newest_event_ms
+        assert newest_ms is not None, "the shop has sent something"
+        return newest_ms
+
+    def _produce(self, topic: str, key: str, document: object) -> None:
+        self.producer.produce(topic, orjson.dumps(document), key)
+        self.producer.poll(0)
+
+
+def main() -> int:
+    """Measure, print one JSON object."""
+    parser = argparse.ArgumentParser(prog="python -m bench.search_latency", description=__doc__)
+    parser.add_argument("--load", type=int, default=60_000, help="events to find the load with")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
+    parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="of the broker")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headgate-search-latency-") as folder:
+        settings = StackSettings(Path(folder) / "shop", Path(folder) / "broker", asked.port, seed=1, fresh=True)
+        settings.folder.mkdir()
+        stack = Stack(SearchService(), settings, to_stderr, Timeline(to_stderr))
+        try:
+            stack.start()
+            show(_measured(stack, asked.load, asked.seconds))
+        finally:
+            stack.stop(threading.Event())
+    return 0
+
+
+def _measured(stack: Stack, load: int, seconds: float) -> Result:
+    capacity = _capacity(stack, load)
+    stack.generate(Orders(None, capacity / 2))
+    service = stack.service
+    assert isinstance(service, SearchService)
+    probes = Probes(stack, OpenSearchHttp(service.opensearch.login), clients.producer(stack.kafka, linger_ms=5))
+    _wait(lambda: stack.generator.next_index > stack.generator.first_index, stack)
+    before, began, number = stack.app.figures.processed, time.monotonic(), 0
+    while time.monotonic() - began < seconds:
+        if time.monotonic() - began > number * _EVERY_S:
+            probes.send(number)
+            number += 1
+        probes.look()
+        stack.check()
+        time.sleep(_BETWEEN_SEARCHES_S)
+    rate = (stack.app.figures.processed - before) / (time.monotonic() - began)
+    settled = time.monotonic() + _SETTLE_S
+    while (probes.sent or probes.viewed) and time.monotonic() < settled:
+        probes.look()
+        time.sleep(_BETWEEN_SEARCHES_S)
+    return {
+        "workload": "search-latency",
+        "records_per_second_at_most": round(capacity),
+        "records_per_second": round(rate),
+        "products": number,
+        "not_found": len(probes.sent) + len(probes.viewed),
+        "change_to_searchable_ms": spread(probes.changes_ms),
+        "view_to_searchable_ms": spread(probes.views_ms),
+        "cut_ms": spread([float(ms) for ms in stack.app.figures.cut_ms]),
+    }
+
+
+def _capacity(stack: Stack, load: int) -> float:
+    """Records a second when more wait than the app takes, primers left out."""
+    stack.generate(Orders(load, None))
+    _wait(lambda: stack.app.figures.processed > 5_000, stack)
+    before, began = stack.app.figures.processed, time.monotonic()
+    _wait(lambda: stack.generator.done and stack.app.figures.processed >= stack.generator.sent, stack)
+    return (stack.app.figures.processed - before) / (time.monotonic() - began)
+
+
+def _wait(until: Callable[[], bool], stack: Stack) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not until():
+        stack.check()
+        if time.monotonic() > deadline:
+            raise TimeoutError("the app does not get on")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
