@@ -102,7 +102,7 @@ def _panel(title: str, *entries: tuple[str, str]) -> Panel:
     grid.add_column(no_wrap=True, overflow="ellipsis")
     for name, value in entries:
         grid.add_row(name, value)
-    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED)
+    return Panel(grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED, height=FIGURE_LINES)
 
 
 def _delay(state: Running) -> str:
