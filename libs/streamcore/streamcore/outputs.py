@@ -62,11 +62,12 @@ class Outputs:
         self.sinks = tuple(sinks)
         _check(app, self.sinks)
 
-    def open(self, owner: WriterId) -> None:
-        """Open every sink, or none: ``ConfigError`` of the first that cannot hold what it would promise."""
+    def open(self, owner: WriterId) -> int | None:
+        """Open every sink, or none: ``ConfigError`` of the first that cannot hold what it would promise. The last batch
+        that one of them has, or None."""
         try:
-            for sink in self.sinks:
-                sink.open(owner)
+            found = [sink.open(owner) for sink in self.sinks]
+            return max((batch for batch in found if batch is not None), default=None)
         except BaseException:
             self.close()
             raise

@@ -4,6 +4,7 @@ letters of the same cut."""
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ import pytest
 from streamcore.app import App
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.readers import Record as Read
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
@@ -31,6 +33,7 @@ _EVENTS = StreamSchema(
     "orders", (Field("id", LONG, nullable=False), Field("ts", TIMESTAMP, nullable=False)), "ts", ((),)
 )
 _numbers = itertools.count()
+_PATIENCE_S = 30.0
 
 
 @dataclass
@@ -46,8 +49,9 @@ class ListSink:
     closed: int = 0
     order: list[str] = field(default_factory=list)
 
-    def open(self, owner: WriterId) -> None:
+    def open(self, owner: WriterId) -> int | None:
         self.opened.append(owner)
+        return max(self.batches, default=None)
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
         if self.failures:
@@ -100,8 +104,18 @@ def _blob(*ids: int) -> bytes:
     return to_ipc([Record("deadletters", None, b"bad")], [rows.batch(), LaneRows("copies", ("id",), frame).batch()])
 
 
-def _values(kafka: KafkaSettings, outputs: Outputs, lane: str) -> list[bytes]:
-    return [record.value or b"" for record in read_topic(kafka, outputs.app.lanes[lane], limit_ms=30_000)]
+def _read(kafka: KafkaSettings, outputs: Outputs, lane: str, count: int) -> list[Read]:
+    """So many records, or what is there after a while: a commit is seen by readers a moment after it is done."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        found = list(read_topic(kafka, outputs.app.lanes[lane], limit_ms=30_000))
+        if len(found) >= count or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+def _values(kafka: KafkaSettings, outputs: Outputs, lane: str, count: int) -> list[bytes]:
+    return [record.value or b"" for record in _read(kafka, outputs, lane, count)]
 
 
 @pytest.mark.kafka
@@ -115,8 +129,8 @@ def test_rows_go_to_their_sink_in_the_order_of_the_shards_and_records_to_their_t
     assert table.to_pydict() == {"id": [1, 2, 3]}, "the engine's columns stay out"
     assert committed.lanes == {"rows": 3, "copies": 3, "deadletters": 2}
     assert committed.sinks["list"].rows == 3
-    assert sorted(_values(kafka, outputs, "copies")) == [b'{"id":1}', b'{"id":2}', b'{"id":3}']
-    assert _values(kafka, outputs, "deadletters") == [b"bad", b"bad"]
+    assert sorted(_values(kafka, outputs, "copies", 3)) == [b'{"id":1}', b'{"id":2}', b'{"id":3}']
+    assert _values(kafka, outputs, "deadletters", 2) == [b"bad", b"bad"]
 
 
 @pytest.mark.kafka
@@ -124,7 +138,7 @@ def test_what_a_sink_refuses_is_a_dead_letter_with_the_row_and_the_reason(kafka:
     outputs = make(ListSink())
     committed = outputs.commit(0, [_blob(1), _blob(-2)])
     assert (committed.sinks["list"].rows, committed.sinks["list"].refused) == (1, 1)
-    (dead,) = [r for r in read_topic(kafka, outputs.app.lanes["deadletters"], limit_ms=30_000) if r.value != b"bad"]
+    (dead,) = [r for r in _read(kafka, outputs, "deadletters", 3) if r.value != b"bad"]
     assert orjson.loads(dead.value or b"") == {"id": -2}
     assert [dead.header(name) for name in ("sink", "lane", "reason_code", "reason")] == [
         b"list",
@@ -143,11 +157,11 @@ def test_a_cut_that_a_sink_had_and_kafka_had_not_is_written_once_to_both(kafka: 
     outputs = make(first, second)
     with pytest.raises(Retryable):
         outputs.commit(7, [_blob(1, -1)])
-    assert _values(kafka, outputs, "copies") == [], "Kafka comes after all sinks"
+    assert _values(kafka, outputs, "copies", 0) == [], "Kafka comes after all sinks"
     committed = outputs.commit(7, [_blob(1, -1)])
     assert committed.sinks["list"].result is Result.SKIPPED
-    assert len(_values(kafka, outputs, "copies")) == 2
-    assert len(_values(kafka, outputs, "deadletters")) == 2, "refused by a skipped cut as by the first attempt"
+    assert len(_values(kafka, outputs, "copies", 2)) == 2
+    assert len(_values(kafka, outputs, "deadletters", 2)) == 2, "refused by a skipped cut as by the first attempt"
 
 
 @pytest.mark.kafka
@@ -163,7 +177,7 @@ def test_a_lane_with_rows_needs_exactly_one_sink(make: Make) -> None:
 @pytest.mark.kafka
 def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
     class Closed(ListSink):
-        def open(self, owner: WriterId) -> None:
+        def open(self, owner: WriterId) -> int | None:
             raise ConfigError("no table")
 
     first = ListSink()
@@ -171,6 +185,15 @@ def test_when_one_sink_does_not_open_none_stays_open(make: Make) -> None:
     with pytest.raises(ConfigError, match="no table"):
         outputs.open(WriterId("x", 1))
     assert (len(first.opened), first.closed) == (1, 1)
+
+
+@pytest.mark.kafka
+def test_the_last_batch_of_any_sink_is_known_from_the_start(make: Make) -> None:
+    first, second = ListSink(), ListSink("other", frozenset())
+    outputs = make(first, second)
+    assert outputs.open(WriterId("x", 1)) is None
+    second.batches[7] = {}
+    assert outputs.open(WriterId("x", 1)) == 7
 
 
 def test_one_lane_cannot_have_records_and_rows() -> None:

@@ -145,6 +145,19 @@ class CheckpointRoot:
         """The last batch that Spark knows to be done, or None. A batch after it may be in Kafka nevertheless."""
         return max(self.committed(), default=None)
 
+    def refuse_behind(self, written: int, epoch: int) -> None:
+        """``ConfigError`` when batches after the one that may be open were written in this epoch: this folder is not
+        the one that they came from, or is an old copy of it, and going on would skip its next batches as done before.
+        """
+        last = self.last_committed()
+        after = 0 if last is None else last + 1
+        if written > after:
+            raise ConfigError(
+                f"checkpoint {self.path}: batch {written} of epoch {epoch} was written, and here the next one is "
+                f"{after}: what was written came from another checkpoint, or from this one before it was set back. Use "
+                "that one, or give the app another name"
+            )
+
     def verify(self) -> None:
         """``ConfigError`` when Spark must not start on this folder; says which file, and what to do."""
         planned, committed = self.planned(), self.committed()

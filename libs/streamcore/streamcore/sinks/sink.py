@@ -103,9 +103,10 @@ class Sink(Protocol):
         """What it promises with the settings that it has."""
         ...
 
-    def open(self, owner: WriterId) -> None:
-        """Connect, refuse what it could not hold (``ConfigError``: what is missing and how to make it), fence owners of
-        earlier epochs, and learn what was written last. Called again after ``close`` for a new attempt."""
+    def open(self, owner: WriterId) -> int | None:
+        """Connect, refuse what it could not hold (``ConfigError``: what is missing and how to make it), and fence
+        owners of earlier epochs. Returns the last batch that is known to be written in this epoch, or None. Called
+        again after ``close`` for a new attempt."""
         ...
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:

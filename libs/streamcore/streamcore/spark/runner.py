@@ -175,12 +175,12 @@ class Runner:
         with ExactlyOnceWriter(
             self.settings.kafka, writer_id, self.settings.markers_topic, delivery=delivery, hooks=hooks
         ) as writer:
-            writer.open()
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = Outputs(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])
-            outputs.open(writer_id)
+            written = (writer.open(), outputs.open(writer_id))
             try:
                 self.root.verify()
+                self.root.refuse_behind(max((batch for batch in written if batch is not None), default=-1), epoch)
                 self._failure = None
                 query = self._start(session, _Cuts(self, self._planner(), session, outputs, lease, epoch))
                 try:

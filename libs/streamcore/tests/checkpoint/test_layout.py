@@ -118,6 +118,19 @@ def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
         root.prepare(SHOP)
 
 
+def test_a_folder_that_is_behind_what_was_written_is_refused(tmp_path: Path, root: CheckpointRoot) -> None:
+    run_batches(root, 6, 5)
+    for written in (-1, 5, 6):  # the one after it may have been written when Spark's commit was lost
+        root.refuse_behind(written, 1)
+    with pytest.raises(ConfigError, match="batch 7 of epoch 1 was written, and here the next one is 6"):
+        root.refuse_behind(7, 1)
+    new = CheckpointRoot(tmp_path / "new")
+    new.prepare(SHOP)
+    new.refuse_behind(0, 1)
+    with pytest.raises(ConfigError, match="another checkpoint"):
+        new.refuse_behind(57, 1)
+
+
 def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> None:
     run_batches(root, 2, 1)
     (root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp").write_text("v1")

@@ -112,14 +112,15 @@ class DeltaSink:
         """Those with a table."""
         return frozenset(self._settings.tables)
 
-    def open(self, owner: WriterId) -> None:
-        """Steps 1 to 4 for each lane."""
+    def open(self, owner: WriterId) -> int | None:
+        """Steps 1 to 4 for each lane; the last batch that any of them has."""
         self._owner = owner
         self._storage = self._settings.storage.read()
         self._upkeep = Upkeep(self._storage, self._hooks.reached)
         for lane in sorted(self._settings.tables):
             self._persist(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
             self._upkeep.begin(lane, self._lanes[lane].table.version)
+        return max((lane.done for lane in self._lanes.values() if lane.done is not None), default=None)
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
         """Step 5 for each lane with rows, and 1 to 4 again while the outcome is unknown."""

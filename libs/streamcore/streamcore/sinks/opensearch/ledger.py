@@ -47,10 +47,13 @@ class Ledger:
         source = found["_source"]
         return Entry(source["epoch"], source["batch"], tuple(source["indexes"]))
 
-    def claim(self, owner: WriterId) -> None:
-        """Begin an epoch; ``Fenced`` when a later one has begun. In an epoch that is under way nothing changes."""
+    def claim(self, owner: WriterId) -> int | None:
+        """Begin an epoch; ``Fenced`` when a later one has begun. In an epoch that is under way nothing changes, and its
+        last batch is returned."""
         self._ensure_index()
         self.write(Entry(owner.epoch, None, ()))
+        found = self.read()
+        return found.batch if found is not None and found.epoch == owner.epoch else None
 
     def write(self, entry: Entry) -> None:
         """Note a cut; ``Fenced`` when a later epoch has begun. A note of a later cut of this epoch stays."""

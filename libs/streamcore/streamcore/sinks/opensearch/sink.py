@@ -91,8 +91,8 @@ class OpenSearchSink:
         """Writing a cut again ends in the same contents."""
         return Guarantee.IDEMPOTENT
 
-    def open(self, owner: WriterId) -> None:
-        """Steps 1 to 3 of opening."""
+    def open(self, owner: WriterId) -> int | None:
+        """Steps 1 to 3 of opening; the last batch that was noted."""
         self.close()
         version_of(owner.epoch, 0)
         settings = self._settings
@@ -101,7 +101,7 @@ class OpenSearchSink:
         quick = Client(replace(settings.login, request_timeout_ms=min(_QUICK_MS, settings.request_timeout_ms)))
         self._session = _Session(owner, client, quick, sender)
         try:
-            self._attempts().persist(self._open)
+            return self._attempts().persist(self._open)
         except BaseException:
             self.close()
             raise
@@ -144,13 +144,13 @@ class OpenSearchSink:
     def _attempts(self) -> Attempts:
         return Attempts(self._settings.patience, self._hooks)
 
-    def _open(self) -> None:
+    def _open(self) -> int | None:
         session = self._opened()
         # 1. The server.
         _check_server(session.client)
         self._hooks.reached("server")
         # 2. The epoch.
-        session.ledger(session.client, self.name).claim(session.owner)
+        last = session.ledger(session.client, self.name).claim(session.owner)
         self._hooks.reached("claimed")
         # 3. Templates, indexes, aliases.
         for name, spec in self._settings.indexes.items():
@@ -161,6 +161,7 @@ class OpenSearchSink:
             for index in indexes.live_indexes(session.client, spec.alias):
                 indexes.check_index(session.client, lane, index, self._settings.late_ms)
         self._hooks.reached("checked")
+        return last
 
     def _live(self, session: _Session, client: Client) -> dict[str, tuple[str, ...]]:
         session.ledger(client, self.name).check(session.owner.epoch)

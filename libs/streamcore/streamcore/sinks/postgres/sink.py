@@ -97,12 +97,13 @@ class PostgresSink:
         """Always the same: the ledger is in the tables' own database."""
         return Guarantee.EXACTLY_ONCE
 
-    def open(self, owner: WriterId) -> None:
-        """Connect, check every table, and fence earlier epochs. Raises what ``Sink.open`` does, and ``Retryable``."""
+    def open(self, owner: WriterId) -> int | None:
+        """Connect, check every table, and fence earlier epochs; the last batch. Also raises ``Retryable``."""
         self.close()
         self._ledger = Ledger(self._settings.ledger, owner, self._name)
         entry = self._persist(self._opened, "at start")
         self._last = entry.batch
+        return entry.batch
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
         """Steps 1 to 5, again as long as the outcome is unknown. Also raises ``Permanent``: too many rows refused."""
