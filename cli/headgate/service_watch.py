@@ -135,4 +135,4 @@ def brief(text: str) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, str):
         return value.removesuffix("+00:00")
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, bool | dict | list) else str(value)
