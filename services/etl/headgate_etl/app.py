@@ -13,11 +13,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
 from headgate_etl.deriving import ANSWERS, MakeDeriving
 from headgate_etl.lookup import enrichment
+from headgate_etl.masking import masked
 from headgate_etl.phase import CODE, REASON
 from headgate_etl.plan import Plan, plan
 from headgate_etl.routing import Routing
@@ -25,7 +27,7 @@ from headgate_etl.settings import DeduplicateDocument, EtlSettings, Target
 from headgate_etl.sinks import factories
 from streamcore.app import App
 from streamcore.lanes import STATUS
-from streamcore.operators.deduplicate import WhenFull
+from streamcore.operators.deduplicate import DUPLICATES, WhenFull
 from streamcore.raw import ORIGIN
 from streamcore.service.running import build_runner
 from streamcore.spark.runner import Listeners, Runner
@@ -46,9 +48,10 @@ def topology(settings: EtlSettings) -> Topology:
         clean = clean.enrich(enrichment(settings.lookup, adds))
     if settings.deduplicate is not None:
         clean = _deduplicated(clean, settings.id, settings.deduplicate)
+    again = _again(clean, found, settings.deduplicate)
     clean, answers = _derived(clean, settings, found, letters)
     routed = _routed(clean, found, letters)
-    return Topology(settings.app, *routed, *letters, *answers)
+    return Topology(settings.app, *routed, *again, *letters, *answers)
 
 
 def _read(settings: EtlSettings, found: Plan, number: int) -> Stream:
@@ -70,8 +73,16 @@ def _deduplicated(rows: Stream, key: tuple[str, ...], document: DeduplicateDocum
         name="deduplicate",
         max_ids=document.max_ids,
         when_full=WhenFull.FORGET_OLDEST if document.forget_oldest else WhenFull.PASS,
-        duplicates_to=document.duplicates_to,
+        keep_duplicates=document.duplicates_to is not None,
     )
+
+
+def _again(rows: Stream, found: Plan, document: DeduplicateDocument | None) -> list[Sink]:
+    """The lane of duplicates, masked as all that leaves."""
+    if document is None or document.duplicates_to is None:
+        return []
+    masks = {name: mask for name, mask in found.masks.items() if name in rows.schema}
+    return [rows.side(DUPLICATES).flat_map(partial(masked, masks=masks)).sink(document.duplicates_to)]
 
 
 def _derived(rows: Stream, settings: EtlSettings, found: Plan, letters: list[Sink]) -> tuple[Stream, list[Sink]]:

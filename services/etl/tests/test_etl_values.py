@@ -113,6 +113,13 @@ def test_duplicates_go_to_their_lane_without_what_only_a_dead_letter_needs(tmp_p
     assert not any(name.startswith(("@", "__")) for name in again)
 
 
+def test_duplicates_are_masked_as_all_that_leaves(tmp_path: Path) -> None:
+    document = {"horizon_ms": 60_000, "duplicates_to": "again"}
+    settings = load(tmp_path, deduplicate=document, mask={"id": {"how": "keep_last", "characters": 1}})
+    output = run(settings, events({"id": "secret"}, {"id": "secret"}))
+    assert [row["id"] for row in (*rows(output), *rows(output, "again"))] == ["*****t", "*****t"]
+
+
 def test_a_row_too_late_to_be_told_apart_is_a_dead_letter_with_its_bytes(tmp_path: Path) -> None:
     settings = load(tmp_path, deduplicate={"horizon_ms": 1_000}, disorder_ms=0)
     old = events({"at": 1_000_000_000_000, "id": "old"}, first=5)

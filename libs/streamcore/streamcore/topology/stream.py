@@ -232,12 +232,13 @@ class KeyedStream:
         max_ids: int = 10_000_000,
         when_full: WhenFull | None = None,
         duplicates_to: str | None = None,
+        keep_duplicates: bool = False,
         late_to: str = DEAD_LETTERS,
     ) -> Stream:
         """Of the rows with one key, the first within ``horizon_ms`` of event time (see ``operators.deduplicate``).
 
-        ``duplicates_to``: the lane of the others; without it they are counted. ``late_to``: the lane of rows so late
-        that nobody can say.
+        ``duplicates_to``: the lane of the others; without it they are counted. ``keep_duplicates``: they are the side
+        output ``duplicates``, for further steps. ``late_to``: the lane of rows so late that nobody can say.
         """
         from streamcore.operators.deduplicate import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
 
@@ -246,7 +247,7 @@ class KeyedStream:
             horizon_ms,
             max_ids,
             when_full or WhenFull.PASS,
-            Duplicates.PORT if duplicates_to else Duplicates.COUNT,
+            Duplicates.PORT if duplicates_to or keep_duplicates else Duplicates.COUNT,
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
         make = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
