@@ -12,7 +12,7 @@ from headgate.local.services.database import Address, NamedDatabase, OwnDatabase
 from headgate.talk import silent
 from streamcore.service.postgres import TableDocument
 
-SQL = Path(__file__).parents[2] / "services" / "sessions" / "sql"
+SQL = Path(__file__).parents[2] / "services" / "sessions" / "headgate_sessions" / "sql"
 FILES = [SQL / "tables.sql", SQL / "views.sql"]
 TABLES = {"sessions_table": TableDocument(table="sessions.session", key=("session_id",), version="revision")}
 LEDGER = "sessions.headgate_ledger"

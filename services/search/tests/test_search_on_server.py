@@ -19,7 +19,7 @@ from tests.harness.search_index import Place, place_on
 
 pytestmark = pytest.mark.opensearch
 
-TEMPLATE = json.loads((Path(__file__).parents[1] / "index_template.json").read_text())
+TEMPLATE = json.loads((Path(__file__).parents[1] / "headgate_search" / "index_template.json").read_text())
 HOUR_MS = 3_600_000
 
 

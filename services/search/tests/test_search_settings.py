@@ -17,7 +17,7 @@ from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, LATE
 from tests.harness import search
 
-TEMPLATE = Path(__file__).parents[1] / "index_template.json"
+TEMPLATE = Path(__file__).parents[1] / "headgate_search" / "index_template.json"
 
 
 def document(**more: object) -> dict[str, object]:

@@ -32,7 +32,7 @@ def database(new_database: NewDatabase) -> Database:
     made = new_database()
     with made.connect() as connection:
         for name in ("tables.sql", "views.sql"):
-            connection.execute((ROOT / "services" / "sessions" / "sql" / name).read_bytes())
+            connection.execute((ROOT / "services" / "sessions" / "headgate_sessions" / "sql" / name).read_bytes())
     return made
 
 

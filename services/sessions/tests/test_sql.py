@@ -20,7 +20,7 @@ from tests.harness.sessions import ROOT, final, run_cut, settings_of, shop_event
 
 TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
 TYPES = {"large_string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "decimal128(38, 2)": "DECIMAL(18,3)"}
-SQL = ROOT / "services" / "sessions" / "sql"
+SQL = ROOT / "services" / "sessions" / "headgate_sessions" / "sql"
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import headgate_sessions
 from headgate.local.services.database import Address, Database, NamedDatabase, OwnDatabase, Schema
 from headgate.local.services.service import Check, Ground, Screen, Server
 from headgate.local.shop.feed import Feed, shop_feed
@@ -31,7 +32,6 @@ _SCHEMA: Final = "sessions"
 _NAMES: Final = Names("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
 #: With the tables, so that it goes with them.
 _LEDGER: Final = f"{_SCHEMA}.headgate_ledger"
-_SQL: Final = Path(__file__).resolve().parents[4] / "services" / "sessions" / "sql"
 #: So that one sees sessions while they go on.
 _EARLY_MS: Final = 2_000
 _TABLES: Final = {
@@ -110,7 +110,8 @@ class SessionsService:
     def prepare(self, ground: Ground, say: Say) -> None:
         """Tables and views, and how to look at them."""
         schema = self.schema(ground.shop.folder)
-        schema.apply([_SQL / "tables.sql", _SQL / "views.sql"])
+        folder = Path(headgate_sessions.__file__).parent / "sql"
+        schema.apply([folder / "tables.sql", folder / "views.sql"])
         say(f"to look at its tables: {schema.how_to_look()}")
         say(f"views in schema {_SCHEMA}: {_VIEWS}, top_now")
 
