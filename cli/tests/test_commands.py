@@ -67,7 +67,7 @@ def test_an_error_is_one_line_on_stderr_with_a_next_step(tmp_path: Path, capsys:
     seen = capsys.readouterr()
     assert seen.out == ""
     assert len(seen.err.splitlines()) == 1
-    assert "retail, shop" in seen.err
+    assert "products, retail, retail_text, shop" in seen.err
 
 
 def test_a_bad_address_is_refused_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import cast
+from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import ValidationError
 
@@ -64,8 +65,12 @@ WORDS, MARKS = _WORDS.split(" "), _MARKS.split(" ")
 MOST_BYTES = 70_000
 
 
+_ZONES: list[ZoneInfo] = []
+
+
 def warm_up() -> None:
-    """Some of each, then all that is damaged later is in memory."""
+    """Some of each, then all that is damaged later is in memory; and the system's time zones, which a text may name."""
+    _ZONES.extend(ZoneInfo(name) for name in available_timezones())
     for number in range(3 * len(TARGETS)):
         _case(0, number)
     evaluate(parse("regexp_like(s, 'a')", WHERE), {"s": "a"})

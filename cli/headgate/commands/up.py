@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.commands.up_services import SERVICES, Chosen, address, login, refuse_foreign
 from headgate.output import Json
+from headgate.up_services import SERVICES, Chosen, address, login, refuse_foreign
 
 if TYPE_CHECKING:
     from headgate.local.services.service import Service, Verdict
