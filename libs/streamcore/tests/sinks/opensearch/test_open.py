@@ -70,7 +70,7 @@ def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(plac
     """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
     foreign = f"{place.alias}-before"
     place.ask("PUT", f"/{foreign}", {"aliases": {place.alias: {}}})
-    place.ask("PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external", {"name": "x"})
+    place.ask("PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external&refresh=true", {"name": "x"})
     said = _refused(place)
     assert "the versions of its documents are not ours" in said
     # The way out that it names.
