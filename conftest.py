@@ -20,7 +20,8 @@ from hypothesis import HealthCheck, settings
 
 from headgate.local import jars
 from headgate.local import java as java_runtime
-from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
+from headgate.local.broker import BrokerSettings, EmbeddedBroker
+from headgate.local.embedded import Lifetime
 from headgate.local.java import Java
 from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings

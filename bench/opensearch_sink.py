@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 from opensearchpy import OpenSearch, helpers
 
-from headgate.local.broker import Lifetime
+from headgate.local.embedded import Lifetime
 from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink

@@ -33,7 +33,7 @@ from bench.cpu import load_average, of_process
 from bench.result import Result, show
 from bench.yardstick import fixed_work_ms
 from headgate.local import processes
-from headgate.local.broker import Lifetime
+from headgate.local.embedded import Lifetime
 from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
 from headgate.talk import Say, to_stderr
 from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec

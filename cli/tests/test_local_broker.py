@@ -15,8 +15,9 @@ import pytest
 
 from headgate.errors import BrokerError
 from headgate.local import processes
-from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
-from headgate.local.broker_files import Running
+from headgate.local.broker import BrokerSettings, EmbeddedBroker
+from headgate.local.embedded import Lifetime
+from headgate.local.embedded_files import Running
 from streamcore.errors import Retryable
 from streamcore.kafka import clients, readers, topics
 from streamcore.kafka.settings import KafkaSettings
@@ -122,7 +123,8 @@ def test_no_topic_is_made_by_accident(new_broker: NewBroker) -> None:
 _PARENT = """
     import sys, time
     from pathlib import Path
-    from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
+    from headgate.local.broker import BrokerSettings, EmbeddedBroker
+    from headgate.local.embedded import Lifetime
     broker = EmbeddedBroker(BrokerSettings(Path(sys.argv[1]), lifetime=Lifetime(sys.argv[2])))
     broker.start()
     print(broker.running.pid, flush=True)

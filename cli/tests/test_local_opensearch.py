@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import OpenSearchError
-from headgate.local.broker import Lifetime
+from headgate.local.embedded import Lifetime
 from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 
 pytestmark = [pytest.mark.opensearch, pytest.mark.slow]

@@ -15,7 +15,6 @@ import pytest
 from conftest import database_of
 from headgate.errors import DatabaseError, SetupError
 from headgate.local import postgres_binaries, processes
-from headgate.local.broker_files import read_run
 from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def test_it_ends_with_its_parent_however_that_dies(tmp_path: Path) -> None:
     program = f"""
         import os, signal
         from pathlib import Path
-        from headgate.local.broker import Lifetime
+        from headgate.local.embedded import Lifetime
         from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
         server = EmbeddedPostgres(EmbeddedSettings(Path({str(tmp_path / "server")!r}), lifetime=Lifetime.WITH_PARENT))
         server.start()
@@ -98,7 +97,7 @@ def test_it_ends_with_its_parent_however_that_dies(tmp_path: Path) -> None:
     child = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=False, timeout=120)
     assert child.returncode == -signal.SIGKILL
     server = EmbeddedPostgres(EmbeddedSettings(tmp_path / "server"))
-    started = read_run(server.files.run)
+    started = server.files.read_run()
     assert started is not None
     assert processes.wait_for_end(started.pid, str(server.files.data), 30_000)
     server.delete()

@@ -7,13 +7,13 @@ where it was.
 
 from __future__ import annotations
 
-import json
 import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import BrokerError
+from headgate.local.embedded_files import JavaServerFiles, telling
 
 _SERVER = """\
 process.roles=broker,controller
@@ -73,18 +73,8 @@ _SEGMENTS_PER_PARTITION = 8  # a partition outgrows its bound by one segment at 
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A server that was started: its process and its port."""
-
-    pid: int
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFiles:
-    """Where everything of one broker is. ``folder`` is its own and may be deleted while it does not run."""
-
-    folder: Path
+class BrokerFiles(JavaServerFiles):
+    """Where everything of one broker is."""
 
     @property
     def server(self) -> Path:
@@ -97,24 +87,9 @@ class BrokerFiles:
         return self.folder / "log4j2.properties"
 
     @property
-    def log(self) -> Path:
-        """The broker's log, at most three files of 10 MB."""
-        return self.folder / "server.log"
-
-    @property
-    def output(self) -> Path:
-        """What the JVM itself printed in the latest start."""
-        return self.folder / "output.log"
-
-    @property
     def classes(self) -> Path:
         """Where a JVM leaves its archive of classes when it ends."""
         return self.folder / "classes.jsa"
-
-    @property
-    def run(self) -> Path:
-        """Process and port of the latest start."""
-        return self.folder / "running.json"
 
     @property
     def formatted(self) -> Path:
@@ -144,44 +119,6 @@ class BrokerFiles:
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", str(self.server)]
         done = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            reason = _telling([*done.stdout.splitlines(), *done.stderr.splitlines()])
+            reason = telling([*done.stdout.splitlines(), *done.stderr.splitlines()])
             raise BrokerError(f"broker: cannot prepare {self.folder}: {reason}; delete that folder and try again")
         self.formatted.touch()
-
-    def read_run(self) -> Running | None:
-        """The latest start, which may have ended since."""
-        return read_run(self.run)
-
-    def write_run(self, running: Running) -> None:
-        """Note a start, at once or not at all."""
-        write_run(self.run, running)
-
-    def complaint(self) -> str:
-        """The most telling line of the logs, for an error message."""
-        lines: list[str] = []
-        for path in (self.output, self.log):
-            if path.exists():
-                lines += path.read_text(encoding="utf-8", errors="replace").splitlines()[-200:]
-        return _telling(lines)
-
-
-def read_run(path: Path) -> Running | None:
-    """The latest start that was noted in this file."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Running(int(found["pid"]), int(found["port"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def write_run(path: Path, running: Running) -> None:
-    """Note a start, at once or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"pid": running.pid, "port": running.port}), encoding="utf-8")
-    part.replace(path)
-
-
-def _telling(lines: list[str]) -> str:
-    """Java tells the cause as ``SomeException: text``, the deepest one last."""
-    causes = [line for line in lines if "Exception: " in line or "Error: " in line]
-    return (causes or [line for line in lines if "ERROR" in line] or lines or ["it said nothing"])[-1].strip()[:300]

@@ -7,12 +7,11 @@ is synchronised with every request, as on any other node.
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.local.broker_files import Running
+from headgate.local.embedded_files import JavaServerFiles
 
 #: The modules that a node needs beside the server's own jars, by the name of their jar: the class that is the module.
 MODULES = {
@@ -56,30 +55,13 @@ opensearch.version={version}
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSearchFiles:
-    """Where everything of one node is. ``folder`` is its own and may be deleted while it does not run."""
-
-    folder: Path
+class OpenSearchFiles(JavaServerFiles):
+    """Where everything of one node is."""
 
     @property
     def config(self) -> Path:
         """The settings' folder; the path also marks the process as ours."""
         return self.folder / "config"
-
-    @property
-    def log(self) -> Path:
-        """The node's log, at most three files of 10 MB."""
-        return self.folder / "server.log"
-
-    @property
-    def output(self) -> Path:
-        """What the JVM itself printed in the latest start."""
-        return self.folder / "output.log"
-
-    @property
-    def run(self) -> Path:
-        """Process and port of the latest start."""
-        return self.folder / "running.json"
 
     def write_settings(self, port: int, transport_port: int, extra: str) -> None:
         """Write both settings files, and make the folders that a node expects."""
@@ -101,26 +83,3 @@ class OpenSearchFiles:
             shutil.copy(jar, folder)
             descriptor = _DESCRIPTOR.format(version=version, name=name, classname=classname)
             (folder / "plugin-descriptor.properties").write_text(descriptor, encoding="utf-8")
-
-    def read_run(self) -> Running | None:
-        """The latest start, which may have ended since."""
-        try:
-            found = json.loads(self.run.read_text(encoding="utf-8"))
-            return Running(int(found["pid"]), int(found["port"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def write_run(self, running: Running) -> None:
-        """Note a start, at once or not at all."""
-        part = self.run.with_suffix(".part")
-        part.write_text(json.dumps({"pid": running.pid, "port": running.port}), encoding="utf-8")
-        part.replace(self.run)
-
-    def complaint(self) -> str:
-        """The most telling line of the logs, for an error message."""
-        lines: list[str] = []
-        for path in (self.output, self.log):
-            if path.exists():
-                lines += path.read_text(encoding="utf-8", errors="replace").splitlines()[-200:]
-        causes = [line for line in lines if "Exception: " in line or "Error: " in line]
-        return (causes or [line for line in lines if "ERROR" in line] or lines or ["it said nothing"])[-1].strip()[:300]

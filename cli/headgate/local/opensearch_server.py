@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from headgate.errors import OpenSearchError
+from headgate.local.embedded import HOST
 from headgate.local.java import Java
-from headgate.local.opensearch import DEFAULT_PORT, HOST, JAVA_AT_LEAST, EmbeddedOpenSearch, OpenSearchNodeSettings
+from headgate.local.opensearch import DEFAULT_PORT, JAVA_AT_LEAST, EmbeddedOpenSearch, OpenSearchNodeSettings
 from headgate.local.opensearch_http import OpenSearchHttp
 from headgate.talk import Say
 from streamcore.sinks.opensearch.settings import Login

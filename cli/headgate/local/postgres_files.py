@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from headgate.errors import DatabaseError
+from headgate.local.embedded_files import ServerFiles
 from headgate.local.postgres_binaries import Binaries
 
 USER, DATABASE = "headgate", "headgate"
@@ -72,10 +73,9 @@ def reachable(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresFiles:
-    """Where everything of one server is. ``folder`` is its own."""
+class PostgresFiles(ServerFiles):
+    """Where everything of one server is."""
 
-    folder: Path
     account: Account | None
 
     @property
@@ -94,16 +94,6 @@ class PostgresFiles:
     def password(self) -> Path:
         """The password of ``USER``, for clients."""
         return self.folder / "password"
-
-    @property
-    def log(self) -> Path:
-        """What the server says, in the latest starts."""
-        return self.folder / "server.log"
-
-    @property
-    def run(self) -> Path:
-        """Process and port of the latest start."""
-        return self.folder / "running.json"
 
     def prepare(self, binaries: Binaries) -> None:
         """Make the data folder with one user and one database, once; what a crash left half done is made anew."""

@@ -23,7 +23,8 @@ from headgate import streams
 from headgate.errors import HeadgateError
 from headgate.local import jars, java, workspace
 from headgate.local.app_process import AppProcess, end_leftover
-from headgate.local.broker import HOST, BrokerSettings, EmbeddedBroker
+from headgate.local.broker import BrokerSettings, EmbeddedBroker
+from headgate.local.embedded import HOST
 from headgate.local.generator import Generator, Orders
 from headgate.local.java import Java
 from headgate.local.services.service import Ground, Server, Service

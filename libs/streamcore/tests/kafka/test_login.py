@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.local.broker import BrokerSettings, EmbeddedBroker, Lifetime
+from headgate.local.broker import BrokerSettings, EmbeddedBroker
+from headgate.local.embedded import Lifetime
 from headgate.local.java import Java
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord

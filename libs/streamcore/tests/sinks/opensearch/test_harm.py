@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.local.broker import Lifetime
+from headgate.local.embedded import Lifetime
 from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
 from streamcore.sinks.opensearch.bulk import BulkSender, Pace
 from streamcore.sinks.opensearch.settings import BulkLimits
