@@ -18,6 +18,7 @@ from pathlib import Path
 import orjson
 
 from streamcore.app import App
+from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.positions import Bounds
@@ -87,6 +88,7 @@ class _SharedStart:
 
     def __init__(self, session: object, lease: Lease) -> None:
         self.lease = lease
+        self.epoch = FIRST_EPOCH
         self._session = session
 
     def session(self) -> object:
