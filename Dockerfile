@@ -45,7 +45,8 @@ COPY libs/ libs/
 COPY services/ services/
 COPY cli/ cli/
 RUN /opt/build/bin/uv pip install --python /opt/build/bin/python --no-cache --offline --no-deps --no-build-isolation \
-    --compile-bytecode --target /opt/code .
+    --compile-bytecode --target /opt/code . \
+ && sed -i '1s|.*|#!/opt/headgate/bin/python|' /opt/code/bin/*
 
 FROM base AS kafka
 COPY --from=jars /jars/kafka/ /opt/kafka/

@@ -25,9 +25,9 @@ REPORT = "headgate.dev/report"
 
 _LOG = logging.getLogger(__name__)
 _WATCH_S = 60
-#: To connect, and to hear something; a watch is quiet for as long as it lasts.
+#: To connect, and to hear something; a watch may be quiet for as long as it lasts.
 _CALL_S = (5, 10)
-_QUIET_S = (5, _WATCH_S + 10)
+_QUIET_S = 10
 _PAUSE_S, _PAUSE_MAX_S = 1.0, 15.0
 #: What the client raises: its own errors, those of the library under it, and of sockets.
 _OUTSIDE = "kubernetes.", "urllib3."
@@ -45,7 +45,10 @@ def in_cluster() -> CoreV1Api:
 class PodMailbox:
     """Of pod ``name``. ``connect`` makes the client; called again after a failure, as an address may have changed."""
 
-    def __init__(self, namespace: str, name: str, connect: Callable[[], CoreV1Api] = in_cluster) -> None:
+    def __init__(
+        self, namespace: str, name: str, connect: Callable[[], CoreV1Api] = in_cluster, watch_s: int = _WATCH_S
+    ) -> None:
+        self._watch_s = watch_s
         self._namespace, self._name = namespace, name
         self._connect = connect
         self._lock = threading.Lock()
@@ -112,8 +115,8 @@ class PodMailbox:
             self._api().list_namespaced_pod,
             self._namespace,
             field_selector=f"metadata.name={self._name}",
-            timeout_seconds=_WATCH_S,
-            _request_timeout=_QUIET_S,
+            timeout_seconds=self._watch_s,
+            _request_timeout=(_CALL_S[0], self._watch_s + _QUIET_S),
             deserialize=False,
         )
         for event in events:

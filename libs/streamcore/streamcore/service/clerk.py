@@ -54,7 +54,7 @@ class Clerk:
         self._carry_out = carry_out
         self._pace = pace or Pace()
         self._changed = threading.Condition()
-        self._report = report
+        self._report = replace(report, at_ms=_now_ms())
         self._published: Report | None = None
         self._closing = threading.Event()
         self._known = threading.Event()
@@ -69,7 +69,7 @@ class Clerk:
     def say(self, change: Callable[[Report], Report]) -> None:
         """Change the report."""
         with self._changed:
-            self._report = replace(change(self._report), at_ms=time.time_ns() // 1_000_000)
+            self._report = replace(change(self._report), at_ms=_now_ms())
             self._changed.notify_all()
 
     def answer(self, identity: str, answer: Answer) -> None:
@@ -170,3 +170,7 @@ class Clerk:
         """After a failure: short at the end, for the process waits for its last words."""
         if self._closing.wait(pause_ms / 1000):
             time.sleep(_LAST_PAUSE_S)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -149,6 +149,7 @@ class Life(Generic[S]):
             self._runner = runner = make(order.settings, start, listeners_of(observers, self._log))
             telemetry.watch(runner.lag)
             self._telemetry = telemetry
+            start.session()
             if order.go is not None:
                 self._clerk.answer(order.go.id, Answer(True, f"runs in epoch {order.go.epoch}"))
             if self._stopping.is_set():
@@ -219,7 +220,7 @@ class Life(Generic[S]):
                 committed=said.committed + 1,
                 lag_rows=lag.rows,
                 lag_s=lag.ms / 1000,
-                watermark_ms=report.watermark_ms,
+                watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
             )
         )
 

@@ -50,3 +50,5 @@ def configure(service: str, style: LogStyle = "auto") -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(service).setLevel(logging.INFO)
+    # What a query raises on purpose crosses the JVM; the runner says what of it is an error.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)

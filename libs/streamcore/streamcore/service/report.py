@@ -61,6 +61,7 @@ class Answer:
 class Report:
     """``batch``: the last one committed, -1 before the first; ``committed``: how many since this process started.
     ``lag_rows``: offsets of its inputs that it has not read; ``lag_s``: for how long the oldest of them has been there.
+    ``watermark_ms``: None while there is none.
     """
 
     phase: Phase
@@ -70,7 +71,7 @@ class Report:
     committed: int = 0
     lag_rows: int = 0
     lag_s: float = 0.0
-    watermark_ms: int = 0
+    watermark_ms: int | None = None
     at_ms: int = 0
     plan: PlanSaid | None = None
     answers: Mapping[str, Answer] = field(default_factory=dict)

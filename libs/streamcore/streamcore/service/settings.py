@@ -77,6 +77,7 @@ class ServiceSettings(Document):
             java_options=self.java_options,
             preload=self.preload,
             executors=executors,
+            json_logs=self.telemetry.logs == "json",
             extra=self.spark,
         )
 

@@ -70,7 +70,11 @@ class Executors:
             "spark.kubernetes.executor.podTemplateFile": str(self.template),
             "spark.kubernetes.executor.podTemplateContainerName": CONTAINER,
             "spark.kubernetes.executor.podNamePrefix": self.driver.name[:_PREFIX_LENGTH].rstrip("-."),
+            # Nothing but pods is made, so nothing else has to be looked for at the end, which would need more rights.
             "spark.kubernetes.executor.disableConfigMap": "true",
+            "spark.kubernetes.driver.service.deleteOnTermination": "false",
+            "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+            "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
             "spark.kubernetes.executor.request.cores": self.cpu,
             "spark.executor.instances": str(self.count),
             "spark.executor.cores": str(self.cores),

@@ -62,13 +62,15 @@ class SparkSettings:
     java_options: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     executors: Executors | None = None
+    json_logs: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def _options(settings: SparkSettings) -> dict[str, str]:
     further = [] if settings.jars is None else [f"{settings.jars}/*"]
     jars = os.pathsep.join([*_often_used(), *further])
-    java_options = " ".join([*_JAVA_OPTIONS, *settings.java_options])
+    logs = ["-Dstreamcore.logs=json"] if settings.json_logs else []
+    java_options = " ".join([*_JAVA_OPTIONS, *logs, *settings.java_options])
     options = {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
@@ -100,9 +102,9 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": str(settings.rocksdb_memory_mb),
     }
-    if settings.local_dir is not None:
+    if settings.executors is None and settings.local_dir is not None:
         options["spark.local.dir"] = str(settings.local_dir)
-    if settings.executors is not None:
+    if settings.executors is not None:  # which have a volume of their own for it
         options |= settings.executors.options() | {"spark.executor.extraJavaOptions": java_options}
     return options | dict(settings.extra)
 

@@ -72,7 +72,7 @@ def _prometheus(port: int, ends: list[Callable[[], object]]) -> MetricReader:
         thread.join()
 
     ends.append(end)
-    return PrometheusMetricReader()
+    return PrometheusMetricReader(scope_info_enabled=False)
 
 
 def _periodic(endpoint: str) -> MetricReader:

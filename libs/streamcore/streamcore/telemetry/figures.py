@@ -36,6 +36,8 @@ class Figures:
     epoch: int = 0
     batch: int = -1
     state_bytes: int = 0
+    candidates: dict[str, int] = field(default_factory=dict)
+    matches: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
     cut_at_ms: int = 0
     savepoint_at_ms: int | None = None
@@ -48,15 +50,30 @@ class Figures:
         add_all(self.cuts, {str(report.outcome): 1})
         add_all(self.lanes, report.lanes)
         add_all(self.reasons, report.reasons)
-        add_all(self.counted, report.counted)
+        self._add_counted(report.counted)
+        self.state_bytes += report.state_bytes
         add_all(self.sink_rows, {name: sink.rows for name, sink in report.sinks.items()})
         add_all(self.sink_refused, {name: sink.refused for name, sink in report.sinks.items()})
-        self.epoch, self.batch, self.state_bytes = report.epoch, report.batch, report.state_bytes
+        self.epoch, self.batch = report.epoch, report.batch
         self.cut_at_ms = report.clock_ms
         # Kafka's own marker is in the transaction of every cut.
         self.markers |= dict.fromkeys(("kafka", *report.sinks), report.batch)
         # Before the first event there is no watermark, and nothing that is late.
         self.delay_ms = max(0, report.clock_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
+
+    def _add_counted(self, counted: Mapping[str, int]) -> None:
+        """Rules count by ``<what>.<rule>@<version>``: two figures that every rule has, under its name."""
+        by_kind: dict[str, dict[str, int]] = {"candidates": {}, "matches": {}, OTHER: {}}
+        for name, count in counted.items():
+            kind, _, rule = name.partition(".")
+            named = by_kind.get(kind) if rule else None
+            if named is None:
+                by_kind[OTHER][name] = count
+            else:
+                named[rule] = count
+        add_all(self.candidates, by_kind["candidates"])
+        add_all(self.matches, by_kind["matches"])
+        add_all(self.counted, by_kind[OTHER])
 
 
 def add_all(totals: dict[str, int], counts: Mapping[str, int]) -> None:

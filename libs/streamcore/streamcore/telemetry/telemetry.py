@@ -108,6 +108,7 @@ class Telemetry:
 _TOTALS: Sequence[tuple[str, str, str, Callable[[Figures], float]]] = (
     ("events", "", "events that were decoded", lambda f: f.events),
     ("oversized", "", "records that no topic takes, cut to fit", lambda f: f.oversized),
+    ("state.written", "By", "state that cuts changed", lambda f: f.state_bytes),
     ("state.loads", "", "shards that had to read their state", lambda f: f.loaded),
     ("restarts", "", "failures after which the query was started again", lambda f: f.restarts),
 )
@@ -116,13 +117,14 @@ _TOTALS_BY_NAME: Sequence[tuple[str, str, str, Numbers]] = (
     ("records", "lane", "records and rows of a lane", lambda f: f.lanes),
     ("deadletters", "reason", "dead letters by reason", lambda f: f.reasons),
     ("counted", "what", "what operators counted: late, dropped, refused by a limit", lambda f: f.counted),
+    ("rule.candidates", "rule", "events that a rule had to be asked about: what it costs", lambda f: f.candidates),
+    ("rule.matches", "rule", "events that a rule matched", lambda f: f.matches),
     ("sink.rows", "sink", "rows that a sink took", lambda f: f.sink_rows),
     ("sink.refused", "sink", "rows that a sink refused", lambda f: f.sink_refused),
 )
 _GAUGES: Sequence[tuple[str, str, str, Callable[[Figures], float]]] = (
     ("epoch", "", "epoch of the checkpoint", lambda f: f.epoch),
     ("batch", "", "the last batch committed", lambda f: f.batch),
-    ("state.size", "By", "state of all shards", lambda f: f.state_bytes),
     ("watermark.delay", "s", "how far the watermark is behind the clock", lambda f: f.delay_ms / 1000),
     ("cut.clock", "s", "clock of the last cut, as seconds since 1970", lambda f: f.cut_at_ms / 1000),
 )

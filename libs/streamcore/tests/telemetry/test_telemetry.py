@@ -44,7 +44,7 @@ def cut(batch: int) -> CutReport:
         commit_ms=30,
         state_bytes=4_096,
         loaded=1,
-        counted={"window late": 5},
+        counted={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2},
         oversized=0,
         sinks={"postgres": SinkReport(Result.COMMITTED, "exactly-once", 7, 1, 12)},
     )
@@ -78,7 +78,9 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_lag_rows") == 42
     assert value(samples, "headgate_lag_time_seconds") == 1.5
     assert value(samples, "headgate_watermark_delay_seconds") == 10
-    assert value(samples, "headgate_state_size_bytes") == 4_096
+    assert value(samples, "headgate_state_written_bytes_total") == 3 * 4_096
+    assert value(samples, "headgate_rule_candidates_total", 'rule="large@1"') == 27
+    assert value(samples, "headgate_rule_matches_total", 'rule="large@1"') == 6
     assert value(samples, "headgate_marker", 'sink="postgres"') == 2
     assert value(samples, "headgate_sink_refused_total", 'sink="postgres"') == 3
     assert value(samples, "headgate_restarts_total") == 1
