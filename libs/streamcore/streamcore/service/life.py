@@ -18,6 +18,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -100,9 +101,10 @@ class Life(Generic[S]):
         self._stopping.set()
         self._running.set()
         self._orders.put(None)
-        if self._runner is not None:
+        runner = self._runner
+        if runner is not None:
             self._say(Phase.DRAINING)
-            self._runner.drain()
+            runner.drain()
 
     def _live(self) -> None:
         settings = self._settings
@@ -111,17 +113,18 @@ class Life(Generic[S]):
             make = self._build()
             if self._savepoints_of is not None:
                 self._savepoints = self._savepoints_of(settings, start)
-            order = self._stand_by(start) if self._mode.standby else _Order(None, settings)
+            order = self._stand_by(make, start) if self._mode.standby else _Order(None, settings)
             if order is not None:
                 self._run_app(make, order, start)
             self._seal()
 
-    def _stand_by(self, start: Start) -> _Order[S] | None:
+    def _stand_by(self, make: Make[S], start: Start) -> _Order[S] | None:
         """Wait until it is told to go, or, None, to stop."""
         start.session()
         if self._mode.restore_from is not None:
             plan = self._store().plan(self._mode.restore_from)
             self._clerk.say(lambda report: replace(report, plan=plan))
+        self._rehearse(make, start)
         self._say(Phase.STANDBY)
         while (go := self._orders.get()) is not None:
             try:
@@ -130,6 +133,14 @@ class Life(Generic[S]):
                 self._log.warning("go is refused: %s", error)
                 self._clerk.answer(go.id, Answer(False, str(error)))
         return None
+
+    def _rehearse(self, make: Make[S], start: Start) -> None:
+        settings = self._settings
+        scratch = settings.checkpoint.parent / f".{settings.app}-rehearsal-{socket.gethostname()}-{os.getpid()}"
+        self._runner = make(settings, start, listeners_of((), self._log))
+        if not self._stopping.is_set():
+            self._runner.rehearse(scratch)
+        self._runner = None
 
     def _owned(self, go: Go, start: Start) -> _Order[S]:
         settings = self._settings

@@ -43,6 +43,7 @@ from streamcore.position import Position
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
+from streamcore.spark.rehearsal import rehearse
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.start import Start
 from streamcore.writer import WriterId
@@ -145,6 +146,12 @@ class Runner:
     def drain(self) -> None:
         """Ask for a stop at the next batch boundary."""
         self._drain.set()
+
+    def rehearse(self, scratch: Path) -> None:
+        """What can be done before the app is owned, so that its first cut is quick; see ``rehearsal``. A drain ends
+        it."""
+        kafka, tasks = self.settings.kafka, self.settings.spark.parallelism
+        rehearse(self.start.session(), self.app, kafka, tasks, scratch, self._drain.is_set)
 
     def run(self) -> None:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""
