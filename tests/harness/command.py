@@ -12,7 +12,7 @@ from typing import Any
 from streamcore.kafka.settings import KafkaSettings
 
 WAIT_S = 600
-_HEADGATE = (sys.executable, "-c", "from headgate.main import main; main()")
+HEADGATE = (sys.executable, "-c", "from headgate.main import main; main()")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Ended:
 
 def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -> list[str]:
     """The command line of ``headgate up`` on a data folder, always with the same generator."""
-    return [*_HEADGATE, "up", service, "--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4", *more]
+    return [*HEADGATE, "up", service, "--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4", *more]
 
 
 def counted_run(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules") -> Ended:
