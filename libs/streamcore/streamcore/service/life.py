@@ -21,7 +21,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -80,6 +81,7 @@ class Life(Generic[S]):
         self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
         self._drain: Drain | None = None
         self._telemetry: Telling = Silent()
+        self._mailbox = mailbox
         self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out)
 
     def run(self) -> None:
@@ -88,9 +90,19 @@ class Life(Generic[S]):
             for number in (signal.SIGTERM, signal.SIGINT):
                 # In a thread: a handler that took a lock could meet its own thread holding it.
                 signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop").start())
+        with self._attending(own=True):
+            self._live()
+
+    @contextmanager
+    def _attending(self, *, own: bool) -> Iterator[None]:
+        """Requests are heard and reports are said in here, if the mailbox is of this kind. One that is the owner's is
+        left alone by a process that owns nothing: another one's requests would be answered, and its report hidden."""
+        if self._mailbox.is_own is not own:
+            yield
+            return
         with self._clerk:
             try:
-                self._live()
+                yield
             except BaseException as error:
                 self._fail(error)
                 raise
@@ -109,7 +121,7 @@ class Life(Generic[S]):
     def _live(self) -> None:
         settings = self._settings
         owned = None if self._mode.standby else settings.checkpoint
-        with Start(settings.app, owned, settings.spark_session) as start:
+        with Start(settings.app, owned, settings.spark_session) as start, self._attending(own=False):
             make = self._build()
             if self._savepoints_of is not None:
                 self._savepoints = self._savepoints_of(settings, start)
