@@ -82,7 +82,7 @@ class Life(Generic[S]):
         self._drain: Drain | None = None
         self._telemetry: Telling = Silent()
         self._mailbox = mailbox
-        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out)
+        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out, refresh=self._with_lag)
 
     def run(self) -> None:
         """Live."""
@@ -234,18 +234,20 @@ class Life(Generic[S]):
 
     def cut(self, report: CutReport) -> None:
         """See ``Observer``: what the report says of a cut."""
-        lag = Lag() if self._runner is None else self._runner.lag()
         self._clerk.say(
             lambda said: replace(
-                said,
+                self._with_lag(said),
                 epoch=report.epoch,
                 batch=report.batch,
                 committed=said.committed + 1,
-                lag_rows=lag.rows,
-                lag_s=lag.ms / 1000,
                 watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
             )
         )
+
+    def _with_lag(self, report: Report) -> Report:
+        """It grows while a cut takes long, so it is asked for now and then."""
+        lag = Lag() if self._runner is None else self._runner.lag()
+        return replace(report, lag_rows=lag.rows, lag_s=lag.ms / 1000)
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``Observer``."""
