@@ -47,8 +47,8 @@ class Pace:
 
 
 class Clerk:
-    """Entered, it works. ``say`` changes the report, from any thread; leaving publishes the last one. ``refresh`` brings
-    figures up to date that change while nobody says anything."""
+    """Entered, it works. ``say`` changes the report, from any thread; leaving publishes the last one. ``refresh``
+    brings figures up to date that change while nobody says anything."""
 
     def __init__(
         self,
