@@ -20,7 +20,8 @@ from rulecore.compiled import CompiledRule
 from rulecore.errors import RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.kernel import RulesKernel
-from rulecore.lists.columns import distinct, with_list_columns
+from rulecore.lists.asked import distinct
+from rulecore.lists.columns import with_list_columns
 from rulecore.lists.past import control_records
 from rulecore.lists.store import ListStore
 from rulecore.matcher import EventMatcher

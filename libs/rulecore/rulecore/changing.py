@@ -21,7 +21,7 @@ from rulecore.releases import (
     decode_release,
     digest_of,
 )
-from rulecore.scores_feed import refuse_unfit
+from rulecore.scores_fit import refuse_unfit
 from rulecore.slots import Place, Slot, displaced, slot_of, version_key
 from rulecore.status import Status, StatusKind, Subject, placed
 from rulecore.versions import ChangeBytes, Context, compiled_version, decoded_part, with_bytes

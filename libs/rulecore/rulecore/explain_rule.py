@@ -22,13 +22,14 @@ from rulecore.explain_windows import WindowStory, around, window_stories
 from rulecore.firing import Origin
 from rulecore.kinds import Step
 from rulecore.lang import Expr, ListType, Scope
+from rulecore.lang.compile import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.past import over_columns
 from rulecore.lists.plain import plain
 from rulecore.lists.store import ListStore
 from rulecore.model import Kind
 from rulecore.yamldoc import Json
-from streamcore.app import PARTITIONS_PER_TOPIC
+from streamcore.position import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.watermark import NO_WATERMARK
 
@@ -227,7 +228,7 @@ class _Look:
 
     def _true(self, expr: Expr) -> pl.Series:
         frame, lifted = over_columns(self.events, expr, self.contents)
-        true = lang.to_polars(lifted).fill_null(value=False) & pl.int_range(pl.len()).is_not_null()
+        true = to_polars(lifted).fill_null(value=False) & pl.int_range(pl.len()).is_not_null()
         return frame.select(true.alias(lang.fingerprint(expr)))[lang.fingerprint(expr)]
 
 

@@ -18,6 +18,7 @@ from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang import Aggregate, Column, Expr, ListType
+from rulecore.lang.compile import to_polars
 from rulecore.lang.types import Value
 from rulecore.lists.columns import with_list_columns
 from rulecore.lists.content import ListContent
@@ -69,7 +70,7 @@ def window_stories(
 
 
 def _counts(rule: CompiledRule) -> pl.Expr:
-    where = pl.lit(value=True) if rule.where is None else lang.to_polars(rule.where).fill_null(value=False)
+    where = pl.lit(value=True) if rule.where is None else to_polars(rule.where).fill_null(value=False)
     return where & pl.col(EVENT_MS).is_not_null()
 
 

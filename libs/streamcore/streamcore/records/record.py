@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from streamcore.decode.batch import DeadCode, DecodeLimits
-from streamcore.decode.scalars import RecordError, Scalar, convert
+from streamcore.records.scalars import RecordError, Scalar, convert
+from streamcore.records.terms import DeadCode, DecodeLimits
 from streamcore.schema import StreamSchema
 from streamcore.times import to_text
 
