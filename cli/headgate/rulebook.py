@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headgate import streams
 from headgate.errors import InputError
 from rulecore.check import Cost, check
 from rulecore.compiled import CompiledRule
 from rulecore.lang import ListType
-from rulecore.lists.files import ListFile, load_lists, types_of
-from rulecore.lists.past import control_records, store_of
-from rulecore.lists.store import ListStore
 from rulecore.load import Loaded, load_path
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from rulecore.lists.files import ListFile
+    from rulecore.lists.store import ListStore
 
 _LISTS = Path("lists")
 _SHIPPED = Path(__file__).resolve().parents[2] / "rules"
@@ -36,10 +38,15 @@ class Book:
     problems: tuple[Problem, ...]
     lists: tuple[ListFile, ...] = ()
 
-    def list_store(self, known: ListStore) -> ListStore:
+    def list_store(self, known: ListStore | None = None) -> ListStore:
         """Its lists, and those of ``known`` that have other names."""
+        from rulecore.lists.past import control_records, store_of
+        from rulecore.lists.store import ListStore
+
         own = {one.head.list: one.records() for one in self.lists}
-        return store_of([*control_records(known, own), *(row for rows in own.values() for row in rows)])
+        return store_of(
+            [*control_records(known or ListStore.empty(), own), *(row for rows in own.values() for row in rows)]
+        )
 
     def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
         """By name of a list, keys and values of the control records that publish it."""
@@ -63,11 +70,13 @@ def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
 
 def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
     """The lists of a folder or file; without one those of ``lists/`` where the user is, if there is such a folder."""
-    if folder is None:
-        return load_lists(_LISTS) if _LISTS.is_dir() else ([], [])
-    if not folder.exists():
+    if folder is not None and not folder.exists():
         raise InputError(f"lists: no such file or folder: {folder}")
-    return load_lists(folder)
+    if folder is None and not _LISTS.is_dir():
+        return [], []
+    from rulecore.lists.files import load_lists  # columns, which rules that ask no lists are checked without
+
+    return load_lists(folder or _LISTS)
 
 
 def read_book(
@@ -96,7 +105,7 @@ def read_book(
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
     if about is not None and (own := _about(about, documents)):
         documents, problems = own, []
-    report = check(documents, schemas, lists={**(known or {}), **types_of(listed)})
+    report = check(documents, schemas, lists={**(known or {}), **{one.head.list: one.head.type for one in listed}})
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
     return Book(schemas, report.rules, report.costs, found, tuple(listed))
 

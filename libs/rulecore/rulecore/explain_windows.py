@@ -13,7 +13,8 @@ import polars as pl
 
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.explain import Clause, Seen, explain_with
+from rulecore.explain import Seen, explain_with
+from rulecore.explanation import WindowStory
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
@@ -34,18 +35,6 @@ DETAIL = 500  # events that are looked at one by one
 _END_MS = 2**53
 #: For a condition that is longer than its author's.
 _ROOMY = RuleLimits(expression=lang.Limits(text_bytes=16_384, depth=40, nodes=1_000))
-
-
-@dataclass(frozen=True, slots=True)
-class WindowStory:
-    """A window as it was after an event, or at its end (``row`` None). ``row`` counts the frame that was given."""
-
-    start_ms: int
-    end_ms: int
-    row: int | None
-    time_ms: int
-    seen: tuple[Seen, ...]
-    having: Clause
 
 
 def window_stories(

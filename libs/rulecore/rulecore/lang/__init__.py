@@ -1,9 +1,9 @@
 """The expression language of rules: a subset of SQL with Spark's NULL semantics, typed, bounded, and ours.
 
-Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalised, hashed and run: by
-a plain evaluator for one row (``evaluate``), and by Polars over columns (``compile.to_polars``, which is not loaded by
-this package), which like every other way of running a rule is tested against the plain one. Nothing written in this language can run code, read a file, loop, or fail on data:
-overflow and division by zero are NULL.
+Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalised, hashed and run: by a plain
+evaluator for one row (``evaluate``), and by Polars over columns (``compile.to_polars``), which like every other way of
+running a rule is tested against the plain one. Nothing written in this language can run code, read a file, loop, or fail
+on data: overflow and division by zero are NULL. The package loads no Polars unless columns or patterns are asked for.
 """
 
 from __future__ import annotations

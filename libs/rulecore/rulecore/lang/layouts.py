@@ -1,7 +1,7 @@
 """How a rule writes times as text: the formats of ``to_timestamp``, checked when an expression is written.
 
-``yyyy``, ``MM``, ``dd``, ``HH``, ``mm``, ``ss`` with two digits, ``M``, ``d``, ``H`` with one or two, ``SSS``; everything
-else stands for itself.
+``yyyy``, ``MM``, ``dd``, ``HH``, ``mm``, ``ss`` with two digits, ``M``, ``d``, ``H`` with one or two, ``SSS``;
+everything else stands for itself.
 """
 
 from __future__ import annotations

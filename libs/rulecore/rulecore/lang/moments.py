@@ -1,7 +1,8 @@
 """Times as text and in zones, as Polars formulas.
 
-Text is ISO 8601 as streams accept it (``streamcore.times``), or has a format of its own (``layouts``). A local time that exists twice is the earlier one; one that does not exist is read with the offset from before
-the change of the clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
+Text is ISO 8601 as streams accept it (``streamcore.times``), or has a format of its own (``layouts``). A local time
+that exists twice is the earlier one; one that does not exist is read with the offset from before the change of the
+clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
 """
 
 from __future__ import annotations

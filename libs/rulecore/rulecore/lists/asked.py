@@ -1,9 +1,9 @@
 """What rules ask of lists, as columns: every ``x in list('name')`` and ``lookup('name', x)`` becomes a column.
 
 Columns are filled once per batch, each distinct one once for all rules, from what the lists hold at that moment
-(``columns``). Whatever evaluates conditions (the matcher, windows, sequences) sees columns like any other, and a list may
-change without a rule being compiled again. A column's name says which list is asked and what for: equal questions of
-different rules are one column, and the name stays when the list changes, so state kept under it does too.
+(``columns``). Whatever evaluates conditions (the matcher, windows, sequences) sees columns like any other, and a list
+may change without a rule being compiled again. A column's name says which list is asked and what for: equal questions
+of different rules are one column, and the name stays when the list changes, so state kept under it does too.
 """
 
 from __future__ import annotations

@@ -22,6 +22,11 @@ class Rejected:
     code: DeadCode
     reason: str
 
+    @property
+    def general(self) -> str:
+        """Code and reason without the value that was found: what records of one fault have in common."""
+        return f"{self.code}: {self.reason.split(': found', 1)[0]}"
+
 
 def bytes_of(record: bytes | None, limits: DecodeLimits, accepted: str) -> bytes:
     """A record that is there and not too large; raises ``RecordError``."""
