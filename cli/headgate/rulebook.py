@@ -6,7 +6,7 @@ line and column what to change. Refuses to know Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from rulecore.check import Cost, check
 from rulecore.compiled import CompiledRule
 from rulecore.lang import ListType
 from rulecore.load import Loaded, load_path
+from rulecore.model import Rule
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
 
@@ -94,25 +95,45 @@ def read_book(
     """
     schemas = load_streams(folder)
     listed, list_problems = read_lists(lists)
-    documents, problems = [], []
-    for path in dict.fromkeys(paths):
+    for path in paths:
         if not path.exists():
             raise InputError(f"rules: no such file or folder: {path}")
-        some, faults = load_path(path)
-        documents += some
-        problems += faults
+    documents, problems = _about(about, paths), list[Problem]()
+    if not documents:
+        documents, problems = _read(paths)
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
-    if about is not None and (own := _about(about, documents)):
-        documents, problems = own, []
     report = check(documents, schemas, lists={**(known or {}), **{one.head.list: one.head.type for one in listed}})
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
     return Book(schemas, report.rules, report.costs, found, tuple(listed))
 
 
-def _about(name: str, documents: Sequence[Loaded]) -> list[Loaded]:
-    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name."""
-    rules = {one.rule.id: one.rule for one in documents if one.rule is not None}
-    score = rules[name].score if name in rules else None
-    wanted = {name, *(score.of if score is not None else ())}
-    return [one for one in documents if one.rule is not None and one.rule.id in wanted] if name in rules else []
+def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple[list[Loaded], list[Problem]]:
+    documents, problems = [], []
+    for path in dict.fromkeys(paths):
+        some, faults = load_path(path, naming=naming)
+        documents += some
+        problems += faults
+    return documents, problems
+
+
+def _about(name: str | None, paths: Sequence[Path]) -> list[Loaded]:
+    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name.
+
+    Only files that name one of them are read as YAML, which is most of the time that it takes. An id that is written
+    in another way (escaped, in two lines) is not found so; then there is no rule of the name, and all are read.
+    """
+    if name is None:
+        return []
+    wanted: set[str] = set()
+    found, more = list[Loaded](), {name}
+    while not more <= wanted:
+        wanted |= more
+        found, _ = _read(paths, wanted)
+        more = {of for one in found if one.rule is not None and one.rule.id == name for of in _adds(one.rule)}
+    own = [one for one in found if one.rule is not None and one.rule.id in wanted]
+    return own if any(one.rule is not None and one.rule.id == name for one in own) else []
+
+
+def _adds(rule: Rule) -> Iterable[str]:
+    return rule.score.of if rule.score is not None else ()

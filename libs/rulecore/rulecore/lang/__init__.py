@@ -2,8 +2,8 @@
 
 Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalised, hashed and run: by a plain
 evaluator for one row (``evaluate``), and by Polars over columns (``compile.to_polars``), which like every other way of
-running a rule is tested against the plain one. Nothing written in this language can run code, read a file, loop, or fail
-on data: overflow and division by zero are NULL. The package loads no Polars unless columns or patterns are asked for.
+running a rule is tested against the plain one. Nothing written in this language can run code, read a file, loop, or
+fail on data: overflow and division by zero are NULL. The package loads no Polars before columns or patterns are used.
 """
 
 from __future__ import annotations
