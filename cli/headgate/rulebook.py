@@ -120,20 +120,28 @@ def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple
 def _about(name: str | None, paths: Sequence[Path]) -> list[Loaded]:
     """Documents of a rule and of those whose scores it adds; none when there is no rule of the name.
 
-    Only files that name one of them are read as YAML, which is most of the time that it takes. An id that is written
-    in another way (escaped, in two lines) is not found so; then there is no rule of the name, and all are read.
+    YAML takes its time, so first only files are read that have the names in their text. A name that is written in
+    another way (escaped) is found when all are read.
     """
     if name is None:
         return []
-    wanted: set[str] = set()
-    found, more = list[Loaded](), {name}
-    while not more <= wanted:
-        wanted |= more
-        found, _ = _read(paths, wanted)
-        more = {of for one in found if one.rule is not None and one.rule.id == name for of in _adds(one.rule)}
-    own = [one for one in found if one.rule is not None and one.rule.id in wanted]
-    return own if any(one.rule is not None and one.rule.id == name for one in own) else []
+    own = _own(name, _read(paths, {name})[0])
+    if more := _missing(own):
+        own = _own(name, _read(paths, {name, *more})[0])
+    return own if own and not _missing(own) else _own(name, _read(paths)[0])
 
 
-def _adds(rule: Rule) -> Iterable[str]:
+def _own(name: str, documents: Sequence[Loaded]) -> list[Loaded]:
+    rules = {one.rule.id: one.rule for one in documents if one.rule is not None}
+    wanted = {name, *_added(rules[name])} if name in rules else set()
+    return [one for one in documents if one.rule is not None and one.rule.id in wanted]
+
+
+def _missing(own: Sequence[Loaded]) -> set[str]:
+    """Rules whose scores are added, and that are not among them."""
+    rules = {one.rule.id: one.rule for one in own if one.rule is not None}
+    return {added for rule in rules.values() for added in _added(rule)} - rules.keys()
+
+
+def _added(rule: Rule) -> Iterable[str]:
     return rule.score.of if rule.score is not None else ()

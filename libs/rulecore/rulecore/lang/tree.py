@@ -75,7 +75,7 @@ if not TYPE_CHECKING:  # what it is for the type checker stands behind the class
 
 
 class Node(BaseModel):
-    """What all nodes share. ``children`` are in the order of the text. Built when first used: a rule has few of them."""
+    """What all nodes share. ``children`` are in the order of the text. Each is built when first used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
