@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain_event import explain_event, is_plain
 from rulecore.explain_rule import explain_rule
 from rulecore.explanation import Explanation, Question
-from rulecore.lang import ListType
+from rulecore.lang import Limits, ListType
 from rulecore.model import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, STRING
 from tests.harness.predicates import SCHEMA, SHAPES, Events, Predicate, Shapes, physical
@@ -53,12 +53,13 @@ def said(one: Explanation) -> dict[str, str]:
     return {f.name: repr(getattr(one, f.name)) for f in fields(one)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**9), st.sampled_from(sorted(SHAPES)), st.integers(1, 12), st.booleans(), THENS, LIVES)
 def test_one_event_at_a_time_says_what_the_kernel_says(
     seed: int, shape: str, count: int, asked: bool, then: dict[str, Any], life: dict[str, Any]
 ) -> None:
     predicate = Shapes(seed).rule(shape)
+    assume(len(predicate.text) <= Limits().text_bytes // 2)  # the index is tested with longer ones
     one = rule(predicate.text, then=then, **life)
     events = frame(seed, predicate, count)
     if "suppress" in life:  # in the kernel a silence of a millisecond is the least, and holds what is out of order
@@ -71,7 +72,7 @@ def test_one_event_at_a_time_says_what_the_kernel_says(
 
 def test_some_of_these_rules_fire_and_some_do_not() -> None:
     fired = []
-    for seed, shape in enumerate(sorted(SHAPES) * 3):
+    for seed, shape in enumerate(sorted(SHAPES.keys() - {"lists"}) * 3):
         predicate = Shapes(seed).rule(shape)
         one = rule(predicate.text, then={"severity": "low", "message": "m"})
         rows = frame(seed, predicate, 10).to_dicts()
