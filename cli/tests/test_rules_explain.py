@@ -218,4 +218,5 @@ def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_w
     assert run(["rules", "explain", "sum", *options, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["alerts"]) == 1
+    assert found["fired"] is True
     assert [*found["event"]["conditions"]] == ["signal part"]

@@ -153,7 +153,9 @@ def _asked(alert: Mapping[str, Json], question: Question, event: EventStory | No
             return alert["source"] == event.origin.place
         window = alert["window"]
         assert isinstance(window, dict)
-        return bool(window["start_ms"] <= event.origin.event_ms < window["end_ms"])  # type: ignore[operator]
+        start_ms, end_ms, at_ms = int(str(window["start_ms"])), int(str(window["end_ms"])), event.origin.event_ms
+        # The window of a score is what lies up to its latest signal, that one included; others are without their end.
+        return start_ms < at_ms <= end_ms if alert["kind"] == Kind.SCORE.value else start_ms <= at_ms < end_ms
     if question.at_ms is None:
         return True
     window = alert["window"]
