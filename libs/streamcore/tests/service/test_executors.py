@@ -60,6 +60,18 @@ def test_a_template_that_is_not_there_is_named(tmp_path: Path) -> None:
         ExecutorsDocument(count=1, template=tmp_path / "nowhere.yaml").value(POD)
 
 
+def test_a_secret_between_driver_and_executors_is_a_file(template: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    document = ExecutorsDocument(count=1, template=template, secret_file=secret)
+    with pytest.raises(ConfigError, match="mount the secret"):
+        document.value(POD)
+    secret.write_text("hunter2")
+    options = document.value(POD).options()
+    assert options["spark.authenticate"] == "true"
+    assert options["spark.authenticate.secret.file"] == str(secret)
+    assert "hunter2" not in str(options)
+
+
 def test_a_password_is_neither_in_what_spark_is_told_nor_in_what_is_printed(
     template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
