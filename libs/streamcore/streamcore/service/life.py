@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -47,6 +47,7 @@ S = TypeVar("S", bound=ServiceSettings)
 Make = Callable[[S, Start, "Listeners"], "Runner"]
 
 VERSION = "HEADGATE_VERSION"
+_CHECK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +139,19 @@ class Life(Generic[S]):
             self._clerk.say(lambda report: replace(report, plan=plan))
         self._rehearse(make, start)
         self._say(Phase.STANDBY)
-        while (go := self._orders.get()) is not None:
+        while (go := self._next_order(start)) is not None:
             try:
                 return self._owned(go, start)
             except ConfigError as error:
                 self._log.warning("go is refused: %s", error)
                 self._clerk.answer(go.id, Answer(False, str(error)))
         return None
+
+    def _next_order(self, start: Start) -> Go | None:
+        while True:
+            start.check()
+            with suppress(queue.Empty):
+                return self._orders.get(timeout=_CHECK_S)
 
     def _rehearse(self, make: Make[S], start: Start) -> None:
         settings = self._settings

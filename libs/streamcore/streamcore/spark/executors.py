@@ -96,5 +96,7 @@ class Executors:
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
             # A pod that is gone is replaced at the next look.
             "spark.kubernetes.allocation.batch.delay": "1s",
+            # An app runs for months: failures that are long ago do not count.
+            "spark.executor.failuresValidityInterval": "10m",
             "spark.dynamicAllocation.enabled": "false",
         }

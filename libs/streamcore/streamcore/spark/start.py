@@ -67,6 +67,11 @@ class Start:
         """The session, once it is there; ``Permanent`` if it did not start."""
         return self._session.result()
 
+    def check(self) -> None:
+        """``Permanent`` when the session is there no more: Spark ends it when executors fail again and again."""
+        if self.session().sparkContext._jsc.sc().isStopped():
+            raise Permanent("the Spark session has ended by itself; what it said is on standard error")
+
     def __enter__(self) -> Start:
         try:
             if self._checkpoint is not None:
