@@ -1,6 +1,6 @@
 """The life of one process of a service: start, perhaps wait as a standby, run, stop exactly.
 
-What it is asked (``requests``) and what it says (``report``) go through a ``Clerk``; signals ask for a drain. A standby
+What it is asked (``requests``) and what it says (``report``) go through a ``Voice``; signals ask for a drain. A standby
 that is told to go, step by step (a crash after a step leaves what its line says):
 
 1. Restore, when a savepoint is named: a new checkpoint is there, and nobody owns it. Asked again, it is found.
@@ -21,32 +21,29 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from importlib import metadata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from streamcore.errors import ConfigError, Retryable
-from streamcore.lag import Lag
-from streamcore.service.clerk import Clerk
+from streamcore.errors import ConfigError, StreamError
 from streamcore.service.mailbox import Mailbox
 from streamcore.service.observers import Observer, Printer, listeners_of
-from streamcore.service.report import Answer, Phase, Report, SavepointSaid
+from streamcore.service.report import Answer, Phase, SavepointSaid
 from streamcore.service.requests import Drain, Go, Request, TakeSavepoint, Unreadable
 from streamcore.service.savepoints import Savepoints, SavepointsOf
 from streamcore.service.settings import ServiceSettings
 from streamcore.service.telling import Silent, Telling, telling
+from streamcore.service.voice import Voice
 from streamcore.spark.start import Start
 
 if TYPE_CHECKING:
-    from streamcore.spark.runner import CutReport, Listeners, Runner
+    from streamcore.spark.runner import Listeners, Runner
 
 S = TypeVar("S", bound=ServiceSettings)
 #: Builds a service's runner.
 Make = Callable[[S, Start, "Listeners"], "Runner"]
 
-VERSION = "HEADGATE_VERSION"
 _CHECK_S = 5.0
 
 
@@ -81,9 +78,10 @@ class Life(Generic[S]):
         self._running = threading.Event()
         self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
         self._drain: Drain | None = None
+        self._go: Go | None = None
         self._telemetry: Telling = Silent()
         self._mailbox = mailbox
-        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out, refresh=self._with_lag)
+        self._voice = Voice(mailbox, self._carry_out)
 
     def run(self) -> None:
         """Live."""
@@ -101,13 +99,13 @@ class Life(Generic[S]):
         if self._mailbox.is_own is not own:
             yield
             return
-        with self._clerk:
+        with self._voice.attending:
             try:
                 yield
             except BaseException as error:
                 self._fail(error)
                 raise
-            self._say(Phase.DRAINED)
+            self._voice.phase(Phase.DRAINED)
 
     def stop(self) -> None:
         """Stop at the next batch boundary; from any thread, as often as one likes."""
@@ -116,7 +114,7 @@ class Life(Generic[S]):
         self._orders.put(None)
         runner = self._runner
         if runner is not None:
-            self._say(Phase.DRAINING)
+            self._voice.phase(Phase.DRAINING)
             runner.drain()
 
     def _live(self) -> None:
@@ -126,25 +124,27 @@ class Life(Generic[S]):
             make = self._build()
             if self._savepoints_of is not None:
                 self._savepoints = self._savepoints_of(settings, start)
-            order = self._stand_by(make, start) if self._mode.standby else _Order(None, settings)
-            if order is not None:
-                self._run_app(make, order, start)
+            told = self._stand_by(make, start) if self._mode.standby else settings
+            if told is not None:
+                self._run_app(make, told, start)
             self._seal()
 
-    def _stand_by(self, make: Make[S], start: Start) -> _Order[S] | None:
-        """Wait until it is told to go, or, None, to stop."""
+    def _stand_by(self, make: Make[S], start: Start) -> S | None:
+        """Wait until it is told to go, and with which settings, or, None, to stop."""
         start.session()
         if self._mode.restore_from is not None:
             plan = self._store().plan(self._mode.restore_from)
-            self._clerk.say(lambda report: replace(report, plan=plan))
+            self._voice.plan(plan)
         self._rehearse(make, start)
-        self._say(Phase.STANDBY)
+        self._voice.phase(Phase.STANDBY)
         while (go := self._next_order(start)) is not None:
+            self._go = go
             try:
                 return self._owned(go, start)
             except ConfigError as error:
                 self._log.warning("go is refused: %s", error)
-                self._clerk.answer(go.id, Answer(False, str(error)))
+                self._voice.refuse(go.id, str(error))
+                self._go = None
         return None
 
     def _next_order(self, start: Start) -> Go | None:
@@ -161,7 +161,7 @@ class Life(Generic[S]):
             self._runner.rehearse(scratch)
         self._runner = None
 
-    def _owned(self, go: Go, start: Start) -> _Order[S]:
+    def _owned(self, go: Go, start: Start) -> S:
         settings = self._settings
         # 1. A checkpoint of its own.
         if go.restore is not None:
@@ -169,23 +169,25 @@ class Life(Generic[S]):
             settings = settings.model_copy(update={"checkpoint": checkpoint})
         # 2. From here on nobody else.
         start.own(settings.checkpoint, go.epoch)
-        self._clerk.say(lambda report: replace(report, epoch=go.epoch))
-        return _Order(go, settings)
+        self._voice.owns(go.epoch)
+        return settings
 
-    def _run_app(self, make: Make[S], order: _Order[S], start: Start) -> None:
-        with telling(order.settings) as telemetry:
+    def _run_app(self, make: Make[S], settings: S, start: Start) -> None:
+        with telling(settings) as telemetry:
             # 3. Everything is ours.
-            observers: tuple[Observer, ...] = (Printer(), self, *telemetry.observers())
-            self._runner = runner = make(order.settings, start, listeners_of(observers, self._log))
+            observers: tuple[Observer, ...] = (Printer(), self._voice, *telemetry.observers())
+            self._runner = runner = make(settings, start, listeners_of(observers, self._log))
+            self._voice.watch(runner.lag)
             telemetry.watch(runner.lag)
             self._telemetry = telemetry
             start.session()
-            if order.go is not None:
-                self._clerk.answer(order.go.id, Answer(True, f"runs in epoch {order.go.epoch}"))
+            if self._go is not None:
+                self._voice.answer(self._go.id, Answer(True, f"runs in epoch {self._go.epoch}"))
+                self._go = None
             if self._stopping.is_set():
                 runner.drain()
             else:
-                self._say(Phase.RUNNING)
+                self._voice.phase(Phase.RUNNING)
             self._running.set()
             # 4. Until it was asked to stop.
             runner.run()
@@ -201,7 +203,7 @@ class Life(Generic[S]):
                 raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
             made = self._created(drain.savepoint, self._runner)
         self._drain = None
-        self._clerk.answer(drain.id, Answer(True, "stopped between two batches", made))
+        self._voice.answer(drain.id, Answer(True, "stopped", made))
 
     def _carry_out(self, request: Request) -> Answer | None:
         """Called by the clerk, one request after the other."""
@@ -212,8 +214,8 @@ class Life(Generic[S]):
                 return None
             case Go():
                 return self._told_to_go(request)
-            case TakeSavepoint(_, name):
-                return self._take(name)
+            case TakeSavepoint():
+                return self._told_to_save(request)
             case Unreadable(_, why):
                 return Answer(False, why)
 
@@ -223,11 +225,23 @@ class Life(Generic[S]):
         self._orders.put(go)
         return None
 
-    def _take(self, name: str) -> Answer:
+    def _told_to_save(self, asked: TakeSavepoint) -> Answer | None:
+        """In a thread: it takes its time, and a drain must be heard meanwhile."""
+        if self._mode.standby and not self._running.is_set():
+            return Answer(False, "a standby has nothing to save")
+        threading.Thread(target=self._save, args=(asked,), name="savepoint", daemon=True).start()
+        return None
+
+    def _save(self, asked: TakeSavepoint) -> None:
         self._running.wait()
-        if self._runner is None or self._stopping.is_set():
-            return Answer(False, "it is stopping; ask for the savepoint with the drain")
-        return Answer(True, "", self._created(name, self._runner))
+        try:
+            if self._runner is None or self._stopping.is_set():
+                raise ConfigError("it is stopping; ask for the savepoint with the drain")
+            made = self._created(asked.name, self._runner)
+        except StreamError as error:
+            self._voice.refuse(asked.id, str(error))
+        else:
+            self._voice.answer(asked.id, Answer(True, "", made))
 
     def _created(self, name: str, runner: Runner) -> SavepointSaid:
         made = self._store().create(name, runner)
@@ -239,47 +253,9 @@ class Life(Generic[S]):
             raise ConfigError("savepoints: this service has no place for them")
         return self._savepoints
 
-    def cut(self, report: CutReport) -> None:
-        """See ``Observer``: what the report says of a cut."""
-        self._clerk.say(
-            lambda said: replace(
-                self._with_lag(said),
-                epoch=report.epoch,
-                batch=report.batch,
-                committed=said.committed + 1,
-                watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
-            )
-        )
-
-    def _with_lag(self, report: Report) -> Report:
-        """It grows while a cut takes long, so it is asked for now and then."""
-        lag = Lag() if self._runner is None else self._runner.lag()
-        return replace(report, lag_rows=lag.rows, lag_s=lag.ms / 1000)
-
-    def progress(self, progress: Mapping[str, object]) -> None:
-        """See ``Observer``."""
-
-    def failure(self, error: Retryable) -> None:
-        """See ``Observer``: it is tried again, and whoever looks should know."""
-        self._clerk.say(lambda said: replace(said, message=f"trying again: {error}"))
-
-    def _say(self, phase: Phase) -> None:
-        self._clerk.say(lambda report: replace(report, phase=phase))
-
     def _fail(self, error: BaseException) -> None:
         why = f"{type(error).__name__}: {error}"
-        if self._drain is not None:
-            self._clerk.answer(self._drain.id, Answer(False, why))
-        self._clerk.say(lambda report: replace(report, phase=Phase.FAILED, message=why))
-
-
-@dataclass(frozen=True, slots=True)
-class _Order(Generic[S]):
-    """What is to be run. ``go``: the request that said so, None for who did not wait for one."""
-
-    go: Go | None
-    settings: S
-
-
-def _version() -> str:
-    return os.environ.get(VERSION) or metadata.version("headgate")
+        for request in (self._drain, self._go):
+            if request is not None:
+                self._voice.refuse(request.id, why)
+        self._voice.fail(why)
