@@ -39,6 +39,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
 from streamcore.sinks.sink import SinkFactory, SinkHooks
+from streamcore.spark.collected import collected
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 from streamcore.spark.session import SparkSettings
@@ -262,10 +263,10 @@ class _Cuts:
         self.session.sparkContext.setLocalProperty(CUT, pack_shares(shares))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started = time.perf_counter()
-        rows = sorted(frame.collect(), key=lambda row: row.shard)
+        rows = collected(frame)
         ran = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
-        committed = self.outputs.commit(batch, [bytes(row.records) for row in rows if row.produced])
+        committed = self.outputs.commit(batch, [row.records for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
         done = time.perf_counter()
         self.runner.note(
