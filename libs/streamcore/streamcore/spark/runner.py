@@ -135,7 +135,7 @@ class Runner:
         self.root = CheckpointRoot(settings.checkpoint)
         self._drain = threading.Event()
         self._failure: BaseException | None = None
-        self._progress_of = -1
+        self._progress_of = self._last = -1
         self._committed = 0
 
     def drain(self) -> None:
@@ -204,8 +204,11 @@ class Runner:
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _watch(self, query: StreamingQuery) -> None:
+        """Pass Spark's figures on. To be asked for them costs the JVM something, so that is done after a cut only."""
         while query.isActive:
             time.sleep(_POLL_S)
+            if self._progress_of >= self._last:
+                continue
             for progress in query.recentProgress:
                 if progress["batchId"] > self._progress_of:
                     self._progress_of = progress["batchId"]
@@ -224,6 +227,7 @@ class Runner:
     def note(self, report: CutReport) -> None:
         """A cut is done."""
         self._committed += 1
+        self._last = report.batch
         self.listeners.report(report)
 
     def refuse_if_draining(self, batch: int) -> None:
