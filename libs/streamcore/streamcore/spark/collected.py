@@ -22,6 +22,7 @@ _OTHERS = [name for name in OUTPUT.names if name != _RECORDS]
 class ShardRow:
     """A row of ``processor.OUTPUT``. ``records`` are not copied: they are where the driver received them."""
 
+    records: pa.Buffer
     shard: int
     produced: int
     events: int
@@ -30,7 +31,6 @@ class ShardRow:
     state_bytes: int
     loaded: int
     counted: str
-    records: pa.Buffer
 
 
 def collected(frame: DataFrame) -> Sequence[ShardRow]:
@@ -38,4 +38,4 @@ def collected(frame: DataFrame) -> Sequence[ShardRow]:
     table = frame.toArrow()
     others = zip(*(table.column(name).to_pylist() for name in _OTHERS), strict=True)
     records = (value.as_buffer() for value in table.column(_RECORDS))
-    return sorted((ShardRow(*row, one) for row, one in zip(others, records, strict=True)), key=lambda row: row.shard)
+    return sorted((ShardRow(one, *row) for one, row in zip(records, others, strict=True)), key=lambda row: row.shard)
