@@ -1,8 +1,8 @@
 """``python -m bench.search_latency``: how long until a search finds what was sent, with the app at half its load.
 
-Runs what ``headgate up search`` runs. First the shop sends portions as fast as it goes, each when the one before is
-done with, until app and server have been running for a while: in the first minute their compilers cost more than what
-they compile. The last portions say what load the app can take. Then half of that, and after some seconds products of
+Runs what ``headgate up search`` runs. First the shop sends so fast that some events always wait, until app and server
+have been running for a while: in the first minute their compilers cost more than what they compile. The later half of
+the cuts says what load the app can take. When all is processed, half of that load, and after some seconds products of
 our own beside it, each looked for with searches until it is found, and then viewed once until a search finds it viewed.
 By this process's clock, from before a record is handed to the producer until the answer that has it; so the time of a
 search, and up to a pause between two, is in it.
@@ -11,7 +11,6 @@ search, and up to a pause between two, is in it.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import tempfile
 import threading
@@ -29,7 +28,6 @@ from headgate.local import broker as local_broker
 from headgate.local.generator import Orders
 from headgate.local.opensearch_http import OpenSearchHttp
 from headgate.local.services.search import SearchService, alias_of
-from headgate.local.shop.people import PRODUCTS
 from headgate.local.stack import Stack, StackSettings
 from headgate.talk import to_stderr
 from headgate.timeline import Timeline
@@ -45,8 +43,8 @@ _WAIT_S = 300.0
 _SETTLE_S = 30.0
 #: At half the load, before anything is measured.
 _EASE_S = 15.0
-#: The load is the median of so many portions, the last ones.
-_PORTIONS = 3
+#: That the load is found with.
+_LEAST_CUTS = 8
 
 
 @dataclass
@@ -100,8 +98,10 @@ class Probes:
 def main() -> int:
     """Measure, print one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m bench.search_latency", description=__doc__)
-    parser.add_argument("--load", type=int, default=60_000, help="events of a portion that the load is found with")
-    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of such portions, at the least")
+    parser.add_argument(
+        "--load", type=int, default=60_000, help="events that wait, at the least, while the load is found"
+    )
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of that")
     parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
     parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="of the broker")
     asked = parser.parse_args()
@@ -118,8 +118,7 @@ def main() -> int:
 
 
 def _measured(stack: Stack, asked: argparse.Namespace) -> Result:
-    portions = _portions(stack, asked.load, asked.warm_up)
-    capacity = statistics.median(portions[-_PORTIONS:])
+    capacity = _most(stack, asked.load, asked.warm_up)
     stack.generate(Orders(None, capacity / 2))
     service = stack.service
     assert isinstance(service, SearchService)
@@ -143,7 +142,6 @@ def _measured(stack: Stack, asked: argparse.Namespace) -> Result:
         time.sleep(_BETWEEN_SEARCHES_S)
     return {
         "workload": "search-latency",
-        "portions_per_second": [round(rate) for rate in portions],
         "records_per_second_at_most": round(capacity),
         "records_per_second": round(rate),
         "products": number,
@@ -171,19 +169,22 @@ class _Cuts:
         self._seen = figures.cuts
 
 
-def _portions(stack: Stack, load: int, seconds: float) -> list[float]:
-    """Records a second of one portion after the other, for so long, when more wait than the app takes. Counted from the
-    first cut of each, so neither primers nor the generator's start are in it."""
-    found: list[float] = []
-    until = time.monotonic() + seconds
-    while len(found) <= _PORTIONS or time.monotonic() < until:
-        first = stack.app.figures.processed + (0 if found else PRODUCTS)
-        stack.generate(Orders(load, None))
-        _wait(lambda: stack.app.figures.processed > first, stack)  # noqa: B023 - called before it changes
-        before, began = stack.app.figures.processed, time.monotonic()
-        _wait(lambda: stack.generator.done and stack.app.figures.processed >= stack.generator.sent, stack)
-        found.append((stack.app.figures.processed - before) / (time.monotonic() - began))
-    return found
+def _most(stack: Stack, load: int, seconds: float) -> float:
+    """Records a second while more wait than the app takes, in the later half of the cuts of so many seconds; then
+    what waits is waited for. Counted from the end of a cut to the end of another."""
+    stack.generate(Orders(load, None))
+    begun, ends = time.monotonic(), [(0.0, 0)]
+    while time.monotonic() - begun < seconds or len(ends) < _LEAST_CUTS:
+        processed = stack.app.figures.processed
+        if processed > ends[-1][1]:
+            ends.append((time.monotonic() - begun, processed))
+        if stack.generator.done and stack.generator.sent - processed < load:
+            stack.generate(Orders(load, None))
+        stack.check()
+        time.sleep(0.05)
+    _wait(lambda: stack.generator.done and stack.app.figures.processed >= stack.generator.sent, stack)
+    warm = ends[len(ends) // 2 :]
+    return (warm[-1][1] - warm[0][1]) / (warm[-1][0] - warm[0][0])
 
 
 def _wait(until: Callable[[], bool], stack: Stack) -> None:

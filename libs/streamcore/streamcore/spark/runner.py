@@ -205,10 +205,18 @@ class Runner:
     def _watch(self, query: StreamingQuery) -> None:
         while query.isActive:
             time.sleep(_POLL_S)
-            for progress in query.recentProgress:
-                if progress["batchId"] > self._progress_of:
-                    self._progress_of = progress["batchId"]
-                    self.listeners.progress(progress)
+            self._pass_on(query)
+
+    def _pass_on(self, query: StreamingQuery) -> None:
+        """Spark's figures of the batches since the last call. Each is a large text of the JVM's: mostly there is one at
+        most, and what has been passed on is not asked for again."""
+        last = query.lastProgress
+        if last is None or last["batchId"] <= self._progress_of:
+            return
+        for progress in [last] if last["batchId"] == self._progress_of + 1 else query.recentProgress:
+            if progress["batchId"] > self._progress_of:
+                self._progress_of = progress["batchId"]
+                self.listeners.progress(progress)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         """What ended the query: our own exception if there is one, else Spark's."""
