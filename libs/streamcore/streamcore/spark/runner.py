@@ -207,12 +207,19 @@ class Runner:
         """Pass Spark's figures on. To be asked for them costs the JVM something, so that is done after a cut only."""
         while query.isActive:
             time.sleep(_POLL_S)
-            if self._progress_of >= self._last:
-                continue
-            for progress in query.recentProgress:
-                if progress["batchId"] > self._progress_of:
-                    self._progress_of = progress["batchId"]
-                    self.listeners.progress(progress)
+            if self._progress_of < self._last:
+                self._pass_on(query)
+
+    def _pass_on(self, query: StreamingQuery) -> None:
+        """Spark's figures of the batches since the last call. Each is a large text of the JVM's: mostly there is one at
+        most, and what has been passed on is not asked for again."""
+        last = query.lastProgress
+        if last is None or last["batchId"] <= self._progress_of:
+            return
+        for progress in [last] if last["batchId"] == self._progress_of + 1 else query.recentProgress:
+            if progress["batchId"] > self._progress_of:
+                self._progress_of = progress["batchId"]
+                self.listeners.progress(progress)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         """What ended the query: our own exception if there is one, else Spark's."""
