@@ -1,5 +1,6 @@
-"""Sinks under whole apps that are harmed: kill -9 of the app and of the server, a server that is away, a full disk, and
-the commit that Spark lost. What is there in the end is what an independent evaluation says, once.
+"""Sinks under whole apps that are harmed: kill -9 of the app and of the server, a server that is away, and the commit
+that Spark lost. What is there in the end is what an independent evaluation says, once. (The services themselves, a full
+disk, and that this is seen when the protections are off: ``test_services_harmed``.)
 
 ``HEADGATE_SINK_KILLS`` random kills of the app (`make sink-test`: 10), and ``HEADGATE_SINK_AWAY_S`` seconds without a
 server (`make sink-test`: 30).
@@ -17,7 +18,7 @@ import pytest
 from conftest import NewOpenSearch, NewPostgres
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.checkpoints import forget_last_commit
-from tests.harness.sink_scene import ENTRY, FORGETFUL, PER_CUT, SinkScene, Target, new_sink_scene, small_disk
+from tests.harness.sink_scene import ENTRY, PER_CUT, SinkScene, Target, new_sink_scene
 from tests.harness.sink_targets import DeltaTarget, OpenSearchTarget, PostgresTarget, ServerTarget, Targets
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "1"))
@@ -101,51 +102,3 @@ def lose_a_commit(scene: SinkScene) -> None:
 
 def _last_with_rows(scene: SinkScene, last: int) -> int:
     return max(batch for batch, cut in scene.app.batches.items() if cut.events and batch <= last)
-
-
-@pytest.mark.parametrize("what", ["postgres", "delta"])
-def test_without_its_protection_a_lost_commit_puts_rows_twice(
-    what: str, targets: Targets, tmp_path: Path, kafka: KafkaSettings, spark_jars: Path
-) -> None:
-    """The test above can fail. (OpenSearch's documents have ids: repeating the last cut changes nothing there; what its
-    versions protect from is in its own tests.)"""
-    scene = new_sink_scene(tmp_path, kafka, spark_jars, f"forgetful-{what}", targets(what))
-    scene.send(PER_CUT * 2)
-    with scene.app:
-        scene.app.start(FORGETFUL)
-        scene.settle()
-        assert scene.app.drain() == 0
-        assert scene.twice() == 0
-        last = _last_with_rows(scene, scene.app.this_start[-1].batch)
-        while forget_last_commit(scene.app.checkpoint) > last:
-            pass
-        scene.app.start(FORGETFUL)
-        scene.app.wait_for_cuts(1)
-        assert scene.app.drain() == 0
-        assert scene.twice() == scene.app.batches[last].events > 0
-
-
-def test_a_full_disk_under_the_checkpoint_stops_nothing_for_good(
-    targets: Targets, tmp_path: Path, kafka: KafkaSettings, spark_jars: Path
-) -> None:
-    target = targets("postgres")
-    scene = new_sink_scene(tmp_path, kafka, spark_jars, "full-disk", target)
-    try:
-        disk = small_disk(scene.app.checkpoint, 64)
-        fill = disk.__enter__()
-    except OSError as error:
-        pytest.skip(f"no file system of its own: {error}")
-    try:
-        with scene.app:
-            scene.send(PER_CUT * 2)
-            scene.app.start(ENTRY)
-            scene.settle()
-            filler = fill()
-            scene.send(PER_CUT * 4)
-            scene.wait_for_trouble()
-            filler.unlink()
-            scene.settle()
-            scene.check()
-            assert scene.app.drain() == 0
-    finally:
-        disk.__exit__(None, None, None)

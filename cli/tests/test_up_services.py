@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import NewDatabase
 from headgate.local.java import Java
 from streamcore.kafka.settings import KafkaSettings
 
@@ -18,11 +19,11 @@ EVENTS = 3_000
 _WAIT_S = 600
 
 
-def counted(service: str, folder: Path, kafka: KafkaSettings) -> tuple[dict[str, int], str]:
+def counted(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, int], str]:
     """The verdict of a counted run, and what was said."""
     where = ["--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4"]
     command = [sys.executable, "-c", "from headgate.main import main; main()", "up", service, *where]
-    command += ["--events", str(EVENTS), "--json"]
+    command += ["--events", str(EVENTS), "--json", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = done.stdout.splitlines()
@@ -42,6 +43,24 @@ def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka:
 
 def test_clean_rows_are_all_in_topic_and_delta_table_once(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
     found, _ = counted("etl", tmp_path / "etl", kafka)
+    check_etl(found)
+
+
+def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, new_database: NewDatabase
+) -> None:
+    database = new_database()
+    named = ["--postgres", f"{database.host}:{database.port}/{database.name}", "--postgres-user", database.user]
+    found, said = counted(
+        "etl", tmp_path / "etl", kafka, *named, "--postgres-password-file", str(database.password_file)
+    )
+    check_etl(found)
+    assert database.password_file.read_text(encoding="utf-8").strip() not in said
+    with database.connect() as connection:
+        assert connection.execute("select count(*) from etl.event").fetchone() == (found["table_rows"],)
+
+
+def check_etl(found: dict[str, int]) -> None:
     assert found["events"] == EVENTS == found["rows"] + found["duplicates"] + found["dead_letters"]
     assert found["table_rows"] == found["rows"]
     assert (found["lost"], found["wrong"], found["unexpected"], found["repeated"]) == (0,) * 4

@@ -1,7 +1,6 @@
 """An app that writes what it reads into a sink, for tests that harm both: ``-m tests.harness.sink_app --settings F``.
 
-Its one lane, ``rows``, has the columns of ``tests.harness.changes``. ``--forgetful`` switches the sink's protection
-against repeated cuts off (``tests.harness.forgetful``).
+Its one lane, ``rows``, has the columns of ``tests.harness.changes``.
 """
 
 from __future__ import annotations
@@ -80,11 +79,6 @@ def _build() -> Callable[[SinkAppSettings, Start, Listeners], Runner]:
 
 def main() -> int:
     """Run it."""
-    if "--forgetful" in sys.argv:
-        from tests.harness.forgetful import forget
-
-        sys.argv.remove("--forgetful")
-        forget()
     return run_service("sink-app", SinkAppSettings, _build)
 
 

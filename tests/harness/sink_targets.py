@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import psycopg
 
@@ -48,7 +48,7 @@ class PostgresTarget:
     def prepare(self) -> None:
         """The server and the table."""
         self.server.start()
-        with self._connect() as connection:
+        with self.connect() as connection:
             connection.execute(
                 "CREATE TABLE changes (id text NOT NULL, n bigint NOT NULL, amount numeric(12, 2), text text, "
                 "deleted boolean, ts timestamptz NOT NULL)"
@@ -56,19 +56,21 @@ class PostgresTarget:
 
     @property
     def entry(self) -> dict[str, object]:
+        return {"postgres": {**self.login, "tables": {LANE: {"table": "public.changes"}}}}
+
+    @property
+    def login(self) -> dict[str, object]:
+        """How an app reaches it."""
         return {
-            "postgres": {
-                "host": self.server.host,
-                "port": self.server.port,
-                "database": self.server.database,
-                "user": self.server.user,
-                "password_file": str(self.server.password_file),
-                "tables": {LANE: {"table": "public.changes"}},
-            }
+            "host": self.server.host,
+            "port": self.server.port,
+            "database": self.server.database,
+            "user": self.server.user,
+            "password_file": str(self.server.password_file),
         }
 
     def rows(self) -> Sequence[Row]:
-        with self._connect() as connection:
+        with self.connect() as connection:
             return connection.execute("SELECT id, n, amount, text FROM changes").fetchall()
 
     def kill_server(self) -> None:
@@ -77,7 +79,8 @@ class PostgresTarget:
     def start_server(self) -> None:
         self.server.start()
 
-    def _connect(self) -> psycopg.Connection:
+    def connect(self) -> psycopg.Connection:
+        """A client of the test's own."""
         server = self.server
         password = server.password_file.read_text(encoding="utf-8")
         return psycopg.connect(
@@ -110,19 +113,21 @@ class OpenSearchTarget:
     @property
     def entry(self) -> dict[str, object]:
         index = {"alias": "changes", "id": ["id"], "deleted": "deleted"}
-        return {
-            "opensearch": {
-                "hosts": [self.server.url],
-                "indexes": {LANE: index},
-                "request_documents": 200,
-                "recovery_ms": _RECOVERY_MS,
-            }
-        }
+        return {"opensearch": {**self.login, "indexes": {LANE: index}, "request_documents": 200}}
+
+    @property
+    def login(self) -> dict[str, object]:
+        """How an app reaches it, and for how long it waits."""
+        return {"hosts": [self.server.url], "recovery_ms": _RECOVERY_MS}
+
+    def hits(self, alias: str) -> list[dict[str, Any]]:
+        """All documents, each with its ``_id`` and ``_source``."""
+        self._ask("POST", f"{alias}/_refresh", None)
+        found = self._ask("POST", f"{alias}/_search", {"size": 10_000, "query": {"match_all": {}}})
+        return found["hits"]["hits"]
 
     def rows(self) -> Sequence[Row]:
-        self._ask("POST", "changes/_refresh", None)
-        found = self._ask("POST", "changes/_search", {"size": 10_000, "query": {"match_all": {}}})
-        documents = [hit["_source"] for hit in found["hits"]["hits"]]
+        documents = [hit["_source"] for hit in self.hits("changes")]
         return [(d["id"], d["n"], Decimal(str(d["amount"])).quantize(Decimal("0.01")), d["text"]) for d in documents]
 
     def kill_server(self) -> None:
@@ -131,7 +136,7 @@ class OpenSearchTarget:
     def start_server(self) -> None:
         self.server.start()
 
-    def _ask(self, method: str, path: str, body: object) -> dict[str, dict[str, list[dict[str, dict[str, str]]]]]:
+    def _ask(self, method: str, path: str, body: object) -> dict[str, dict[str, list[dict[str, Any]]]]:
         request = urllib.request.Request(
             f"{self.server.url}/{path}",
             method=method,
@@ -139,5 +144,5 @@ class OpenSearchTarget:
             headers={"Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
-            found: dict[str, dict[str, list[dict[str, dict[str, str]]]]] = json.load(answer)
+            found: dict[str, dict[str, list[dict[str, Any]]]] = json.load(answer)
             return found

@@ -82,6 +82,11 @@ class Oracle:
             """
         )
 
+    def late_of_customers(self) -> int:
+        """How many of those that come too late have a customer."""
+        (count,) = self._db.execute("select count(customer) from every join late using (row)").fetchall()[0]
+        return int(count)
+
     def revenue(self, size_ms: int, slide_ms: int) -> set[Row]:
         """(start, end, lines, milli) of windows over all lines."""
         return self._rows(

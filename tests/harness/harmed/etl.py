@@ -1,0 +1,132 @@
+"""The etl service with the retail lines in two inputs: sales to PostgreSQL and to Delta, returns to Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.local.postgres import EmbeddedPostgres
+from rulecore.lang import ListType
+from rulecore.lists.records import Head, records_of
+from streamcore.kafka.control import ControlLog
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import ensure_topics
+from streamcore.schema import STRING, Type
+from streamcore.service.topics import own_topics
+from tests.harness import delta_log, retail_etl
+from tests.harness.harmed.scene import LINES, Input, Plan, ServiceScene
+from tests.harness.retail_etl import MODEL
+from tests.harness.sink_targets import PostgresTarget
+from tests.oracles.etl_retail import RATES, Expected
+
+TOPICS = ("retail", "retail_text")
+_CREATE = """create table sales (
+    id text not null, invoice text not null, stock text not null, description text, quantity bigint not null,
+    sold_at timestamptz not null, price numeric(12,3) not null, customer text, country text not null,
+    currency text not null, rate numeric(12,6) not null, amount numeric(18,2) not null)"""
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EtlOutput:
+    """``delta``: the table's folder. Neither table has a key: what is written twice is there twice."""
+
+    database: PostgresTarget
+    delta: Path
+
+    def in_postgres(self) -> Counter[Row]:
+        """The rows of the one table."""
+        with self.database.connect() as connection:
+            return Counter(map(_shown, connection.execute(f"select {', '.join(MODEL)} from sales").fetchall()))
+
+    def in_delta(self) -> Counter[Row]:
+        """The rows of the other."""
+        return Counter(_shown(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
+
+    def check(self, scene: ServiceScene) -> None:
+        """All of it against DuckDB."""
+        expected = Expected(LINES)
+        sales, returns = expected.lane(sales=True), expected.lane(sales=False)
+        same(self.in_postgres(), sales)
+        same(self.in_delta(), sales)
+        same(Counter(_values(r.value) for r in scene.read("returns")), returns)
+        letters = [_letter(scene, dict(r.headers), r.value) for r in scene.read("deadletters")]
+        same(Counter(letters), expected.letters())
+        assert len(sales) + len(returns) + len(letters) + expected.duplicates() == len(scene.plan.records)
+
+
+def same(found: Counter[Row], wanted: Iterable[Row]) -> None:
+    """The same rows, each as often; the message shows some of the difference."""
+    must = Counter(wanted)
+    missing, extra = must - found, found - must
+    assert not (missing | extra), (
+        f"missing {missing.total()}: {[*missing][:3]}, too many {extra.total()}: {[*extra][:3]}"
+    )
+
+
+def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[Plan, EtlOutput]:
+    """The service, with its server started and its list published."""
+    database = PostgresTarget(server)
+    server.start()
+    with database.connect() as connection:
+        connection.execute(_CREATE)
+    output = EtlOutput(database, folder / "delta")
+    settings = _settings(output, name)
+    ensure_topics(kafka, own_topics(retail_etl.settings(app=name, **settings), ("returns", "deadletters", "status")))
+    with ControlLog(kafka, f"{name}.control") as log:
+        for key, value in _rates():
+            log.publish(key, value)
+    records: list[Input] = [(TOPICS[r.source], r.key, r.value) for r in retail_etl.records(LINES)]
+    said = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SAID, *settings})
+    return Plan(("headgate_etl",), said, records, database, output.check), output
+
+
+_SAID = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
+
+
+def _settings(output: EtlOutput, name: str) -> dict[str, object]:
+    document = retail_etl.settings().model_dump(mode="json")
+    inputs = [one | {"topic": f"{name}.{one['topic']}"} for one in document["inputs"]]
+    tables = {"sales-lake": {"uri": str(output.delta), "partition_by": ["currency"], "compact_every": 5}}
+    postgres = output.database.login | {"tables": {"sales": {"table": "public.sales"}}}
+    sales = {"when": "quantity > 0"}
+    routes = [
+        {"name": "sales", "to": "postgres", **sales},
+        {"name": "sales-lake", "to": "delta", **sales},
+        {"name": "returns", "when": "quantity <= 0", "key": ["invoice"]},
+    ]
+    return {"inputs": inputs, "routes": routes, "delta": {"tables": tables}, "postgres": postgres}
+
+
+def _rates() -> list[tuple[str, bytes]]:
+    kind = ListType("rates", STRING, Type.parse("decimal(12,6)"))
+    head = Head(list=kind.name, version=1, owner="finance", of=kind.of, value=kind.value)
+    return records_of(head, [[currency, rate] for currency, rate in RATES.items()])
+
+
+def _shown(row: Iterable[object]) -> Row:
+    """As the oracle shows it: decimals as text, times in UTC."""
+    return tuple(_text(value) for value in row)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+def _values(value: bytes | None) -> Row:
+    body = json.loads(value or b"")
+    return tuple(body[name] for name in MODEL)
+
+
+def _letter(scene: ServiceScene, said: Mapping[str, bytes], value: bytes | None) -> Row:
+    """Topic, offset and code; its bytes are those that were sent."""
+    topic, offset = said["source_topic"].decode().removeprefix(f"{scene.app.name}."), int(said["source_offset"])
+    assert value == scene.plan.records[2 * offset + TOPICS.index(topic)][2]
+    return topic, offset, said["reason_code"].decode()

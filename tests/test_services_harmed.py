@@ -1,0 +1,155 @@
+"""The services under harm: each is killed at random moments while its input comes, its server is killed and is away for
+a while, the disk of its checkpoint fills up, and Spark forgets a commit. What is there in the end is what SQL says.
+
+``HEADGATE_SERVICE_KILLS`` random kills of the service and ``HEADGATE_SINK_AWAY_S`` seconds without a server (`make
+sink-test`: 10 and 30). The lines are those of `tests/data`, or of the file that ``HEADGATE_RETAIL`` names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import NewOpenSearch, NewPostgres
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.checkpoints import forget_last_commit
+from tests.harness.harmed.etl import EtlOutput, etl
+from tests.harness.harmed.scene import PER_CUT, ServiceScene, new_service_scene
+from tests.harness.harmed.search import search
+from tests.harness.harmed.sessions import SessionsOutput, sessions
+from tests.harness.sink_scene import Disk, small_disk
+
+KILLS = int(os.environ.get("HEADGATE_SERVICE_KILLS", "2"))
+AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
+_START_S = 25.0
+_DISK_MB = 192
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200 + 120 * KILLS)]
+
+Output = EtlOutput | SessionsOutput | None
+#: Makes a service on servers of its own.
+Services = Callable[..., tuple[ServiceScene, Output]]
+
+
+@pytest.fixture
+def services(
+    tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_postgres: NewPostgres, new_opensearch: NewOpenSearch
+) -> Services:
+    def make(service: str, name: str) -> tuple[ServiceScene, Output]:
+        output: Output = None
+        if service == "etl":
+            plan, output = etl(tmp_path, kafka, name, new_postgres())
+        elif service == "sessions":
+            plan, output = sessions(name, new_postgres())
+        else:
+            plan, _ = search(name, new_opensearch())
+        return new_service_scene(tmp_path, kafka, spark_jars, name, plan), output
+
+    return make
+
+
+@pytest.mark.parametrize("service", ["etl", "sessions", "search"])
+def test_whatever_is_killed_a_service_says_what_sql_says(service: str, services: Services) -> None:
+    scene, _ = services(service, f"harmed-{service}")
+    with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app, scene.feeder.at(pace(scene)):
+        scene.start()
+        scene.wait_for_work()
+        kill_the_server(scene)
+        fill_the_disk(scene, disk)
+        kill_the_app(scene, random.Random(KILLS))
+        lose_a_commit(scene)
+        scene.feeder.finish()
+        scene.settle()
+        assert scene.app.drain() == 0
+    scene.check()
+    if disk is None:
+        pytest.skip("all but the full disk: this user may not mount a file system")
+
+
+def pace(scene: ServiceScene) -> float:
+    """So that the input lasts until the last start."""
+    return len(scene.plan.records) / (_START_S * (KILLS + 4))
+
+
+def kill_the_app(scene: ServiceScene, chance: random.Random) -> None:
+    """At random moments, every other time before its first cut is done."""
+    for number in range(KILLS):
+        if number % 2:
+            time.sleep(chance.uniform(5, _START_S))
+        else:
+            scene.feeder.burst(PER_CUT)
+            scene.wait_for_work()
+            time.sleep(chance.uniform(0, 1.0))
+        scene.app.kill()
+        scene.start()
+
+
+def kill_the_server(scene: ServiceScene) -> None:
+    """While cuts go through it; it is away for a while, and the app goes on by itself."""
+    scene.feeder.burst(PER_CUT * 3)
+    scene.wait_for_work()
+    scene.plan.server.kill_server()
+    time.sleep(AWAY_S)
+    scene.plan.server.start_server()
+    scene.wait_for_work()
+
+
+def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:
+    """There is room again after the app has said that there is none."""
+    if disk is not None:
+        complaints = scene.app.complaints
+        filler = disk.fill()
+        scene.app.wait_for(lambda: scene.app.complaints > complaints, "a word about the disk")
+        filler.unlink()
+        scene.wait_for_work()
+
+
+def lose_a_commit(scene: ServiceScene) -> int:
+    """The writers have the last cut with events, and Spark does not know. How many events it had."""
+    scene.wait_for_work()
+    assert scene.app.drain() == 0
+    cuts = scene.app.batches
+    last = max(batch for batch, cut in cuts.items() if cut.events)
+    while forget_last_commit(scene.app.checkpoint) > last:
+        pass
+    scene.start()
+    scene.wait_for_work()
+    return cuts[last].events
+
+
+def test_without_its_protections_the_etl_service_writes_a_lost_cut_twice(services: Services) -> None:
+    """The test above can fail: in PostgreSQL, in Delta and in Kafka."""
+    scene, output = services("etl", "forgetful-etl")
+    assert isinstance(output, EtlOutput)
+    again_without_protection(scene)
+    assert repeated(output.in_postgres()) == repeated(output.in_delta()) > 0
+
+
+def test_without_its_protections_the_sessions_service_says_a_lost_cut_twice(services: Services) -> None:
+    """In Kafka. Its tables have keys: repeating the last cut changes nothing there."""
+    scene, output = services("sessions", "forgetful-sessions")
+    assert isinstance(output, SessionsOutput)
+    again_without_protection(scene)
+    assert repeated(output.said(scene)) > 0
+
+
+def repeated(rows: Counter[Any]) -> int:
+    """How many are there more than once."""
+    return rows.total() - len(rows)
+
+
+def again_without_protection(scene: ServiceScene) -> None:
+    scene.forgetful = True
+    scene.feeder.burst(PER_CUT * 4)
+    with scene.app:
+        scene.start()
+        scene.wait_for_work(2)
+        lose_a_commit(scene)
+        assert scene.app.drain() == 0
