@@ -1,7 +1,7 @@
 """The services under harm: each is killed at random moments while its input comes, its server is killed and is away for
 a while, the disk of its checkpoint fills up, and Spark forgets a commit. What is there in the end is what SQL says.
 
-``HEADGATE_SERVICE_KILLS`` random kills of the service and ``HEADGATE_SINK_AWAY_S`` seconds without a server (`make
+``HEADGATE_SINK_KILLS`` random kills of the service and ``HEADGATE_SINK_AWAY_S`` seconds without a server (`make
 sink-test`: 10 and 30). The lines are those of `tests/data`, or of the file that ``HEADGATE_RETAIL`` names.
 """
 
@@ -26,7 +26,7 @@ from tests.harness.harmed.search import search
 from tests.harness.harmed.sessions import SessionsOutput, sessions
 from tests.harness.sink_scene import Disk, small_disk
 
-KILLS = int(os.environ.get("HEADGATE_SERVICE_KILLS", "2"))
+KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
 _START_S = 25.0
 _DISK_MB = 192

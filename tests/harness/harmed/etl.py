@@ -1,10 +1,14 @@
-"""The etl service with the retail lines in two inputs: sales to PostgreSQL and to Delta, returns to Kafka."""
+"""The etl service with the retail lines in two inputs: sales to PostgreSQL and to Delta, returns to Kafka.
+
+Among the lines are records of 20 MB, which Kafka takes and no decoder does.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +28,7 @@ from tests.harness.sink_targets import PostgresTarget
 from tests.oracles.etl_retail import RATES, Expected
 
 TOPICS = ("retail", "retail_text")
+LARGE_BYTES = 20_000_000
 _CREATE = """create table sales (
     id text not null, invoice text not null, stock text not null, description text, quantity bigint not null,
     sold_at timestamptz not null, price numeric(12,3) not null, customer text, country text not null,
@@ -55,9 +60,48 @@ class EtlOutput:
         same(self.in_postgres(), sales)
         same(self.in_delta(), sales)
         same(Counter(_values(r.value) for r in scene.read("returns")), returns)
-        letters = [_letter(scene, dict(r.headers), r.value) for r in scene.read("deadletters")]
-        same(Counter(letters), expected.letters())
+        sent = Sent.of(scene.plan.records)
+        letters = [sent.letter(scene.app.name, dict(r.headers), r.value) for r in scene.read("deadletters")]
+        wanted = [(topic, sent.offsets[str(topic)][int(str(line))], code) for topic, line, code in expected.letters()]
+        same(Counter(letters), [*wanted, *((topic, offset, "too_large") for topic, offset in sent.large())])
         assert len(sales) + len(returns) + len(letters) + expected.duplicates() == len(scene.plan.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """``values``: by topic and offset. ``offsets``: of the lines, which an oracle numbers without the large records
+    between them."""
+
+    values: Mapping[str, Sequence[bytes | None]]
+    offsets: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, records: Sequence[Input]) -> Sent:
+        """What was sent."""
+        values = {topic: [value for name, _, value in records if name == topic] for topic in TOPICS}
+        lines = {topic: [n for n, one in enumerate(some) if not _large(one)] for topic, some in values.items()}
+        return cls(values, lines)
+
+    def large(self) -> list[tuple[str, int]]:
+        """Where the large ones are."""
+        return [(topic, n) for topic, some in self.values.items() for n, one in enumerate(some) if _large(one)]
+
+    def letter(self, app: str, said: Mapping[str, bytes], value: bytes | None) -> Row:
+        """Topic, offset and code of a dead letter; its bytes are those that were sent, as many as fit."""
+        topic, offset = said["source_topic"].decode().removeprefix(f"{app}."), int(said["source_offset"])
+        sent = self.values[topic][offset]
+        if _large(sent):
+            assert value is not None
+            assert said["truncated_from_bytes"] == b"%d" % LARGE_BYTES
+            assert len(value) > 900_000
+            assert (sent or b"").startswith(value)
+        else:
+            assert value == sent
+        return topic, offset, said["reason_code"].decode()
+
+
+def _large(value: bytes | None) -> bool:
+    return value is not None and len(value) >= LARGE_BYTES
 
 
 def same(found: Counter[Row], wanted: Iterable[Row]) -> None:
@@ -81,9 +125,8 @@ def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres)
     with ControlLog(kafka, f"{name}.control") as log:
         for key, value in _rates():
             log.publish(key, value)
-    records: list[Input] = [(TOPICS[r.source], r.key, r.value) for r in retail_etl.records(LINES)]
     said = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SAID, *settings})
-    return Plan(("headgate_etl",), said, records, database, output.check), output
+    return Plan(("headgate_etl",), said, _records(), database, output.check), output
 
 
 _SAID = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
@@ -101,6 +144,13 @@ def _settings(output: EtlOutput, name: str) -> dict[str, object]:
         {"name": "returns", "when": "quantity <= 0", "key": ["invoice"]},
     ]
     return {"inputs": inputs, "routes": routes, "delta": {"tables": tables}, "postgres": postgres}
+
+
+def _records() -> list[Input]:
+    lines: list[Input] = [(TOPICS[r.source], r.key, r.value) for r in retail_etl.records(LINES)]
+    large: list[Input] = [(topic, b"large", random.Random(1).randbytes(LARGE_BYTES)) for topic in TOPICS]
+    third = len(lines) // 3
+    return [*lines[:third], large[0], *lines[third : 2 * third], large[1], *lines[2 * third :]]
 
 
 def _rates() -> list[tuple[str, bytes]]:
@@ -123,10 +173,3 @@ def _text(value: object) -> object:
 def _values(value: bytes | None) -> Row:
     body = json.loads(value or b"")
     return tuple(body[name] for name in MODEL)
-
-
-def _letter(scene: ServiceScene, said: Mapping[str, bytes], value: bytes | None) -> Row:
-    """Topic, offset and code; its bytes are those that were sent."""
-    topic, offset = said["source_topic"].decode().removeprefix(f"{scene.app.name}."), int(said["source_offset"])
-    assert value == scene.plan.records[2 * offset + TOPICS.index(topic)][2]
-    return topic, offset, said["reason_code"].decode()

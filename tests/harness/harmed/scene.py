@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streamcore.kafka import clients
+import confluent_kafka as ck
+
 from streamcore.kafka.readers import Record, end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
@@ -32,6 +33,8 @@ LATE_DAYS = 60 if WHOLE else 4
 #: What no decoder takes. One a so many records of the input, where a service's oracle knows no bad ones of its own.
 GARBAGE = (None, b"", b"{", b"\xff\xfe", b"[]", b'{"id": 1}')
 GARBAGE_EVERY = 500
+#: What a topic of the input takes, and its producer.
+_MOST_BYTES = 32 * 1024 * 1024
 _READ_MS = 120_000
 _TICK_S = 0.1
 
@@ -55,7 +58,8 @@ class Feeder:
     def __init__(self, kafka: KafkaSettings, app: str, records: Sequence[Input]) -> None:
         self._records = records
         self._topics = app
-        self._client = clients.producer(kafka)
+        options: dict[str, str | int | bool] = {"enable.idempotence": True, "message.max.bytes": _MOST_BYTES}
+        self._client = ck.Producer({"bootstrap.servers": kafka.bootstrap, **options})
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.sent = 0
@@ -155,9 +159,10 @@ class ServiceScene:
         return read_topic(self.kafka, f"{self.app.name}.{lane}", limit_ms=_READ_MS)
 
     def check(self) -> None:
-        """What is there is what must be there, and every record of the input is accounted for."""
-        assert self.app.taken == len(self.plan.records) == self.feeder.sent
-        assert len(self.read("deadletters")) == self.app.lane("deadletters")
+        """What is there is what must be there. (What the app said of its cuts is no measure: a kill may come between a
+        commit and the word about it.)"""
+        taken = sum(self.app.this_start[-1].offsets[topic]["0"] for topic in self.topics)
+        assert taken == len(self.plan.records) == self.feeder.sent
         self.plan.check(self)
 
 
@@ -176,5 +181,6 @@ def new_service_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str,
         **plan.settings,
     }
     scene = ServiceScene(kafka, AppUnderTest(folder, settings), plan, Feeder(kafka, name, plan.records))
-    ensure_topics(kafka, [TopicSpec(topic, 1) for topic in scene.topics])
+    large = (("max.message.bytes", str(_MOST_BYTES)),)
+    ensure_topics(kafka, [TopicSpec(topic, 1, config=large) for topic in scene.topics])
     return scene

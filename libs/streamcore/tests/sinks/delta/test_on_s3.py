@@ -24,9 +24,7 @@ from tests.harness.delta_child import PER_CUT, SCHEMA, cut, settings, sink
 from tests.harness.s3_store import ENDPOINT, Place, environment, new_place, options
 
 pytestmark = [
-    pytest.mark.skipif(
-        not ENDPOINT, reason="no S3 server: name one (tests/harness/s3_store.py)"
-    ),
+    pytest.mark.skipif(not ENDPOINT, reason="no S3 server: name one (tests/harness/s3_store.py)"),
     pytest.mark.slow,
 ]
 
