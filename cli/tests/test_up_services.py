@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from conftest import NewDatabase
 from headgate.local.java import Java
+from headgate.local.opensearch import EmbeddedOpenSearch
 from streamcore.kafka.settings import KafkaSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -58,6 +60,19 @@ def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
     assert database.password_file.read_text(encoding="utf-8").strip() not in said
     with database.connect() as connection:
         assert connection.execute("select count(*) from etl.event").fetchone() == (found["table_rows"],)
+
+
+@pytest.mark.opensearch
+def test_documents_are_all_in_a_named_opensearch_and_stay_there(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
+) -> None:
+    found, said = counted("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
+    assert found["documents"] == found["expected_documents"] > 1_000
+    assert (found["lost"], found["wrong"], found["unexpected"]) == (0,) * 3
+    assert "opensearch: stopping" not in said
+    app = json.loads((tmp_path / "search" / "workspace.json").read_text(encoding="utf-8"))["app"]
+    with urllib.request.urlopen(f"{opensearch.url}/{app}-products/_count", timeout=30) as answer:
+        assert json.load(answer)["count"] == found["documents"]
 
 
 def check_etl(found: dict[str, int]) -> None:
