@@ -36,6 +36,7 @@ GARBAGE_EVERY = 500
 #: What a topic of the input takes, and its producer.
 _MOST_BYTES = 32 * 1024 * 1024
 _READ_MS = 120_000
+_LIMIT_S = 600.0
 _TICK_S = 0.1
 
 #: Topic (its last name), key, value.
@@ -137,7 +138,7 @@ class ServiceScene:
     def wait_for_work(self, cuts: int = 1) -> None:
         """So many further cuts with events of this start."""
         before = self._worked()
-        self.app.wait_for(lambda: self._worked() >= before + cuts, f"{cuts} cuts with events")
+        self.app.wait_for(lambda: self._worked() >= before + cuts, f"{cuts} cuts with events", _LIMIT_S)
 
     def _worked(self) -> int:
         return sum(cut.events > 0 for cut in self.app.this_start)
@@ -150,7 +151,7 @@ class ServiceScene:
             cuts = self.app.this_start
             return bool(cuts) and {t: p.get("0", 0) for t, p in cuts[-1].offsets.items() if t in ends} == ends
 
-        self.app.wait_for(done, "the end of the input", 600)
+        self.app.wait_for(done, "the end of the input", _LIMIT_S)
         cuts, end = len(self.app.this_start), time.monotonic() + pause_s
         self.app.wait_for(lambda: len(self.app.this_start) >= cuts + 2 and time.monotonic() > end, "two cuts more")
 
