@@ -20,11 +20,11 @@ import pytest
 from conftest import NewOpenSearch, NewPostgres
 from streamcore.kafka.settings import KafkaSettings
 from tests.harness.checkpoints import forget_last_commit
+from tests.harness.harmed.disk import Disk, small_disk
 from tests.harness.harmed.etl import EtlOutput, etl
 from tests.harness.harmed.scene import PER_CUT, ServiceScene, new_service_scene
 from tests.harness.harmed.search import search
 from tests.harness.harmed.sessions import SessionsOutput, sessions
-from tests.harness.sink_scene import Disk, small_disk
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
@@ -95,9 +95,9 @@ def kill_the_server(scene: ServiceScene) -> None:
     """While cuts go through it; it is away for a while, and the app goes on by itself."""
     scene.feeder.burst(PER_CUT * 3)
     scene.wait_for_work()
-    scene.plan.server.kill_server()
+    scene.plan.server.kill()
     time.sleep(AWAY_S)
-    scene.plan.server.start_server()
+    scene.plan.server.start()
     scene.wait_for_work()
 
 

@@ -23,8 +23,8 @@ from streamcore.schema import STRING, Type
 from streamcore.service.topics import own_topics
 from tests.harness import delta_log, retail_etl
 from tests.harness.harmed.scene import LINES, Input, Plan, ServiceScene
+from tests.harness.harmed.servers import Postgres
 from tests.harness.retail_etl import MODEL
-from tests.harness.sink_targets import PostgresTarget
 from tests.oracles.etl_retail import RATES, Expected
 
 TOPICS = ("retail", "retail_text")
@@ -41,7 +41,7 @@ Row = tuple[object, ...]
 class EtlOutput:
     """``delta``: the table's folder. Neither table has a key: what is written twice is there twice."""
 
-    database: PostgresTarget
+    database: Postgres
     delta: Path
 
     def in_postgres(self) -> Counter[Row]:
@@ -115,7 +115,7 @@ def same(found: Counter[Row], wanted: Iterable[Row]) -> None:
 
 def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[Plan, EtlOutput]:
     """The service, with its server started and its list published."""
-    database = PostgresTarget(server)
+    database = Postgres(server)
     server.start()
     with database.connect() as connection:
         connection.execute(_CREATE)
@@ -126,7 +126,7 @@ def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres)
         for key, value in _rates():
             log.publish(key, value)
     said = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SAID, *settings})
-    return Plan(("headgate_etl",), said, _records(), database, output.check), output
+    return Plan(("headgate_etl",), said, _records(), server, output.check), output
 
 
 _SAID = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")

@@ -20,7 +20,7 @@ from streamcore.kafka.readers import Record, end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.app import AppUnderTest
-from tests.harness.sink_targets import ServerTarget
+from tests.harness.harmed.servers import Server
 
 ROOT = Path(__file__).parents[3]
 WHOLE = os.environ.get("HEADGATE_RETAIL")
@@ -112,7 +112,7 @@ class Plan:
     entry: Sequence[str]
     settings: dict[str, object]
     records: Sequence[Input]
-    server: ServerTarget
+    server: Server
     check: Callable[[ServiceScene], None]
 
 

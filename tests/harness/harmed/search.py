@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from headgate.local.opensearch import EmbeddedOpenSearch
 from tests.harness.harmed.scene import LINES, ROOT, Input, Plan, ServiceScene, with_garbage
-from tests.harness.sink_targets import OpenSearchTarget
+from tests.harness.harmed.servers import OpenSearch
 from tests.oracles.retail_search import DISORDER_MS, SPANS, Oracle, Row
 
 _ALIAS = "retail-products"
@@ -24,7 +24,7 @@ _LONDON = ZoneInfo("Europe/London")
 class SearchOutput:
     """``oracle``: of the lines as they arrive."""
 
-    node: OpenSearchTarget
+    node: OpenSearch
     oracle: Oracle
 
     def check(self, scene: ServiceScene) -> None:
@@ -43,8 +43,8 @@ class SearchOutput:
 
 def search(name: str, server: EmbeddedOpenSearch) -> tuple[Plan, SearchOutput]:
     """The service, with its server started."""
-    node = OpenSearchTarget(server)
-    node.start_server()
+    node = OpenSearch(server)
+    server.start()
     output = SearchOutput(node, Oracle(LINES))
     index = {"alias": _ALIAS, "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
     settings: dict[str, object] = {
@@ -56,7 +56,7 @@ def search(name: str, server: EmbeddedOpenSearch) -> tuple[Plan, SearchOutput]:
         "opensearch": node.login | {"indexes": {"documents": index}},
     }
     records = with_garbage([*_records(output.oracle.order)])
-    return Plan(("headgate_search",), settings, records, node, output.check), output
+    return Plan(("headgate_search",), settings, records, server, output.check), output
 
 
 def _stream(stream: str, name: str) -> dict[str, object]:

@@ -12,8 +12,8 @@ from headgate.local.postgres import EmbeddedPostgres
 from headgate.rows import read_rows
 from streamcore.service.documents import load_schema
 from tests.harness.harmed.scene import LATE_DAYS, LINES, ROOT, Input, Plan, ServiceScene, with_garbage
+from tests.harness.harmed.servers import Postgres
 from tests.harness.sessions import retail_settings
-from tests.harness.sink_targets import PostgresTarget
 from tests.oracles.retail_windows import DAY_MS, Oracle
 
 _GAP_MS = 1_800_000
@@ -31,7 +31,7 @@ _SAID = ("fields", "gap", "funnel", "conversion", "revenue", "failed", "deduplic
 class SessionsOutput:
     """``oracle``: of the lines as they arrive."""
 
-    database: PostgresTarget
+    database: Postgres
     oracle: Oracle
 
     def check(self, scene: ServiceScene) -> None:
@@ -59,7 +59,7 @@ class SessionsOutput:
 
 def sessions(name: str, server: EmbeddedPostgres) -> tuple[Plan, SessionsOutput]:
     """The service, with its server started and its tables made."""
-    database = PostgresTarget(server)
+    database = Postgres(server)
     server.start()
     with database.connect() as connection:
         connection.execute((Path(headgate_sessions.__file__).parent / "sql" / "tables.sql").read_bytes())
@@ -73,7 +73,7 @@ def sessions(name: str, server: EmbeddedPostgres) -> tuple[Plan, SessionsOutput]
         "figures": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
     }
-    return Plan(("headgate_sessions",), settings, _records(output.oracle), database, output.check), output
+    return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check), output
 
 
 def _records(oracle: Oracle) -> list[Input]:
