@@ -24,7 +24,7 @@ from tests.harness.harmed.disk import Disk, small_disk
 from tests.harness.harmed.etl import EtlOutput, etl
 from tests.harness.harmed.scene import PER_CUT, ServiceScene, new_service_scene
 from tests.harness.harmed.search import search
-from tests.harness.harmed.sessions import SessionsOutput, sessions
+from tests.harness.harmed.sessions import sessions
 
 KILLS = int(os.environ.get("HEADGATE_SINK_KILLS", "2"))
 AWAY_S = float(os.environ.get("HEADGATE_SINK_AWAY_S", "3"))
@@ -33,7 +33,7 @@ _DISK_MB = 192
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_200 + 120 * KILLS)]
 
-Output = EtlOutput | SessionsOutput | None
+Output = EtlOutput | None
 #: Makes a service on servers of its own.
 Services = Callable[..., tuple[ServiceScene, Output]]
 
@@ -47,9 +47,9 @@ def services(
         if service == "etl":
             plan, output = etl(tmp_path, kafka, name, new_postgres())
         elif service == "sessions":
-            plan, output = sessions(name, new_postgres())
+            plan = sessions(name, new_postgres())
         else:
-            plan, _ = search(name, new_opensearch())
+            plan = search(name, new_opensearch())
         return new_service_scene(tmp_path, kafka, spark_jars, name, plan), output
 
     return make
@@ -124,28 +124,11 @@ def lose_a_commit(scene: ServiceScene) -> int:
     return cuts[last].events
 
 
-def test_without_its_protections_the_etl_service_writes_a_lost_cut_twice(services: Services) -> None:
-    """The test above can fail: in PostgreSQL, in Delta and in Kafka."""
-    scene, output = services("etl", "forgetful-etl")
+def test_without_its_protections_a_service_writes_a_lost_cut_twice(services: Services) -> None:
+    """The test above can fail: in PostgreSQL, in Delta and in Kafka. (Documents and rows with keys stay what they are
+    when the last cut repeats; what versions protect them from is in the sinks' own tests.)"""
+    scene, output = services("etl", "forgetful")
     assert isinstance(output, EtlOutput)
-    again_without_protection(scene)
-    assert repeated(output.in_postgres()) == repeated(output.in_delta()) > 0
-
-
-def test_without_its_protections_the_sessions_service_says_a_lost_cut_twice(services: Services) -> None:
-    """In Kafka. Its tables have keys: repeating the last cut changes nothing there."""
-    scene, output = services("sessions", "forgetful-sessions")
-    assert isinstance(output, SessionsOutput)
-    again_without_protection(scene)
-    assert repeated(output.said(scene)) > 0
-
-
-def repeated(rows: Counter[Any]) -> int:
-    """How many are there more than once."""
-    return rows.total() - len(rows)
-
-
-def again_without_protection(scene: ServiceScene) -> None:
     scene.forgetful = True
     scene.feeder.burst(PER_CUT * 4)
     with scene.app:
@@ -153,3 +136,10 @@ def again_without_protection(scene: ServiceScene) -> None:
         scene.wait_for_work(2)
         lose_a_commit(scene)
         assert scene.app.drain() == 0
+    assert repeated(output.in_postgres()) == repeated(output.in_delta()) > 0
+    assert repeated(Counter(record.value for record in scene.read("returns"))) > 0
+
+
+def repeated(rows: Counter[Any]) -> int:
+    """How many are there more than once."""
+    return rows.total() - len(rows)

@@ -41,7 +41,7 @@ class SearchOutput:
         return sorted(_row(hit["_id"], hit["_source"]) for hit in self.node.hits(_ALIAS))
 
 
-def search(name: str, server: EmbeddedOpenSearch) -> tuple[Plan, SearchOutput]:
+def search(name: str, server: EmbeddedOpenSearch) -> Plan:
     """The service, with its server started."""
     node = OpenSearch(server)
     server.start()
@@ -56,7 +56,7 @@ def search(name: str, server: EmbeddedOpenSearch) -> tuple[Plan, SearchOutput]:
         "opensearch": node.login | {"indexes": {"documents": index}},
     }
     records = with_garbage([*_records(output.oracle.order)])
-    return Plan(("headgate_search",), settings, records, server, output.check), output
+    return Plan(("headgate_search",), settings, records, server, output.check)
 
 
 def _stream(stream: str, name: str) -> dict[str, object]:

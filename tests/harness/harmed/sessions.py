@@ -57,7 +57,7 @@ class SessionsOutput:
         return Counter((body["session_id"], body["revision"]) for body in bodies)
 
 
-def sessions(name: str, server: EmbeddedPostgres) -> tuple[Plan, SessionsOutput]:
+def sessions(name: str, server: EmbeddedPostgres) -> Plan:
     """The service, with its server started and its tables made."""
     database = Postgres(server)
     server.start()
@@ -73,7 +73,7 @@ def sessions(name: str, server: EmbeddedPostgres) -> tuple[Plan, SessionsOutput]
         "figures": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
     }
-    return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check), output
+    return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)
 
 
 def _records(oracle: Oracle) -> list[Input]:
