@@ -60,7 +60,7 @@ def test_whatever_is_killed_a_service_says_what_sql_says(service: str, services:
     scene, _ = services(service, f"harmed-{service}")
     with small_disk(scene.app.checkpoint, _DISK_MB) as disk, scene.app, scene.feeder.at(pace(scene)):
         scene.start()
-        scene.wait_for_work()
+        scene.work(portion(scene))
         kill_the_server(scene)
         fill_the_disk(scene, disk)
         kill_the_app(scene, random.Random(KILLS))
@@ -74,8 +74,13 @@ def test_whatever_is_killed_a_service_says_what_sql_says(service: str, services:
 
 
 def pace(scene: ServiceScene) -> float:
-    """So that the input lasts until the last start."""
-    return len(scene.plan.records) / (_START_S * (KILLS + 4))
+    """Records a second, so that half of the input lasts until the last start."""
+    return len(scene.plan.records) / 2 / (_START_S * (KILLS + 2))
+
+
+def portion(scene: ServiceScene) -> int:
+    """Records that are sent at once where there must be work; there are enough for all that follows."""
+    return len(scene.plan.records) // 2 // (KILLS + 8)
 
 
 def kill_the_app(scene: ServiceScene, chance: random.Random) -> None:
@@ -84,8 +89,7 @@ def kill_the_app(scene: ServiceScene, chance: random.Random) -> None:
         if number % 2:
             time.sleep(chance.uniform(5, _START_S))
         else:
-            scene.feeder.burst(PER_CUT)
-            scene.wait_for_work()
+            scene.work(portion(scene))
             time.sleep(chance.uniform(0, 1.0))
         scene.app.kill()
         scene.start()
@@ -93,12 +97,11 @@ def kill_the_app(scene: ServiceScene, chance: random.Random) -> None:
 
 def kill_the_server(scene: ServiceScene) -> None:
     """While cuts go through it; it is away for a while, and the app goes on by itself."""
-    scene.feeder.burst(PER_CUT * 3)
-    scene.wait_for_work()
+    scene.work(3 * portion(scene))
     scene.plan.server.kill()
     time.sleep(AWAY_S)
     scene.plan.server.start()
-    scene.wait_for_work()
+    scene.work(portion(scene))
 
 
 def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:
@@ -108,12 +111,12 @@ def fill_the_disk(scene: ServiceScene, disk: Disk | None) -> None:
         filler = disk.fill()
         scene.app.wait_for(lambda: scene.app.complaints > complaints, "a word about the disk")
         filler.unlink()
-        scene.wait_for_work()
+        scene.work(portion(scene))
 
 
 def lose_a_commit(scene: ServiceScene) -> int:
     """The writers have the last cut with events, and Spark does not know. How many events it had."""
-    scene.wait_for_work()
+    scene.work(portion(scene))
     assert scene.app.drain() == 0
     cuts = scene.app.batches
     last = max(batch for batch, cut in cuts.items() if cut.events)

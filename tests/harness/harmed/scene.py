@@ -54,11 +54,14 @@ def with_garbage(records: Sequence[Input]) -> list[Input]:
 
 
 class Feeder:
-    """Sends records in their order, from a thread: so many a second, more when asked, in the end all."""
+    """Sends records in their order, from a thread: so many a second, more when asked, in the end all.
+
+    The thread sends half of them at most: what is asked for is never gone before its time, however slow the machine.
+    """
 
     def __init__(self, kafka: KafkaSettings, app: str, records: Sequence[Input]) -> None:
         self._records = records
-        self._topics = app
+        self._app = app
         options: dict[str, str | int | bool] = {"enable.idempotence": True, "message.max.bytes": _MOST_BYTES}
         self._client = ck.Producer({"bootstrap.servers": kafka.bootstrap, **options})
         self._lock = threading.Lock()
@@ -77,10 +80,11 @@ class Feeder:
             thread.join()
 
     def _run(self, per_second: float) -> None:
-        due = 0.0
-        while not self._stop.wait(_TICK_S):
+        due, left = 0.0, len(self._records) // 2
+        while left > 0 and not self._stop.wait(_TICK_S):
             due += per_second * _TICK_S
             self.burst(int(due))
+            left -= int(due)
             due -= int(due)
 
     def burst(self, count: int) -> None:
@@ -94,7 +98,7 @@ class Feeder:
 
     def _accepted(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
         try:
-            self._client.produce(f"{self._topics}.{topic}", value, key, partition=0)
+            self._client.produce(f"{self._app}.{topic}", value, key, partition=0)
         except BufferError:
             return False
         return True
@@ -135,10 +139,15 @@ class ServiceScene:
         before = ("-m", "tests.harness.forgetful") if self.forgetful else ("-m",)
         self.app.start((*before, *self.plan.entry))
 
-    def wait_for_work(self, cuts: int = 1) -> None:
-        """So many further cuts with events of this start."""
+    def work(self, records: int) -> None:
+        """Send so many at once, and wait for a cut with events."""
         before = self._worked()
-        self.app.wait_for(lambda: self._worked() >= before + cuts, f"{cuts} cuts with events", _LIMIT_S)
+        self.feeder.burst(records)
+        self.wait_for_work(before + 1)
+
+    def wait_for_work(self, cuts: int = 1) -> None:
+        """Until this start has had so many cuts with events."""
+        self.app.wait_for(lambda: self._worked() >= cuts, f"{cuts} cuts with events", _LIMIT_S)
 
     def _worked(self) -> int:
         return sum(cut.events > 0 for cut in self.app.this_start)
