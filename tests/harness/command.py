@@ -37,8 +37,8 @@ def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -
     return [*HEADGATE, "up", service, "--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4", *more]
 
 
-def counted_run(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules") -> Ended:
-    """``headgate up`` of so many events, to its end."""
-    command = up(folder, kafka, "--events", str(events), "--json", service=service)
+def counted_run(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules", *more: str) -> Ended:
+    """``headgate up`` of so many events, to its end; ``more``: further options."""
+    command = up(folder, kafka, "--events", str(events), "--json", *more, service=service)
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
     return Ended(done.returncode, done.stdout, done.stderr)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamcore.arrow import ipc_stream
 from streamcore.lanes import Headers, Record
@@ -44,20 +47,35 @@ def batch_of(lanes: pa.StringArray, keys: pa.LargeBinaryArray, values: pa.LargeB
     return pa.RecordBatch.from_arrays([lanes, keys, values, headers], schema=SCHEMA)
 
 
+@dataclass(frozen=True, slots=True)
+class LaneRecords:
+    """Records of one lane as columns. ``headers`` are empty where no record has any."""
+
+    lane: str
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Headers]
+
+
+def by_lane(blob: bytes | pa.Buffer) -> Iterator[LaneRecords]:
+    """The records that ``to_ipc`` wrote; those of a lane in order."""
+    for batch in pa.ipc.open_stream(pa.py_buffer(blob)):
+        lanes = batch.column("lane")
+        names = pc.unique(lanes).to_pylist()
+        for name in names:
+            some = batch if len(names) == 1 else batch.filter(pc.equal(lanes, name))
+            yield LaneRecords(name, *_columns(some))
+
+
 def from_ipc(blob: bytes) -> Iterator[Record]:
     """The records that ``to_ipc`` wrote, in order."""
-    return map(Record, *columns_from_ipc(blob))
+    for batch in pa.ipc.open_stream(pa.py_buffer(blob)):
+        keys, values, headers = _columns(batch)
+        yield from map(Record, batch.column("lane").to_pylist(), keys, values, headers or repeat(()))
 
 
-def columns_from_ipc(blob: bytes) -> tuple[list[str], list[bytes | None], list[bytes | None], list[Headers]]:
-    """Lanes, keys, values and headers of the records that ``to_ipc`` wrote, in order."""
-    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
-    lanes, keys, values = (table.column(name).to_pylist() for name in SCHEMA.names[:3])
-    return lanes, keys, values, _headers(table.column("headers"))
-
-
-def _headers(column: pa.ChunkedArray) -> list[Headers]:
-    """Most records have none, and then no list has to be made for each."""
-    if not any(len(chunk.keys) for chunk in column.chunks):
-        return [()] * len(column)
-    return [tuple(headers) for headers in column.to_pylist()]
+def _columns(batch: pa.RecordBatch) -> tuple[Sequence[bytes | None], Sequence[bytes | None], Sequence[Headers]]:
+    """Most records have no headers, and then nothing is made for each."""
+    headers = batch.column("headers")
+    each = [tuple(one) for one in headers.to_pylist()] if len(headers.keys) else ()
+    return batch.column("key").to_pylist(), batch.column("value").to_pylist(), each

@@ -129,7 +129,7 @@ class Clerk:
     def _carried_out(self, request: Request) -> Answer | None:
         try:
             return self._carry_out(request)
-        except StreamError as error:
+        except Exception as error:
             return Answer(False, f"{type(error).__name__}: {error}")
 
     def _publish_until_closed(self) -> None:

@@ -26,7 +26,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from streamcore.errors import ConfigError, StreamError
+from streamcore.errors import ConfigError
 from streamcore.service.mailbox import Mailbox
 from streamcore.service.observers import Observer, Printer, listeners_of
 from streamcore.service.report import Answer, Phase, SavepointSaid
@@ -154,12 +154,12 @@ class Life(Generic[S]):
                 return self._orders.get(timeout=_CHECK_S)
 
     def _rehearse(self, make: Make[S], start: Start) -> None:
+        """Until it is done, or there is something to do."""
         settings = self._settings
         scratch = settings.checkpoint.parent / f".{settings.app}-rehearsal-{socket.gethostname()}-{os.getpid()}"
-        self._runner = make(settings, start, listeners_of((), self._log))
-        if not self._stopping.is_set():
-            self._runner.rehearse(scratch)
-        self._runner = None
+        if self._orders.empty():
+            runner = make(settings, start, listeners_of((), self._log))
+            runner.rehearse(scratch, lambda: not self._orders.empty())
 
     def _owned(self, go: Go, start: Start) -> S:
         settings = self._settings
@@ -238,8 +238,9 @@ class Life(Generic[S]):
             if self._runner is None or self._stopping.is_set():
                 raise ConfigError("it is stopping; ask for the savepoint with the drain")
             made = self._created(asked.name, self._runner)
-        except StreamError as error:
-            self._voice.refuse(asked.id, str(error))
+        except Exception as error:
+            self._log.exception("savepoint %s", asked.name)
+            self._voice.refuse(asked.id, f"{type(error).__name__}: {error}")
         else:
             self._voice.answer(asked.id, Answer(True, "", made))
 

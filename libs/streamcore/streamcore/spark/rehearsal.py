@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from streamcore.app import App
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.planner import Share
+from streamcore.spark.collected import collected
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 
@@ -45,7 +46,7 @@ def rehearse(
 
     def cut(frame: DataFrame, batch: int) -> None:
         session.sparkContext.setLocalProperty(CUT, pack_shares([Share((), _CLOCK_MS * (batch + 1))]))
-        frame.collect()
+        collected(frame)
         if batch + 1 == _CUTS:
             done.set()
 
