@@ -21,9 +21,11 @@ from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord, OutRecords, Receipt
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.lane_blobs import LaneRecords, by_lane
-from streamcore.lanes import DEAD_LETTERS, Headers
+from streamcore.lanes import DEAD_LETTERS
 from streamcore.sinks.sink import Refused, Result, Sink, Written
 from streamcore.writer import WriterId
+
+_UNKNOWN = b"unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Outputs:
                 output.records += self._records(some)
                 output.lanes[some.lane] += len(some.values)
                 if some.lane == DEAD_LETTERS:
-                    output.reasons.update(_code(headers) for headers in some.headers)
+                    output.reasons.update(_codes(some))
         return output
 
     def _records(self, some: LaneRecords) -> Iterable[OutRecord | OutRecords]:
@@ -134,9 +136,11 @@ class Outputs:
         return OutRecord(self.app.lanes[DEAD_LETTERS], None, orjson.dumps(row, default=str), headers)
 
 
-def _code(headers: Headers) -> str:
-    """A dead letter's reason, as one word."""
-    return dict(headers).get("reason_code", b"unknown").decode("utf-8", "replace")
+def _codes(dead: LaneRecords) -> Iterable[str]:
+    """The reason of each dead letter, as one word."""
+    if not dead.headers:
+        return repeat(_UNKNOWN.decode(), len(dead.values))
+    return (dict(headers).get("reason_code", _UNKNOWN).decode("utf-8", "replace") for headers in dead.headers)
 
 
 def _report(sink: Sink, written: Written, seconds: float) -> SinkReport:

@@ -148,6 +148,7 @@ def test_what_a_sink_refuses_is_a_dead_letter_with_the_row_and_the_reason(kafka:
         b"id -2 is negative",
     ]
     assert committed.lanes["deadletters"] == 3
+    assert committed.reasons == {"negative": 1, "unknown": 2}
 
 
 @pytest.mark.kafka
