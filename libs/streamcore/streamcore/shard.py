@@ -32,6 +32,7 @@ from streamcore.packing import (
     pack_rows,
 )
 from streamcore.schema import OFFSET, PARTITION
+from streamcore.state import staged
 from streamcore.state.blobs import BlobStore
 from streamcore.state.log import HEAD, StateLog
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
@@ -93,7 +94,7 @@ class Shard:
         self.clean = False
         output = self.kernel.step(self._cut(contents, before, after))
         self.times = after
-        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [_to_cells(time) for time in after]})
+        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [to_cells(time) for time in after]})
         self.clean = True
         return ShardOutput(
             shard=self.number,
@@ -169,25 +170,47 @@ class Shard:
     def _load(self, blobs: BlobStore) -> bool:
         """True when something had to be read: a new process, a moved shard, an attempt that was not committed."""
         head = blobs.get(HEAD)
+        if head is None:
+            return self._load_staged(blobs)
         if self.clean and self.log.holds(head):
             return False
-        if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
+        if not (self.clean and self.log.catch_up(head, blobs, self.kernel.table)):
             self._forget()
             self.log.load(head, blobs, self.kernel.table)
         self.kernel.loaded()
+        self._load_times()
+        return True
+
+    def _load_staged(self, blobs: BlobStore) -> bool:
+        """A shard without a log: it is new, or restored from a savepoint, and then writes its log from what it is given.
+
+        Whether it is, is asked until the first cut that writes.
+        """
+        if not (self.clean and self.log.holds(None)):
+            self._forget()
+        cells = staged.take(blobs, self.kernel.table)
+        if cells is None:
+            return False
+        self.kernel.loaded()
+        self.log.begin(blobs, self.kernel.tables(), cells)
+        self._load_times()
+        return True
+
+    def _load_times(self) -> None:
         cells = self.log.head.cells.get("domains")
         if isinstance(cells, list):
             assert len(cells) == len(self.times), "the app has the domains that it had"
-            self.times = [_from_cells(cell) for cell in cells]
-        return True
+            self.times = [from_cells(cell) for cell in cells]
 
 
-def _to_cells(time: WatermarkState) -> dict[str, object]:
+def to_cells(time: WatermarkState) -> dict[str, object]:
+    """As a shard keeps it, JSON-able."""
     partitions = {str(n): [t.max_event_ms, t.active_ms, t.watermark_ms] for n, t in sorted(time.partitions.items())}
     return {"watermark_ms": time.watermark_ms, "partitions": partitions}
 
 
-def _from_cells(cells: Mapping[str, Any]) -> WatermarkState:
+def from_cells(cells: Mapping[str, Any]) -> WatermarkState:
+    """What ``to_cells`` gave."""
     partitions = {int(n): PartitionTime(*t) for n, t in cells["partitions"].items()}
     time = WatermarkState(cells["watermark_ms"], partitions)
     assert time.watermark_ms >= NO_WATERMARK, "a watermark is never below the first"
