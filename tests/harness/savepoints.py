@@ -120,7 +120,7 @@ class Version:
         if self.joined:
             sinks.append(self._pairs(orders, views).sink("pairs", key="user"))
         if self.visits:
-            visits = views.key_by("user").window(Session(3_000)).aggregate("visits", views=Count())
+            visits = views.key_by("user").window(Session(200)).aggregate("visits", views=Count())
             sinks.append(visits.sink("visits", key="user"))
         return Topology(name, *sinks)
 
@@ -133,8 +133,16 @@ class Version:
 def rows(cut: int) -> dict[str, pl.DataFrame]:
     """Events of a cut: 30 orders and 30 views of nine users, some out of order."""
     times = [cut * 3_000 + (i * 997) % 4_000 for i in range(30)]
-    orders = {"ts": times, "user": [f"u{(cut + i * i) % 9}" for i in range(30)], "n": [(i * 7 + cut) % 13 for i in range(30)]}
-    views = {"ts": times, "user": [f"u{(cut * 2 + i) % 9}" for i in range(30)], "page": [f"p{i % 4}" for i in range(30)]}
+    orders = {
+        "ts": times,
+        "user": [f"u{(cut + i * i) % 9}" for i in range(30)],
+        "n": [(i * 7 + cut) % 13 for i in range(30)],
+    }
+    views = {
+        "ts": times,
+        "user": [f"u{(cut * 2 + i) % 9}" for i in range(30)],
+        "page": [f"p{i % 4}" for i in range(30)],
+    }
     as_time = pl.col("ts").cast(pl.Datetime("ms", "UTC"))
     return {"orders": pl.DataFrame(orders).with_columns(as_time), "views": pl.DataFrame(views).with_columns(as_time)}
 

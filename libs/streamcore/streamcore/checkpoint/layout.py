@@ -27,7 +27,7 @@ from streamcore.checkpoint.files import Entry, naming_file_errors, read_int, rea
 from streamcore.checkpoint.positions import PositionLog
 from streamcore.errors import ConfigError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 

@@ -103,7 +103,8 @@ def write_parts(parts: Iterable[Part]) -> bytes:
     with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", compression_level=1, use_dictionary=["table"]) as writer:
         for group in _groups(parts):
             columns = [[p.table for p in group], [p.rows for p in group], [p.blob for p in group]]
-            writer.write_batch(pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]))
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
     return sink.getvalue()
 
 

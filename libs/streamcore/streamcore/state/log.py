@@ -26,6 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -135,9 +136,9 @@ class StateLog:
         """Write tables whole, as the first entry of a log that has none. For what came from elsewhere."""
         buckets, digest = len(self.head.written), ""
         blobs.put("log/1", pack({}))
+        pieces = {name: _by_bucket(table.rows(0, 1), buckets) for name, table in tables.items()}
         for bucket in range(buckets):
-            full = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
-            rows = pack(full)
+            rows = pack({name: piece[bucket] for name, piece in pieces.items() if piece[bucket].height})
             blobs.put(f"bucket/{bucket}", rows)
             digest = _digest(digest, rows)
         self.head = Head(1, [digest], [1] * buckets, dict(cells))
@@ -176,6 +177,17 @@ def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:
 def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: int) -> pl.DataFrame:
     """Rows whose bucket was last written before this log blob; the others are in their bucket already, or gone."""
     return rows.filter(pl.Series(written[bucket_of(rows[HASH].to_numpy(), len(written))] < sequence))
+
+
+def _by_bucket(rows: pl.DataFrame, buckets: int) -> list[pl.DataFrame]:
+    """A table's rows as its buckets hold them, in their order."""
+    if not rows.height:
+        return [rows] * buckets
+    numbers = bucket_of(rows[HASH].to_numpy(), buckets)
+    order = np.argsort(numbers, kind="stable")
+    edges = np.searchsorted(numbers[order], np.arange(buckets + 1)).tolist()
+    rows = rows[order]
+    return [rows[start:end] for start, end in pairwise(edges)]
 
 
 def _digest(chain: str, *blobs: bytes) -> str:
