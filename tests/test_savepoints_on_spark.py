@@ -18,14 +18,14 @@ import pytest
 from conftest import NewTopic
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.savepoint import Decisions
+from streamcore.savepoint import Decisions, Savepoint
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Result, Simulation
 from tests.harness.orders import send_raw
 from tests.harness.savepoints import Euros, Version, moment, restore, rows, save
 from tests.harness.scripted import Script, Step, run
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 
 SHARDS = 3
 #: Cuts of each life, its version, its shuffle partitions, and what its restore drops.
@@ -39,11 +39,12 @@ LIVES: Sequence[tuple[int, Version, int, frozenset[str]]] = (
 
 def in_process(folder: Path) -> Result:
     """The same lives without Spark; what they have in common is held to one uninterrupted run by tests of their own."""
-    result, cut, blobs, offsets = Result(), 0, {}, [0, 0]
+    result, cut, offsets = Result(), 0, [0, 0]
+    saved: Savepoint | None = None
     for life, (cuts, version, _, drop) in enumerate(LIVES):
         topology = version.topology("shop")
-        if life:
-            blobs = restore(saved, topology.app(shards=SHARDS), folder / f"life-{life}", Decisions(drop))  # noqa: F821
+        app, begun = topology.app(shards=SHARDS), folder / f"life-{life}"
+        blobs = {} if saved is None else restore(saved, app, begun, Decisions(drop))
         simulation = Simulation(topology, shards=SHARDS, blobs=blobs)
         simulation.offsets = offsets
         for _ in range(cuts):
@@ -93,7 +94,7 @@ def test_four_lives_of_an_app_say_together_what_one_would(
         before = f"life-{life - 1}" if life else ""
         script = Script(app, kafka, place, spark, some, saved=f"life-{life}", restored=before)
         scripts.append(replace(script, decisions=Decisions(drop), midway="" if life else "midway"))
-    run(tmp_path, scripts, limit_s=500)
+    run(tmp_path, scripts, limit_s=900)
 
     alone, together = uninterrupted(), in_process(tmp_path / "in-process")
     for lane in ("windows", "running", "digits"):

@@ -1,4 +1,4 @@
-"""Rows of a table in a savepoint, found and made readable. Reads one file after the other, and no more than is asked."""
+"""Rows of a table in a savepoint, found and made readable; no more files are read than are asked for."""
 
 from __future__ import annotations
 

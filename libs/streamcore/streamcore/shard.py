@@ -182,10 +182,7 @@ class Shard:
         return True
 
     def _load_staged(self, blobs: BlobStore) -> bool:
-        """A shard without a log: it is new, or restored from a savepoint, and then writes its log from what it is given.
-
-        Whether it is, is asked until the first cut that writes.
-        """
+        """A shard without a log: it is new, or restored, and then it writes its log from what it is given."""
         if not (self.clean and self.log.holds(None)):
             self._forget()
         cells = staged.take(blobs, self.kernel.table)

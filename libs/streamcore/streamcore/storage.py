@@ -1,8 +1,8 @@
 """Where savepoints lie: named files under one address, written whole or not at all.
 
-Exists so that what writes and reads them need not know the place. Promises: a file that is listed or read was written to
-its end; a name is a relative path with ``/``. Refuses to know what is in the files, and Spark's own, which go by Hadoop's
-clients.
+Exists so that what writes and reads them need not know the place. Promises: a file that is listed or read was written
+to its end; a name is a relative path with ``/``. Refuses to know what is in the files, and Spark's own, which go by
+Hadoop's clients.
 """
 
 from __future__ import annotations

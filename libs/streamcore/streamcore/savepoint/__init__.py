@@ -1,7 +1,7 @@
 """Savepoints: the whole state of an app after a batch, in a form that outlives its program, its cluster and its layout.
 
 ``manifest`` what it says of itself; ``folder`` where it lies, listed, verified and deleted; ``parts`` state as files;
-``writing`` how it is taken; ``describe`` and ``plan`` whether an app can go on from it; ``restoring`` the new checkpoint.
+``writing`` how it is taken; ``describe``, ``plan`` whether an app can go on from it; ``restoring`` its new checkpoint.
 Knows no Spark and no Kafka: ``streamcore.spark.savepoints`` reads the state of a query and gives it back to one.
 """
 

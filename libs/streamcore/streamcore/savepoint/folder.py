@@ -96,7 +96,7 @@ class Savepoints:
         return folder
 
     def delete(self, name: str) -> None:
-        """Remove one; ``ConfigError`` where there is none. First its manifest, so that what is left of it is nothing."""
+        """Remove one, its manifest first, so that no half of it is left; ``ConfigError`` where there is none."""
         folder = self.get(name).folder
         folder.discard(MANIFEST)
         folder.remove()

@@ -1,7 +1,7 @@
 """Whether a savepoint can be restored as another version of its app, and why not: a pure function of two descriptions.
 
-Promises: what a plan lets through, a restore can do; a change that would lose state, or let time go back, is said before
-anything starts and is done only when somebody has said so. Refuses to know where the savepoint and the app are.
+Promises: what a plan lets through, a restore can do; a change that would lose state is said before anything starts,
+and is done only when somebody has said so. Refuses to know where the savepoint and the app are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What a person has decided: ``drop`` names tables or operators whose state goes, ``accept`` is of ``ACCEPTABLE``."""
+    """What a person decided: ``drop`` names tables or operators whose state goes, ``accept`` is of ``ACCEPTABLE``."""
 
     drop: frozenset[str] = frozenset()
     accept: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ def plan(stored: SavepointManifest, app: AppDescription, decisions: Decisions | 
         reasons.append(
             Reason(
                 Verdict.DECISION,
-                f"batch {stored.batch + 1} was begun and not finished when this was taken: what it wrote may be written "
+                f"batch {stored.batch + 1} was begun and not finished when this was taken: what it wrote may come "
                 f"again; settle and take another one, or accept {UNSETTLED}",
             )
         )
@@ -100,7 +100,7 @@ def _identity(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
     if old.shards != new.shards:
         yield Reason(
             Verdict.INCOMPATIBLE,
-            f"it has {old.shards} shards, the app is set to {new.shards}; set it to {old.shards}. (The number of shuffle "
+            f"it has {old.shards} shards, the app is set to {new.shards}; set it to {old.shards}. (Shuffle "
             "partitions may change.)",
         )
 
@@ -117,7 +117,7 @@ def _sources(old: AppDescription, new: AppDescription, accepted: Collection[str]
     if old.control_topic != new.control_topic and CONTROL_MOVED not in accepted:
         yield Reason(
             Verdict.DECISION,
-            f"control records came from {old.control_topic} and would come from {new.control_topic}, from its beginning; "
+            f"control records came from {old.control_topic} and would come from {new.control_topic}, all of it; "
             f"accept {CONTROL_MOVED} to go on",
         )
 
@@ -130,7 +130,7 @@ def _places(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
         yield Reason(
             Verdict.INCOMPATIBLE,
             f"topic {moved[0]} is at place {app.topics.index(moved[0])} among the app's sources and was at "
-            f"{stored.app.topics.index(moved[0])}, which the state {naming[0]} rests on; put new streams after the old ones",
+            f"{stored.app.topics.index(moved[0])}, which {naming[0]} rests on; put new streams after the old ones",
         )
 
 
@@ -183,7 +183,7 @@ def _columns(stored: StoredTable, taker: StateTableDescription) -> Iterator[Reas
             was = "is not stored" if found is None else f"is stored as {found}"
             yield Reason(
                 Verdict.INCOMPATIBLE,
-                f"{stored.name}: column {name} {was} and wanted as {wanted}; raise the version and give a migration, or "
+                f"{stored.name}: column {name} {was} and wanted as {wanted}; raise the version with a migration, or "
                 f"drop {taker.owner}",
             )
 

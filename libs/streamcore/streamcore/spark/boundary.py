@@ -1,7 +1,7 @@
 """What is asked of a running app from other threads, and is done between two of its batches.
 
-A boundary is reached before anything of a batch was decided: everything before is committed, nothing of it has reached a
-sink or the state. A batch that was begun before, by a process that died, has no boundary before it: some of it may be
+A boundary is reached before anything of a batch was decided: all before is committed, nothing of it has reached a sink
+or the state. A batch that was begun before, by a process that died, has no boundary before it: some of it may be
 written, so it has to run first. Promises: whoever asks gets an answer, also when the app ends.
 """
 

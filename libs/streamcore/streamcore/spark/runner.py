@@ -3,9 +3,9 @@
 ``Runner.run`` blocks until the app was asked to drain or cannot go on. What a cut does, in the callback that Spark
 calls once a batch (a crash after a step leaves what the step's line says):
 
-1. Refuse the batch if a drain was asked for, or if the lease is no longer ours; take the savepoints that were asked for,
-   of the batch before (``streamcore.spark.boundary``). Then decide what it reads, unless that was decided before, and
-   write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
+1. Refuse the batch if a drain was asked for, or if the lease is no longer ours; take the savepoints that were asked
+   for, of the batch before (``streamcore.spark.boundary``). Then decide what it reads, unless that was decided
+   before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
 2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
    yet part of the query; a replay starts from the state before it.
 3. Write the output of all shards: rows to the sinks, then records and the marker in one transaction
