@@ -13,7 +13,7 @@ from headgate.services import ServiceApp
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.errors import ConfigError
-from streamcore.savepoint import Decisions, RestorePlan, Savepoint, Savepoints, check_name, default_name, plan
+from streamcore.savepoint import REWIND, Decisions, RestorePlan, Savepoint, Savepoints, check_name, default_name, plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,5 +46,6 @@ def restore(loaded: ServiceApp, savepoint: Savepoint, checkpoint: Path, epoch: i
 
     planned = plan(savepoint.manifest, describe(loaded.app, savepoint.manifest.tables), decided)
     with Lease(checkpoint):
-        prepare(savepoint, loaded.app, planned, CheckpointRoot(checkpoint), epoch)
+        rewinds = REWIND in decided.accept
+        prepare(savepoint, loaded.app, planned, CheckpointRoot(checkpoint), epoch, rewinds=rewinds)
     return Restored(epoch, planned)

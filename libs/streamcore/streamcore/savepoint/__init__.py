@@ -7,10 +7,11 @@ Knows no Spark and no Kafka: ``streamcore.spark.savepoints`` reads the state of 
 
 from streamcore.savepoint.folder import Savepoint, Savepoints, apps, check_name, default_name
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription
-from streamcore.savepoint.plan import ACCEPTABLE, Decisions, Reason, RestorePlan, Verdict, plan
+from streamcore.savepoint.plan import ACCEPTABLE, REWIND, Decisions, Reason, RestorePlan, Verdict, plan
 
 __all__ = [
     "ACCEPTABLE",
+    "REWIND",
     "AppDescription",
     "Decisions",
     "Reason",

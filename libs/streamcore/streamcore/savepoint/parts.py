@@ -1,7 +1,7 @@
 """A shard's state as rows of its tables, and as a file of a savepoint.
 
 A file holds the state of one shard of one stage: Parquet with the columns ``table`` (text), ``rows`` (int64) and
-``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. The rows of a table lie in the order in which it
+``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. Rows lie in the order in which their table
 takes them. Nothing of the log that they came from is left, so a restore reads what is alive and no history.
 
 Two ways from blobs to rows: ``live`` lets the app's own kernel read them and asks it for what is alive, ``logged``

@@ -27,7 +27,9 @@ _ORDER = list(Verdict)
 
 #: What ``Decisions.accept`` may hold.
 UNSETTLED, TOPIC_GONE, CONTROL_MOVED = "unsettled", "topic-gone", "control-moved"
-ACCEPTABLE = (UNSETTLED, TOPIC_GONE, CONTROL_MOVED)
+#: What was written after the savepoint is to be written again. No plan knows of it: the first start finds out.
+REWIND = "rewind"
+ACCEPTABLE = (UNSETTLED, TOPIC_GONE, CONTROL_MOVED, REWIND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamcore.app import App, partitions_of
-from streamcore.checkpoint.files import naming_file_errors, write_json
+from streamcore.checkpoint.files import naming_file_errors
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError
 from streamcore.position import Position
 from streamcore.savepoint.folder import Savepoint
@@ -40,9 +41,14 @@ _SCHEMA = pa.schema([("shard", pa.int32()), ("name", pa.string()), ("blob", pa.b
 _GROUP_BYTES = 16 * 1024 * 1024
 
 
-def prepare(savepoint: Savepoint, app: App, plan: RestorePlan, root: CheckpointRoot, epoch: int) -> None:
+def prepare(
+    savepoint: Savepoint, app: App, plan: RestorePlan, root: CheckpointRoot, epoch: int, *, rewinds: bool = False
+) -> None:
     """Steps 1 to 4. ``ConfigError`` when the folder is in use or the plan is not possible, ``CorruptState`` when a file
-    of the savepoint is not what was written. Call it while holding the checkpoint's lease."""
+    of the savepoint is not what was written. Call it while holding the checkpoint's lease.
+
+    ``rewinds``: as in ``Origin``.
+    """
     # 1. Nothing is written over.
     _refuse(savepoint.manifest, plan, root, epoch)
     # 2. The state, by the stage that takes it.
@@ -55,8 +61,7 @@ def prepare(savepoint: Savepoint, app: App, plan: RestorePlan, root: CheckpointR
     # 3. Where it goes on.
     root.positions.begin(position_of(savepoint.manifest, app))
     manifest = savepoint.manifest
-    origin = {"savepoint": manifest.name, "digest": manifest.digest, "epoch": manifest.epoch, "batch": manifest.batch}
-    write_json(root.origin_path, origin)
+    Origin(manifest.name, manifest.digest, manifest.epoch, manifest.batch, rewinds).write(root.origin_path)
     # 4. Now it is a checkpoint.
     root.prepare(AppIdentity(app.name, app.shards), epoch=epoch)
 

@@ -34,10 +34,13 @@ from streamcore.app import App
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import Lease
+from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import read_marker
+from streamcore.kafka.rewind import refuse_rewind
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
@@ -214,6 +217,7 @@ class Runner:
             try:
                 self.root.verify()
                 self.root.refuse_behind(max((batch for batch in written if batch is not None), default=-1), epoch)
+                self._refuse_rewind(epoch)
                 self._failure = None
                 query = self._start(session, _Cuts(self, self._planner(), session, outputs, lease, epoch))
                 try:
@@ -223,6 +227,19 @@ class Runner:
             finally:
                 outputs.close()
         self._raise_failure(query)
+
+    def _refuse_rewind(self, epoch: int) -> None:
+        """Before the first batch after a restore, and only then."""
+        origin = Origin.read(self.root.origin_path)
+        if origin is None or self.root.last_committed() is not None:
+            return
+
+        def last_batch(earlier: int) -> int | None:
+            writer, settings = WriterId(self.app.name, earlier, "driver"), self.settings
+            marker = read_marker(settings.kafka, settings.markers_topic, writer, settings.delivery.recovery_ms)
+            return None if marker is None else marker.batch
+
+        refuse_rewind(origin, epoch, last_batch)
 
     def _planner(self) -> Planner:
         ends = Ends(self.settings.kafka, [self.app.control_topic, *self.app.topics])
