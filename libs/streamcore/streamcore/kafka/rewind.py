@@ -1,7 +1,7 @@
 """Whether an app that begins from a savepoint would write again what was written after it.
 
-The markers of earlier epochs say how far each of them came. A savepoint that an app was stopped with is the last word of
-its epoch; if the app went on after it, or another app was begun from it, their output stands in the lanes already.
+The markers of earlier epochs say how far each of them came. A savepoint that an app was stopped with is the last word
+of its epoch; if the app went on after it, or another was begun from it, their output stands in the lanes already.
 """
 
 from __future__ import annotations
