@@ -180,8 +180,13 @@ def restore(
     """What a local app goes on from."""
     root, manifest = CheckpointRoot(checkpoint), savepoint.manifest
     prepare(savepoint, app, plan(manifest, describe(app, manifest.tables), decisions), root, manifest.epoch + 1)
+    return initial_of(checkpoint, len(app.stages))
+
+
+def initial_of(checkpoint: Path, stages: int) -> dict[tuple[int, int], MemoryBlobs]:
+    """What the shards of a checkpoint that was made from a savepoint are given."""
     found: dict[tuple[int, int], MemoryBlobs] = {}
-    for stage in range(len(app.stages)):
-        for row in pq.read_table(root.initial / f"stage-{stage}.parquet").to_pylist():
+    for stage in range(stages):
+        for row in pq.read_table(CheckpointRoot(checkpoint).initial / f"stage-{stage}.parquet").to_pylist():
             found.setdefault((stage, row["shard"]), MemoryBlobs()).put(row["name"], row["blob"])
     return found
