@@ -1,34 +1,68 @@
-# One image for every service, driver and executor alike: Java, Python, Spark with the pinned jars, Headgate.
+# One image for every service, driver and executor alike, for the operator and the command: Python, Java, Spark with the
+# pinned jars, Headgate. `--target kafka` is a small Kafka for a laptop's cluster. The last stage is the default.
 
 FROM python:3.11-slim-bookworm AS base
-RUN apt-get update \
- && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps tini \
- && rm -rf /var/lib/apt/lists/*
-ENV PATH=/opt/headgate/bin:$PATH PYTHONUNBUFFERED=1
+# The stand-in documentation folder: Debian's Java wants to link its manual pages.
+RUN mkdir -p /usr/share/man/man1 \
+ && apt-get update \
+ && apt-get install -y --no-install-recommends openjdk-17-jre-headless tini \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/* /usr/share/doc /usr/share/man \
+ && ln -s "$(dirname "$(dirname "$(readlink -f /usr/bin/java)")")" /opt/java \
+ && useradd --uid 10001 --create-home --shell /usr/sbin/nologin headgate
+ENV JAVA_HOME=/opt/java
 
-FROM base AS build
-RUN python -m venv /opt/headgate
+# The dependencies, which change less often than the code: from the lock, by hash, and compiled, for nobody can write
+# there later.
+FROM base AS dependencies
+RUN python -m venv /opt/build && python -m venv --without-pip /opt/headgate
 WORKDIR /src
-# The dependencies first: they change less often than the code.
 COPY requirements/ requirements/
-RUN pip install --no-cache-dir --require-hashes -r requirements/bootstrap.lock \
- && uv pip install --python /opt/headgate/bin/python --no-cache --no-build-isolation --require-hashes -r requirements/runtime.lock
+RUN /opt/build/bin/pip install --quiet --require-hashes -r requirements/bootstrap.lock \
+ && /opt/build/bin/pip --python /opt/headgate/bin/python install --quiet --no-compile --require-hashes -r requirements/runtime.lock
+
+# Jars by their locks, through Ivy, which is among Spark's own.
+FROM dependencies AS jars
+# Of a network with an authority of its own: the file with certificates, in the build (`--volume`, `--build-arg`).
+ARG SSL_CERT_FILE
+COPY libs/streamcore/streamcore/__init__.py libs/streamcore/streamcore/errors.py cli/streamcore/
+COPY cli/headgate/__init__.py cli/headgate/errors.py cli/headgate/talk.py cli/headgate/
+COPY cli/headgate/local/ cli/headgate/local/
+RUN PYTHONPATH=cli HEADGATE_CACHE=/jars /opt/headgate/bin/python -c "if 1: \
+    from headgate.local import jars, java; \
+    [jars.ensure(name, java.ensure()) for name in (jars.JarSet.SPARK, jars.JarSet.KAFKA)]" \
+ && mkdir /jars/spark /jars/kafka && mv /jars/jars/spark-*/*.jar /jars/spark/ && mv /jars/jars/kafka-*/*.jar /jars/kafka/
+
+FROM dependencies AS slim
+COPY tools/image/slim.py tools/image/
+COPY --from=jars /jars/spark/ /opt/headgate/lib/python3.11/site-packages/pyspark/jars/
+RUN python tools/image/slim.py /opt/headgate/lib/python3.11/site-packages \
+ && echo /opt/code > /opt/headgate/lib/python3.11/site-packages/headgate.pth \
+ && /opt/headgate/bin/python -m compileall -q -j 2 /opt/headgate/lib
+
+FROM dependencies AS code
 COPY pyproject.toml README.md LICENSE ./
 COPY libs/ libs/
 COPY services/ services/
 COPY cli/ cli/
-RUN uv pip install --python /opt/headgate/bin/python --no-cache --offline --no-deps --no-build-isolation .
-# What Spark needs beyond its own jars, verified against its lock, goes among them.
-RUN HEADGATE_CACHE=/tmp/cache python -c "from headgate.local import jars, java; jars.ensure(jars.JarSet.SPARK, java.ensure())" \
- && cp -n /tmp/cache/jars/spark-*/*.jar /opt/headgate/lib/python3.11/site-packages/pyspark/jars/ \
- && pip uninstall --yes uv setuptools wheel
+RUN /opt/build/bin/uv pip install --python /opt/build/bin/python --no-cache --offline --no-deps --no-build-isolation \
+    --compile-bytecode --target /opt/code . \
+ && sed -i '1s|.*|#!/opt/headgate/bin/python|' /opt/code/bin/*
 
-FROM base
-RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin headgate
-COPY --from=build /opt/headgate /opt/headgate
+FROM base AS kafka
+COPY --from=jars /jars/kafka/ /opt/kafka/
+COPY tools/image/kafka /opt/kafka/bin/kafka
+USER 10001
+ENTRYPOINT ["tini", "--", "/opt/kafka/bin/kafka"]
+
+FROM base AS headgate
+COPY --from=slim /opt/headgate /opt/headgate
+COPY tools/image/entrypoint /opt/headgate/bin/entrypoint
 COPY rules/ /app/rules/
 COPY streams/ /app/streams/
+COPY --from=code /opt/code /opt/code
+ENV PATH=/opt/headgate/bin:/opt/code/bin:$PATH PYTHONUNBUFFERED=1 \
+    SPARK_HOME=/opt/headgate/lib/python3.11/site-packages/pyspark
 WORKDIR /app
 USER 10001
-ENTRYPOINT ["tini", "--", "headgate"]
-CMD ["--help"]
+ENTRYPOINT ["tini", "--", "/opt/headgate/bin/entrypoint"]
+CMD ["headgate", "--help"]

@@ -45,6 +45,18 @@ lock: setup ## the newest versions that requirements/*.in allow, and the jars' d
 	$(UV_COMPILE) --no-annotate cli/headgate/local/locks/java.in -o cli/headgate/local/locks/java.lock
 	$(VENV)/python tools/lock_jars.py
 
+.PHONY: image
+# What builds: any command that takes `-t NAME CONTEXT` as `docker build` does (podman build, buildah build), or, with
+# a name and a context only, IMAGE_BUILD="some-script {image} {context}".
+IMAGE ?= headgate:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE_BUILD ?= docker build -t {image} {context}
+IMAGE_ARGS ?=
+KAFKA_IMAGE ?= $(subst headgate:,headgate-kafka:,$(IMAGE))
+image_build = $(subst {context},.,$(subst {image},$(1),$(IMAGE_BUILD))) $(IMAGE_ARGS)
+image: ## the images of the services and of a small Kafka (IMAGE, IMAGE_BUILD="podman build -t {image} {context}")
+	$(call image_build,$(IMAGE))
+	$(call image_build,$(KAFKA_IMAGE)) --target kafka
+
 clean: ## remove the environment and what tools left; the cache and the broker's data stay
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -110,7 +110,7 @@ class AppUnderTest:
                 stderr=stderr or log,
                 start_new_session=True,
                 cwd=_REPOSITORY,
-                env={**os.environ, "PYTHONPATH": str(_REPOSITORY)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")])},
             )
 
     def kill(self) -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from streamcore.app import App
+from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.positions import Bounds
@@ -107,6 +108,7 @@ class _SharedStart:
 
     def __init__(self, session: SparkSession, lease: Lease) -> None:
         self.lease = lease
+        self.epoch = FIRST_EPOCH
         self._session = session
 
     def session(self) -> SparkSession:

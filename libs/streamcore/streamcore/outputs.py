@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -37,10 +37,11 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A cut that is out. ``lanes``: how many records or rows each lane got."""
+    """A cut that is out. ``lanes``: how many records or rows each lane got; ``reasons``: dead letters by their code."""
 
     receipt: Receipt
     lanes: Mapping[str, int]
+    reasons: Mapping[str, int]
     sinks: Mapping[str, SinkReport]
 
 
@@ -51,6 +52,7 @@ class _Sorted:
     records: list[OutRecord] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     lanes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
 
 
 class Outputs:
@@ -87,8 +89,10 @@ class Outputs:
             written = sink.write(batch, tables)
             output.records += [self._dead_letter(sink, tables, one) for one in written.refused]
             output.lanes[DEAD_LETTERS] += len(written.refused)
+            output.reasons.update(one.code for one in written.refused)
             reports[sink.name] = _report(sink, written, time.perf_counter() - started)
-        return Committed(self.writer.commit(batch, output.records), dict(+output.lanes), reports)
+        receipt = self.writer.commit(batch, output.records)
+        return Committed(receipt, dict(+output.lanes), dict(output.reasons), reports)
 
     def _sorted(self, blobs: Iterable[bytes]) -> _Sorted:
         topics, output = self.app.lanes, _Sorted()
@@ -97,6 +101,8 @@ class Outputs:
             count = Counter(lanes)
             if unknown := count.keys() - topics.keys() - self.app.tables:
                 raise ConfigError(f"app {self.app.name}: lane {min(unknown)} has no topic")
+            if count[DEAD_LETTERS]:
+                output.reasons.update(_codes(lanes, headers))
             if not self.app.tables.isdisjoint(count):
                 self._take_tables(output, zip(lanes, keys, values, headers, strict=True))
                 continue
@@ -123,6 +129,13 @@ class Outputs:
             ("reason", refused.reason.encode()),
         )
         return OutRecord(self.app.lanes[DEAD_LETTERS], None, orjson.dumps(row, default=str), headers)
+
+
+def _codes(lanes: Iterable[str], headers: Iterable[Headers]) -> Iterator[str]:
+    """The reason codes of the dead letters among them."""
+    for lane, of_record in zip(lanes, headers, strict=True):
+        if lane == DEAD_LETTERS:
+            yield dict(of_record).get("reason_code", b"unknown").decode("utf-8", "replace")
 
 
 def _report(sink: Sink, written: Written, seconds: float) -> SinkReport:

@@ -18,11 +18,16 @@ Entry = str | int
 
 def write_json(path: Path, entries: Mapping[str, object]) -> None:
     """Replace ``path`` in one step: a reader, or a crash at any moment, finds the old file or the new one, whole."""
+    write_text(path, json.dumps(entries, indent=1))
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same with any text."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming_file_errors(path):
         try:
             with temporary.open("w", encoding="utf-8") as file:
-                json.dump(entries, file, indent=1)
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

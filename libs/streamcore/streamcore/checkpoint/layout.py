@@ -111,6 +111,19 @@ class CheckpointRoot:
         write_json(self.app_path, entries)
         return epoch
 
+    def accept(self, epoch: int) -> int:
+        """The epoch that whoever owns the root is to run it in. ``ConfigError`` for a root that is in another: a lower
+        one would be fenced, a higher one would take what is written for not written."""
+        if self.identity() is None:
+            return epoch
+        found = read_epoch(self.epoch_path)
+        if found != epoch:
+            raise ConfigError(
+                f"checkpoint {self.path}: is in epoch {found}, and is to be run in epoch {epoch}; only a restore from "
+                "a savepoint begins another epoch, with a checkpoint of its own"
+            )
+        return epoch
+
     def identity(self) -> AppIdentity | None:
         """The app that this root belongs to, or None for a new root."""
         entries = read_json(self.app_path)

@@ -6,14 +6,14 @@ Imports little: a service starts its JVM with what is said here, and loads the r
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
-from streamcore.service.base import Document
+from streamcore.service.base import Document, NotNegative, Positive
 from streamcore.service.formats import FormatDocument, JsonDocument
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ __all__ = [
     "load_schema",
     "read_yaml",
 ]
-
-Positive = Annotated[int, Field(gt=0)]
-NotNegative = Annotated[int, Field(ge=0)]
-
 
 D = TypeVar("D", bound=Document)
 

@@ -1,5 +1,8 @@
 """``python -m <service> --settings FILE``: run a service until SIGTERM or SIGINT, then stop between batches.
 
+``--standby`` loads all that a service needs and waits for the request ``go`` before it owns anything; with
+``--restore-from NAME`` it says meanwhile whether it can go on from that savepoint (see ``requests``, ``report``).
+
 One JSON object a cut goes to standard output, messages go to standard error. Exit codes: 0 stopped as asked, 1 cannot
 go on, 2 settings cannot be used.
 """
@@ -7,69 +10,62 @@ go on, 2 settings cannot be used.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import signal
-import sys
-from collections.abc import Callable, Mapping
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-import orjson
-
-from streamcore.errors import ConfigError, Retryable, StreamError
+from streamcore.errors import ConfigError, StreamError
+from streamcore.service import logs
 from streamcore.service.documents import load_document
+from streamcore.service.life import Life, Make, Mode
+from streamcore.service.mailbox import FileMailbox, Mailbox
+from streamcore.service.savepoints import SavepointsOf
 from streamcore.service.settings import ServiceSettings
-from streamcore.spark.start import Start
-
-if TYPE_CHECKING:
-    from streamcore.spark.runner import CutReport, Listeners, Runner
 
 S = TypeVar("S", bound=ServiceSettings)
 
+#: ``pod``: annotations of the own pod; else the folder of the mailbox, and the checkpoint when it is not there.
+REPORTS = "HEADGATE_REPORTS"
 
-def run_service(name: str, settings: type[S], build: Callable[[], Callable[[S, Start, Listeners], Runner]]) -> int:
+
+def run_service(
+    name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf | None = None
+) -> int:
     """``name`` is said before every message. ``build`` imports what builds the runner, while the JVM starts."""
-    parser = argparse.ArgumentParser(prog=name, description=f"Run {name}.")
-    parser.add_argument("--settings", type=Path, required=True, help="YAML or JSON file with the service's settings")
-    arguments = parser.parse_args()
+    arguments = _parser(name).parse_args()
+    log = logging.getLogger(name)
+    logs.configure(name)
     try:
         document = load_document(arguments.settings, settings)
-        with Start(document.app, document.checkpoint, document.spark_session) as start:
-            _run(name, document, start, build)
-    except ConfigError as error:
-        return _say(name, error, 2)
+        logs.configure(name, document.telemetry.logs)
+        mode = Mode(arguments.standby, arguments.restore_from)
+        Life(name, document, build, _mailbox(document, os.environ), mode, savepoints).run()
     except StreamError as error:
-        return _say(name, error, 1)
+        log.error("%s: %s", type(error).__name__, error)
+        return 2 if isinstance(error, ConfigError) else 1
     return 0
 
 
-def _run(name: str, settings: S, start: Start, build: Callable[[], Callable[[S, Start, Listeners], Runner]]) -> None:
-    make = build()
-    from streamcore.spark.runner import Listeners
-
-    def failure(error: Retryable) -> None:
-        sys.stderr.write(f"{name}: trying again: {error}\n")
-        sys.stderr.flush()
-
-    runner = make(settings, start, Listeners(_report, _progress, failure))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: runner.drain())
-    runner.run()
+def _parser(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=name, description=f"Run {name}.")
+    parser.add_argument("--settings", type=Path, required=True, help="YAML or JSON file with the service's settings")
+    parser.add_argument("--standby", action="store_true", help="be ready, own nothing, and wait for the request to go")
+    parser.add_argument("--restore-from", metavar="NAME", help="of a standby: the savepoint that it will go on from")
+    return parser
 
 
-def _report(report: CutReport) -> None:
-    _print({"cut": dataclasses.asdict(report)})
+def _mailbox(settings: ServiceSettings, environment: Mapping[str, str]) -> Mailbox:
+    where = environment.get(REPORTS)
+    if where != "pod":
+        return FileMailbox(settings.checkpoint if not where else Path(where))
+    from streamcore.pod import PodMailbox
+
+    missing = [name for name in ("POD_NAME", "POD_NAMESPACE") if not environment.get(name)]
+    if missing:
+        raise ConfigError(f"{REPORTS}=pod, and the environment has no {', '.join(missing)}; see docs/kubernetes.md")
+    return PodMailbox(environment["POD_NAMESPACE"], environment["POD_NAME"])
 
 
-def _progress(progress: Mapping[str, object]) -> None:
-    _print({"spark": {name: progress[name] for name in ("batchId", "durationMs")}})
-
-
-def _print(document: Mapping[str, object]) -> None:
-    sys.stdout.buffer.write(orjson.dumps(document, default=str) + b"\n")
-    sys.stdout.buffer.flush()
-
-
-def _say(name: str, error: StreamError, code: int) -> int:
-    sys.stderr.write(f"{name}: {type(error).__name__}: {error}\n")
-    return code
+__all__: Sequence[str] = ["run_service"]

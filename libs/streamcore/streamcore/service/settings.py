@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -9,12 +10,15 @@ from pydantic import Field
 
 from streamcore.limits import Limits
 from streamcore.service.documents import Document, KafkaDocument, NotNegative, Positive
+from streamcore.service.executors import ExecutorsDocument
+from streamcore.service.telemetry import TelemetryDocument
 from streamcore.spark.session import SparkSettings
 from streamcore.watermark import WatermarkStrategy
 
 
 class ServiceSettings(Document):
-    """A service. ``shards`` is fixed by the first start; ``parallelism`` is best the number of cores."""
+    """A service. ``shards`` is fixed by the first start; ``parallelism`` is best the number of cores, of all executors
+    where there are some. ``jars``: a folder of further jars, where Spark's own do not hold them."""
 
     #: Modules that a worker needs, imported before the first one is forked.
     preload: ClassVar[tuple[str, ...]] = ()
@@ -22,7 +26,7 @@ class ServiceSettings(Document):
     app: str
     kafka: KafkaDocument
     checkpoint: Path
-    jars: Path
+    jars: Path | None = None
     shards: Positive = 4
     parallelism: Positive = 2
     driver_memory: str = "1g"
@@ -37,6 +41,8 @@ class ServiceSettings(Document):
     output_retention_ms: Positive = 7 * 86_400_000
     local_dir: Path | None = None
     java_options: tuple[str, ...] = ()
+    executors: ExecutorsDocument | None = None
+    telemetry: TelemetryDocument = TelemetryDocument()
     spark: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -60,7 +66,8 @@ class ServiceSettings(Document):
 
     @property
     def spark_session(self) -> SparkSettings:
-        """Of the JVM."""
+        """Of the JVM; ``ConfigError`` for executors where none can be."""
+        executors = None if self.executors is None else self.executors.value(os.environ)
         return SparkSettings(
             jars=self.jars,
             master=f"local[{self.parallelism}]",
@@ -69,6 +76,8 @@ class ServiceSettings(Document):
             local_dir=self.local_dir,
             java_options=self.java_options,
             preload=self.preload,
+            executors=executors,
+            json_logs=self.telemetry.logs == "json",
             extra=self.spark,
         )
 

@@ -42,8 +42,10 @@ from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import read_marker
 from streamcore.kafka.rewind import refuse_rewind
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.lag import Lag, LagMeter
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
+from streamcore.position import Position
 from streamcore.savepoint.folder import Savepoint, Savepoints
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.boundary import Boundary
@@ -93,7 +95,8 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane.
+    """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane,
+    ``reasons`` its dead letters by their code.
 
     ``offsets``: by topic and partition, up to where the cut has read. ``events`` were decoded in this cut (dead letters
     not among them); ``loaded`` shards had to read their state. ``counted``: what operators counted, by operator and
@@ -105,6 +108,7 @@ class CutReport:
     outcome: Outcome
     events: int
     lanes: Mapping[str, int]
+    reasons: Mapping[str, int]
     offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
     watermark_ms: int
@@ -156,6 +160,7 @@ class Runner:
         self._failure: BaseException | None = None
         self._progress_of = -1
         self._committed = 0
+        self._meter: LagMeter | None = None
 
     def drain(self, *, settle: bool = False) -> None:
         """Ask for a stop at the next batch boundary. ``settle``: a batch that an earlier process began runs first, so
@@ -176,7 +181,7 @@ class Runner:
 
     def run(self) -> None:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""
-        epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards))
+        epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards), epoch=self.start.epoch)
         session = self.start.session()
         # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
         gc.freeze()
@@ -241,9 +246,14 @@ class Runner:
 
         refuse_rewind(origin, epoch, last_batch)
 
+    def lag(self) -> Lag:
+        """How far the app is behind its inputs; from any thread."""
+        return Lag() if self._meter is None else self._meter.lag()
+
     def _planner(self) -> Planner:
         ends = Ends(self.settings.kafka, [self.app.control_topic, *self.app.topics])
-        return Planner(self.app, self.root.positions, ends, self.settings.starting_offsets == "latest")
+        self._meter = LagMeter(ends, self.app.topics)
+        return Planner(self.app, self.root.positions, self._meter, self.settings.starting_offsets == "latest")
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
@@ -271,9 +281,11 @@ class Runner:
         if self._failure is not None or error is not None:
             raise _from_spark(error, self._failure)
 
-    def note(self, report: CutReport) -> None:
-        """A cut is done."""
+    def note(self, report: CutReport, end: Position) -> None:
+        """A cut is done, up to ``end``."""
         self._committed += 1
+        if self._meter is not None:
+            self._meter.committed(end)
         self.listeners.report(report)
 
     def at_boundary(self, batch: int, *, begun: bool) -> None:
@@ -326,6 +338,7 @@ class _Cuts:
                 outcome=committed.receipt.outcome,
                 events=max((r.events for r in rows), default=0),
                 lanes=committed.lanes,
+                reasons=committed.reasons,
                 offsets=cut.end.by_topic(),
                 clock_ms=cut.end.clock_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
@@ -336,7 +349,8 @@ class _Cuts:
                 counted=_total(row.counted for row in rows),
                 oversized=committed.receipt.oversized,
                 sinks=committed.sinks,
-            )
+            ),
+            cut.end,
         )
 
     def _check(self, batch: int, *, begun: bool) -> None:

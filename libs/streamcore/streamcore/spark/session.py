@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamcore.spark.executors import Executors
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -47,10 +49,11 @@ _OFTEN_USED = (
 class SparkSettings:
     """``parallelism``: tasks a stage, best the number of cores. ``jars``: a folder of further jars.
 
-    ``java_options`` are added to the JVM's; ``preload``: modules that every Python worker finds loaded.
+    ``java_options`` are added to the JVM's; ``preload``: modules that every Python worker finds loaded. ``executors``:
+    pods that do the work instead of this process; ``master`` is left aside then.
     """
 
-    jars: Path
+    jars: Path | None
     master: str = "local[2]"
     parallelism: int = 2
     driver_memory: str = "1g"
@@ -58,18 +61,23 @@ class SparkSettings:
     rocksdb_memory_mb: int = 256
     java_options: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    executors: Executors | None = None
+    json_logs: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
 def _options(settings: SparkSettings) -> dict[str, str]:
-    jars = os.pathsep.join([*_often_used(), f"{settings.jars}/*"])
+    further = [] if settings.jars is None else [f"{settings.jars}/*"]
+    jars = os.pathsep.join([*_often_used(), *further])
+    logs = ["-Dstreamcore.logs=json"] if settings.json_logs else []
+    java_options = " ".join([*_JAVA_OPTIONS, *logs, *settings.java_options])
     options = {
         "spark.master": settings.master,
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraClassPath": jars,
         "spark.executor.extraClassPath": jars,
         # stop() while a batch is in Python recurses deeper than the default stack allows.
-        "spark.driver.extraJavaOptions": " ".join([*_JAVA_OPTIONS, *settings.java_options]),
+        "spark.driver.extraJavaOptions": java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -94,8 +102,10 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": str(settings.rocksdb_memory_mb),
     }
-    if settings.local_dir is not None:
+    if settings.executors is None and settings.local_dir is not None:
         options["spark.local.dir"] = str(settings.local_dir)
+    if settings.executors is not None:  # which have a volume of their own for it
+        options |= settings.executors.options() | {"spark.executor.extraJavaOptions": java_options}
     return options | dict(settings.extra)
 
 

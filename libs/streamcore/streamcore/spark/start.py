@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from streamcore.checkpoint.epoch import FIRST_EPOCH
+from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.errors import Permanent
 from streamcore.spark.session import SparkSettings, open_session
@@ -28,22 +30,45 @@ _SWITCH_S = 0.0002
 class Start:
     """Entered, it holds the lease on the checkpoint (``ConfigError`` if another app does) and starts the session.
 
-    Leaving stops the session, whatever became of its start, and gives the lease back.
+    Without a checkpoint it only starts the session: a standby owns nothing before ``own``. Leaving stops the session,
+    whatever became of its start, and gives the lease back.
     """
 
-    def __init__(self, app_name: str, checkpoint: Path, settings: SparkSettings) -> None:
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        self.lease = Lease(checkpoint)
+    def __init__(self, app_name: str, checkpoint: Path | None, settings: SparkSettings) -> None:
+        self._lease: Lease | None = None
+        self._checkpoint = checkpoint
         self._app_name = app_name
         self._settings = settings
+        #: Of a checkpoint that is new; what is there keeps its own.
+        self.epoch = FIRST_EPOCH
         self._session: Future[SparkSession] = Future()
+
+    @property
+    def lease(self) -> Lease:
+        """On the checkpoint that is owned."""
+        assert self._lease is not None, "owned before it is run"
+        return self._lease
+
+    def own(self, checkpoint: Path, epoch: int | None = None) -> None:
+        """Take the lease. ``ConfigError`` when another process has it, or when the checkpoint is in another epoch than
+        the one that is asked for; nothing is owned then."""
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        lease = Lease(checkpoint)
+        lease.acquire()
+        try:
+            self.epoch = FIRST_EPOCH if epoch is None else CheckpointRoot(checkpoint).accept(epoch)
+        except BaseException:
+            lease.release()
+            raise
+        self._lease = lease
 
     def session(self) -> SparkSession:
         """The session, once it is there; ``Permanent`` if it did not start."""
         return self._session.result()
 
     def __enter__(self) -> Start:
-        self.lease.__enter__()
+        if self._checkpoint is not None:
+            self.own(self._checkpoint)
         threading.Thread(target=self._run, name="session-start", daemon=True).start()
         return self
 
@@ -52,7 +77,8 @@ class Start:
             with contextlib.suppress(Exception):
                 self.session().stop()
         finally:
-            self.lease.__exit__(kind, error, at)
+            if self._lease is not None:
+                self._lease.release()
 
     def _run(self) -> None:
         usual_s = sys.getswitchinterval()
@@ -68,4 +94,5 @@ class Start:
             sys.setswitchinterval(usual_s)
         self._session.set_result(session)
         with contextlib.suppress(Exception):  # the first cut finds the Python workers awake, or wakes them itself
-            session.sparkContext.parallelize([0], 1).map(abs).collect()
+            tasks = 1 if self._settings.executors is None else self._settings.executors.slots
+            session.sparkContext.parallelize(range(tasks), tasks).map(abs).collect()

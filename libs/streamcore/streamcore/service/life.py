@@ -1,0 +1,253 @@
+"""The life of one process of a service: start, perhaps wait as a standby, run, stop exactly.
+
+What it is asked (``requests``) and what it says (``report``) go through a ``Clerk``; signals ask for a drain. A standby
+that is told to go, step by step (a crash after a step leaves what its line says):
+
+1. Restore, when a savepoint is named: a new checkpoint is there, and nobody owns it. Asked again, it is found.
+2. Own the checkpoint, in the epoch that was named. A crash leaves a lease that goes stale.
+3. Build the runner, say ``running``, answer. A crash leaves an owner that is gone; whoever starts next goes on.
+4. Run.
+
+Refused at step 2, for somebody else owns it still, it stays a standby and can be asked again. Knows no Spark before the
+service's own modules are imported, which happens while the JVM starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from streamcore.errors import ConfigError, Retryable
+from streamcore.lag import Lag
+from streamcore.service.clerk import Clerk
+from streamcore.service.mailbox import Mailbox
+from streamcore.service.observers import Observer, Printer, listeners_of
+from streamcore.service.report import Answer, Phase, Report, SavepointSaid
+from streamcore.service.requests import Drain, Go, Request, TakeSavepoint, Unreadable
+from streamcore.service.savepoints import Savepoints, SavepointsOf
+from streamcore.service.settings import ServiceSettings
+from streamcore.service.telling import Silent, Telling, telling
+from streamcore.spark.start import Start
+
+if TYPE_CHECKING:
+    from streamcore.spark.runner import CutReport, Listeners, Runner
+
+S = TypeVar("S", bound=ServiceSettings)
+#: Builds a service's runner.
+Make = Callable[[S, Start, "Listeners"], "Runner"]
+
+VERSION = "HEADGATE_VERSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """``standby``: own nothing before the request ``go``; ``restore_from``: the savepoint to plan with meanwhile."""
+
+    standby: bool = False
+    restore_from: str | None = None
+
+
+class Life(Generic[S]):
+    """``run`` blocks until the service has stopped as it was asked, or raises ``StreamError``."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: S,
+        build: Callable[[], Make[S]],
+        mailbox: Mailbox,
+        mode: Mode,
+        savepoints: SavepointsOf | None = None,
+    ) -> None:
+        self._log = logging.getLogger(name)
+        self._settings = settings
+        self._build = build
+        self._mode = mode
+        self._savepoints_of = savepoints
+        self._savepoints: Savepoints | None = None
+        self._runner: Runner | None = None
+        self._stopping = threading.Event()
+        self._running = threading.Event()
+        self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
+        self._drain: Drain | None = None
+        self._telemetry: Telling = Silent()
+        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out)
+
+    def run(self) -> None:
+        """Live."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                # In a thread: a handler that took a lock could meet its own thread holding it.
+                signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop").start())
+        with self._clerk:
+            try:
+                self._live()
+            except BaseException as error:
+                self._fail(error)
+                raise
+            self._say(Phase.DRAINED)
+
+    def stop(self) -> None:
+        """Stop at the next batch boundary; from any thread, as often as one likes."""
+        self._stopping.set()
+        self._running.set()
+        self._orders.put(None)
+        if self._runner is not None:
+            self._say(Phase.DRAINING)
+            self._runner.drain()
+
+    def _live(self) -> None:
+        settings = self._settings
+        owned = None if self._mode.standby else settings.checkpoint
+        with Start(settings.app, owned, settings.spark_session) as start:
+            make = self._build()
+            if self._savepoints_of is not None:
+                self._savepoints = self._savepoints_of(settings, start)
+            order = self._stand_by(start) if self._mode.standby else _Order(None, settings)
+            if order is not None:
+                self._run_app(make, order, start)
+            self._seal()
+
+    def _stand_by(self, start: Start) -> _Order[S] | None:
+        """Wait until it is told to go, or, None, to stop."""
+        start.session()
+        if self._mode.restore_from is not None:
+            plan = self._store().plan(self._mode.restore_from)
+            self._clerk.say(lambda report: replace(report, plan=plan))
+        self._say(Phase.STANDBY)
+        while (go := self._orders.get()) is not None:
+            try:
+                return self._owned(go, start)
+            except ConfigError as error:
+                self._log.warning("go is refused: %s", error)
+                self._clerk.answer(go.id, Answer(False, str(error)))
+        return None
+
+    def _owned(self, go: Go, start: Start) -> _Order[S]:
+        settings = self._settings
+        # 1. A checkpoint of its own.
+        if go.restore is not None:
+            checkpoint = self._store().restore(go.restore, go.epoch)
+            settings = settings.model_copy(update={"checkpoint": checkpoint})
+        # 2. From here on nobody else.
+        start.own(settings.checkpoint, go.epoch)
+        self._clerk.say(lambda report: replace(report, epoch=go.epoch))
+        return _Order(go, settings)
+
+    def _run_app(self, make: Make[S], order: _Order[S], start: Start) -> None:
+        with telling(order.settings) as telemetry:
+            # 3. Everything is ours.
+            observers: tuple[Observer, ...] = (Printer(), self, *telemetry.observers())
+            self._runner = runner = make(order.settings, start, listeners_of(observers, self._log))
+            telemetry.watch(runner.lag)
+            self._telemetry = telemetry
+            start.session()
+            if order.go is not None:
+                self._clerk.answer(order.go.id, Answer(True, f"runs in epoch {order.go.epoch}"))
+            if self._stopping.is_set():
+                runner.drain()
+            else:
+                self._say(Phase.RUNNING)
+            self._running.set()
+            # 4. Until it was asked to stop.
+            runner.run()
+
+    def _seal(self) -> None:
+        """Answer the drain that was asked for, with its savepoint."""
+        drain = self._drain
+        if drain is None:
+            return
+        made = None
+        if drain.savepoint is not None:
+            if self._runner is None:
+                raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
+            made = self._created(drain.savepoint, self._runner)
+        self._drain = None
+        self._clerk.answer(drain.id, Answer(True, "stopped between two batches", made))
+
+    def _carry_out(self, request: Request) -> Answer | None:
+        """Called by the clerk, one request after the other."""
+        match request:
+            case Drain():
+                self._drain = request
+                self.stop()
+                return None
+            case Go():
+                return self._told_to_go(request)
+            case TakeSavepoint(_, name):
+                return self._take(name)
+            case Unreadable(_, why):
+                return Answer(False, why)
+
+    def _told_to_go(self, go: Go) -> Answer | None:
+        if not self._mode.standby or self._running.is_set():
+            return Answer(False, "it is no standby: it runs, or is about to")
+        self._orders.put(go)
+        return None
+
+    def _take(self, name: str) -> Answer:
+        self._running.wait()
+        if self._runner is None or self._stopping.is_set():
+            return Answer(False, "it is stopping; ask for the savepoint with the drain")
+        return Answer(True, "", self._created(name, self._runner))
+
+    def _created(self, name: str, runner: Runner) -> SavepointSaid:
+        made = self._store().create(name, runner)
+        self._telemetry.saved(time.time_ns() // 1_000_000)
+        return made
+
+    def _store(self) -> Savepoints:
+        if self._savepoints is None:
+            raise ConfigError("savepoints: this service has no place for them")
+        return self._savepoints
+
+    def cut(self, report: CutReport) -> None:
+        """See ``Observer``: what the report says of a cut."""
+        lag = Lag() if self._runner is None else self._runner.lag()
+        self._clerk.say(
+            lambda said: replace(
+                said,
+                epoch=report.epoch,
+                batch=report.batch,
+                committed=said.committed + 1,
+                lag_rows=lag.rows,
+                lag_s=lag.ms / 1000,
+                watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
+            )
+        )
+
+    def progress(self, progress: Mapping[str, object]) -> None:
+        """See ``Observer``."""
+
+    def failure(self, error: Retryable) -> None:
+        """See ``Observer``: it is tried again, and whoever looks should know."""
+        self._clerk.say(lambda said: replace(said, message=f"trying again: {error}"))
+
+    def _say(self, phase: Phase) -> None:
+        self._clerk.say(lambda report: replace(report, phase=phase))
+
+    def _fail(self, error: BaseException) -> None:
+        why = f"{type(error).__name__}: {error}"
+        if self._drain is not None:
+            self._clerk.answer(self._drain.id, Answer(False, why))
+        self._clerk.say(lambda report: replace(report, phase=Phase.FAILED, message=why))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order(Generic[S]):
+    """What is to be run. ``go``: the request that said so, None for who did not wait for one."""
+
+    go: Go | None
+    settings: S
+
+
+def _version() -> str:
+    return os.environ.get(VERSION) or metadata.version("headgate")

@@ -1,0 +1,39 @@
+"""What a running service must be able to do with savepoints, and nothing of how: a seam that one module fills.
+
+Used by ``life``, from its own threads: ``plan`` and ``restore`` before the app runs, ``create`` while it runs or after
+it has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from streamcore.service.report import PlanSaid, SavepointSaid
+from streamcore.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from streamcore.spark.runner import Runner
+    from streamcore.spark.start import Start
+
+
+class Savepoints(Protocol):
+    """Of one service, whose session is there or on its way. Every method raises ``StreamError`` when it cannot."""
+
+    def plan(self, name: str) -> PlanSaid:
+        """Can this version go on from the savepoint? Writes nothing and needs no ownership."""
+        ...
+
+    def restore(self, name: str, epoch: int) -> Path:
+        """Make a new checkpoint from the savepoint, in ``epoch``; returns its folder, whose lease is not taken yet."""
+        ...
+
+    def create(self, name: str, runner: Runner) -> SavepointSaid:
+        """Write the savepoint: of the next batch boundary while the app runs, of what it stopped with after that.
+        Blocks; a complete one of that name and batch is found and not written again."""
+        ...
+
+
+#: Makes it for a service. Called once the service's modules are imported.
+SavepointsOf = Callable[[ServiceSettings, "Start"], Savepoints]

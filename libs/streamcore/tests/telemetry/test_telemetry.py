@@ -1,0 +1,158 @@
+"""What a cut reports can be scraped and is sent, and a service without telemetry loads none of it."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from streamcore.errors import ConfigError, Retryable
+from streamcore.kafka.delivery import Outcome
+from streamcore.lag import Lag
+from streamcore.outputs import SinkReport
+from streamcore.sinks.sink import Result
+from streamcore.spark.runner import CutReport
+from streamcore.telemetry import Telemetry, TelemetrySettings
+from streamcore.telemetry.figures import NAMES, OTHER, add_all
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def cut(batch: int) -> CutReport:
+    return CutReport(
+        batch=batch,
+        epoch=3,
+        outcome=Outcome.COMMITTED,
+        events=100,
+        lanes={"alerts": 2, "deadletters": 1},
+        reasons={"not_json": 1},
+        offsets={},
+        clock_ms=50_000,
+        watermark_ms=40_000,
+        run_ms=200,
+        commit_ms=30,
+        state_bytes=4_096,
+        loaded=1,
+        counted={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2},
+        oversized=0,
+        sinks={"postgres": SinkReport(Result.COMMITTED, "exactly-once", 7, 1, 12)},
+    )
+
+
+def scraped(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, value in (li.rsplit(" ", 1) for li in lines if li and li[0] != "#")}
+
+
+def value(samples: dict[str, float], name: str, *labels: str) -> float:
+    (found,) = (v for n, v in samples.items() if n.partition("{")[0] == name and all(x in n for x in labels))
+    return found
+
+
+def test_what_cuts_report_can_be_scraped() -> None:
+    port = free_port()
+    with Telemetry(TelemetrySettings("shop", port)) as telemetry:
+        telemetry.watch(lambda: Lag(42, 1_500))
+        for batch in range(3):
+            telemetry.cut(cut(batch))
+        telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
+        telemetry.failure(Retryable("away"))
+        telemetry.saved(int(time.time() * 1000) - 60_000)
+        samples = scraped(port)
+    assert value(samples, "headgate_events_total") == 300
+    assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
+    assert value(samples, "headgate_deadletters_total", 'reason="not_json"') == 3
+    assert value(samples, "headgate_counted_total", 'what="window late"') == 15
+    assert value(samples, "headgate_lag_rows") == 42
+    assert value(samples, "headgate_lag_time_seconds") == 1.5
+    assert value(samples, "headgate_watermark_delay_seconds") == 10
+    assert value(samples, "headgate_state_written_bytes_total") == 3 * 4_096
+    assert value(samples, "headgate_rule_candidates_total", 'rule="large@1"') == 27
+    assert value(samples, "headgate_rule_matches_total", 'rule="large@1"') == 6
+    assert value(samples, "headgate_marker", 'sink="postgres"') == 2
+    assert value(samples, "headgate_sink_refused_total", 'sink="postgres"') == 3
+    assert value(samples, "headgate_restarts_total") == 1
+    assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
+    assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25
+    assert 59 < value(samples, "headgate_savepoint_age_seconds") < 70
+
+
+def test_a_port_that_is_taken_is_said_and_nothing_stays_open() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ConfigError, match=str(port)):
+            Telemetry(TelemetrySettings("shop", port))
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP."""
+
+    taken: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        type(self).taken.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    Collector.taken = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_cut_is_a_trace_with_its_phases_and_sinks(collector: str) -> None:
+    with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
+        telemetry.cut(cut(7))
+    assert {"/v1/traces", "/v1/metrics"} <= {path for path, _ in Collector.taken}
+    (body,) = (body for path, body in Collector.taken if path == "/v1/traces")
+    request = ExportTraceServiceRequest.FromString(body)
+    (resource,) = request.resource_spans
+    spans = {span.name: span for scope in resource.scope_spans for span in scope.spans}
+    assert set(spans) == {"cut", "run", "sink", "transaction"}
+    whole = spans["cut"]
+    assert whole.end_time_unix_nano - whole.start_time_unix_nano == 230_000_000
+    for name in ("run", "sink", "transaction"):
+        part = spans[name]
+        assert part.parent_span_id == whole.span_id
+        assert whole.start_time_unix_nano <= part.start_time_unix_nano <= part.end_time_unix_nano
+        assert part.end_time_unix_nano <= whole.end_time_unix_nano
+
+
+def test_names_that_are_too_many_are_counted_together() -> None:
+    totals: dict[str, int] = {}
+    add_all(totals, {str(n): 1 for n in range(10 * NAMES)})
+    assert len(totals) <= NAMES + 1
+    assert sum(totals.values()) == 10 * NAMES
+    assert totals[OTHER] == 9 * NAMES
+
+
+def test_a_service_without_telemetry_and_without_a_pod_loads_none_of_it() -> None:
+    code = (
+        "import sys; import streamcore.service.main; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'prometheus_client', 'kubernetes')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
