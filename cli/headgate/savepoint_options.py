@@ -46,7 +46,7 @@ def service_option(command: _Command) -> _Command:
             "place",
             default=None,
             envvar="HEADGATE_SAVEPOINTS",
-            help="Where the savepoints of all apps are (default: a folder beside the checkpoint).",
+            help="Where the savepoints of all apps are (default: as in the settings).",
         ),
     ]
     for decorator in reversed(decorators):
@@ -70,7 +70,6 @@ def decisions(drop: tuple[str, ...], accept: tuple[str, ...]) -> Decisions:
     return Decisions(frozenset(drop), frozenset(accept))
 
 
-def savepoints_at(place: str | None, app: str, checkpoint: Path | None = None) -> Savepoints:
-    """Those of an app. ``checkpoint``: beside which they are when no place is named."""
-    beside = Path(DEFAULT_PLACE) if checkpoint is None else checkpoint.parent / DEFAULT_PLACE
-    return Savepoints(open_folder(place or beside), app)
+def savepoints_at(place: str, app: str) -> Savepoints:
+    """Those of an app."""
+    return Savepoints(open_folder(place), app)

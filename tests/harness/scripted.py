@@ -131,7 +131,8 @@ def _run_one(session: SparkSession, script: Script) -> None:
     from streamcore.spark.runner import CutReport, Listeners, Runner, RunSettings
 
     ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
-    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic)
+    place = script.savepoints.place.url
+    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic, savepoints=place)
     script.checkpoint.mkdir(parents=True, exist_ok=True)
     session.conf.set("spark.sql.shuffle.partitions", str(script.spark.parallelism))
     if script.restored:

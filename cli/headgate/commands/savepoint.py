@@ -23,15 +23,18 @@ def command() -> None:
 @click.argument("name", default="")
 @service_option
 @click.option("--accept-unsettled", is_flag=True, help="Although the last process died within a batch.")
+@click.option("--timeout", "limit_s", type=float, default=300, show_default=True, help="For a running app, in seconds.")
 @output_option
-def create(name: str, service: str, file: Path, place: str | None, accept_unsettled: bool, output: Output) -> None:
+def create(
+    name: str, service: str, file: Path, place: str | None, accept_unsettled: bool, limit_s: float, output: Output
+) -> None:
     """Take one, of an app that runs (it goes on) or of one that has stopped. NAME: <app>-b<batch>-e<epoch> if none."""
     from headgate.savepoint_taking import create as take
     from headgate.services import load_app
 
     loaded = load_app(service, file)
-    savepoints = savepoints_at(place, loaded.app.name, loaded.settings.checkpoint)
-    made = take(loaded, savepoints, name, accept_unsettled=accept_unsettled).manifest
+    savepoints = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name)
+    made = take(loaded, savepoints, name, accept_unsettled=accept_unsettled, limit_s=limit_s).manifest
     emit(output, summary(made), listed([made]))
 
 
@@ -94,7 +97,7 @@ def plan(
     from streamcore.savepoint.describe import describe
 
     loaded = load_app(service, file)
-    manifest = savepoints_at(place, loaded.app.name, loaded.settings.checkpoint).get(name).manifest
+    manifest = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name).manifest
     found = savepoint.plan(manifest, describe(loaded.app, manifest.tables), decisions(drop, accept))
     emit(output, {"name": name, **plan_data(found)}, planned(found))
     return 0 if found.possible else 1
@@ -128,7 +131,7 @@ def restore(
     from headgate.services import load_app
 
     loaded = load_app(service, file)
-    found = savepoints_at(place, loaded.app.name, loaded.settings.checkpoint).get(name)
+    found = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name)
     to = checkpoint or loaded.settings.checkpoint
     done = make(loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, decisions(drop, accept))
     text = f"{to}: epoch {done.epoch}, goes on after batch {found.manifest.batch}\n{planned(done.plan)}"

@@ -65,7 +65,7 @@ class Life(Generic[S]):
         build: Callable[[], Make[S]],
         mailbox: Mailbox,
         mode: Mode,
-        savepoints: SavepointsOf | None = None,
+        savepoints: SavepointsOf[S] | None = None,
     ) -> None:
         self._log = logging.getLogger(name)
         self._settings = settings
@@ -102,7 +102,12 @@ class Life(Generic[S]):
         self._orders.put(None)
         if self._runner is not None:
             self._say(Phase.DRAINING)
-            self._runner.drain()
+            self._runner.drain(settle=self._saves)
+
+    @property
+    def _saves(self) -> bool:
+        """Whether a savepoint is to be made of what it stops with, for which no batch may be left unfinished."""
+        return self._drain is not None and self._drain.savepoint is not None
 
     def _live(self) -> None:
         settings = self._settings
@@ -153,7 +158,7 @@ class Life(Generic[S]):
             if order.go is not None:
                 self._clerk.answer(order.go.id, Answer(True, f"runs in epoch {order.go.epoch}"))
             if self._stopping.is_set():
-                runner.drain()
+                runner.drain(settle=self._saves)
             else:
                 self._say(Phase.RUNNING)
             self._running.set()

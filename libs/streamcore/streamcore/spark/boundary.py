@@ -60,6 +60,11 @@ class Boundary:
         if self._drain.is_set() and not (begun and self._settle):
             raise Drained(f"{self.what}: stopped before batch {batch}")
 
+    @property
+    def closed(self) -> bool:
+        """Whether the app has ended."""
+        return not self._open
+
     def close(self) -> None:
         """The app has ended: nothing is done any more."""
         self._open = False

@@ -73,7 +73,7 @@ class Restarts:
 class RunSettings:
     """How an app runs. ``trigger_ms``: the least time between the starts of two cuts; 0 starts the next at once.
 
-    ``savepoints``: the place of the savepoints of all apps; a folder beside the checkpoint where nothing is said.
+    ``savepoints``: the place of the savepoints of all apps, without which none is taken.
     """
 
     kafka: KafkaSettings
@@ -86,11 +86,6 @@ class RunSettings:
     sinks: tuple[SinkFactory, ...] = ()
     restarts: Restarts = field(default_factory=Restarts)
     savepoints: str = ""
-
-    @property
-    def savepoint_place(self) -> str:
-        """Where savepoints lie."""
-        return self.savepoints or str(self.checkpoint.parent / "savepoints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +169,15 @@ class Runner:
         """
         return self._boundary.savepoint(partial(self._take, name))
 
+    @property
+    def ended(self) -> bool:
+        """Whether ``run`` has returned; then nothing that is asked is done."""
+        return self._boundary.closed
+
     def _take(self, name: str, batch: int) -> Savepoint:
-        place = Savepoints(open_folder(self.settings.savepoint_place), self.app.name)
+        if not self.settings.savepoints:
+            raise ConfigError(f"app {self.app.name}: it has no place for savepoints")
+        place = Savepoints(open_folder(self.settings.savepoints), self.app.name)
         epoch = read_epoch(self.root.epoch_path)
         return take(self.start.session(), self.app, self.root, Taken(place, name, batch, epoch))
 
