@@ -144,9 +144,11 @@ def _run_one(session: SparkSession, script: Script) -> None:
         def report(cut: CutReport) -> None:
             with script.reports.open("ab") as file:
                 file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
-            _decide(script, cut.batch + 1)
             if cut.batch == 0 and script.midway:
                 asked.append(runner.savepoint(script.midway))
+                asked[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
+            else:
+                _decide(script, cut.batch + 1)
             if cut.batch + 1 == len(script.steps):
                 if script.saved:
                     asked.append(runner.savepoint(script.saved))
