@@ -1,7 +1,7 @@
 """How long savepoint and restore of much state take, and how much room: ``python -m bench.savepoint [--mb N]``.
 
 State is made in this process (rows that a join keeps, with text that does not compress further) and written as a
-savepoint. A new app is restored from it on Spark, runs, and takes a savepoint of its own, which must hold the same rows.
+savepoint. A new app is restored from it on Spark, runs, and takes one of its own, which must hold the same rows.
 """
 
 from __future__ import annotations
