@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -53,7 +53,7 @@ LANES = ("windows", "running", "digits")
 class Cents(ProcessFunction):
     """The sum of a user's orders so far, and how often each amount was seen."""
 
-    outputs: ClassVar = {MAIN: {"text": pl.String}}
+    outputs = {MAIN: {"text": pl.String}}  # noqa: RUF012
     cents = ValueState(int, default=0)
     seen = MapState(int, int, most=50)
 
@@ -73,9 +73,9 @@ def _to_euros(row: Row) -> Row:
 class Euros(ProcessFunction):
     """The same, in other types and under other names."""
 
-    outputs: ClassVar = {MAIN: {"text": pl.String}}
+    outputs = {MAIN: {"text": pl.String}}  # noqa: RUF012
     version = 2
-    migrations: ClassVar = {1: _to_euros}
+    migrations = {1: _to_euros}  # noqa: RUF012
     euros = ValueState(pl.Decimal(18, 2), default=Decimal(0))
     counts = MapState(str, int, most=50)
 
@@ -88,7 +88,7 @@ class Euros(ProcessFunction):
 class Forgetful(Euros):
     """A version that does not say how it reads the one before."""
 
-    migrations: ClassVar = {}
+    migrations = {}  # noqa: RUF012
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -16,6 +17,10 @@ def taken(batch: int) -> Savepoint:
     return cast("Savepoint", batch)
 
 
+def batch_of(asked: Future[Savepoint]) -> object:
+    return asked.result(0)
+
+
 def failing(batch: int) -> Savepoint:
     raise ConfigError(f"no room for {batch}")
 
@@ -25,7 +30,7 @@ def test_a_savepoint_is_of_the_batch_before_and_the_app_goes_on() -> None:
     asked = boundary.savepoint(taken)
     assert not asked.done()
     boundary.reached(8, begun=False)
-    assert asked.result(0) == 7
+    assert batch_of(asked) == 7
     boundary.reached(9, begun=False)
 
 
@@ -33,7 +38,7 @@ def test_a_savepoint_that_fails_harms_its_asker_only() -> None:
     boundary = Boundary("app")
     one, other = boundary.savepoint(failing), boundary.savepoint(taken)
     boundary.reached(8, begun=False)
-    assert other.result(0) == 7
+    assert batch_of(other) == 7
     with pytest.raises(ConfigError, match="no room for 7"):
         one.result(0)
 
@@ -44,7 +49,7 @@ def test_before_a_batch_that_was_begun_nothing_is_taken() -> None:
     boundary.reached(8, begun=True)
     assert not asked.done()
     boundary.reached(9, begun=False)
-    assert asked.result(0) == 8
+    assert batch_of(asked) == 8
 
 
 def test_a_drain_stops_before_the_next_batch_and_what_was_asked_before_it_is_done() -> None:
@@ -53,7 +58,7 @@ def test_a_drain_stops_before_the_next_batch_and_what_was_asked_before_it_is_don
     boundary.drain()
     with pytest.raises(Drained, match="app: stopped before batch 8"):
         boundary.reached(8, begun=False)
-    assert asked.result(0) == 7
+    assert batch_of(asked) == 7
 
 
 def test_a_plain_drain_leaves_what_was_begun_and_one_that_settles_runs_it() -> None:

@@ -136,7 +136,7 @@ def test_versions_of_rows_need_a_way_to_the_program_s(versions: tuple[int, ...],
     ],
 )
 def test_rows_of_one_version_have_the_columns_that_are_wanted(columns: dict[str, str], verdict: Verdict) -> None:
-    assert texts(of(stored("sums/panes", **columns)), APP)[0] is verdict
+    assert texts(of(stored("sums/panes", 0, (1,), **columns)), APP)[0] is verdict
 
 
 @pytest.mark.parametrize(
