@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from streamcore.errors import ConfigError
 from streamcore.savepoint import Decisions
 from streamcore.savepoint.parts import live, logged
+from streamcore.savepoint.plan import TOPIC_GONE
 from streamcore.topology.simulation import Result, Simulation
 from tests.harness.savepoints import Euros, Forgetful, ReadState, Version, moment, restore, rows, save
 
@@ -21,9 +22,10 @@ CUTS = 6
 
 
 def run(simulation: Simulation, cuts: Sequence[int]) -> Result:
-    result = Result()
+    read, result = {node.name for node in simulation.topology.sources}, Result()
     for cut in cuts:
-        result.add(simulation.cut(rows(cut), clock_ms=1_000 + cut))
+        inputs = {name: frame for name, frame in rows(cut).items() if name in read}
+        result.add(simulation.cut(inputs, clock_ms=1_000 + cut))
     return result
 
 
@@ -39,7 +41,8 @@ def stopped(first: Version, second: Version, at: int, shards: int, read: ReadSta
         savepoint = save(before.local.app, before.blobs, Path(folder) / "savepoints", moment(at), read=read)
         assert savepoint.verify() == []
         topology = second.topology("shop")
-        blobs = restore(savepoint, topology.app(shards=shards), Path(folder) / "new", Decisions(drop))
+        decided = Decisions(drop, frozenset({TOPIC_GONE}))
+        blobs = restore(savepoint, topology.app(shards=shards), Path(folder) / "new", decided)
     after = Simulation(topology, shards=shards, blobs=blobs)
     after.offsets = before.offsets[: len(after.offsets)]
     result.add(run(after, range(at, CUTS)))
