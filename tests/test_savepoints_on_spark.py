@@ -28,6 +28,8 @@ from tests.harness.scripted import Script, Step, run
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 
 SHARDS = 3
+#: The life that dies.
+DIES = 1
 #: Cuts of each life, its version, its shuffle partitions, and what its restore drops.
 LIVES: Sequence[tuple[int, Version, int, frozenset[str]]] = (
     (3, Version(), 2, frozenset()),
@@ -93,7 +95,11 @@ def test_four_lives_of_an_app_say_together_what_one_would(
         place, spark = tmp_path / f"life-{life}", SparkSettings(spark_jars, parallelism=partitions)
         before = f"life-{life - 1}" if life else ""
         script = Script(app, kafka, place, spark, some, saved=f"life-{life}", restored=before)
-        scripts.append(replace(script, decisions=Decisions(drop), midway="" if life else "midway"))
+        script = replace(script, decisions=Decisions(drop), midway="" if life else "midway")
+        if life == DIES:
+            scripts.append(replace(script, steps=some[:1], saved=""))
+            script = replace(script, restored="", forgets=True)
+        scripts.append(script)
     run(tmp_path, scripts, limit_s=900)
 
     alone, together = uninterrupted(), in_process(tmp_path / "in-process")
@@ -103,6 +109,8 @@ def test_four_lives_of_an_app_say_together_what_one_would(
     assert expected(together["visits"])
     assert objects(kafka, "shop-lives.visits") == expected(together["visits"])
 
+    outcomes = [orjson.loads(line)["outcome"] for line in scripts[DIES].reports.read_bytes().splitlines()]
+    assert outcomes == ["committed", "skipped", "committed"], "what it had written was not written again"
     saved = [one.manifest for one in scripts[0].savepoints]
     assert [(one.name, one.epoch, one.batch) for one in saved] == [
         ("midway", 1, 0),

@@ -29,6 +29,7 @@ from streamcore.position import Place, Position
 from streamcore.savepoint import Decisions, Savepoint, Savepoints
 from streamcore.spark.session import SparkSettings
 from streamcore.storage import LocalFolder
+from tests.harness.checkpoints import forget_last_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +48,7 @@ class Script:
     """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints.
 
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
-    that the checkpoint is made from.
+    that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
     """
 
     app: App
@@ -58,6 +59,7 @@ class Script:
     midway: str = ""
     saved: str = ""
     restored: str = ""
+    forgets: bool = False
     decisions: Decisions = field(default_factory=Decisions)
 
     @property
@@ -137,6 +139,8 @@ def _run_one(session: SparkSession, script: Script) -> None:
     session.conf.set("spark.sql.shuffle.partitions", str(script.spark.parallelism))
     if script.restored:
         _restore(script)
+    if script.forgets:
+        forget_last_commit(script.checkpoint)
     with Lease(script.checkpoint) as lease:
         runner: Runner
         asked: list[Future[Savepoint]] = []
@@ -155,7 +159,8 @@ def _run_one(session: SparkSession, script: Script) -> None:
                 runner.drain()
 
         runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
-        _decide(script, len(CheckpointRoot(script.checkpoint).positions.batches()))
+        if not script.forgets:
+            _decide(script, len(CheckpointRoot(script.checkpoint).positions.batches()))
         runner.run()
         for one in asked:
             one.result()

@@ -9,10 +9,11 @@ import polars as pl
 from streamcore.app import App
 from streamcore.errors import StreamError
 from streamcore.kernel import Kernel
-from streamcore.savepoint.manifest import AppDescription, StateTableDescription, StoredTable
+from streamcore.savepoint.manifest import AppDescription, OperatorDescription, StateTableDescription, StoredTable
 from streamcore.savepoint.parts import columns_of
 from streamcore.state.table import StateTable
 from streamcore.state.versions import Versions
+from streamcore.topology.kernel import TopologyStage
 
 
 def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
@@ -26,7 +27,16 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
         control_topic=app.control_topic,
         domains=tuple(tuple(app.topics[source] for source in domain) for domain in app.domains),
         tables=tuple(one for stage in range(len(app.stages)) for one in _tables(app, stage, names)),
+        operators=tuple(_operators(app)),
     )
+
+
+def _operators(app: App) -> Iterator[OperatorDescription]:
+    topology = next((stage.topology for stage in app.stages if isinstance(stage, TopologyStage)), None)
+    for node in () if topology is None else topology.operations:
+        assert topology is not None
+        topics = tuple(app.topics[source] for source in sorted(topology.levels.sources[node]))
+        yield OperatorDescription(topology.name_of(node), topics, topology.levels.delays[node])
 
 
 def _tables(app: App, stage: int, names: Iterable[str]) -> Iterator[StateTableDescription]:

@@ -42,8 +42,18 @@ class StateTableDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorDescription:
+    """What an operator's time is made of: the topics whose watermark it waits for, and how far behind it works."""
+
+    name: str
+    topics: tuple[str, ...]
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class AppDescription:
-    """What of an app decides whether state fits it. ``domains``: sets of topics that have a watermark together."""
+    """What of an app decides whether state fits it. ``domains``: sets of topics that have a watermark together;
+    ``operators``: of topologies."""
 
     name: str
     shards: int
@@ -52,6 +62,7 @@ class AppDescription:
     control_topic: str
     domains: tuple[tuple[str, ...], ...]
     tables: tuple[StateTableDescription, ...]
+    operators: tuple[OperatorDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

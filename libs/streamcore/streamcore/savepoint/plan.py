@@ -27,9 +27,11 @@ _ORDER = list(Verdict)
 
 #: What ``Decisions.accept`` may hold.
 UNSETTLED, TOPIC_GONE, CONTROL_MOVED = "unsettled", "topic-gone", "control-moved"
+#: An operator that is kept would work with another watermark.
+TIME_MOVED = "time-moved"
 #: What was written after the savepoint is to be written again. No plan knows of it: the first start finds out.
 REWIND = "rewind"
-ACCEPTABLE = (UNSETTLED, TOPIC_GONE, CONTROL_MOVED, REWIND)
+ACCEPTABLE = (UNSETTLED, TOPIC_GONE, CONTROL_MOVED, TIME_MOVED, REWIND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def plan(stored: SavepointManifest, app: AppDescription, decisions: Decisions | 
         if takers and not decided.drops(table.name):
             stages[table.stage, table.name] = _taker(table, takers).stage
     reasons += _ambiguous(stages)
+    if TIME_MOVED not in decided.accept:
+        reasons += _times(stored.app, app)
     reasons += _new(stored, app)
     return RestorePlan(tuple(reasons), stages)
 
@@ -199,6 +203,21 @@ def _ambiguous(stages: Mapping[tuple[int, str], int]) -> Iterator[Reason]:
                 f"{name}: stages {taken[target, name]} and {stage} both have such state, and one stage would get both",
             )
         taken[target, name] = stage
+
+
+def _times(old: AppDescription, new: AppDescription) -> Iterator[Reason]:
+    """An operator that waited for less saw more of the time than it will: what it closed then may be open again."""
+    before = {one.name: one for one in old.operators}
+    for now in new.operators:
+        was = before.get(now.name, now)
+        if set(was.topics) != set(now.topics):
+            what = f"waited for the watermark of {', '.join(was.topics)} and would for that of {', '.join(now.topics)}"
+        elif was.delay_ms < now.delay_ms:
+            what = f"was {was.delay_ms} ms behind the watermark and would be {now.delay_ms} ms behind"
+        else:
+            continue
+        why = "rows that it has seen the end of may be late, or come again"
+        yield Reason(Verdict.DECISION, f"{now.name} {what}: {why}; accept {TIME_MOVED} to go on")
 
 
 def _new(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:

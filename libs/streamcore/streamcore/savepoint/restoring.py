@@ -86,12 +86,11 @@ def position_of(manifest: SavepointManifest, app: App) -> Position:
 def times_of(manifest: SavepointManifest, app: App) -> list[WatermarkState]:
     """How far event time has come for each of the app's domains.
 
-    A domain that was not there goes on from the watermark of all sources together, so that nothing is late that was
-    not, and nothing comes back.
+    A domain that was not there goes on from the latest of those that it is part of, or that are part of it: a
+    watermark never goes back.
     """
     known = {frozenset(domain.topics): domain for domain in manifest.domains}
     every = {(p.topic, p.partition): p for domain in manifest.domains for p in domain.partitions}
-    all_of_them = manifest.domains[0].watermark_ms if manifest.domains else NO_WATERMARK
     found = []
     for sources in app.domains:
         topics = {app.topics[source]: source for source in sources}
@@ -101,8 +100,13 @@ def times_of(manifest: SavepointManifest, app: App) -> list[WatermarkState]:
             partitions_of(topics[p.topic])[p.partition]: PartitionTime(p.max_event_ms, p.active_ms, p.watermark_ms)
             for p in mine
         }
-        found.append(WatermarkState(all_of_them if same is None else same.watermark_ms, times))
+        found.append(WatermarkState(_latest(manifest.domains, {*topics}) if same is None else same.watermark_ms, times))
     return found
+
+
+def _latest(domains: Iterable[DomainProgress], topics: set[str]) -> int:
+    related = [one.watermark_ms for one in domains if topics <= {*one.topics} or topics >= {*one.topics}]
+    return max(related, default=NO_WATERMARK)
 
 
 def _blobs(

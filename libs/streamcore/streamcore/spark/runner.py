@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import gc
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -184,6 +185,8 @@ class Runner:
     def run(self) -> None:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""
         epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards), epoch=self.start.epoch)
+        if self.root.last_committed() is not None:  # it is in Spark's own state by now
+            shutil.rmtree(self.root.initial, ignore_errors=True)
         session = self.start.session()
         # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
         gc.freeze()

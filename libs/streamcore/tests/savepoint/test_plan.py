@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.savepoint import AppDescription, Decisions, SavepointManifest, StateTableDescription, Verdict, plan
-from streamcore.savepoint.manifest import StoredTable
+from streamcore.savepoint.manifest import OperatorDescription, StoredTable
 
 APP = AppDescription(
     name="shop",
@@ -101,6 +101,23 @@ def test_a_decision_makes_way() -> None:
     unsettled = replace(SAVED, settled=False)
     assert texts(unsettled, APP)[0] is Verdict.DECISION
     assert texts(unsettled, APP, Decisions(accept=frozenset({"unsettled"})))[0] is Verdict.COMPATIBLE
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"),
+    [
+        (OperatorDescription("join", ("orders", "views"), 500), Verdict.COMPATIBLE),
+        (OperatorDescription("join", ("views", "orders"), 400), Verdict.COMPATIBLE),
+        (OperatorDescription("join", ("orders",), 500), Verdict.DECISION),
+        (OperatorDescription("join", ("orders", "views"), 501), Verdict.DECISION),
+        (OperatorDescription("visits", ("views",), 900), Verdict.COMPATIBLE),
+    ],
+)
+def test_an_operator_that_would_see_another_time_needs_a_decision(now: OperatorDescription, verdict: Verdict) -> None:
+    before = replace(APP, operators=(OperatorDescription("join", ("orders", "views"), 500),))
+    saved, app = replace(SAVED, app=before), replace(APP, operators=(now,))
+    assert plan(saved, app).verdict is verdict
+    assert plan(saved, app, Decisions(accept=frozenset({"time-moved"}))).possible
 
 
 def test_what_is_dropped_is_given_to_nobody() -> None:

@@ -98,4 +98,5 @@ def test_state_that_nobody_claims_stops_the_restore_until_somebody_drops_it(tmp_
     app = Version(joined=False).topology("shop").app(shards=1)
     with pytest.raises(ConfigError, match="nothing in this app takes the state join/left"):
         restore(savepoint, app, tmp_path / "new")
-    assert restore(savepoint, app, tmp_path / "new", Decisions(frozenset({"join"})))
+    decided = Decisions(frozenset({"join"}), frozenset({TOPIC_GONE}))
+    assert restore(savepoint, app, tmp_path / "new", decided)
