@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamcore.savepoint.manifest import AppDescription, SavepointManifest, StateTableDescription, StoredTable
-from streamcore.schema import PARTITION
 
 
 class Verdict(enum.StrEnum):
@@ -130,6 +129,8 @@ def _sources(old: AppDescription, new: AppDescription, accepted: Collection[str]
 
 def _places(stored: SavepointManifest, app: AppDescription) -> Iterator[Reason]:
     """State may name a source partition, and then its topic by its place; operators of topologies do so in a column."""
+    from streamcore.schema import PARTITION  # pyarrow comes with it, and who only lists savepoints does without
+
     moved = [t for place, t in enumerate(app.topics) if t in stored.app.topics and stored.app.topics.index(t) != place]
     naming = [table.name for table in stored.tables if "/" not in table.name or PARTITION in table.columns]
     if moved and naming:

@@ -14,6 +14,7 @@ from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.origin import Origin
+from streamcore.errors import ConfigError
 from streamcore.savepoint import REWIND, Decisions, RestorePlan, Savepoint, Savepoints, plan
 from streamcore.savepoint.describe import describe
 from streamcore.savepoint.restoring import prepare
@@ -42,11 +43,19 @@ class ServiceSavepoints:
         """See ``service.savepoints``."""
         saved = self._savepoints.get(name)
         root = CheckpointRoot(self.settings.checkpoint.with_name(f"e{epoch}"))
+        self._refuse_past(epoch)
         with Lease(root.path):
             if not _is_made(root, saved, epoch):
                 rewinds = REWIND in self._decisions.accept
                 prepare(saved, self.app, self._plan(saved), root, epoch, rewinds=rewinds)
         return root.path
+
+    def _refuse_past(self, epoch: int) -> None:
+        """An epoch that is over is not begun again: its checkpoint may be gone, and what it wrote is not."""
+        found = self.settings.checkpoint.parent.glob("e[0-9]*")
+        later = [int(n) for n in (path.name.removeprefix("e") for path in found) if n.isdigit() and int(n) > epoch]
+        if later:
+            raise ConfigError(f"epoch {epoch} is over: there is a checkpoint of epoch {max(later)} already")
 
     def create(self, name: str, runner: Runner) -> SavepointSaid:
         """See ``service.savepoints``."""
