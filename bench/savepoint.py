@@ -54,14 +54,14 @@ def _stream(name: str) -> StreamSchema:
 def topology(name: str) -> Topology:
     """A join that keeps what it gets for a day."""
     orders, views = (source(_stream(one), bounded(0)).key_by("user") for one in ("orders", "views"))
-    return Topology(name, orders.join(views).within(-_DAY_MS, 0, name="join").sink("pairs", key="user"))
+    return Topology(name, orders.join(views).within(0, _DAY_MS, name="join").sink("pairs", key="user"))
 
 
-def _rows(count: int, seed: int) -> pl.DataFrame:
-    text = np.random.default_rng(seed).integers(0, 256, (count, _TEXT_BYTES // 2), dtype=np.uint8)
+def _rows(count: int, cut: int) -> pl.DataFrame:
+    text = np.random.default_rng(cut).integers(0, 256, (count, _TEXT_BYTES // 2), dtype=np.uint8)
     hexed = [line.tobytes().hex() for line in text]
-    at = pl.Series("ts", np.arange(count) // 100, pl.Int64).cast(pl.Datetime("ms", "UTC"))
-    users = pl.Series("user", np.arange(count)).cast(pl.String)
+    at = pl.Series("ts", (cut * count + np.arange(count)) // 100, pl.Int64).cast(pl.Datetime("ms", "UTC"))
+    users = pl.Series("user", cut * count + np.arange(count)).cast(pl.String)
     return pl.DataFrame([at, users, pl.Series("orders_text", hexed)])
 
 
