@@ -15,7 +15,6 @@ from streamcore.service.report import Report
 from tests.conftest import NewApp
 from tests.harness import orders, rules
 from tests.harness.app import AppUnderTest
-from tests.harness.outputs import check_transactions
 from tests.harness.processes import wait_until
 from tests.harness.scene import Scene
 
@@ -80,7 +79,6 @@ def test_a_service_goes_on_from_a_savepoint_as_if_it_had_never_stopped(
     assert app.drain() == 0
     scene.check_against(wanted)
     scene.check_counts()
-    check_transactions(scene.outputs)
     refused_to_rewind(app, first, capsys)
 
 
