@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rulecore.compiled import CompiledRule
 from rulecore.errors import RuleSetError
 from rulecore.model import Kind, Rule
-from rulecore.scores_feed import refuse_unfit
+from rulecore.scores_fit import refuse_unfit
 from rulecore.slots import Place, Slot, displaced, slot_of, version_key
 from rulecore.status import Status, StatusKind
 from rulecore.versions import Context, compiled_version

@@ -21,7 +21,7 @@ from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.errors import RuleError
 from rulecore.fills import FillRows
 from rulecore.lang import ListType
-from rulecore.lists.columns import ListColumn, distinct
+from rulecore.lists.asked import ListColumn, distinct
 from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode
 from rulecore.slots import EVALUATED, Place, Slot, version_key

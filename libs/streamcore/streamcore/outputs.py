@@ -19,7 +19,8 @@ from streamcore.app import App
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord, Receipt
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.lanes import DEAD_LETTERS, Headers, columns_from_ipc
+from streamcore.lane_blobs import columns_from_ipc
+from streamcore.lanes import DEAD_LETTERS, Headers
 from streamcore.sinks.sink import Refused, Result, Sink, Written
 from streamcore.writer import WriterId
 
@@ -80,7 +81,7 @@ class Outputs:
             sink.close()
 
     def commit(self, batch: int, blobs: Iterable[bytes]) -> Committed:
-        """The output of a cut's shards (``lanes.to_ipc``). When it returns, all of it is where it belongs, once."""
+        """The output of a cut's shards (``lane_blobs.to_ipc``). When it returns, all is where it belongs, once."""
         output = self._sorted(blobs)
         reports: dict[str, SinkReport] = {}
         for sink in self.sinks:

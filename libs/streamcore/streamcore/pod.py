@@ -58,6 +58,11 @@ class PodMailbox:
         self._closed = threading.Event()
         threading.Thread(target=self._watch_until_closed, name="pod-watch", daemon=True).start()
 
+    @property
+    def is_own(self) -> bool:
+        """See ``Mailbox``."""
+        return True
+
     def newest(self) -> str | None:
         """See ``Mailbox``."""
         return self._request

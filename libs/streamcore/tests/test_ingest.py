@@ -12,7 +12,8 @@ import pytest
 from streamcore.app import App, Source
 from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, Output, Routed
-from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
+from streamcore.lane_blobs import from_ipc, to_ipc
+from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.limits import Limits
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import OFFSET, PARTITION, StreamSchema

@@ -20,7 +20,7 @@ import pytest
 from kubernetes import client, config
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.pod import REQUEST, PodMailbox
+from streamcore.pod import REPORT, REQUEST, PodMailbox
 
 pytestmark = [
     pytest.mark.cluster,
@@ -98,11 +98,12 @@ class Place:
         """As the service account, through the relay."""
         spec = client.V1TokenRequestSpec(audiences=[], expiration_seconds=3_600)
         asked = client.AuthenticationV1TokenRequest(spec=spec)
-        token = self.admin.create_namespaced_service_account_token("driver", self.namespace, asked).status.token
+        status = self.admin.create_namespaced_service_account_token("driver", self.namespace, asked).status
+        assert status is not None
         settings = client.Configuration()
         settings.host, settings.ssl_ca_cert = self.relay.address, self.settings.ssl_ca_cert
         settings.tls_server_name = "kubernetes.default.svc"
-        settings.api_key = {"authorization": f"Bearer {token}"}
+        settings.api_key = {"authorization": f"Bearer {status.token}"}
         settings.retries = False
         return client.CoreV1Api(client.ApiClient(settings))
 
@@ -111,13 +112,14 @@ class Place:
 
     def said(self) -> str | None:
         pod = self.admin.read_namespaced_pod("driver", self.namespace)
-        return (pod.metadata.annotations or {}).get("headgate.dev/report")
+        assert pod.metadata is not None
+        return (pod.metadata.annotations or {}).get(REPORT)
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
     settings = client.Configuration()
-    config.load_kube_config(client_configuration=settings)
+    config.load_kube_config(client_configuration=settings)  # type: ignore[no-untyped-call]
     admin = client.CoreV1Api(client.ApiClient(settings))
     rights = client.RbacAuthorizationV1Api(client.ApiClient(settings))
     namespace = f"pod-{uuid.uuid4().hex[:8]}"

@@ -20,6 +20,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -85,15 +86,15 @@ class Lease:
         """Ourselves."""
         return self._owner
 
-    def acquire(self) -> None:
+    def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Become the owner; ``ConfigError`` names the other one.
 
         At once on one machine. When the last owner was on another machine and did not release, this watches for up
-        to ``stale_ms`` whether it still lives.
+        to ``stale_ms`` whether it still lives; ``meanwhile`` is called before, for what can be begun in that time.
         """
         self._lock()
         try:
-            self._wait_for_foreign_owner()
+            self._wait_for_foreign_owner(meanwhile)
             write_json(self._record_path, self._owner.entries())
         except BaseException:
             self._unlock()
@@ -154,11 +155,12 @@ class Lease:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _wait_for_foreign_owner(self) -> None:
+    def _wait_for_foreign_owner(self, meanwhile: Callable[[], None]) -> None:
         """Return when whoever is in the record cannot be alive."""
         holder = self._holder()
         if holder is None or holder.machine == self._owner.machine:
             return  # we hold the kernel's lock of that machine, so its process is gone
+        meanwhile()
         first, deadline = self._heartbeat(), time.monotonic() + self._stale_ms / 1000
         while time.monotonic() < deadline:
             time.sleep(min(0.2, self._beat_ms / 1000))

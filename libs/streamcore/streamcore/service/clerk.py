@@ -47,10 +47,19 @@ class Pace:
 
 
 class Clerk:
-    """Entered, it works. ``say`` changes the report, from any thread; leaving publishes the last one."""
+    """Entered, it works. ``say`` changes the report, from any thread; leaving publishes the last one. ``refresh``
+    brings figures up to date that change while nobody says anything."""
 
-    def __init__(self, mailbox: Mailbox, report: Report, carry_out: CarryOut, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        report: Report,
+        carry_out: CarryOut,
+        pace: Pace | None = None,
+        refresh: Callable[[Report], Report] = lambda report: report,
+    ) -> None:
         self._mailbox = mailbox
+        self._refresh = refresh
         self._carry_out = carry_out
         self._pace = pace or Pace()
         self._changed = threading.Condition()
@@ -161,7 +170,9 @@ class Clerk:
         """Until something is worth a publication: news soon, figures now and then."""
         self._closing.wait(self._pace.news_ms / 1000)
         with self._changed:
-            self._changed.wait_for(self._is_due, self._pace.figures_ms / 1000)
+            news = self._changed.wait_for(self._is_due, self._pace.figures_ms / 1000)
+        if not news:
+            self.say(self._refresh)
 
     def _is_due(self) -> bool:
         return self._closing.is_set() or self._report.is_news(self._published)

@@ -28,6 +28,7 @@ class ExecutorsDocument(Document):
     overhead: str = "1536m"
     cpu: str = "1"
     template: Path = Path("/etc/headgate/executor.yaml")
+    secret_file: Path | None = None
 
     def value(self, environment: Mapping[str, str]) -> Executors:
         """With what the pod knows of itself; ``ConfigError`` when it is none, or is not told enough."""
@@ -39,6 +40,8 @@ class ExecutorsDocument(Document):
             )
         if not self.template.is_file():
             raise ConfigError(f"executors: {self.template}: no such file; it is the template of the executors' pods")
+        if self.secret_file is not None and not self.secret_file.is_file():
+            raise ConfigError(f"executors: {self.secret_file}: no such file; mount the secret in driver and executors")
         return Executors(driver=_driver(environment), image=environment["HEADGATE_IMAGE"], **self.model_dump())
 
 

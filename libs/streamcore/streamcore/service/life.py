@@ -18,9 +18,11 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -45,6 +47,7 @@ S = TypeVar("S", bound=ServiceSettings)
 Make = Callable[[S, Start, "Listeners"], "Runner"]
 
 VERSION = "HEADGATE_VERSION"
+_CHECK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ class Life(Generic[S]):
         self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
         self._drain: Drain | None = None
         self._telemetry: Telling = Silent()
-        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out)
+        self._mailbox = mailbox
+        self._clerk = Clerk(mailbox, Report(Phase.STARTING, _version()), self._carry_out, refresh=self._with_lag)
 
     def run(self) -> None:
         """Live."""
@@ -87,9 +91,19 @@ class Life(Generic[S]):
             for number in (signal.SIGTERM, signal.SIGINT):
                 # In a thread: a handler that took a lock could meet its own thread holding it.
                 signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop").start())
+        with self._attending(own=True):
+            self._live()
+
+    @contextmanager
+    def _attending(self, *, own: bool) -> Iterator[None]:
+        """Requests are heard and reports are said in here, if the mailbox is of this kind. One that is the owner's is
+        left alone by a process that owns nothing: another one's requests would be answered, and its report hidden."""
+        if self._mailbox.is_own is not own:
+            yield
+            return
         with self._clerk:
             try:
-                self._live()
+                yield
             except BaseException as error:
                 self._fail(error)
                 raise
@@ -100,9 +114,10 @@ class Life(Generic[S]):
         self._stopping.set()
         self._running.set()
         self._orders.put(None)
-        if self._runner is not None:
+        runner = self._runner
+        if runner is not None:
             self._say(Phase.DRAINING)
-            self._runner.drain(settle=self._saves)
+            runner.drain(settle=self._saves)
 
     @property
     def _saves(self) -> bool:
@@ -112,29 +127,44 @@ class Life(Generic[S]):
     def _live(self) -> None:
         settings = self._settings
         owned = None if self._mode.standby else settings.checkpoint
-        with Start(settings.app, owned, settings.spark_session) as start:
+        with Start(settings.app, owned, settings.spark_session) as start, self._attending(own=False):
             make = self._build()
             if self._savepoints_of is not None:
                 self._savepoints = self._savepoints_of(settings, start)
-            order = self._stand_by(start) if self._mode.standby else _Order(None, settings)
+            order = self._stand_by(make, start) if self._mode.standby else _Order(None, settings)
             if order is not None:
                 self._run_app(make, order, start)
             self._seal()
 
-    def _stand_by(self, start: Start) -> _Order[S] | None:
+    def _stand_by(self, make: Make[S], start: Start) -> _Order[S] | None:
         """Wait until it is told to go, or, None, to stop."""
         start.session()
         if self._mode.restore_from is not None:
             plan = self._store().plan(self._mode.restore_from)
             self._clerk.say(lambda report: replace(report, plan=plan))
+        self._rehearse(make, start)
         self._say(Phase.STANDBY)
-        while (go := self._orders.get()) is not None:
+        while (go := self._next_order(start)) is not None:
             try:
                 return self._owned(go, start)
             except ConfigError as error:
                 self._log.warning("go is refused: %s", error)
                 self._clerk.answer(go.id, Answer(False, str(error)))
         return None
+
+    def _next_order(self, start: Start) -> Go | None:
+        while True:
+            start.check()
+            with suppress(queue.Empty):
+                return self._orders.get(timeout=_CHECK_S)
+
+    def _rehearse(self, make: Make[S], start: Start) -> None:
+        settings = self._settings
+        scratch = settings.checkpoint.parent / f".{settings.app}-rehearsal-{socket.gethostname()}-{os.getpid()}"
+        self._runner = make(settings, start, listeners_of((), self._log))
+        if not self._stopping.is_set():
+            self._runner.rehearse(scratch)
+        self._runner = None
 
     def _owned(self, go: Go, start: Start) -> _Order[S]:
         settings = self._settings
@@ -216,18 +246,20 @@ class Life(Generic[S]):
 
     def cut(self, report: CutReport) -> None:
         """See ``Observer``: what the report says of a cut."""
-        lag = Lag() if self._runner is None else self._runner.lag()
         self._clerk.say(
             lambda said: replace(
-                said,
+                self._with_lag(said),
                 epoch=report.epoch,
                 batch=report.batch,
                 committed=said.committed + 1,
-                lag_rows=lag.rows,
-                lag_s=lag.ms / 1000,
                 watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
             )
         )
+
+    def _with_lag(self, report: Report) -> Report:
+        """It grows while a cut takes long, so it is asked for now and then."""
+        lag = Lag() if self._runner is None else self._runner.lag()
+        return replace(report, lag_rows=lag.rows, lag_s=lag.ms / 1000)
 
     def progress(self, progress: Mapping[str, object]) -> None:
         """See ``Observer``."""

@@ -18,6 +18,11 @@ _LOOK_S = 0.2
 class Mailbox(Protocol):
     """Texts in, texts out. Used by two threads: one waits for requests, one publishes."""
 
+    @property
+    def is_own(self) -> bool:
+        """Is it this process's alone? Else it is that of whoever owns the checkpoint."""
+        ...
+
     def newest(self) -> str | None:
         """The newest request that is known, or None."""
         ...
@@ -42,11 +47,17 @@ class Mailbox(Protocol):
 class FileMailbox:
     """``request.json`` and ``report.json`` in a folder. Whoever asks must replace the file, as ``ask`` does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_own: bool = False) -> None:
+        self._is_own = is_own
         self._request, self._report = folder / "request.json", folder / "report.json"
         self._closed = threading.Event()
         with naming_file_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def is_own(self) -> bool:
+        """See ``Mailbox``."""
+        return self._is_own
 
     def newest(self) -> str | None:
         """See ``Mailbox``."""

@@ -26,7 +26,7 @@ from streamcore.service.settings import ServiceSettings
 
 S = TypeVar("S", bound=ServiceSettings)
 
-#: ``pod``: annotations of the own pod; else the folder of the mailbox, and the checkpoint when it is not there.
+#: ``pod``: annotations of the own pod; else a folder. Without it: the checkpoint, and ``standby`` in it for a standby.
 REPORTS = "HEADGATE_REPORTS"
 
 
@@ -41,7 +41,7 @@ def run_service(
         document = load_document(arguments.settings, settings)
         logs.configure(name, document.telemetry.logs)
         mode = Mode(arguments.standby, arguments.restore_from)
-        Life(name, document, build, _mailbox(document, os.environ), mode, savepoints).run()
+        Life(name, document, build, _mailbox(document, mode, os.environ), mode, savepoints).run()
     except StreamError as error:
         log.error("%s: %s", type(error).__name__, error)
         return 2 if isinstance(error, ConfigError) else 1
@@ -56,10 +56,13 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _mailbox(settings: ServiceSettings, environment: Mapping[str, str]) -> Mailbox:
+def _mailbox(settings: ServiceSettings, mode: Mode, environment: Mapping[str, str]) -> Mailbox:
     where = environment.get(REPORTS)
+    if not where:
+        standby = settings.checkpoint / "standby"
+        return FileMailbox(standby, is_own=True) if mode.standby else FileMailbox(settings.checkpoint)
     if where != "pod":
-        return FileMailbox(settings.checkpoint if not where else Path(where))
+        return FileMailbox(Path(where), is_own=True)
     from streamcore.pod import PodMailbox
 
     missing = [name for name in ("POD_NAME", "POD_NAMESPACE") if not environment.get(name)]

@@ -36,6 +36,11 @@ class Boundary:
         self._drain.set()
 
     @property
+    def asked(self) -> bool:
+        """Whether a stop was asked for."""
+        return self._drain.is_set()
+
+    @property
     def draining(self) -> bool:
         """Whether a stop was asked for, and need not wait for a batch."""
         return self._drain.is_set() and not self._settle

@@ -30,7 +30,8 @@ class DriverPod:
 @dataclass(frozen=True, slots=True)
 class Executors:
     """``count`` pods with ``cores`` tasks at once in each. ``memory`` is the JVM's heap, ``overhead`` is for Python
-    workers and RocksDB; the pod's limit is their sum. ``cpu``: requested of the cluster."""
+    workers and RocksDB; the pod's limit is their sum. ``cpu``: requested of the cluster. ``secret_file``: mounted in
+    driver and executors, which prove to each other that they know what is in it; None: they believe everybody."""
 
     driver: DriverPod
     image: str
@@ -40,6 +41,7 @@ class Executors:
     memory: str
     overhead: str
     cpu: str
+    secret_file: Path | None = None
 
     @property
     def slots(self) -> int:
@@ -48,7 +50,12 @@ class Executors:
 
     def options(self) -> dict[str, str]:
         """Spark's properties."""
-        return self._where() | self._what() | self._when()
+        return self._where() | self._what() | self._when() | self._trust()
+
+    def _trust(self) -> dict[str, str]:
+        if self.secret_file is None:
+            return {}
+        return {"spark.authenticate": "true", "spark.authenticate.secret.file": str(self.secret_file)}
 
     def _where(self) -> dict[str, str]:
         return {
@@ -89,5 +96,7 @@ class Executors:
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
             # A pod that is gone is replaced at the next look.
             "spark.kubernetes.allocation.batch.delay": "1s",
+            # An app runs for months: failures that are long ago do not count.
+            "spark.executor.failuresValidityInterval": "10m",
             "spark.dynamicAllocation.enabled": "false",
         }

@@ -52,6 +52,7 @@ from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.boundary import Boundary
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
+from streamcore.spark.rehearsal import rehearse
 from streamcore.spark.savepoints import Taken, take
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.start import Start
@@ -181,6 +182,12 @@ class Runner:
         place = Savepoints(open_folder(self.settings.savepoints), self.app.name)
         epoch = read_epoch(self.root.epoch_path)
         return take(self.start.session(), self.app, self.root, Taken(place, name, batch, epoch))
+
+    def rehearse(self, scratch: Path) -> None:
+        """What can be done before the app is owned, so that its first cut is quick; see ``rehearsal``. A drain ends
+        it."""
+        kafka, tasks = self.settings.kafka, self.settings.spark.parallelism
+        rehearse(self.start.session(), self.app, kafka, tasks, scratch, lambda: self._boundary.asked)
 
     def run(self) -> None:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""

@@ -42,6 +42,7 @@ class Start:
         #: Of a checkpoint that is new; what is there keeps its own.
         self.epoch = FIRST_EPOCH
         self._session: Future[SparkSession] = Future()
+        self._begun = False
 
     @property
     def lease(self) -> Lease:
@@ -54,7 +55,7 @@ class Start:
         the one that is asked for; nothing is owned then."""
         checkpoint.mkdir(parents=True, exist_ok=True)
         lease = Lease(checkpoint)
-        lease.acquire()
+        lease.acquire(self._begin)
         try:
             self.epoch = FIRST_EPOCH if epoch is None else CheckpointRoot(checkpoint).accept(epoch)
         except BaseException:
@@ -66,19 +67,38 @@ class Start:
         """The session, once it is there; ``Permanent`` if it did not start."""
         return self._session.result()
 
+    def check(self) -> None:
+        """``Permanent`` when the session is there no more: Spark ends it when executors fail again and again."""
+        if self.session().sparkContext._jsc.sc().isStopped():
+            raise Permanent("the Spark session has ended by itself; what it said is on standard error")
+
     def __enter__(self) -> Start:
-        if self._checkpoint is not None:
-            self.own(self._checkpoint)
-        threading.Thread(target=self._run, name="session-start", daemon=True).start()
+        try:
+            if self._checkpoint is not None:
+                self.own(self._checkpoint)
+        except BaseException:
+            self._end()
+            raise
+        self._begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
-            with contextlib.suppress(Exception):
-                self.session().stop()
+            self._end()
         finally:
             if self._lease is not None:
                 self._lease.release()
+
+    def _begin(self) -> None:
+        """Start the session, unless that is under way: it need not wait until an owner that is gone is known to be."""
+        if not self._begun:
+            self._begun = True
+            threading.Thread(target=self._run, name="session-start", daemon=True).start()
+
+    def _end(self) -> None:
+        if self._begun:
+            with contextlib.suppress(Exception):
+                self.session().stop()
 
     def _run(self) -> None:
         usual_s = sys.getswitchinterval()

@@ -152,6 +152,17 @@ def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_pat
     timer.join()
 
 
+def test_the_time_of_watching_another_machine_can_be_used_and_there_is_none_on_one_machine(tmp_path: Path) -> None:
+    used: list[str] = []
+    (tmp_path / "lease.json").write_text("{}")
+    elsewhere(tmp_path)
+    for where in ("far", "near"):
+        lease = Lease(tmp_path, beat_ms=50, stale_ms=300)
+        lease.acquire(lambda where=where: used.append(where))  # type: ignore[misc]
+        lease.release()
+    assert used == ["far"]
+
+
 def test_the_owner_keeps_its_record_moving(tmp_path: Path) -> None:
     with Lease(tmp_path, beat_ms=20, stale_ms=1_000) as lease:
         first = (tmp_path / "lease.json").stat().st_mtime_ns

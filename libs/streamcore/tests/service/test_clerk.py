@@ -143,4 +143,13 @@ def test_figures_are_published_no_more_often_than_the_pace(tmp_path: Path) -> No
             clerk.say(lambda report, batch=batch: replace(report, batch=batch))  # type: ignore[misc]
             time.sleep(0.01)
         assert box.published <= 3
+        eventually(lambda: said(tmp_path).batch == 49)
     assert orjson.loads((tmp_path / "report.json").read_bytes())["batch"] == 49
+
+
+def test_figures_go_on_while_nobody_says_anything(tmp_path: Path) -> None:
+    lag = iter(range(1, 10_000))
+    box = FileMailbox(tmp_path)
+    pace = Pace(news_ms=10, figures_ms=20)
+    with Clerk(box, Report(Phase.RUNNING), Hand(), pace, lambda report: replace(report, lag_rows=next(lag))):
+        eventually(lambda: said(tmp_path).lag_rows > 3)
