@@ -22,12 +22,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamcore.app import App, partitions_of
+from streamcore.app import App
 from streamcore.checkpoint.files import naming_file_errors
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError
-from streamcore.position import Position
+from streamcore.position import Position, partitions_of
 from streamcore.savepoint.folder import Savepoint
 from streamcore.savepoint.manifest import DomainProgress, SavepointManifest, StateFile
 from streamcore.savepoint.parts import read_parts

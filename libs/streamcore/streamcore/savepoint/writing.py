@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
-from streamcore.app import PARTITIONS_PER_TOPIC, App, source_of
-from streamcore.position import Position
+from streamcore.app import App
+from streamcore.position import PARTITIONS_PER_TOPIC, Position, source_of
 from streamcore.savepoint.describe import describe
 from streamcore.savepoint.manifest import MANIFEST, DomainProgress, PartitionProgress, SavepointManifest
 from streamcore.savepoint.parts import ShardReceipt, merged
