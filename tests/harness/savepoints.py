@@ -19,11 +19,11 @@ from streamcore.operators.operator import MAIN
 from streamcore.position import Position
 from streamcore.savepoint import Decisions, Savepoint, Savepoints, plan
 from streamcore.savepoint.describe import describe
-from streamcore.savepoint.parts import Frames, cells_of, live, write_shard
+from streamcore.savepoint.parts import cells_of, live, write_shard
 from streamcore.savepoint.restoring import prepare
 from streamcore.savepoint.writing import Moment, finish
 from streamcore.schema import StreamSchema
-from streamcore.state.blobs import BlobStore, MemoryBlobs
+from streamcore.state.blobs import MemoryBlobs
 from streamcore.storage import LocalFolder
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
@@ -149,8 +149,6 @@ def rows(cut: int) -> dict[str, pl.DataFrame]:
 
 # --- savepoints in this process -------------------------------------------------------------------------------------
 
-ReadState = Callable[[App, int, BlobStore], Iterable[Frames]]
-
 
 def save(
     app: App,
@@ -158,13 +156,12 @@ def save(
     folder: Path,
     moment: Moment,
     name: str = "one",
-    read: ReadState = live,
 ) -> Savepoint:
     """A savepoint of what a local app has."""
     savepoints = Savepoints(LocalFolder(folder), app.name)
     to = savepoints.begin(name)
     receipts = [
-        write_shard(to, stage, shard, read(app, stage, kept), cells_of(kept)) for (stage, shard), kept in blobs.items()
+        write_shard(to, stage, shard, live(app, stage, kept), cells_of(kept)) for (stage, shard), kept in blobs.items()
     ]
     finish(to, name, app, moment, receipts)
     return savepoints.get(name)

@@ -33,7 +33,6 @@ from streamcore.packing import (
 )
 from streamcore.position import partitions_of, source_of
 from streamcore.schema import OFFSET, PARTITION
-from streamcore.state import staged
 from streamcore.state.blobs import BlobStore
 from streamcore.state.log import HEAD, StateLog
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
@@ -171,34 +170,17 @@ class Shard:
     def _load(self, blobs: BlobStore) -> bool:
         """True when something had to be read: a new process, a moved shard, an attempt that was not committed."""
         head = blobs.get(HEAD)
-        if head is None:
-            return self._load_staged(blobs)
         if self.clean and self.log.holds(head):
             return False
-        if not (self.clean and self.log.catch_up(head, blobs, self.kernel.table)):
+        if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
             self._forget()
             self.log.load(head, blobs, self.kernel.table)
         self.kernel.loaded()
-        self._load_times()
-        return True
-
-    def _load_staged(self, blobs: BlobStore) -> bool:
-        """A shard without a log: it is new, or restored, and then it writes its log from what it is given."""
-        if not (self.clean and self.log.holds(None)):
-            self._forget()
-        cells = staged.take(blobs, self.kernel.table)
-        if cells is None:
-            return False
-        self.kernel.loaded()
-        self.log.begin(blobs, self.kernel.tables(), cells)
-        self._load_times()
-        return True
-
-    def _load_times(self) -> None:
         cells = self.log.head.cells.get("domains")
         if isinstance(cells, list):
             assert len(cells) == len(self.times), "the app has the domains that it had"
             self.times = [from_cells(cell) for cell in cells]
+        return True
 
 
 def to_cells(time: WatermarkState) -> dict[str, object]:

@@ -1,11 +1,8 @@
 """A shard's state as rows of its tables, and as a file of a savepoint.
 
 A file holds the state of one shard of one stage: Parquet with the columns ``table`` (text), ``rows`` (int64) and
-``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. Rows lie in the order in which their table
-takes them. Nothing of the log that they came from is left, so a restore reads what is alive and no history.
-
-Two ways from blobs to rows: ``live`` lets the app's own kernel read them and asks it for what is alive, ``logged``
-takes the log as it lies, without the app, and may hold a row several times. Both load to the same tables.
+``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. Each row is there once, as the app's own
+kernel knows it: nothing of the log that it came from is left, so a restore reads what is alive and no history.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from streamcore.app import App
 from streamcore.errors import CorruptState
 from streamcore.savepoint.manifest import StateFile, StoredTable, sha256
 from streamcore.state.blobs import BlobStore
-from streamcore.state.log import HEAD, Head, StateLog, rows_of
+from streamcore.state.log import HEAD, Head, StateLog
 from streamcore.state.packed import from_bytes, to_bytes
 from streamcore.state.versions import VERSION
 from streamcore.storage import Folder
@@ -65,32 +62,23 @@ def cells_of(blobs: BlobStore) -> Mapping[str, object]:
     return {} if head is None else Head.from_json(head).cells
 
 
-def live(app: App, stage: int, blobs: BlobStore) -> Iterator[Frames]:
-    """The rows that are alive, as the app's kernel knows them."""
+def live(app: App, stage: int, blobs: BlobStore) -> Frames:
+    """The rows that are alive, as the app's kernel knows them, by table."""
     kernel, log = app.stages[stage](), StateLog(app.state)
     log.load(blobs.get(HEAD), blobs, kernel.table)
     kernel.loaded()
-    yield {name: table.rows(0, 1) for name, table in kernel.tables().items()}
+    return {name: table.rows(0, 1) for name, table in kernel.tables().items()}
 
 
-def logged(blobs: BlobStore) -> Iterator[Frames]:
-    """All rows of the log that count."""
-    head = blobs.get(HEAD)
-    return iter(()) if head is None else rows_of(head, blobs)
-
-
-def write_shard(
-    folder: Folder, stage: int, shard: int, frames: Iterable[Frames], cells: Mapping[str, object]
-) -> ShardReceipt:
+def write_shard(folder: Folder, stage: int, shard: int, frames: Frames, cells: Mapping[str, object]) -> ShardReceipt:
     """Write the file of a shard."""
     found: list[StoredTable] = []
     parts: list[Part] = []
-    for some in frames:
-        for name in sorted(some):
-            if some[name].height:
-                mine = [*_parts(name, some[name])]
-                found.append(_stored(stage, name, some[name], sum(len(part.blob) for part in mine)))
-                parts += mine
+    for name in sorted(frames):
+        if frames[name].height:
+            mine = [*_parts(name, frames[name])]
+            found.append(_stored(stage, name, frames[name], sum(len(part.blob) for part in mine)))
+            parts += mine
     content = write_parts(parts)
     file = StateFile(f"state/stage-{stage}/shard-{shard:05}.parquet", stage, shard, len(content), sha256(content))
     folder.write(file.path, content)

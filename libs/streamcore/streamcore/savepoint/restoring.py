@@ -4,7 +4,7 @@ What ``prepare`` does, in steps (a crash after a step leaves what its line says;
 
 1. Refuse a folder that belongs to an app already, and a plan that is not possible. Nothing was written.
 2. Write the state that somebody takes to ``initial/``, a file a stage: the blobs that each shard finds before its first
-   cut (``streamcore.state.staged``). The folder is still nobody's.
+   cut, a log that begins with these rows (``streamcore.state.log``). The folder is still nobody's.
 3. Write where the first cut begins, and what the checkpoint comes from. The folder is still nobody's.
 4. Write epoch and identity, the identity last: from here on it is the app's checkpoint.
 
@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,8 +34,7 @@ from streamcore.savepoint.manifest import DomainProgress, SavepointManifest, Sta
 from streamcore.savepoint.parts import read_parts
 from streamcore.savepoint.plan import RestorePlan
 from streamcore.shard import to_cells
-from streamcore.state.packed import pack_bytes
-from streamcore.state.staged import stage
+from streamcore.state.log import fresh_log
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
 
 _SCHEMA = pa.schema([("shard", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
@@ -57,7 +57,7 @@ def prepare(
         root.initial.mkdir(parents=True)
     cells = {"domains": [to_cells(time) for time in times_of(savepoint.manifest, app)]}
     for number in range(len(app.stages)):
-        _write(root.initial / f"stage-{number}.parquet", _blobs(savepoint, plan, number, app.shards, cells))
+        _write(root.initial / f"stage-{number}.parquet", _blobs(savepoint, plan, number, app, cells))
     # 3. Where it goes on.
     root.positions.begin(position_of(savepoint.manifest, app))
     manifest = savepoint.manifest
@@ -110,24 +110,27 @@ def _latest(domains: Iterable[DomainProgress], topics: set[str]) -> int:
 
 
 def _blobs(
-    savepoint: Savepoint, plan: RestorePlan, number: int, shards: int, cells: Mapping[str, object]
+    savepoint: Savepoint, plan: RestorePlan, number: int, app: App, cells: Mapping[str, object]
 ) -> Iterator[tuple[int, str, bytes]]:
     """Shard, name and content of what the shards of a stage are given. All get the times, also those without state."""
     files: dict[int, list[StateFile]] = defaultdict(list)
     for file in savepoint.manifest.files:
         files[file.shard].append(file)
-    for shard in range(shards):
-        parts = _parts(savepoint, plan, number, files[shard])
-        yield from ((shard, name, blob) for name, blob in stage(parts, cells))
+    for shard in range(app.shards):
+        rows = _rows(savepoint, plan, number, files[shard])
+        yield from ((shard, name, blob) for name, blob in fresh_log(rows, app.state.buckets, cells))
 
 
-def _parts(savepoint: Savepoint, plan: RestorePlan, number: int, files: Iterable[StateFile]) -> Iterator[bytes]:
+def _rows(savepoint: Savepoint, plan: RestorePlan, number: int, files: Iterable[StateFile]) -> dict[str, pl.DataFrame]:
+    """What a shard of a stage takes, by table."""
+    found: dict[str, list[pl.DataFrame]] = defaultdict(list)
     for file in files:
         wanted = {name for (stage, name), taker in plan.stages.items() if stage == file.stage and taker == number}
         if wanted:
             for part in read_parts(savepoint.content(file), file.path):
                 if part.table in wanted:
-                    yield pack_bytes({part.table: part.blob})
+                    found[part.table].append(part.frame)
+    return {name: pl.concat(frames) for name, frames in found.items()}
 
 
 def _write(path: Path, blobs: Iterable[tuple[int, str, bytes]]) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from streamcore.app import App
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.layout import CheckpointRoot
-from streamcore.errors import ConfigError, CorruptState
+from streamcore.errors import ConfigError
 from streamcore.savepoint.folder import Savepoint, Savepoints
 from streamcore.savepoint.parts import ShardReceipt, cells_of, live, write_shard
 from streamcore.savepoint.writing import Moment, finish
@@ -145,6 +145,4 @@ def _by_shard(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryBlobs]:
     for batch in batches:
         for row in batch.to_pylist():
             found.setdefault(row["shard"], MemoryBlobs()).put(row["name"], row["blob"])
-    if staged := [shard for shard, blobs in found.items() if blobs.get("staged") is not None]:
-        raise CorruptState(f"shard {staged[0]} has not taken in what it was restored from; run a cut first")
     return found

@@ -108,7 +108,7 @@ class StateLog:
         ``CorruptState`` if a blob is missing."""
         if stored is None:
             return
-        for frames in rows_of(stored, blobs):
+        for frames in _rows_of(stored, blobs):
             self._take(frames, table)
         self.head = Head.from_json(stored)
 
@@ -132,18 +132,6 @@ class StateLog:
         blobs.put(HEAD, head)
         return len(log) + len(rows) + len(head)
 
-    def begin(self, blobs: BlobStore, tables: Mapping[str, StateTable], cells: Mapping[str, object]) -> None:
-        """Write tables whole, as the first entry of a log that has none. For what came from elsewhere."""
-        buckets, digest = len(self.head.written), ""
-        blobs.put("log/1", pack({}))
-        pieces = {name: _by_bucket(table.rows(0, 1), buckets) for name, table in tables.items()}
-        for bucket in range(buckets):
-            rows = pack({name: piece[bucket] for name, piece in pieces.items() if piece[bucket].height})
-            blobs.put(f"bucket/{bucket}", rows)
-            digest = _digest(digest, rows)
-        self.head = Head(1, [digest], [1] * buckets, dict(cells))
-        blobs.put(HEAD, self.head.to_json())
-
     @staticmethod
     def _take(frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         for name, frame in frames.items():
@@ -151,7 +139,21 @@ class StateLog:
                 table(name).load(frame)
 
 
-def rows_of(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
+def fresh_log(
+    rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object]
+) -> Iterator[tuple[str, bytes]]:
+    """The blobs of a log that begins with these rows, each once, by table: what a shard finds after a restore."""
+    pieces = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
+    digest = ""
+    for bucket in range(buckets):
+        blob = pack({name: piece[bucket] for name, piece in pieces.items() if piece[bucket].height})
+        digest = _digest(digest, blob)
+        yield f"bucket/{bucket}", blob
+    yield "log/1", pack({})
+    yield HEAD, Head(1, [digest], [1] * buckets, dict(cells)).to_json()
+
+
+def _rows_of(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
     """All that a shard's tables hold, by table: rows in the order in which tables take them, oldest first.
 
     A row may come again, changed; a table knows by itself which rows are gone. ``CorruptState`` if a blob is missing.

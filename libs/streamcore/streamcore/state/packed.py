@@ -30,14 +30,9 @@ def from_bytes(blob: bytes | memoryview) -> pl.DataFrame:
 
 def pack(frames: Mapping[str, pl.DataFrame]) -> bytes:
     """Frames by name, in the order of their names: count, then name and Arrow IPC stream, each with its length."""
-    return pack_bytes({name: to_bytes(frames[name]) for name in sorted(frames)})
-
-
-def pack_bytes(blobs: Mapping[str, bytes]) -> bytes:
-    """The same of what ``to_bytes`` made, in the order given."""
-    parts = [struct.pack("<I", len(blobs))]
-    for name, blob in blobs.items():
-        for part in (name.encode(), blob):
+    parts = [struct.pack("<I", len(frames))]
+    for name in sorted(frames):
+        for part in (name.encode(), to_bytes(frames[name])):
             parts += [struct.pack("<Q", len(part)), part]
     return b"".join(parts)
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
 from streamcore.savepoint import Decisions
-from streamcore.savepoint.parts import live, logged
 from streamcore.savepoint.plan import TOPIC_GONE
 from streamcore.topology.simulation import Result, Simulation
-from tests.harness.savepoints import Euros, Forgetful, ReadState, Version, moment, restore, rows, save
+from tests.harness.savepoints import Euros, Forgetful, Version, moment, restore, rows, save
 
 CUTS = 6
 
@@ -33,12 +32,12 @@ def lanes(result: Result, names: Sequence[str]) -> dict[str, list[str]]:
     return {name: sorted(result[name].write_ndjson().splitlines()) for name in names}
 
 
-def stopped(first: Version, second: Version, at: int, shards: int, read: ReadState, drop: frozenset[str]) -> Result:
+def stopped(first: Version, second: Version, at: int, shards: int, drop: frozenset[str]) -> Result:
     """The first version up to a cut, and the second one from its savepoint."""
     with tempfile.TemporaryDirectory() as folder:
         before = Simulation(first.topology("shop"), shards=shards)
         result = run(before, range(at))
-        savepoint = save(before.local.app, before.blobs, Path(folder) / "savepoints", moment(at), read=read)
+        savepoint = save(before.local.app, before.blobs, Path(folder) / "savepoints", moment(at))
         assert savepoint.verify() == []
         topology = second.topology("shop")
         decided = Decisions(drop, frozenset({TOPIC_GONE}))
@@ -69,16 +68,13 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 @settings(max_examples=5)
-@given(at=st.integers(1, CUTS - 1), shards=st.integers(1, 2), compacted=st.booleans())
-def test_what_all_versions_say_is_what_an_uninterrupted_run_says(
-    change: str, at: int, shards: int, compacted: bool
-) -> None:
+@given(at=st.integers(1, CUTS - 1), shards=st.integers(1, 2))
+def test_what_all_versions_say_is_what_an_uninterrupted_run_says(change: str, at: int, shards: int) -> None:
     second, drop = CHANGES[change]
     names = sorted({*Version().lanes} & {*second.lanes})
-    read: ReadState = live if compacted else lambda _app, _stage, blobs: logged(blobs)
     wanted = lanes(uninterrupted(shards), names)
     assert all(wanted.values())
-    assert lanes(stopped(Version(), second, at, shards, read, drop), names) == wanted
+    assert lanes(stopped(Version(), second, at, shards, drop), names) == wanted
 
 
 def test_a_version_without_a_migration_is_refused_before_anything_is_written(tmp_path: Path) -> None:
