@@ -11,11 +11,10 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
 import click
 
-from headgate import commands
+from headgate import commands, pandas_ban
 from headgate.talk import to_stderr
 from streamcore.errors import StreamError
 
@@ -66,14 +65,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-class _WithoutPandas:
-    """Refuses pandas to pyarrow, which would load it, for a second, only to know its types. Nothing here uses it."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        if name == "pandas":
-            raise ModuleNotFoundError("the command does without pandas", name=name)
-
-
 def main() -> None:
     """The entry point.
 
@@ -81,5 +72,5 @@ def main() -> None:
     twelfth of the time of a short one.
     """
     gc.set_threshold(100_000)
-    sys.meta_path.insert(0, _WithoutPandas())
+    pandas_ban.impose()
     sys.exit(run())

@@ -37,6 +37,7 @@ class Cut:
     offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
     watermark_ms: int
+    epoch: int
 
 
 @dataclass(slots=True)
@@ -180,9 +181,16 @@ class AppUnderTest:
 
     @property
     def batches(self) -> dict[int, Cut]:
-        """The last report of every batch."""
+        """The last report of every batch of the latest epoch."""
+        every = self._every
+        latest = max((epoch for epoch, _ in every), default=0)
+        return {batch: cut for (epoch, batch), cut in every.items() if epoch == latest}
+
+    @property
+    def _every(self) -> dict[tuple[int, int], Cut]:
+        """The last report of every batch, by epoch and batch."""
         with self._news:
-            return {cut.batch: cut for cut in self.lines}
+            return {(cut.epoch, cut.batch): cut for cut in self.lines}
 
     @property
     def this_start(self) -> list[Cut]:
@@ -193,11 +201,11 @@ class AppUnderTest:
     @property
     def events(self) -> int:
         """Events decoded in all batches; a batch that ran twice counts once."""
-        return sum(cut.events for cut in self.batches.values())
+        return sum(cut.events for cut in self._every.values())
 
     def lane(self, name: str) -> int:
         """Records on a lane in all batches."""
-        return sum(cut.lanes.get(name, 0) for cut in self.batches.values())
+        return sum(cut.lanes.get(name, 0) for cut in self._every.values())
 
     @property
     def taken(self) -> int:
@@ -212,7 +220,7 @@ class AppUnderTest:
     @property
     def watermark_ms(self) -> int:
         """After the latest cut."""
-        cuts = self.batches
+        cuts = self._every
         return cuts[max(cuts)].watermark_ms
 
     def wait_for(self, condition: Callable[[], bool], what: str, limit_s: float = _LIMIT_S) -> None:
@@ -261,5 +269,5 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 
 def _cut(entries: Mapping[str, Any], start: int) -> Cut:
-    names = ("batch", "outcome", "events", "lanes", "offsets", "clock_ms", "watermark_ms")
+    names = ("batch", "outcome", "events", "lanes", "offsets", "clock_ms", "watermark_ms", "epoch")
     return Cut(start, *(entries[name] for name in names))

@@ -12,8 +12,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -22,9 +24,16 @@ from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.positions import Bounds
+from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.position import Place, Position
+from streamcore.savepoint import Decisions, Savepoint, Savepoints
 from streamcore.spark.session import SparkSettings
+from streamcore.storage import LocalFolder
+from tests.harness.checkpoints import forget_last_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -37,13 +46,29 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """An app and its cuts. ``checkpoint``: a folder of its own."""
+    """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints.
+
+    ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
+    that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
+    ``refused``: what the error says that is to stop it before its first cut.
+    """
 
     app: App
     kafka: KafkaSettings
     checkpoint: Path
     spark: SparkSettings
     steps: Sequence[Step]
+    midway: str = ""
+    saved: str = ""
+    restored: str = ""
+    epoch: int = 0
+    forgets: bool = False
+    refused: str = ""
+    decisions: Decisions = field(default_factory=Decisions)
+
+    @property
+    def savepoints(self) -> Savepoints:
+        return Savepoints(LocalFolder(self.checkpoint.parent / "savepoints"), self.app.name)
 
     @property
     def markers_topic(self) -> str:
@@ -77,8 +102,9 @@ def _decide(script: Script, batch: int) -> None:
     """One cut, as a planner would have written it down; none after the last."""
     log = CheckpointRoot(script.checkpoint).positions
     before = log.read(batch - 1)
+    begun = log.beginning() or Position(0, {})
     if batch < len(script.steps) and log.read(batch) is None:
-        start = Position(0, {}) if before is None else before.end
+        start = begun if before is None else before.end
         step = script.steps[batch]
         log.write(batch, Bounds(start, Position(step.clock_ms, {**start.offsets, **step.ends})))
 
@@ -86,36 +112,68 @@ def _decide(script: Script, batch: int) -> None:
 class _SharedStart:
     """What a runner asks of a start, with a session that others use too."""
 
-    def __init__(self, session: object, lease: Lease) -> None:
+    def __init__(self, session: SparkSession, lease: Lease) -> None:
         self.lease = lease
         self.epoch = FIRST_EPOCH
         self._session = session
 
-    def session(self) -> object:
+    def session(self) -> SparkSession:
         return self._session
 
 
-def _run_one(session: object, script: Script) -> None:
+def _restore(script: Script) -> None:
+    from streamcore.savepoint.describe import describe
+    from streamcore.savepoint.plan import plan
+    from streamcore.savepoint.restoring import prepare
+
+    saved = script.savepoints.get(script.restored)
+    planned = plan(saved.manifest, describe(script.app, saved.manifest.tables), script.decisions)
+    prepare(saved, script.app, planned, CheckpointRoot(script.checkpoint), script.epoch or saved.manifest.epoch + 1)
+
+
+def _run_one(session: SparkSession, script: Script) -> None:
     from streamcore.kafka.topics import ensure_topics
     from streamcore.spark.launch import own_topics
     from streamcore.spark.runner import CutReport, Listeners, Runner, RunSettings
 
     ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
-    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic)
+    place = script.savepoints.place.url
+    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic, savepoints=place)
     script.checkpoint.mkdir(parents=True, exist_ok=True)
+    session.conf.set("spark.sql.shuffle.partitions", str(script.spark.parallelism))
+    if script.restored:
+        _restore(script)
+    if script.forgets:
+        forget_last_commit(script.checkpoint)
     with Lease(script.checkpoint) as lease:
         runner: Runner
+        asked: list[Future[Savepoint]] = []
 
         def report(cut: CutReport) -> None:
             with script.reports.open("ab") as file:
                 file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
-            _decide(script, cut.batch + 1)
+            if cut.batch == 0 and script.midway:
+                asked.append(runner.savepoint(script.midway))
+                asked[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
+            else:
+                _decide(script, cut.batch + 1)
             if cut.batch + 1 == len(script.steps):
+                if script.saved:
+                    asked.append(runner.savepoint(script.saved))
                 runner.drain()
 
         runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
-        _decide(script, len(CheckpointRoot(script.checkpoint).positions.batches()))
-        runner.run()
+        if not script.forgets:
+            _decide(script, len(CheckpointRoot(script.checkpoint).positions.batches()))
+        try:
+            runner.run()
+        except ConfigError as error:
+            if not script.refused or script.refused not in str(error):
+                raise
+        else:
+            assert not script.refused, "it ran"
+        for one in asked:
+            one.result()
 
 
 def main() -> None:

@@ -85,6 +85,11 @@ class Planner:
                 f"{self.log.folder}: the position of batch {batch - 1} is missing; restore from a savepoint"
             )
         offsets = dict(self.ends.first())
+        begun = self.log.beginning()
+        if begun is not None:
+            return Position(
+                begun.clock_ms, {place: begun.offsets.get(place, first) for place, first in offsets.items()}
+            )
         if self.from_the_end:
             offsets |= {place: end for place, end in self.ends.last().items() if place[0] != self.app.control_topic}
         return Position(0, offsets)

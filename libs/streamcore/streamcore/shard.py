@@ -94,7 +94,7 @@ class Shard:
         self.clean = False
         output = self.kernel.step(self._cut(contents, before, after))
         self.times = after
-        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [_to_cells(time) for time in after]})
+        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [to_cells(time) for time in after]})
         self.clean = True
         return ShardOutput(
             shard=self.number,
@@ -179,16 +179,18 @@ class Shard:
         cells = self.log.head.cells.get("domains")
         if isinstance(cells, list):
             assert len(cells) == len(self.times), "the app has the domains that it had"
-            self.times = [_from_cells(cell) for cell in cells]
+            self.times = [from_cells(cell) for cell in cells]
         return True
 
 
-def _to_cells(time: WatermarkState) -> dict[str, object]:
+def to_cells(time: WatermarkState) -> dict[str, object]:
+    """As a shard keeps it, JSON-able."""
     partitions = {str(n): [t.max_event_ms, t.active_ms, t.watermark_ms] for n, t in sorted(time.partitions.items())}
     return {"watermark_ms": time.watermark_ms, "partitions": partitions}
 
 
-def _from_cells(cells: Mapping[str, Any]) -> WatermarkState:
+def from_cells(cells: Mapping[str, Any]) -> WatermarkState:
+    """What ``to_cells`` gave."""
     partitions = {int(n): PartitionTime(*t) for n, t in cells["partitions"].items()}
     time = WatermarkState(cells["watermark_ms"], partitions)
     assert time.watermark_ms >= NO_WATERMARK, "a watermark is never below the first"

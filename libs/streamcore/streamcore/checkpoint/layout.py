@@ -6,6 +6,8 @@
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
     <root>/positions/N   what batch N reads: see ``positions``
+    <root>/initial/      the state of a savepoint, for batch 0: see ``streamcore.savepoint.restoring``
+    <root>/origin.json   the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
 
 Refuses, before Spark starts, whatever Spark would take for a new query or trip over half-way: both lose or repeat
@@ -25,7 +27,7 @@ from streamcore.checkpoint.files import Entry, naming_file_errors, read_int, rea
 from streamcore.checkpoint.positions import PositionLog
 from streamcore.errors import ConfigError
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 
@@ -54,6 +56,16 @@ class CheckpointRoot:
     def positions(self) -> PositionLog:
         """What each batch reads."""
         return PositionLog(self.path / "positions")
+
+    @property
+    def initial(self) -> Path:
+        """The state that the first batch is given; no such folder where there is none."""
+        return self.path / "initial"
+
+    @property
+    def origin_path(self) -> Path:
+        """What a restore says of the savepoint."""
+        return self.path / "origin.json"
 
     @property
     def epoch_path(self) -> Path:

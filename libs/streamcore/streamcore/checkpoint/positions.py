@@ -14,6 +14,8 @@ from streamcore.checkpoint.files import naming_file_errors, read_whole, write_js
 from streamcore.errors import CorruptState
 from streamcore.position import Position
 
+_BEGIN = "begin"
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -47,6 +49,21 @@ class PositionLog:
             return Bounds(Position.from_json(document["start"]), Position.from_json(document["end"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptState(f"{path}: no position of ours ({len(text)} bytes); restore from a savepoint") from error
+
+    def begin(self, position: Position) -> None:
+        """Say where the first batch of all begins. Without it an app begins where its topics do."""
+        with naming_file_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder / _BEGIN, position.to_json())
+
+    def beginning(self) -> Position | None:
+        """What ``begin`` was told, or None."""
+        path = self.folder / _BEGIN
+        text = read_whole(path)
+        try:
+            return None if text is None else Position.from_json(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptState(f"{path}: no position of ours; restore from a savepoint") from error
 
     def write(self, batch: int, bounds: Bounds) -> None:
         """Decide what the batch reads. Once written it stays."""

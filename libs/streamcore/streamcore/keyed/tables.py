@@ -21,11 +21,11 @@ import polars as pl
 
 from streamcore.keyed.cells import AT, VALUE, unpacked
 from streamcore.keyed.entries import Entries, Item
-from streamcore.keyed.migration import Staged
+from streamcore.keyed.migration import Row, Staged
 from streamcore.keyed.plain import decode, encode
 from streamcore.keyed.store import KeyedStore
 from streamcore.state.table import StateTable
-from streamcore.state.versions import by_version, stamped
+from streamcore.state.versions import Versions, by_version, stamped
 
 _STATE = "__state"
 _ENTRY = "__entry"
@@ -49,6 +49,11 @@ class ValueTable:
 
     def __init__(self, store: KeyedStore) -> None:
         self._store = store
+
+    @property
+    def versions(self) -> Versions[Row]:
+        """Of its rows' layout."""
+        return self._store.versions
 
     def changes(self) -> pl.DataFrame:
         return _versioned(self._store.values.changes(), self._store)
@@ -74,6 +79,11 @@ class EntryTable:
 
     def __init__(self, store: KeyedStore) -> None:
         self._store = store
+
+    @property
+    def versions(self) -> Versions[Row]:
+        """Of its rows' layout."""
+        return self._store.versions
 
     def changes(self) -> pl.DataFrame:
         return self._frame({e: e.take_dirty() for e in self._store.entries.values()})

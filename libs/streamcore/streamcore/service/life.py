@@ -65,7 +65,7 @@ class Life(Generic[S]):
         build: Callable[[], Make[S]],
         mailbox: Mailbox,
         mode: Mode,
-        savepoints: SavepointsOf | None = None,
+        savepoints: SavepointsOf[S] | None = None,
     ) -> None:
         self._log = logging.getLogger(name)
         self._settings = settings
@@ -115,7 +115,12 @@ class Life(Generic[S]):
         runner = self._runner
         if runner is not None:
             self._voice.phase(Phase.DRAINING)
-            runner.drain()
+            runner.drain(settle=self._saves)
+
+    @property
+    def _saves(self) -> bool:
+        """Whether a savepoint is to be made of what it stops with, for which no batch may be left unfinished."""
+        return self._drain is not None and self._drain.savepoint is not None
 
     def _live(self) -> None:
         settings = self._settings
@@ -185,7 +190,7 @@ class Life(Generic[S]):
                 self._voice.answer(self._go.id, Answer(True, f"runs in epoch {self._go.epoch}"))
                 self._go = None
             if self._stopping.is_set():
-                runner.drain()
+                runner.drain(settle=self._saves)
             else:
                 self._voice.phase(Phase.RUNNING)
             self._running.set()

@@ -31,7 +31,7 @@ REPORTS = "HEADGATE_REPORTS"
 
 
 def run_service(
-    name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf | None = None
+    name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf[S] | None = None
 ) -> int:
     """``name`` is said before every message. ``build`` imports what builds the runner, while the JVM starts."""
     arguments = _parser(name).parse_args()

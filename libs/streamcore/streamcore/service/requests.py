@@ -28,6 +28,10 @@ class TakeSavepoint:
     id: str
     name: str
 
+    def to_json(self) -> str:
+        """As whoever asks writes it."""
+        return orjson.dumps({"id": self.id, "do": "savepoint", "name": self.name}).decode()
+
 
 @dataclass(frozen=True, slots=True)
 class Drain:

@@ -36,6 +36,7 @@ def build_runner(
         trigger_ms=settings.trigger_ms,
         starting_offsets=settings.starting_offsets,
         sinks=tuple(sinks),
+        savepoints=settings.savepoint_place,
     )
     wait_for_broker(run.kafka, _BROKER_WAIT_MS)
     check_transaction_timeout(run.kafka, run.delivery.transaction_timeout_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from streamcore.service.report import PlanSaid, SavepointSaid
 from streamcore.service.settings import ServiceSettings
@@ -16,6 +16,8 @@ from streamcore.service.settings import ServiceSettings
 if TYPE_CHECKING:
     from streamcore.spark.runner import Runner
     from streamcore.spark.start import Start
+
+S = TypeVar("S", bound=ServiceSettings)
 
 
 class Savepoints(Protocol):
@@ -36,4 +38,4 @@ class Savepoints(Protocol):
 
 
 #: Makes it for a service. Called once the service's modules are imported.
-SavepointsOf = Callable[[ServiceSettings, "Start"], Savepoints]
+SavepointsOf = Callable[[S, "Start"], Savepoints]

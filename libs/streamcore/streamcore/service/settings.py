@@ -16,6 +16,14 @@ from streamcore.spark.session import SparkSettings
 from streamcore.watermark import WatermarkStrategy
 
 
+class RestoreDocument(Document):
+    """What somebody decided for a restore: operators or tables whose state goes, and what is gone on in spite of
+    (``streamcore.savepoint.plan.ACCEPTABLE``)."""
+
+    drop: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
+
+
 class ServiceSettings(Document):
     """A service. ``shards`` is fixed by the first start; ``parallelism`` is best the number of cores, of all executors
     where there are some. ``jars``: a folder of further jars, where Spark's own do not hold them."""
@@ -44,6 +52,13 @@ class ServiceSettings(Document):
     executors: ExecutorsDocument | None = None
     telemetry: TelemetryDocument = TelemetryDocument()
     spark: dict[str, str] = Field(default_factory=dict)
+    savepoints: str | None = None
+    restore: RestoreDocument = RestoreDocument()
+
+    @property
+    def savepoint_place(self) -> str:
+        """Where the savepoints of all apps are: a folder beside the checkpoint where nothing is said."""
+        return self.savepoints or str(self.checkpoint.parent / "savepoints")
 
     @property
     def control_topic(self) -> str:

@@ -56,6 +56,10 @@ OUTPUT = StructType(
         StructField("counted", StringType()),
     ]
 )
+#: What a shard is given before its first cut (``streamcore.savepoint.restoring``).
+INITIAL = StructType(
+    [StructField("shard", IntegerType()), StructField("name", StringType()), StructField("blob", BinaryType())]
+)
 _NAME = StructType([StructField("name", StringType())])
 _BLOB = StructType([StructField("blob", BinaryType())])
 
@@ -102,11 +106,16 @@ def pack_shares(shares: Sequence[Share]) -> str:
     return base64.b64encode(pickle.dumps([*shares])).decode()
 
 
+def state_variable(stage: int) -> str:
+    """What a stage's state is called in Spark's store, whose numbers of operators follow an order of its own."""
+    return f"blobs{stage}"
+
+
 class _SparkBlobs:
     """A shard's blobs in Spark's state store. Every call is a round trip to the JVM."""
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self.state = handle.getMapState("blobs", _NAME, _BLOB)
+    def __init__(self, handle: StatefulProcessorHandle, stage: int) -> None:
+        self.state = handle.getMapState(state_variable(stage), _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
         row = self.state.getValue((name,))
@@ -127,7 +136,16 @@ class ShardProcessor(StatefulProcessor):
         self.stage = stage
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.blobs = _SparkBlobs(handle)
+        self.blobs = _SparkBlobs(handle, self.stage)
+
+    def handleInitialState(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[int, ...],  # noqa: ARG002 - it is in the row
+        initialState: Row,  # noqa: N803 - Spark's signature
+        timerValues: object,  # noqa: ARG002, N803
+    ) -> None:
+        """Called in batch 0 only, before the shard's rows."""
+        self.blobs.put(initialState.name, bytes(initialState.blob))
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,

@@ -7,20 +7,33 @@ source is not used: moving events as rows from one language to the other was the
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pathlib import Path
+
+from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 from streamcore.app import App
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.spark.processor import OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
+from streamcore.spark.processor import INITIAL, OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
 
 
-def build_query(spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int) -> DataFrame:
-    """The app's output, one row a shard and cut (``processor.OUTPUT``)."""
+def build_query(
+    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: Path | None = None
+) -> DataFrame:
+    """The app's output, one row a shard and cut (``processor.OUTPUT``).
+
+    ``initial``: the state that shards find before batch 0, a file a stage (``streamcore.savepoint.restoring``).
+    """
     last = len(app.stages) - 1
     packed = PackedApp.of(app)
     batches = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", tasks).option("numPartitions", tasks)
     parcels = batches.load().select("value").mapInArrow(Stage1(packed, kafka), PARCEL)
     for stage in range(len(app.stages)):
         schema = OUTPUT if stage == last else PARCEL
-        parcels = parcels.groupBy("shard").transformWithState(ShardProcessor(packed, stage), schema, "Append", "None")
+        given = None if initial is None else _initial(spark, initial, stage)
+        processor = ShardProcessor(packed, stage)
+        parcels = parcels.groupBy("shard").transformWithState(processor, schema, "Append", "None", given)
     return parcels
+
+
+def _initial(spark: SparkSession, folder: Path, stage: int) -> GroupedData:
+    return spark.read.schema(INITIAL).parquet(str(folder / f"stage-{stage}.parquet")).groupBy("shard")

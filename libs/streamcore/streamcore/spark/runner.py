@@ -3,8 +3,9 @@
 ``Runner.run`` blocks until the app was asked to drain or cannot go on. What a cut does, in the callback that Spark
 calls once a batch (a crash after a step leaves what the step's line says):
 
-1. Refuse the batch if a drain was asked for, or if the lease is no longer ours. Then decide what it reads, unless that
-   was decided before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
+1. Refuse the batch if a drain was asked for, or if the lease is no longer ours; take the savepoints that were asked
+   for, of the batch before (``streamcore.spark.boundary``). Then decide what it reads, unless that was decided
+   before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
 2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
    yet part of the query; a replay starts from the state before it.
 3. Write the output of all shards: rows to the sinks, then records and the marker in one transaction
@@ -16,11 +17,13 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pandas  # noqa: F401 - pyspark asks for it when a query is built; loaded here, while the JVM starts
@@ -29,24 +32,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streamcore.app import App
+from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import Lease
+from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
 from streamcore.kafka.ends import Ends
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.markers import read_marker
+from streamcore.kafka.rewind import refuse_rewind
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lag import Lag, LagMeter
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
 from streamcore.position import Position
+from streamcore.savepoint.folder import Savepoint, Savepoints
 from streamcore.sinks.sink import SinkFactory, SinkHooks
+from streamcore.spark.boundary import Boundary
 from streamcore.spark.collected import collected
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 from streamcore.spark.rehearsal import rehearse
+from streamcore.spark.savepoints import Taken, take
 from streamcore.spark.session import SparkSettings
 from streamcore.spark.start import Start
+from streamcore.storage import open_folder
 from streamcore.writer import WriterId
 
 _POLL_S = 0.2
@@ -63,7 +74,10 @@ class Restarts:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How an app runs. ``trigger_ms``: the least time between the starts of two cuts; 0 starts the next at once."""
+    """How an app runs. ``trigger_ms``: the least time between the starts of two cuts; 0 starts the next at once.
+
+    ``savepoints``: the place of the savepoints of all apps, without which none is taken.
+    """
 
     kafka: KafkaSettings
     checkpoint: Path
@@ -74,6 +88,7 @@ class RunSettings:
     delivery: Delivery = field(default_factory=Delivery)
     sinks: tuple[SinkFactory, ...] = ()
     restarts: Restarts = field(default_factory=Restarts)
+    savepoints: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +142,8 @@ class Listeners:
 
 
 class Runner:
-    """Runs one app. ``drain`` may be called from any thread or signal handler, as often as one likes.
+    """Runs one app. ``drain`` and ``savepoint`` may be called from any thread, ``drain`` from signal handlers too, as
+    often as one likes.
 
     ``start``: entered already; who made it leaves it.
     """
@@ -138,15 +154,35 @@ class Runner:
         self.start = start
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
-        self._drain = threading.Event()
+        self._boundary = Boundary(f"app {app.name}")
         self._failure: BaseException | None = None
         self._progress_of = self._last = -1
         self._committed = 0
         self._meter: LagMeter | None = None
 
-    def drain(self) -> None:
-        """Ask for a stop at the next batch boundary."""
-        self._drain.set()
+    def drain(self, *, settle: bool = False) -> None:
+        """Ask for a stop at the next batch boundary. ``settle``: a batch that an earlier process began runs first, so
+        that no batch is left half written."""
+        self._boundary.drain(settle=settle)
+
+    def savepoint(self, name: str) -> Future[Savepoint]:
+        """Ask for a savepoint at the next batch boundary; the app goes on when it is written.
+
+        The future has what ``savepoints.take`` gives or raises, and ``Retryable`` when the app ended before.
+        """
+        return self._boundary.savepoint(partial(self._take, name))
+
+    @property
+    def ended(self) -> bool:
+        """Whether ``run`` has returned; then nothing that is asked is done."""
+        return self._boundary.closed
+
+    def _take(self, name: str, batch: int) -> Savepoint:
+        if not self.settings.savepoints:
+            raise ConfigError(f"app {self.app.name}: it has no place for savepoints")
+        place = Savepoints(open_folder(self.settings.savepoints), self.app.name)
+        epoch = read_epoch(self.root.epoch_path)
+        return take(self.start.session(), self.app, self.root, Taken(place, name, batch, epoch))
 
     def rehearse(self, scratch: Path, enough: Callable[[], bool]) -> None:
         """What can be done before the app is owned, so that its first cut is quick; see ``rehearsal``."""
@@ -156,15 +192,20 @@ class Runner:
     def run(self) -> None:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""
         epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards), epoch=self.start.epoch)
+        if self.root.last_committed() is not None:  # it is in Spark's own state by now
+            shutil.rmtree(self.root.initial, ignore_errors=True)
         session = self.start.session()
         # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
         gc.freeze()
-        self._run_with_restarts(session, self.start.lease, epoch)
+        try:
+            self._run_with_restarts(session, self.start.lease, epoch)
+        finally:
+            self._boundary.close()
 
     def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
         """One query after the other until drained; cuts that were committed between two failures reset the count."""
         failures, pause_ms, last = 0, self.settings.restarts.pause_ms, -1
-        while not self._drain.is_set():
+        while not self._boundary.draining:
             try:
                 self._run_query(session, lease, epoch)
                 return
@@ -177,7 +218,7 @@ class Runner:
                     raise Permanent(
                         f"app {self.app.name}: gave up after {failures} failures in a row: {error}"
                     ) from error
-            self._drain.wait(pause_ms / 1000)
+            self._boundary.wait(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 
     def _run_query(self, session: SparkSession, lease: Lease, epoch: int) -> None:
@@ -193,6 +234,7 @@ class Runner:
             try:
                 self.root.verify()
                 self.root.refuse_behind(max((batch for batch in written if batch is not None), default=-1), epoch)
+                self._refuse_rewind(epoch)
                 self._failure = None
                 query = self._start(session, _Cuts(self, self._planner(), session, outputs, lease, epoch))
                 try:
@@ -202,6 +244,19 @@ class Runner:
             finally:
                 outputs.close()
         self._raise_failure(query)
+
+    def _refuse_rewind(self, epoch: int) -> None:
+        """Before the first batch after a restore, and only then."""
+        origin = Origin.read(self.root.origin_path)
+        if origin is None or self.root.last_committed() is not None:
+            return
+
+        def last_batch(earlier: int) -> int | None:
+            writer, settings = WriterId(self.app.name, earlier, "driver"), self.settings
+            marker = read_marker(settings.kafka, settings.markers_topic, writer, settings.delivery.recovery_ms)
+            return None if marker is None else marker.batch
+
+        refuse_rewind(origin, epoch, last_batch)
 
     def lag(self) -> Lag:
         """How far the app is behind its inputs; from any thread."""
@@ -214,7 +269,8 @@ class Runner:
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
-        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism)
+        initial = self.root.initial if self.root.initial.is_dir() and self.root.last_committed() is None else None
+        frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", str(self.root.spark)).queryName(self.app.name)
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
@@ -255,10 +311,9 @@ class Runner:
         self._last = report.batch
         self.listeners.report(report)
 
-    def refuse_if_draining(self, batch: int) -> None:
-        """Raise ``Drained`` once a drain was asked for."""
-        if self._drain.is_set():
-            raise Drained(f"app {self.app.name}: stopped before batch {batch}")
+    def at_boundary(self, batch: int, *, begun: bool) -> None:
+        """Do what was asked for before this batch; ``Drained`` once a drain was."""
+        self._boundary.reached(batch, begun=begun)
 
     def failed(self, error: BaseException) -> None:
         """Keep what a cut raised: Spark passes on its text only."""
@@ -286,8 +341,9 @@ class _Cuts:
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         # 1. Not a row of the batch has been read yet.
-        self._check(batch)
-        cut = self.planner.cut(batch, lambda: self._check(batch))
+        begun = self.runner.root.positions.read(batch) is not None
+        self._check(batch, begun=begun)
+        cut = self.planner.cut(batch, lambda: self._check(batch, begun=begun))
         shares = self.planner.shares(cut, self.runner.settings.spark.parallelism)
         self.session.sparkContext.setLocalProperty(CUT, pack_shares(shares))
         # 2. The only action on the frame: a second one would run the whole plan again.
@@ -320,9 +376,9 @@ class _Cuts:
             cut.end,
         )
 
-    def _check(self, batch: int) -> None:
-        self.runner.refuse_if_draining(batch)
+    def _check(self, batch: int, *, begun: bool) -> None:
         self.lease.check()
+        self.runner.at_boundary(batch, begun=begun)
 
 
 def _total(counted: Iterable[str]) -> dict[str, int]:

@@ -43,7 +43,7 @@ def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[p
     """Stage 1 of a task: its share of the cut to ``processor.PARCEL``."""
     ingest = _ingests.get(packed.identity)
     if ingest is None:
-        ingest = _ingests[packed.identity] = Ingest(_open(packed))
+        ingest = _ingests[packed.identity] = Ingest(open_app(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
     for parcel in ingest.run(_read(kafka, share, timestamps=timestamps), share.clock_ms, dict(share.partitions)):
         columns = [
@@ -70,7 +70,7 @@ def step(packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs:
     place = (packed.identity, stage, number)
     shard = _shards.get(place)
     if shard is None:
-        shard = _shards[place] = Shard(_open(packed), number, stage)
+        shard = _shards[place] = Shard(open_app(packed), number, stage)
     output = shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
     if shard.last:
         yield _to_row(output)
@@ -79,7 +79,8 @@ def step(packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs:
         yield Row(shard=parcel.shard, kind=int(parcel.kind), clock_ms=parcel.clock_ms, blob=parcel.blob)
 
 
-def _open(packed: PackedApp) -> App:
+def open_app(packed: PackedApp) -> App:
+    """The app that was packed."""
     app = pickle.loads(packed.blob)  # noqa: S301 - our own driver wrote it
     assert isinstance(app, App), "an app was packed"
     return app

@@ -24,10 +24,9 @@ wander between worker processes) reads only the log blobs since.
 from __future__ import annotations
 
 import hashlib
-import io
-import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +37,7 @@ from streamcore.errors import CorruptState
 from streamcore.hashing import bucket_of
 from streamcore.limits import StateSettings
 from streamcore.state.blobs import BlobStore
+from streamcore.state.packed import pack, unpack
 from streamcore.state.table import HASH, StateTable
 
 HEAD = "head"
@@ -98,7 +98,7 @@ class StateLog:
         if not (0 < behind < len(head.chains)) or head.chains[-1 - behind] != self.head.chain:
             return False
         for sequence in range(self.head.sequence + 1, head.sequence + 1):
-            self._take(self._read(blobs, f"log/{sequence}"), table)
+            self._take(_read(blobs, f"log/{sequence}"), table)
         self.head = head
         return True
 
@@ -108,16 +108,9 @@ class StateLog:
         ``CorruptState`` if a blob is missing."""
         if stored is None:
             return
-        head = Head.from_json(stored)
-        buckets = len(head.written)
-        for bucket, sequence in enumerate(head.written):
-            if sequence:
-                self._take(self._read(blobs, f"bucket/{bucket}"), table)
-        written = np.asarray(head.written, dtype=np.int64)
-        for sequence in range(max(1, head.sequence - buckets + 1), head.sequence + 1):
-            frames = self._read(blobs, f"log/{sequence}")
-            self._take({n: _newer_than(f, written, sequence) for n, f in frames.items()}, table)
-        self.head = head
+        for frames in _rows_of(stored, blobs):
+            self._take(frames, table)
+        self.head = Head.from_json(stored)
 
     def commit(self, blobs: BlobStore, tables: Mapping[str, StateTable], cells: Mapping[str, object]) -> int:
         """Write what the tables changed and the shard's cells. Returns the bytes written; 0 when nothing changed."""
@@ -127,7 +120,7 @@ class StateLog:
         sequence, buckets = self.head.sequence + 1, len(self.head.written)
         bucket = sequence % buckets
         full = {name: frame for name, t in tables.items() if (frame := t.rows(bucket, buckets)).height}
-        log, rows = _pack(changed), _pack(full)
+        log, rows = pack(changed), pack(full)
         blobs.put(f"log/{sequence}", log)
         blobs.put(f"bucket/{bucket}", rows)
         blobs.remove(f"log/{sequence - buckets}")
@@ -140,17 +133,47 @@ class StateLog:
         return len(log) + len(rows) + len(head)
 
     @staticmethod
-    def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:
-        blob = blobs.get(name)
-        if blob is None:
-            raise CorruptState(f"shard state: blob {name} is missing; restore from a savepoint")
-        return _unpack(blob)
-
-    @staticmethod
     def _take(frames: Mapping[str, pl.DataFrame], table: Callable[[str], StateTable]) -> None:
         for name, frame in frames.items():
             if frame.height:
                 table(name).load(frame)
+
+
+def fresh_log(
+    rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object]
+) -> Iterator[tuple[str, bytes]]:
+    """The blobs of a log that begins with these rows, each once, by table: what a shard finds after a restore."""
+    pieces = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
+    digest = ""
+    for bucket in range(buckets):
+        blob = pack({name: piece[bucket] for name, piece in pieces.items() if piece[bucket].height})
+        digest = _digest(digest, blob)
+        yield f"bucket/{bucket}", blob
+    yield "log/1", pack({})
+    yield HEAD, Head(1, [digest], [1] * buckets, dict(cells)).to_json()
+
+
+def _rows_of(stored: bytes, blobs: BlobStore) -> Iterator[Mapping[str, pl.DataFrame]]:
+    """All that a shard's tables hold, by table: rows in the order in which tables take them, oldest first.
+
+    A row may come again, changed; a table knows by itself which rows are gone. ``CorruptState`` if a blob is missing.
+    """
+    head = Head.from_json(stored)
+    buckets = len(head.written)
+    for bucket, sequence in enumerate(head.written):
+        if sequence:
+            yield _read(blobs, f"bucket/{bucket}")
+    written = np.asarray(head.written, dtype=np.int64)
+    for sequence in range(max(1, head.sequence - buckets + 1), head.sequence + 1):
+        frames = _read(blobs, f"log/{sequence}")
+        yield {n: _newer_than(f, written, sequence) for n, f in frames.items()}
+
+
+def _read(blobs: BlobStore, name: str) -> dict[str, pl.DataFrame]:
+    blob = blobs.get(name)
+    if blob is None:
+        raise CorruptState(f"shard state: blob {name} is missing; restore from a savepoint")
+    return unpack(blob)
 
 
 def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: int) -> pl.DataFrame:
@@ -158,38 +181,19 @@ def _newer_than(rows: pl.DataFrame, written: npt.NDArray[np.int64], sequence: in
     return rows.filter(pl.Series(written[bucket_of(rows[HASH].to_numpy(), len(written))] < sequence))
 
 
+def _by_bucket(rows: pl.DataFrame, buckets: int) -> list[pl.DataFrame]:
+    """A table's rows as its buckets hold them, in their order."""
+    if not rows.height:
+        return [rows] * buckets
+    numbers = bucket_of(rows[HASH].to_numpy(), buckets)
+    order = np.argsort(numbers, kind="stable")
+    edges = np.searchsorted(numbers[order], np.arange(buckets + 1)).tolist()
+    rows = rows[order]
+    return [rows[start:end] for start, end in pairwise(edges)]
+
+
 def _digest(chain: str, *blobs: bytes) -> str:
     digest = hashlib.blake2b(chain.encode(), digest_size=16)
     for blob in blobs:
         digest.update(blob)
     return digest.hexdigest()
-
-
-def _pack(frames: Mapping[str, pl.DataFrame]) -> bytes:
-    """Frames by name, in the order of their names: count, then name and Arrow IPC stream, each with its length.
-
-    Whole numbers are stored as narrow as those of the blob allow: counts and sums are mostly small.
-    """
-    parts = [struct.pack("<I", len(frames))]
-    for name in sorted(frames):
-        buffer = io.BytesIO()
-        narrow = pl.DataFrame([c.shrink_dtype() if c.dtype == pl.Int64 else c for c in frames[name].get_columns()])
-        narrow.write_ipc_stream(buffer, compat_level=pl.CompatLevel.oldest())
-        for part in (name.encode(), buffer.getvalue()):
-            parts += [struct.pack("<Q", len(part)), part]
-    return b"".join(parts)
-
-
-def _unpack(blob: bytes) -> dict[str, pl.DataFrame]:
-    (count,) = struct.unpack_from("<I", blob)
-    parts = list(_parts(memoryview(blob)[4:], 2 * count))
-    pairs: Iterable[tuple[memoryview, memoryview]] = zip(parts[::2], parts[1::2], strict=True)
-    wide = pl.col(pl.Int8, pl.Int16, pl.Int32).cast(pl.Int64)
-    return {bytes(name).decode(): pl.read_ipc_stream(io.BytesIO(body)).with_columns(wide) for name, body in pairs}
-
-
-def _parts(view: memoryview, count: int) -> Iterable[memoryview]:
-    for _ in range(count):
-        (size,) = struct.unpack_from("<Q", view)
-        yield view[8 : 8 + size]
-        view = view[8 + size :]

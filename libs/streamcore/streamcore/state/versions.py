@@ -85,15 +85,15 @@ class VersionedTable:
 
     def __init__(self, table: StateTable, versions: Versions[pl.DataFrame]) -> None:
         self._table = table
-        self._versions = versions
+        self.versions = versions
 
     def changes(self) -> pl.DataFrame:
-        return stamped(self._table.changes(), self._versions.current)
+        return stamped(self._table.changes(), self.versions.current)
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        return stamped(self._table.rows(bucket, buckets), self._versions.current)
+        return stamped(self._table.rows(bucket, buckets), self.versions.current)
 
     def load(self, rows: pl.DataFrame) -> None:
         for version, group in by_version(rows).items():
-            self._versions.check(version)
-            self._table.load(self._versions.upgrade(group, version))
+            self.versions.check(version)
+            self._table.load(self.versions.upgrade(group, version))

@@ -160,7 +160,7 @@ def test_a_format_of_the_future_is_refused(root: CheckpointRoot) -> None:
     entries = read_json(root.app_path)
     assert entries is not None
     write_json(root.app_path, {**entries, "format_version": 99})
-    with pytest.raises(ConfigError, match="format 99, this program reads 2"):
+    with pytest.raises(ConfigError, match="format 99, this program reads 3"):
         root.prepare(SHOP)
 
 

@@ -1,0 +1,208 @@
+"""``headgate savepoint`` and ``headgate state`` on savepoints of a rules app, which goes on from one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.main import run
+from headgate_rules.app import build_app
+from headgate_rules.settings import RulesSettings
+from streamcore.app import App
+from streamcore.local import LocalApp, RawRecord, control_record
+from streamcore.position import Position
+from streamcore.savepoint import Savepoint, Savepoints
+from streamcore.savepoint.writing import Moment
+from streamcore.storage import LocalFolder
+from tests.harness import orders, rules
+from tests.harness.savepoints import initial_of, save
+
+CUTS, EVENTS = 6, 40
+
+
+@dataclass(frozen=True)
+class Place:
+    """An app's settings, and where its savepoints are."""
+
+    folder: Path
+    file: Path
+    app: App
+
+    @property
+    def savepoints(self) -> Savepoints:
+        return Savepoints(LocalFolder(self.folder / "savepoints"), self.app.name)
+
+    def run(self, *words: str) -> int:
+        """A command that needs the app."""
+        where = ["--service", "rules", "--settings", str(self.file), "--savepoints", str(self.folder / "savepoints")]
+        return run(["savepoint", *words, *where])
+
+    def look(self, *words: str) -> int:
+        """A command that needs the savepoint only."""
+        return run([*words, "--savepoints", str(self.folder / "savepoints"), "--app", self.app.name])
+
+
+def place(folder: Path, **settings: object) -> Place:
+    schema = orders.write_streams(folder)[0]
+    document = {
+        "app": "shop",
+        "kafka": {"bootstrap": "nowhere:1"},
+        "streams": [{"schema_file": str(schema), "topic": "orders"}],
+        "checkpoint": str(folder / "e1"),
+        "jars": str(folder),
+        "shards": 2,
+        **settings,
+    }
+    file = folder / "settings.json"
+    file.write_text(json.dumps(document))
+    return Place(folder, file, build_app(RulesSettings.model_validate(document)))
+
+
+def records(cut: int) -> Sequence[RawRecord]:
+    every = orders.orders(CUTS * EVENTS, seed=1, users=12)
+    some = every[cut * EVENTS : (cut + 1) * EVENTS]
+    published = [] if cut else rules.all_kinds()
+    first = [control_record(n, rule.id, rule.value) for n, rule in enumerate(published)]
+    return [*first, *(RawRecord(0, 0, cut * EVENTS + n, order.value) for n, order in enumerate(some))]
+
+
+def play(local: LocalApp, cuts: Sequence[int]) -> list[tuple[str, bytes | None, bytes | None]]:
+    clock_ms = orders.START_MS + orders.DAY_MS
+    found = [record for cut in cuts for record in local.cut(records(cut), clock_ms + cut)]
+    return [(record.lane, record.key, record.value) for record in found]
+
+
+def saved(at: Place, local: LocalApp, name: str = "one", batch: int = 3) -> Savepoint:
+    moment = Moment(1, batch, Position(5, {("orders", 0): 120, ("shop.control", 0): 6}), 1_790_000_000_000)
+    return save(at.app, local.blobs, at.folder / "savepoints", moment, name)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    at = place(tmp_path_factory.mktemp("shop"))
+    local = LocalApp(at.app)
+    play(local, range(3))
+    saved(at, local)
+    saved(at, local, "two", batch=4)
+    return at
+
+
+def test_a_rules_app_goes_on_from_a_savepoint_and_says_what_an_uninterrupted_one_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, whole = place(tmp_path), []
+    uninterrupted = LocalApp(at.app)
+    for cut in range(CUTS):
+        whole.append(play(uninterrupted, [cut]))
+    before = LocalApp(at.app)
+    assert [play(before, [cut]) for cut in range(3)] == whole[:3]
+    saved(at, before)
+    assert at.run("plan", "one", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "name": "one",
+        "verdict": "compatible",
+        "possible": True,
+        "reasons": [],
+    }
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 0
+    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    after = LocalApp(at.app, initial_of(tmp_path / "e2", stages=1))
+    after.ends = before.ends
+    assert [sorted(play(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
+    assert any(lane == "alerts" for one in whole[3:] for lane, _, _ in one)
+
+
+def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.look("savepoint", "list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NAME", "BATCH", "EPOCH", "TAKEN", "VERSION", "ROWS", "SIZE"]
+    assert [line.split()[:3] for line in lines[1:]] == [["one", "3", "1"], ["two", "4", "1"]]
+    assert shop.look("savepoint", "show", "one") == 0
+    text = capsys.readouterr().out
+    assert "savepoint one of app shop: after batch 3 of epoch 1" in text
+    assert "goes on    orders at 0: 120" in text
+    assert shop.look("savepoint", "show", "one", "-o", "json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["topics"] == {"orders": {"0": 120}, "shop.control": {"0": 6}}
+    assert {"rules"} <= {table["table"] for table in shown["tables"]}
+
+
+def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_state(shop, "one", "rules", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["shard"] for row in rows} <= {0, 1}
+    assert any("many-payments" in row["key"] for row in rows)
+    key = rows[0]["key"]
+    assert run_state(shop, "one", "rules", "--where", f"key={key}", "--shard", "1", "-o", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["key"], found["shard"]) == (key, 1)
+    assert run_state(shop, "one", "rules", "--limit", "1") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run_state(shop, "one", "nothing") == 1
+    assert "has no table nothing; it has " in capsys.readouterr().err
+    assert run_state(shop, "one", "rules", "--where", "nothing=1") == 1
+    assert "give COLUMN=VALUE with one of" in capsys.readouterr().err
+
+
+def run_state(shop: Place, *words: str) -> int:
+    return shop.look("state", "show", *words)
+
+
+def test_one_byte_that_changed_is_found_and_the_exit_code_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path)
+    local = LocalApp(at.app)
+    play(local, [0])
+    one = saved(at, local)
+    assert at.look("savepoint", "verify", "one") == 0
+    file = tmp_path / "savepoints" / "shop" / "one" / one.manifest.files[0].path
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    capsys.readouterr()
+    assert at.look("savepoint", "verify", "one", "-o", "json") == 1
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert faults == [f"{one.manifest.files[0].path} is not what was written: its digest differs"]
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 1
+    assert "its digest differs" in capsys.readouterr().err
+
+
+def test_another_number_of_shards_is_refused_and_nothing_is_written(
+    shop: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = place(tmp_path, shards=3)
+    where = ["--service", "rules", "--settings", str(other.file), "--savepoints", str(shop.folder / "savepoints")]
+    assert run(["savepoint", "plan", "one", *where]) == 1
+    assert capsys.readouterr().out.startswith("incompatible\n  incompatible: it has 2 shards, the app is set to 3")
+    assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e2"), *where]) == 1
+    assert "cannot be restored so" in capsys.readouterr().err
+    assert not (tmp_path / "e2" / "app.json").exists()
+
+
+def test_a_checkpoint_in_use_is_not_written_over(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    to = str(shop.folder / "in-use")
+    assert shop.run("restore", "one", "--checkpoint", to) == 0
+    assert shop.run("restore", "one", "--checkpoint", to) == 1
+    assert "it is in use; a savepoint is restored to a new folder" in capsys.readouterr().err
+    assert shop.run("restore", "one", "--checkpoint", str(shop.folder / "low"), "--epoch", "1") == 1
+    assert "epoch 1 is not above 1, that of the savepoint" in capsys.readouterr().err
+
+
+def test_what_is_deleted_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = place(tmp_path)
+    local = LocalApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    assert at.look("savepoint", "delete", "one") == 0
+    assert at.look("savepoint", "show", "one") == 1
+    assert "no savepoint one; there is none of this app" in capsys.readouterr().err
+
+
+def test_an_app_that_has_not_run_has_no_savepoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert place(tmp_path).run("create", "one") == 1
+    assert "the app has not run there yet" in capsys.readouterr().err

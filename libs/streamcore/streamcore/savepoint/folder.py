@@ -1,0 +1,117 @@
+"""The savepoints of one place: ``<place>/<app>/<name>/``, each with its manifest written last.
+
+A savepoint without a manifest does not exist: it is not listed, cannot be read, and its name is free. Refuses to know
+what is in the files beside their digests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from streamcore.errors import ConfigError, CorruptState, StreamError
+from streamcore.savepoint.manifest import MANIFEST, SavepointManifest, StateFile, sha256
+from streamcore.storage import Folder
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+
+
+def default_name(app: str, batch: int, epoch: int) -> str:
+    """The name of a savepoint that nobody named."""
+    return f"{app}-b{batch}-e{epoch}"
+
+
+def check_name(name: str) -> str:
+    """The name; ``ConfigError`` where it is none."""
+    if not _NAME.match(name):
+        raise ConfigError(f"savepoint {name!r}: a name is small letters, digits and -, at most 63, as of a DNS label")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """One that is complete."""
+
+    folder: Folder
+    manifest: SavepointManifest
+
+    def content(self, file: StateFile) -> bytes:
+        """A file of it. ``CorruptState`` when it is not what was written."""
+        content = self.folder.read(file.path)
+        if (fault := _fault(file, content)) is not None:
+            raise CorruptState(f"savepoint {self.manifest.name}: {fault}; take the file from a copy")
+        assert content is not None, "a missing file is a fault"
+        return content
+
+    def verify(self) -> list[str]:
+        """What is wrong with its files, a line each; none when it is whole."""
+        found = (_fault(file, self.folder.read(file.path)) for file in self.manifest.files)
+        return [fault for fault in found if fault is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoints:
+    """Those of one app. ``place``: the folder of all apps."""
+
+    place: Folder
+    app: str
+
+    def folder(self, name: str) -> Folder:
+        """Where the savepoint of that name is, or would be."""
+        return self.place.under(self.app).under(check_name(name))
+
+    def find(self, name: str) -> Savepoint | None:
+        """The savepoint of that name, None where there is none."""
+        folder = self.folder(name)
+        content = folder.read(MANIFEST)
+        return None if content is None else Savepoint(folder, SavepointManifest.from_json(content, folder.url))
+
+    def get(self, name: str) -> Savepoint:
+        """The savepoint of that name; ``ConfigError`` where there is none."""
+        found = self.find(name)
+        if found is None:
+            known = [one.manifest.name for one in self]
+            hint = f"there are {', '.join(known)}" if known else "there is none of this app"
+            raise ConfigError(f"{self.place.under(self.app).url}: no savepoint {name}; {hint}")
+        return found
+
+    def __iter__(self) -> Iterator[Savepoint]:
+        """All that are complete and can be read, the oldest first."""
+        found = [one for name in self.place.under(self.app).folders() if (one := self._readable(name)) is not None]
+        return iter(sorted(found, key=lambda one: (one.manifest.created_ms, one.manifest.name)))
+
+    def _readable(self, name: str) -> Savepoint | None:
+        try:
+            return self.find(name)
+        except StreamError:
+            return None
+
+    def begin(self, name: str) -> Folder:
+        """An empty folder for a new one; ``ConfigError`` when the name is taken. What an attempt left goes."""
+        folder = self.folder(name)
+        if folder.read(MANIFEST) is not None:
+            raise ConfigError(f"{folder.url}: there is a savepoint {name}; give another name, or delete that one first")
+        folder.remove()
+        return folder
+
+    def delete(self, name: str) -> None:
+        """Remove one, its manifest first, so that no half of it is left; ``ConfigError`` where there is none."""
+        folder = self.get(name).folder
+        folder.discard(MANIFEST)
+        folder.remove()
+
+
+def apps(place: Folder) -> list[str]:
+    """The apps that have savepoints at this place."""
+    return [app for app in place.folders() if any(True for _ in Savepoints(place, app))]
+
+
+def _fault(file: StateFile, content: bytes | None) -> str | None:
+    if content is None:
+        return f"{file.path} is missing"
+    if len(content) != file.bytes:
+        return f"{file.path} has {len(content)} bytes, not {file.bytes}"
+    if sha256(content) != file.sha256:
+        return f"{file.path} is not what was written: its digest differs"
+    return None

@@ -1,0 +1,153 @@
+"""A shard's state as rows of its tables, and as a file of a savepoint.
+
+A file holds the state of one shard of one stage: Parquet with the columns ``table`` (text), ``rows`` (int64) and
+``blob`` (binary: an Arrow IPC stream with some rows of that table), zstd. Each row is there once, as the app's own
+kernel knows it: nothing of the log that it came from is left, so a restore reads what is alive and no history.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamcore.app import App
+from streamcore.errors import CorruptState
+from streamcore.savepoint.manifest import StateFile, StoredTable, sha256
+from streamcore.state.blobs import BlobStore
+from streamcore.state.log import HEAD, Head, StateLog
+from streamcore.state.packed import from_bytes, to_bytes
+from streamcore.state.versions import VERSION
+from streamcore.storage import Folder
+
+#: About how much of a table is in one part, and of a file in one row group: what a reader holds at a time.
+PART_BYTES = 4 * 1024 * 1024
+_GROUP_BYTES = 16 * 1024 * 1024
+_SCHEMA = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
+
+#: Rows by table.
+Frames = Mapping[str, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a table. ``blob``: as ``state.packed.to_bytes`` makes it."""
+
+    table: str
+    rows: int
+    blob: bytes
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """The rows."""
+        return from_bytes(self.blob)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReceipt:
+    """That a shard's file is written: its entry, what is in it of each table, and the shard's own cells."""
+
+    file: StateFile
+    tables: tuple[StoredTable, ...]
+    cells: Mapping[str, object]
+
+
+def cells_of(blobs: BlobStore) -> Mapping[str, object]:
+    """The shard's own small values; none where it has never written."""
+    head = blobs.get(HEAD)
+    return {} if head is None else Head.from_json(head).cells
+
+
+def live(app: App, stage: int, blobs: BlobStore) -> Frames:
+    """The rows that are alive, as the app's kernel knows them, by table."""
+    kernel, log = app.stages[stage](), StateLog(app.state)
+    log.load(blobs.get(HEAD), blobs, kernel.table)
+    kernel.loaded()
+    return {name: table.rows(0, 1) for name, table in kernel.tables().items()}
+
+
+def write_shard(folder: Folder, stage: int, shard: int, frames: Frames, cells: Mapping[str, object]) -> ShardReceipt:
+    """Write the file of a shard."""
+    found: list[StoredTable] = []
+    parts: list[Part] = []
+    for name in sorted(frames):
+        if frames[name].height:
+            mine = [*_parts(name, frames[name])]
+            found.append(_stored(stage, name, frames[name], sum(len(part.blob) for part in mine)))
+            parts += mine
+    content = write_parts(parts)
+    file = StateFile(f"state/stage-{stage}/shard-{shard:05}.parquet", stage, shard, len(content), sha256(content))
+    folder.write(file.path, content)
+    return ShardReceipt(file, merged(found), cells)
+
+
+def write_parts(parts: Iterable[Part]) -> bytes:
+    """As a file."""
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", compression_level=1, use_dictionary=["table"]) as writer:
+        for group in _groups(parts):
+            columns = [[p.table for p in group], [p.rows for p in group], [p.blob for p in group]]
+            arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+    return sink.getvalue()
+
+
+def read_parts(content: bytes, where: str) -> Iterator[Part]:
+    """What ``write_parts`` was given, in its order. ``CorruptState`` for a file that is none."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group).select(_SCHEMA.names)
+            yield from map(Part, *(column.to_pylist() for column in rows.columns))
+    except (pa.ArrowException, KeyError) as error:
+        raise CorruptState(f"{where}: {error}; take the file from a copy") from error
+
+
+def merged(tables: Iterable[StoredTable]) -> tuple[StoredTable, ...]:
+    """What all shards have of each table, by stage and name."""
+    found: dict[tuple[int, str], StoredTable] = {}
+    for one in tables:
+        before = found.get((one.stage, one.name))
+        found[one.stage, one.name] = one if before is None else _sum(before, one)
+    return tuple(found[place] for place in sorted(found))
+
+
+def _sum(one: StoredTable, other: StoredTable) -> StoredTable:
+    columns = {**one.columns, **other.columns}
+    versions = tuple(sorted({*one.versions, *other.versions}))
+    return StoredTable(one.name, one.stage, one.rows + other.rows, one.bytes + other.bytes, columns, versions)
+
+
+def _stored(stage: int, name: str, rows: pl.DataFrame, size: int) -> StoredTable:
+    versions = tuple(sorted(rows[VERSION].unique().to_list())) if VERSION in rows.columns else (1,)
+    return StoredTable(name, stage, rows.height, size, columns_of(rows), versions)
+
+
+def columns_of(rows: pl.DataFrame) -> dict[str, str]:
+    """Names and types, whole numbers as they are read back."""
+    narrow = (pl.Int8, pl.Int16, pl.Int32)
+    return {name: str(pl.Int64() if dtype in narrow else dtype) for name, dtype in rows.schema.items()}
+
+
+def _parts(name: str, rows: pl.DataFrame) -> Iterator[Part]:
+    pieces = max(1, round(rows.estimated_size() / PART_BYTES))
+    height = -(-rows.height // pieces)
+    for some in rows.iter_slices(height):
+        yield Part(name, some.height, to_bytes(some))
+
+
+def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
+    group: list[Part] = []
+    size = 0
+    for part in parts:
+        group.append(part)
+        size += len(part.blob)
+        if size >= _GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

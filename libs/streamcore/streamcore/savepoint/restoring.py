@@ -1,0 +1,153 @@
+"""Makes a new checkpoint from a savepoint, for an app that has not run on it yet.
+
+What ``prepare`` does, in steps (a crash after a step leaves what its line says; the next attempt begins anew):
+
+1. Refuse a folder that belongs to an app already, and a plan that is not possible. Nothing was written.
+2. Write the state that somebody takes to ``initial/``, a file a stage: the blobs that each shard finds before its first
+   cut, a log that begins with these rows (``streamcore.state.log``). The folder is still nobody's.
+3. Write where the first cut begins, and what the checkpoint comes from. The folder is still nobody's.
+4. Write epoch and identity, the identity last: from here on it is the app's checkpoint.
+
+The engine gives ``initial/`` to its state store with batch 0 and needs it no more once that batch is committed. The
+savepoint itself is only read.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamcore.app import App
+from streamcore.checkpoint.files import naming_file_errors
+from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.origin import Origin
+from streamcore.errors import ConfigError
+from streamcore.position import Position, partitions_of
+from streamcore.savepoint.folder import Savepoint
+from streamcore.savepoint.manifest import DomainProgress, SavepointManifest, StateFile
+from streamcore.savepoint.parts import read_parts
+from streamcore.savepoint.plan import RestorePlan
+from streamcore.shard import to_cells
+from streamcore.state.log import fresh_log
+from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
+
+_SCHEMA = pa.schema([("shard", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
+_GROUP_BYTES = 16 * 1024 * 1024
+
+
+def prepare(
+    savepoint: Savepoint, app: App, plan: RestorePlan, root: CheckpointRoot, epoch: int, *, rewinds: bool = False
+) -> None:
+    """Steps 1 to 4. ``ConfigError`` when the folder is in use or the plan is not possible, ``CorruptState`` when a file
+    of the savepoint is not what was written. Call it while holding the checkpoint's lease.
+
+    ``rewinds``: as in ``Origin``.
+    """
+    # 1. Nothing is written over.
+    _refuse(savepoint.manifest, plan, root, epoch)
+    # 2. The state, by the stage that takes it.
+    with naming_file_errors(root.initial):
+        shutil.rmtree(root.initial, ignore_errors=True)
+        root.initial.mkdir(parents=True)
+    cells = {"domains": [to_cells(time) for time in times_of(savepoint.manifest, app)]}
+    for number in range(len(app.stages)):
+        _write(root.initial / f"stage-{number}.parquet", _blobs(savepoint, plan, number, app, cells))
+    # 3. Where it goes on.
+    root.positions.begin(position_of(savepoint.manifest, app))
+    manifest = savepoint.manifest
+    Origin(manifest.name, manifest.digest, manifest.epoch, manifest.batch, rewinds).write(root.origin_path)
+    # 4. Now it is a checkpoint.
+    root.prepare(AppIdentity(app.name, app.shards), epoch=epoch)
+
+
+def _refuse(manifest: SavepointManifest, plan: RestorePlan, root: CheckpointRoot, epoch: int) -> None:
+    if root.identity() is not None or root.is_used:
+        raise ConfigError(f"checkpoint {root.path}: it is in use; a savepoint is restored to a new folder")
+    if epoch <= manifest.epoch:
+        raise ConfigError(f"checkpoint {root.path}: epoch {epoch} is not above {manifest.epoch}, that of the savepoint")
+    if not plan.possible:
+        worst = [str(reason) for reason in plan.reasons if reason.verdict is plan.verdict]
+        raise ConfigError(f"savepoint {manifest.name} cannot be restored so: {'; '.join(worst)}")
+
+
+def position_of(manifest: SavepointManifest, app: App) -> Position:
+    """Where the app goes on: of the topics that it still reads. New ones are not in it."""
+    stored = manifest.next_position
+    read = {app.control_topic, *app.topics}
+    return Position(stored.clock_ms, {place: n for place, n in stored.offsets.items() if place[0] in read})
+
+
+def times_of(manifest: SavepointManifest, app: App) -> list[WatermarkState]:
+    """How far event time has come for each of the app's domains.
+
+    A domain that was not there goes on from the latest of those that it is part of, or that are part of it: a
+    watermark never goes back.
+    """
+    known = {frozenset(domain.topics): domain for domain in manifest.domains}
+    every = {(p.topic, p.partition): p for domain in manifest.domains for p in domain.partitions}
+    found = []
+    for sources in app.domains:
+        topics = {app.topics[source]: source for source in sources}
+        same: DomainProgress | None = known.get(frozenset(topics))
+        mine = same.partitions if same is not None else [p for p in every.values() if p.topic in topics]
+        times = {
+            partitions_of(topics[p.topic])[p.partition]: PartitionTime(p.max_event_ms, p.active_ms, p.watermark_ms)
+            for p in mine
+        }
+        found.append(WatermarkState(_latest(manifest.domains, {*topics}) if same is None else same.watermark_ms, times))
+    return found
+
+
+def _latest(domains: Iterable[DomainProgress], topics: set[str]) -> int:
+    related = [one.watermark_ms for one in domains if topics <= {*one.topics} or topics >= {*one.topics}]
+    return max(related, default=NO_WATERMARK)
+
+
+def _blobs(
+    savepoint: Savepoint, plan: RestorePlan, number: int, app: App, cells: Mapping[str, object]
+) -> Iterator[tuple[int, str, bytes]]:
+    """Shard, name and content of what the shards of a stage are given. All get the times, also those without state."""
+    files: dict[int, list[StateFile]] = defaultdict(list)
+    for file in savepoint.manifest.files:
+        files[file.shard].append(file)
+    for shard in range(app.shards):
+        rows = _rows(savepoint, plan, number, files[shard])
+        yield from ((shard, name, blob) for name, blob in fresh_log(rows, app.state.buckets, cells))
+
+
+def _rows(savepoint: Savepoint, plan: RestorePlan, number: int, files: Iterable[StateFile]) -> dict[str, pl.DataFrame]:
+    """What a shard of a stage takes, by table."""
+    found: dict[str, list[pl.DataFrame]] = defaultdict(list)
+    for file in files:
+        wanted = {name for (stage, name), taker in plan.stages.items() if stage == file.stage and taker == number}
+        if wanted:
+            for part in read_parts(savepoint.content(file), file.path):
+                if part.table in wanted:
+                    found[part.table].append(part.frame)
+    return {name: pl.concat(frames) for name, frames in found.items()}
+
+
+def _write(path: Path, blobs: Iterable[tuple[int, str, bytes]]) -> None:
+    """In groups of rows that a reader can hold."""
+    with naming_file_errors(path), pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1) as writer:
+        group: list[tuple[int, str, bytes]] = []
+        size = 0
+        for row in blobs:
+            group.append(row)
+            size += len(row[2])
+            if size >= _GROUP_BYTES:
+                writer.write_batch(_batch(group))
+                group, size = [], 0
+        if group:
+            writer.write_batch(_batch(group))
+
+
+def _batch(group: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
+    columns = zip(*group, strict=True)
+    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)

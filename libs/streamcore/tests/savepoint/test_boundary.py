@@ -1,0 +1,82 @@
+"""What is asked of a running app is done between two batches, or answered when it ends."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import cast
+
+import pytest
+
+from streamcore.errors import ConfigError, Drained, Retryable
+from streamcore.savepoint import Savepoint
+from streamcore.spark.boundary import Boundary
+
+
+def taken(batch: int) -> Savepoint:
+    """Only the batch counts here."""
+    return cast("Savepoint", batch)
+
+
+def batch_of(asked: Future[Savepoint]) -> object:
+    return asked.result(0)
+
+
+def failing(batch: int) -> Savepoint:
+    raise ConfigError(f"no room for {batch}")
+
+
+def test_a_savepoint_is_of_the_batch_before_and_the_app_goes_on() -> None:
+    boundary = Boundary("app")
+    asked = boundary.savepoint(taken)
+    assert not asked.done()
+    boundary.reached(8, begun=False)
+    assert batch_of(asked) == 7
+    boundary.reached(9, begun=False)
+
+
+def test_a_savepoint_that_fails_harms_its_asker_only() -> None:
+    boundary = Boundary("app")
+    one, other = boundary.savepoint(failing), boundary.savepoint(taken)
+    boundary.reached(8, begun=False)
+    assert batch_of(other) == 7
+    with pytest.raises(ConfigError, match="no room for 7"):
+        one.result(0)
+
+
+def test_before_a_batch_that_was_begun_nothing_is_taken() -> None:
+    boundary = Boundary("app")
+    asked = boundary.savepoint(taken)
+    boundary.reached(8, begun=True)
+    assert not asked.done()
+    boundary.reached(9, begun=False)
+    assert batch_of(asked) == 8
+
+
+def test_a_drain_stops_before_the_next_batch_and_what_was_asked_before_it_is_done() -> None:
+    boundary = Boundary("app")
+    asked = boundary.savepoint(taken)
+    boundary.drain()
+    with pytest.raises(Drained, match="app: stopped before batch 8"):
+        boundary.reached(8, begun=False)
+    assert batch_of(asked) == 7
+
+
+def test_a_plain_drain_leaves_what_was_begun_and_one_that_settles_runs_it() -> None:
+    plain, settling = Boundary("app"), Boundary("app")
+    plain.drain()
+    with pytest.raises(Drained):
+        plain.reached(8, begun=True)
+    settling.drain(settle=True)
+    assert not settling.draining, "a restart runs the batch first"
+    settling.reached(8, begun=True)
+    with pytest.raises(Drained, match="before batch 9"):
+        settling.reached(9, begun=False)
+
+
+def test_whoever_asks_of_an_app_that_ends_or_has_ended_is_answered() -> None:
+    boundary = Boundary("app")
+    before = boundary.savepoint(taken)
+    boundary.close()
+    for asked in (before, boundary.savepoint(taken)):
+        with pytest.raises(Retryable, match="it ended before the savepoint could be taken"):
+            asked.result(0)
