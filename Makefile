@@ -63,6 +63,13 @@ nightly: setup ## the long forms: index against naive, language against DuckDB, 
 	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
 		$(VENV)/python -m pytest -s tests/test_changes_under_load.py $(ARGS)
 
+.PHONY: operator-test
+SCHEDULES ?= 100000
+OPERATOR_KILLS ?= 40
+operator-test: setup ## the operator on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write; SCHEDULES
+	@HEADGATE_OPERATOR_KILLS=$(OPERATOR_KILLS) HEADGATE_SCHEDULES=$(SCHEDULES) \
+		$(VENV)/python -m pytest -s services/operator/tests $(ARGS)
+
 .PHONY: sink-test
 SINK_KILLS ?= 10
 SINK_AWAY_S ?= 30
