@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import yaml
 
 from headgate_operator.shell.counters import Counters
 from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Json, Rest
+from headgate_operator.shell.rest import ApiError, Rest
+from tests.harness.operator.api_server import until
 from tests.harness.operator.kubelet import Kubelet
 
 _CRDS = Path(__file__).parents[3] / "charts/headgate/files/crds"
@@ -40,20 +40,6 @@ def _rest(kubeconfig: str) -> Rest:
     return rest
 
 
-def until(condition: Callable[[], object], within_s: float) -> None:
-    """Wait for it; an API error is a no."""
-    deadline = time.monotonic() + within_s
-    while True:
-        try:
-            if condition():
-                return
-        except ApiError as error:
-            if time.monotonic() > deadline:
-                raise AssertionError(str(error)) from error
-        assert time.monotonic() < deadline, "it did not come to be in time"
-        time.sleep(0.05)
-
-
 @pytest.fixture(name="namespace")
 def _namespace(rest: Rest) -> Iterator[str]:
     name = f"t-{uuid.uuid4().hex[:8]}"
@@ -62,7 +48,8 @@ def _namespace(rest: Rest) -> Iterator[str]:
     for plural in ("streamapps", "savepoints"):
         for raw in rest.get(path(plural, name))["items"]:
             rest.merge(path(plural, name, raw["metadata"]["name"]), {"metadata": {"finalizers": None}})
-    rest.delete(path("namespaces", name=name), "")
+    with suppress(ApiError):
+        rest.delete(path("namespaces", name=name), "")
     for raw in rest.get(path("pods", name))["items"]:  # their kubelet has ended before
         with suppress(ApiError):
             rest._call("DELETE", path("pods", name, raw["metadata"]["name"]), {"gracePeriodSeconds": 0})
@@ -74,24 +61,3 @@ def _kubelet(rest: Rest, namespace: str) -> Iterator[Kubelet]:
     kubelet.start()
     yield kubelet
     kubelet.stop.set()
-
-
-def app_manifest(namespace: str, **spec: object) -> Json:
-    """A small app with short deadlines."""
-    said: Json = {
-        "service": "rules",
-        "image": "sim:1",
-        "config": {"level": 0},
-        "checkpoint": {"root": "/checkpoints"},
-        "upgrade": {
-            "prepareDeadline": "60s",
-            "stopDeadline": "30s",
-            "startDeadline": "60s",
-            "proof": {"batches": 8, "within": "60s"},
-        },
-        "savepoints": {"keep": 3},
-        "deletionDeadline": "60s",
-        "driver": {"terminationGrace": "5s"},
-    }
-    metadata = {"name": "rules", "namespace": namespace}
-    return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": said | spec}

@@ -14,7 +14,7 @@ import pytest
 
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.rest import Json, Rest
-from services.operator.tests.conftest import app_manifest, until
+from tests.harness.operator.api_server import app_manifest, until
 from tests.harness.operator.kubelet import Kubelet
 
 _ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ from headgate_operator.shell.counters import Counters
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.rest import ApiError, Json, Rest
 from headgate_operator.shell.running import Operator, Settings
-from services.operator.tests.conftest import app_manifest, until
+from tests.harness.operator.api_server import app_manifest, until
 from tests.harness.operator.driver import Image
 from tests.harness.operator.kubelet import Kubelet
 
@@ -116,6 +116,20 @@ def test_a_savepoint_is_taken_by_creating_it_and_its_data_goes_with_it(
     assert set(kubelet.store.savepoints) == {"friday", "saturday"}
     rest.delete(path("savepoints", namespace, "friday"), "")
     until(lambda: len(rest.get(path("savepoints", namespace))["items"]) == 1, _WITHIN_S)
+
+
+@pytest.mark.usefixtures("operator", "kubelet")
+def test_a_namespace_that_is_deleted_does_not_hang_on_its_apps(
+    rest: Rest, namespace: str, status: Callable[[], Json]
+) -> None:
+    rest.post(path("streamapps", namespace), app_manifest(namespace))
+    until(lambda: status().get("phase") == "Stable", _WITHIN_S)
+    manifest = {"apiVersion": "headgate.dev/v1alpha1", "kind": "Savepoint", "metadata": {"name": "friday"}}
+    rest.post(path("savepoints", namespace), manifest | {"spec": {"app": "rules"}})
+    until(lambda: "finalizers" in rest.get(path("savepoints", namespace, "friday"))["metadata"], _WITHIN_S)
+    rest.delete(path("namespaces", name=namespace), "")
+    until(lambda: not rest.get(path("streamapps", namespace))["items"], _WITHIN_S)
+    until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
 
 
 @pytest.mark.usefixtures("operator")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headgate_operator.reconcile.world import Desired
+from headgate_operator.resources.status import RESTING, Phase
 from headgate_operator.shell.turn import turn
 from tests.harness.operator import laws, people
 from tests.harness.operator.cluster import App, Cluster, Snapshot
@@ -151,7 +152,7 @@ class Schedule:
         status = self.cluster.app.status
         if status.asked is not None or status.collecting is not None:
             return False
-        return status.phase in laws.RESTING or status.stable is None or status.phase is laws.Phase.RESTARTING
+        return status.phase in RESTING or status.stable is None or status.phase is Phase.RESTARTING
 
 
 _TRACE = bool(os.environ.get("HEADGATE_TRACE"))

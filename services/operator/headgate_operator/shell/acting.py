@@ -23,7 +23,7 @@ from headgate_operator.shell.rest import MANAGER, ApiError, Rest
 from headgate_operator.shell.turn import Seen, Stale
 
 Json = dict[str, Any]
-_GONE, _CONFLICT = 404, 409
+_FORBIDDEN, _GONE, _CONFLICT = 403, 404, 409
 _PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "ConfigMap": "configmaps",
@@ -191,7 +191,7 @@ class KubernetesApi:
         try:
             self._cache.put(plural, self._rest.post(path(plural, namespace), manifest))
         except ApiError as error:
-            if error.status != _CONFLICT:
+            if error.status != _CONFLICT and not _ends(error):
                 raise
 
     def _apply(self, manifest: Json) -> None:
@@ -200,7 +200,11 @@ class KubernetesApi:
         digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
         if self._applied.get(key) == digest:
             return
-        self._rest.apply(path(_PLURALS[manifest["kind"]], meta["namespace"], meta["name"]), manifest)
+        try:
+            self._rest.apply(path(_PLURALS[manifest["kind"]], meta["namespace"], meta["name"]), manifest)
+        except ApiError as error:
+            if not _ends(error):
+                raise
         self._applied[key] = digest
 
     def _tell(self, app: Desired, action: act.Tell) -> None:
@@ -230,6 +234,11 @@ class KubernetesApi:
             self._rest.post(path("events", app.namespace), event)
         except ApiError:
             return
+
+
+def _ends(error: ApiError) -> bool:
+    """The namespace is being deleted: nothing can be made in it any more, and what is there has to end without."""
+    return error.status == _FORBIDDEN and "being terminated" in str(error)
 
 
 def _stale(error: ApiError) -> Exception:

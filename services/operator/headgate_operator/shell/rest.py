@@ -17,6 +17,7 @@ from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 
 from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.pace import Pace
 
 Json = dict[str, Any]
 
@@ -25,6 +26,8 @@ APPLY = "application/apply-patch+yaml"
 MANAGER = "headgate-operator"
 _TIMEOUT_S = (5.0, 30.0)
 _WATCH_S = 300
+#: Of one operator, whatever it has to do.
+CALLS_PER_SECOND, BURST = 50.0, 200
 
 
 class ApiError(Exception):
@@ -49,6 +52,7 @@ class Rest:
         self._configuration = configuration
         self._client = ApiClient(configuration)
         self._counters = counters
+        self._pace = Pace(CALLS_PER_SECOND, BURST)
 
     def get(self, path: str, **query: str) -> Json:
         """One object or a list."""
@@ -112,6 +116,7 @@ class Rest:
         self, method: str, path: str, body: Json | None, content: str,
         query: Mapping[str, str], timeout_s: tuple[float, float],
     ) -> Any:  # fmt: skip
+        self._pace.take()
         self._counters.add("api_calls", f"{'WATCH' if 'watch' in query else method} {_resource(path)}")
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         try:
