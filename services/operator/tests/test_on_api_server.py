@@ -31,23 +31,25 @@ class AsUser(Rest):
 
 
 @pytest.fixture(name="user")
-def _user(rest: Rest, namespace: str) -> str:
+def _user(rest: Rest, namespace: str) -> Iterator[str]:
     """The operator's service account, with the rights that the chart gives it and no others."""
     subject = {"kind": "ServiceAccount", "name": "operator", "namespace": namespace}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
     rest.post(path("serviceaccounts", namespace), account)
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "operator"}}
-    rest.post(path("roles", namespace), role | {"rules": [*rbac.RULES, *rbac.OWN_RULES]})
-    of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"}
-    binding = role | {"kind": "RoleBinding", "roleRef": of, "subjects": [subject]}
-    rest.post(path("rolebindings", namespace), binding)
-    return f"system:serviceaccount:{namespace}:operator"
+    name = f"operator-{namespace}"
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+    rest.post(f"{_RBAC}/clusterroles", role | {"rules": [*rbac.RULES, *rbac.OWN_RULES]})
+    of = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    binding = role | {"kind": "ClusterRoleBinding", "roleRef": of, "subjects": [subject]}
+    rest.post(f"{_RBAC}/clusterrolebindings", binding)
+    yield f"system:serviceaccount:{namespace}:operator"
+    rest.delete(f"{_RBAC}/clusterrolebindings/{name}", "")
+    rest.delete(f"{_RBAC}/clusterroles/{name}", "")
 
 
 @pytest.fixture(name="operator")
-def _operator(kubeconfig: str, namespace: str, user: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
+def _operator(kubeconfig: str, namespace: str, user: str) -> Iterator[Operator]:
     rest = AsUser(kubeconfig, user)
-    monkeypatch.setattr("headgate_operator.shell.canary.sing", lambda _: None)  # lists apps of all namespaces
     operator = Operator(rest, Counters(), Settings(namespace, resync_s=2.0))
     operator.start()
     yield operator

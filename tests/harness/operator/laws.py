@@ -44,7 +44,7 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
     sealed = (Phase.SEALED, Phase.VERIFIED, Phase.FENCED)
     if upgrade is not None and new.phase in sealed and upgrade.savepoint and upgrade.savepoint not in store.savepoints:
         yield f"{new.phase} without savepoint {upgrade.savepoint}"
-    if new.phase is Phase.STABLE and old.phase is Phase.PROVING and not _proof(cluster, new):
+    if _succeeded(new) and not (_succeeded(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
         yield "stable without its proof"
     if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished(cluster):
         yield "suspended while a pod runs"
@@ -52,9 +52,14 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
         yield "a counter went back"
 
 
+def _succeeded(status: Status) -> bool:
+    return status.upgrade is not None and status.upgrade.outcome is Outcome.SUCCEEDED
+
+
 def _proof(cluster: Cluster, status: Status) -> bool:
     pod = cluster.pods.get(status.owner.name) if status.owner else None
-    proof = cluster.app.desired.spec.upgrade.proof
+    assert status.upgrade is not None
+    proof = status.upgrade.to.spec.upgrade.proof
     return pod is None or pod.driver is None or pod.driver.committed >= proof.batches
 
 

@@ -25,9 +25,9 @@ def file() -> Path:
     return Path(os.environ.get("HEADGATE_CANARY", "/tmp/headgate-operator-canary"))  # noqa: S108 - the pod's own
 
 
-def sing(rest: Rest) -> None:
-    """One round."""
-    rest.get(path(APPS), limit="1")
+def sing(rest: Rest, namespace: str) -> None:
+    """One round, in the namespace that is watched, or in all."""
+    rest.get(path(APPS, namespace), limit="1")
     file().touch()
 
 

@@ -89,7 +89,7 @@ class Operator:
                 _LOG.exception("%s/%s", *key)
 
     def _sing(self) -> float:
-        canary.sing(self._rest)
+        canary.sing(self._rest, self._settings.namespace)
         return canary.EVERY_S
 
     def _turn(self, key: Key) -> float | None:
