@@ -111,6 +111,14 @@ def test_the_cache_never_goes_back_to_an_older_version() -> None:
     assert raw["metadata"]["resourceVersion"] == "7"
 
 
+def test_what_is_gone_does_not_come_back_by_an_answer_that_was_on_its_way() -> None:
+    cache = Cache()
+    cache.put(PODS, _pod(7, "Running"))
+    cache.drop(PODS, _pod(8, "Running"))
+    cache.put(PODS, _pod(7, "Running"))
+    assert cache.raw(PODS, ("shop", "rules-1")) is None
+
+
 def _app(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
     meta = {"namespace": "shop", "name": "rules", "uid": "u", "generation": 2}
     return {"metadata": meta, "spec": spec, "status": status}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import Any  # JSON of other people's making
 
 from headgate_operator.pods.labels import APP, COLLECTS
@@ -16,6 +16,9 @@ Json = dict[str, Any]
 Key = tuple[str, str]
 
 APPS, PODS, SAVEPOINTS = "streamapps", "pods", "savepoints"
+
+#: Uids of objects that are gone: as many as there may be answers on their way, and more.
+_TOMBSTONES = 1_000
 
 
 def key_of(raw: Json) -> Key:
@@ -34,12 +37,17 @@ def app_of(kind: str, raw: Json) -> Key | None:
 
 
 class Cache:
-    """Objects of all kinds. Methods are safe between threads; objects are never changed in place."""
+    """Objects of all kinds. Methods are safe between threads; objects are never changed in place.
+
+    Watches and the answers to our own writes put into it, in any order: an older version never replaces a newer one,
+    and what was said to be gone does not come back by an answer that was on its way.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[str, dict[Key, Json]] = {APPS: {}, PODS: {}, SAVEPOINTS: {}}
         self._by_app: dict[str, dict[Key, set[Key]]] = {kind: defaultdict(set) for kind in self._objects}
+        self._gone: deque[str] = deque(maxlen=_TOMBSTONES)
 
     def replace(self, kind: str, listed: list[Json]) -> set[Key]:
         """A whole list; the apps that it, or what is gone with it, is about."""
@@ -54,7 +62,8 @@ class Cache:
         """A newer one; an older one than there is, is left aside. The app that it is about."""
         with self._lock:
             there = self._objects[kind].get(key_of(raw))
-            if there is None or _version(raw) >= _version(there):
+            known = raw["metadata"].get("uid") not in self._gone
+            if known and (there is None or _version(raw) >= _version(there)):
                 self._put(kind, raw)
         return app_of(kind, raw)
 
@@ -68,6 +77,7 @@ class Cache:
         """It is gone."""
         key, app = key_of(raw), app_of(kind, raw)
         with self._lock:
+            self._gone.append(raw["metadata"].get("uid", ""))
             self._objects[kind].pop(key, None)
             if app is not None:
                 self._by_app[kind][app].discard(key)
