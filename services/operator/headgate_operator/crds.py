@@ -19,6 +19,11 @@ from headgate_operator.resources.base import format_duration
 
 Schema = dict[str, Any]
 _DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum", "description"}
+#: Names of pods and services are made from it, and folders; one is taken.
+_NAME_RULE = {
+    "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$') && self.metadata.name != 'savepoints'",
+    "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a letter, and is not savepoints",
+}
 _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
 
 
@@ -109,6 +114,11 @@ def _crd(kind: str, plural: str, short: str, spec: Schema, status: Schema, colum
     }
 
 
+def _named(crd: Schema, rule: Schema) -> Schema:
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [rule]
+    return crd
+
+
 def _status_schema(of: type[Status] | type[SavepointStatus]) -> Schema:
     """Without required entries: an older operator's status must stay readable to the API server."""
     schema = structural(TypeAdapter(of).json_schema(by_alias=True, mode="serialization"))
@@ -130,7 +140,9 @@ def crds() -> dict[str, Schema]:
     app = structural(StreamAppSpec.model_json_schema(by_alias=True))
     savepoint = structural(SavepointSpec.model_json_schema(by_alias=True))
     return {
-        "streamapps.yaml": _crd("StreamApp", "streamapps", "sapp", app, _status_schema(Status), _APP_COLUMNS),
+        "streamapps.yaml": _named(
+            _crd("StreamApp", "streamapps", "sapp", app, _status_schema(Status), _APP_COLUMNS), _NAME_RULE
+        ),
         "savepoints.yaml": _crd(
             "Savepoint", "savepoints", "svp", savepoint, _status_schema(SavepointStatus), _SAVEPOINT_COLUMNS
         ),

@@ -172,6 +172,14 @@ def test_the_api_server_refuses_what_cannot_be(rest: Rest, namespace: str, chang
         _edit(rest, namespace, **change)
 
 
+@pytest.mark.parametrize("name", ["savepoints", "9rules", "a" * 41, "rules.eu"])
+def test_a_name_that_pods_cannot_have_is_refused(rest: Rest, namespace: str, name: str) -> None:
+    manifest = app_manifest(namespace)
+    manifest["metadata"]["name"] = name
+    with pytest.raises(ApiError, match="app's name"):
+        rest.post(path("streamapps", namespace), manifest)
+
+
 def test_kubectl_s_table_says_phase_version_batch_lag_and_age(rest: Rest) -> None:
     crd = rest.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/streamapps.headgate.dev")
     columns = [column["name"] for column in crd["spec"]["versions"][0]["additionalPrinterColumns"]]

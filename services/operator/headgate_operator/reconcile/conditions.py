@@ -37,14 +37,12 @@ def describe(context: Context, status: Status) -> Status:
     """With the conditions, the version that runs, the candidates, and the generation that all this is about."""
     said = (_ready(context, status), _progressing(status), _degraded(context, status))
     conditions = tuple(_condition(context, status, one) for one in said)
-    human = status.phase is Phase.NEEDS_HUMAN
-    return replace(
-        status,
-        observed_generation=context.desired.generation,
-        version=_version(status),
-        candidates=candidates(context) if human else (),
-        conditions=conditions,
-    )
+    generation, version = context.desired.generation, _version(status)
+    named = candidates(context) if status.phase is Phase.NEEDS_HUMAN else ()
+    now = (generation, version, named, conditions)
+    if now == (status.observed_generation, status.version, status.candidates, status.conditions):
+        return status
+    return replace(status, observed_generation=generation, version=version, candidates=named, conditions=conditions)
 
 
 def _condition(context: Context, status: Status, said: _Said) -> Condition:
@@ -52,7 +50,8 @@ def _condition(context: Context, status: Status, said: _Said) -> Condition:
     before = next((condition for condition in status.conditions if condition.type == kind), None)
     value = "True" if truth else "False"
     since = before.last_transition_time if before is not None and before.status == value else context.now_ms
-    return Condition(kind, value, reason, message[:1_000], since, context.desired.generation)
+    made = Condition(kind, value, reason, message[:1_000], since, context.desired.generation)
+    return before if made == before and before is not None else made
 
 
 def _version(status: Status) -> str:
