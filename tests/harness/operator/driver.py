@@ -25,6 +25,7 @@ FAULTS = (
     "stalls-and-hangs",
     "lags",
     "refuses-to-drain",
+    "hangs-at-drain",
     "slow",
 )
 
@@ -139,7 +140,7 @@ class Driver:
         if self.phase == "standby":
             self._end(0)
             return {"ok": True}
-        if self.image.fault in ("stalls-and-hangs", "refuses-to-drain"):
+        if self.image.fault in ("stalls-and-hangs", "refuses-to-drain", "hangs-at-drain"):
             return {"ok": False, "message": "no"} if self.image.fault == "refuses-to-drain" else None
         made: dict[str, object] = self._save() if self.request.get("savepoint") else {"ok": True}
         if made["ok"]:

@@ -74,6 +74,11 @@ def new_settings(cluster: Cluster, rng: random.Random) -> None:
     edit(cluster, cluster.app.desired.spec.model_copy(update={"config": {"level": rng.randint(0, 3)}}))
 
 
+def new_partitions(cluster: Cluster, rng: random.Random) -> None:
+    """Only a savepoint can carry an app over."""
+    edit(cluster, cluster.app.desired.spec.model_copy(update={"shuffle_partitions": rng.randint(2, 4)}))
+
+
 def toggle(cluster: Cluster, rng: random.Random) -> None:
     """Suspend or resume."""
     spec = cluster.app.desired.spec
@@ -163,6 +168,7 @@ def node_returns(cluster: Cluster, rng: random.Random) -> None:
 DOINGS = (
     (new_image, 10),
     (new_settings, 3),
+    (new_partitions, 1),
     (toggle, 1),
     (resume, 3),
     (spoil, 1),

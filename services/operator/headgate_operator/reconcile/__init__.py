@@ -48,7 +48,7 @@ def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int)
     if step.status.phase is not Phase.DELETING:
         step = collect(context, step)
     tidy: tuple[Action, ...] = (
-        *abandoned(context, step.status),
+        *abandoned(context, step),
         *done_collectors(context, step.status),
         *_strays(context, step),
     )

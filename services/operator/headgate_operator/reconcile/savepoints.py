@@ -39,10 +39,15 @@ def _take(context: Context, status: Status) -> Step:
     return Step(ask(context, status, "savepoint", name, WITHIN_MS), (CreateSavepoint(name, SavepointReason.SCHEDULED),))
 
 
-def abandoned(context: Context, status: Status) -> tuple[RecordSavepoint, ...]:
-    """Lines that we began and that no request stands for any more: said to have failed."""
-    if status.asked is not None:
+def abandoned(context: Context, step: Step) -> tuple[RecordSavepoint, ...]:
+    """Lines that we began and that no request stands for any more: said to have failed, if the step does not say so."""
+    if step.status.asked is not None:
         return ()
+    said = {action.name for action in step.actions if isinstance(action, RecordSavepoint)}
     failed = SavepointStatus(phase=SavepointPhase.FAILED, message="the driver ended, or was asked for something else")
-    ours = [s for s in context.observed.savepoints if s.open and s.reason is not SavepointReason.MANUAL]
+    ours = [
+        s
+        for s in context.observed.savepoints
+        if s.open and s.reason is not SavepointReason.MANUAL and s.name not in said
+    ]
     return tuple(RecordSavepoint(s.name, s.resource_version, failed) for s in ours)
