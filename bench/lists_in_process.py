@@ -27,7 +27,7 @@ from bench.result import show
 from bench.rules import EventRules, event_rule_id, event_rules, record
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.kernel import RulesKernel, control_of
-from rulecore.lists import with_list_columns
+from rulecore.lists.columns import with_list_columns
 from rulecore.lists.records import Head, records_of
 from rulecore.yamldoc import Json
 from streamcore.kernel import Control, Cut, Routed

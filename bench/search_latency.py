@@ -1,9 +1,11 @@
 """``python -m bench.search_latency``: how long until a search finds what was sent, with the app at half its load.
 
-Runs what ``headgate up search`` runs. First the shop sends as fast as it goes, which gives the load that the app can
-take; then half of that, and beside it products of its own, each looked for with searches until it is found, and then
-viewed once until a search finds it viewed. By this process's clock, from before a record is handed to the producer
-until the answer that has it; so the time of a search, and up to a pause between two, is in it.
+Runs what ``headgate up search`` runs. First the shop sends so fast that some events always wait, until app and server
+have been running for a while: in the first minute their compilers cost more than what they compile. The later half of
+the cuts says what load the app can take. When all is processed, half of that load, and after some seconds products of
+our own beside it, each looked for with searches until it is found, and then viewed once until a search finds it viewed.
+By this process's clock, from before a record is handed to the producer until the answer that has it; so the time of a
+search, and up to a pause between two, is in it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bench.result import Result, show, spread
+from bench.yardstick import Yardstick
 from headgate.local import broker as local_broker
 from headgate.local.generator import Orders
 from headgate.local.opensearch_http import OpenSearchHttp
@@ -33,10 +36,15 @@ from streamcore.kafka import clients
 if TYPE_CHECKING:
     import confluent_kafka as ck
 
-_BETWEEN_SEARCHES_S = 0.05
+#: Ten searches a second: they share the machine with what is measured.
+_BETWEEN_SEARCHES_S = 0.1
 _EVERY_S = 0.25
 _WAIT_S = 300.0
 _SETTLE_S = 30.0
+#: At half the load, before anything is measured.
+_EASE_S = 15.0
+#: That the load is found with.
+_LEAST_CUTS = 8
 
 
 @dataclass
@@ -59,17 +67,14 @@ class Probes:
         self._produce(self.stack.shop.names.input("products"), name, change)
 
     def look(self) -> None:
-        """Search once for all that was not found yet."""
-        self._found({"terms": {"id": [*self.sent]}}, self._came)
-        ours, viewed = {"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}
-        self._found({"bool": {"filter": [ours, viewed]}}, self._seen)
-
-    def _found(self, query: object, then: Callable[[str, float], None]) -> None:
+        """Search once for all that was not found yet: what is new, and of what was viewed what has views."""
+        viewed = {"bool": {"filter": [{"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}]}}
+        query = {"bool": {"should": [{"terms": {"id": [*self.sent]}}, viewed]}}
         body = {"size": 1_000, "_source": False, "query": query}
         hits = self.http.ask("POST", f"/{alias_of(self.stack.shop.names)}/_search", body)["hits"]["hits"]
         now = time.monotonic()
-        for hit in hits:
-            then(hit["_id"], now)
+        for name in (hit["_id"] for hit in hits):
+            (self._came if name in self.sent else self._seen)(name, now)
 
     def _came(self, name: str, now: float) -> None:
         self.changes_ms.append((now - self.sent.pop(name)) * 1_000)
@@ -93,7 +98,10 @@ class Probes:
 def main() -> int:
     """Measure, print one JSON object."""
     parser = argparse.ArgumentParser(prog="python -m bench.search_latency", description=__doc__)
-    parser.add_argument("--load", type=int, default=60_000, help="events to find the load with")
+    parser.add_argument(
+        "--load", type=int, default=60_000, help="events that wait, at the least, while the load is found"
+    )
+    parser.add_argument("--warm-up", type=float, default=60.0, help="seconds of that")
     parser.add_argument("--seconds", type=float, default=60.0, help="of measuring")
     parser.add_argument("--port", type=int, default=local_broker.DEFAULT_PORT, help="of the broker")
     asked = parser.parse_args()
@@ -103,28 +111,31 @@ def main() -> int:
         stack = Stack(SearchService(), settings, to_stderr, Timeline(to_stderr))
         try:
             stack.start()
-            show(_measured(stack, asked.load, asked.seconds))
+            show(_measured(stack, asked))
         finally:
             stack.stop(threading.Event())
     return 0
 
 
-def _measured(stack: Stack, load: int, seconds: float) -> Result:
-    capacity = _capacity(stack, load)
+def _measured(stack: Stack, asked: argparse.Namespace) -> Result:
+    capacity = _most(stack, asked.load, asked.warm_up)
     stack.generate(Orders(None, capacity / 2))
     service = stack.service
     assert isinstance(service, SearchService)
     probes = Probes(stack, OpenSearchHttp(service.opensearch.login), clients.producer(stack.kafka, linger_ms=5))
-    _wait(lambda: stack.generator.next_index > stack.generator.first_index, stack)
-    before, began, number = stack.app.figures.processed, time.monotonic(), 0
-    while time.monotonic() - began < seconds:
-        if time.monotonic() - began > number * _EVERY_S:
-            probes.send(number)
-            number += 1
-        probes.look()
-        stack.check()
-        time.sleep(_BETWEEN_SEARCHES_S)
-    rate = (stack.app.figures.processed - before) / (time.monotonic() - began)
+    time.sleep(_EASE_S)
+    cuts = _Cuts(stack)
+    with Yardstick() as yardstick:
+        before, began, number = stack.app.figures.processed, time.monotonic(), 0
+        while time.monotonic() - began < asked.seconds:
+            if time.monotonic() - began > number * _EVERY_S:
+                probes.send(number)
+                number += 1
+            probes.look()
+            cuts.note()
+            stack.check()
+            time.sleep(_BETWEEN_SEARCHES_S)
+        rate = (stack.app.figures.processed - before) / (time.monotonic() - began)
     settled = time.monotonic() + _SETTLE_S
     while (probes.sent or probes.viewed) and time.monotonic() < settled:
         probes.look()
@@ -137,17 +148,43 @@ def _measured(stack: Stack, load: int, seconds: float) -> Result:
         "not_found": len(probes.sent) + len(probes.viewed),
         "change_to_searchable_ms": spread(probes.changes_ms),
         "view_to_searchable_ms": spread(probes.views_ms),
-        "cut_ms": spread([float(ms) for ms in stack.app.figures.cut_ms]),
+        "cut_ms": spread(cuts.ms),
+        **yardstick.figures(),
     }
 
 
-def _capacity(stack: Stack, load: int) -> float:
-    """Records a second when more wait than the app takes, primers left out."""
+class _Cuts:
+    """How long the cuts took that ended since this was made; ``note`` is called more often than a hundred of them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._seen = stack.app.figures.cuts
+        self.ms: list[float] = []
+
+    def note(self) -> None:
+        """Take the new ones."""
+        figures = self._stack.app.figures
+        new = figures.cuts - self._seen
+        self.ms += map(float, figures.cut_ms[len(figures.cut_ms) - new :])
+        self._seen = figures.cuts
+
+
+def _most(stack: Stack, load: int, seconds: float) -> float:
+    """Records a second while more wait than the app takes, in the later half of the cuts of so many seconds; then
+    what waits is waited for. Counted from the end of a cut to the end of another."""
     stack.generate(Orders(load, None))
-    _wait(lambda: stack.app.figures.processed > 5_000, stack)
-    before, began = stack.app.figures.processed, time.monotonic()
+    begun, ends = time.monotonic(), [(0.0, 0)]
+    while time.monotonic() - begun < seconds or len(ends) < _LEAST_CUTS:
+        processed = stack.app.figures.processed
+        if processed > ends[-1][1]:
+            ends.append((time.monotonic() - begun, processed))
+        if stack.generator.done and stack.generator.sent - processed < load:
+            stack.generate(Orders(load, None))
+        stack.check()
+        time.sleep(0.05)
     _wait(lambda: stack.generator.done and stack.app.figures.processed >= stack.generator.sent, stack)
-    return (stack.app.figures.processed - before) / (time.monotonic() - began)
+    warm = ends[len(ends) // 2 :]
+    return (warm[-1][1] - warm[0][1]) / (warm[-1][0] - warm[0][0])
 
 
 def _wait(until: Callable[[], bool], stack: Stack) -> None:

@@ -11,8 +11,9 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from streamcore.local_times import local_to_utc
 from streamcore.schema import Field, Kind, StreamSchema
-from streamcore.times import MAX_MS, local_to_utc, zone_of
+from streamcore.times import MAX_MS, zone_of
 
 _SURE = "__sure_"
 _DIGITS = 15  # a number of at most so many digits is the shortest text of its double

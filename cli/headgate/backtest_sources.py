@@ -21,10 +21,9 @@ from headgate.decoding import Decoding
 from headgate.errors import InputError
 from headgate.rows import count_rows, json_values, open_parquet, stream_columns
 from rulecore.backtest import Batch
-from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
-from streamcore.position import Place, Position, next_position, spans
+from streamcore.position import PARTITIONS_PER_TOPIC, Place, Position, next_position, spans
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 BATCH = 200_000

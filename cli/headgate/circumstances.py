@@ -14,7 +14,7 @@ from headgate.explain_inquiry import Inquiry
 from headgate.explain_reading import Reading
 from headgate.moments import show_time
 from headgate.publishing import AppTopics, read_answers
-from rulecore.explain_rule import Circumstance, Explanation
+from rulecore.explanation import Circumstance, Explanation
 from rulecore.model import Kind, Mode
 from rulecore.status import StatusKind, Subject
 from streamcore.kafka.readers import Record

@@ -11,7 +11,7 @@ from headgate.publishing import Answer, AppTopics
 from rulecore.audit import History, Written
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import RuleError
-from rulecore.explain_rule import Explanation
+from rulecore.explanation import Explanation
 from rulecore.model import Rule
 from rulecore.slots import Place, Slot
 from rulecore.status import StatusKind

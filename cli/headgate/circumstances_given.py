@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from headgate.circumstances_case import Case
 from headgate.moments import show_time
-from rulecore.explain_rule import Circumstance
+from rulecore.explanation import Circumstance
 from rulecore.lang.types import Value
 from rulecore.model import Canary, Kind, Mode
 from rulecore.outlet import lane_of, share

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode import DecodeLimits, ExtraFields, JsonDecoder, RawBatch
+from streamcore.decode import JsonDecoder, RawBatch
+from streamcore.records import DeadCode, DecodeLimits, ExtraFields, Rejected
 from streamcore.schema import StreamSchema
 
 
@@ -28,7 +29,7 @@ class Decoding:
     def __call__(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pl.DataFrame:
         """The events among some records; counts the others."""
         decoded = self._decoder.decode(RawBatch(values, partition, offset, self.clock_ms))
-        self.dead.update(_general(*pair) for pair in _pairs(decoded.dead))
+        self.dead.update(one.general for one in _rejections(decoded.dead))
         frame = pl.from_arrow(decoded.events)
         assert isinstance(frame, pl.DataFrame)
         return frame
@@ -39,10 +40,6 @@ class Decoding:
         return found
 
 
-def _pairs(dead: pa.Table) -> Iterator[tuple[str, str]]:
-    return zip(dead.column("code").to_pylist(), dead.column("reason").to_pylist(), strict=True)
-
-
-def _general(code: str, reason: str) -> str:
-    """A reason without the value that was found: those of one kind are counted together."""
-    return f"{code}: {reason.split(': found', 1)[0]}"
+def _rejections(dead: pa.Table) -> Iterator[Rejected]:
+    columns = (dead.column(name).to_pylist() for name in ("code", "reason"))
+    return (Rejected(DeadCode(code), reason) for code, reason in zip(*columns, strict=True))

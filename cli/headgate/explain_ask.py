@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import InputError
-from headgate.explain_inquiry import Inquiry
 from headgate.moments import parse_time
 from rulecore.compiled import CompiledRule
-from rulecore.explain_rule import Circumstance, Explanation, explain_rule
-from rulecore.lists.store import ListStore
+from rulecore.explanation import Circumstance, Explanation
 from rulecore.yamldoc import Json
-from streamcore.kafka.settings import KafkaSettings
-from streamcore.schema import StreamSchema
 
 if TYPE_CHECKING:  # an explanation from files reads nothing
     from headgate.explain_reading import Found
+    from streamcore.kafka.settings import KafkaSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +40,8 @@ class Ask:
     @property
     def kafka(self) -> KafkaSettings:
         """How to reach it."""
+        from streamcore.kafka.settings import KafkaSettings
+
         return KafkaSettings(self.bootstrap, client_id="headgate-explain")
 
     @property
@@ -96,13 +95,3 @@ def support_of(rule: CompiledRule, known: Mapping[str, CompiledRule]) -> tuple[C
     """The rules whose scores a rule adds."""
     signals = rule.rule.score.of if rule.rule.score is not None else ()
     return tuple(known[name] for name in signals if name in known)
-
-
-def explained(
-    rule: CompiledRule, schema: StreamSchema, inquiry: Inquiry, support: Sequence[CompiledRule], lists: ListStore
-) -> Answer:
-    """The rule over the events of an inquiry."""
-    explanation = explain_rule(rule, schema, inquiry.topic, inquiry.events, inquiry.question, support, lists)
-    asked = sorted({name for one in (rule, *support) for name in one.lists})
-    note = f"lists are asked as they are now, at the event's time: {', '.join(asked)}"
-    return Answer(explanation, inquiry.about, (), (*inquiry.notes, *((note,) if asked else ())))

@@ -15,7 +15,7 @@ from headgate.explain_keys import parse_key, physical, show_key, wanted_of
 from headgate.explain_reading import Found, KeyEvents, Reading, key_events
 from headgate.moments import show_time
 from rulecore.compiled import CompiledRule
-from rulecore.explain_rule import Question
+from rulecore.explanation import Question
 from rulecore.model import Emit, Kind
 from rulecore.yamldoc import Json
 from streamcore.decode import RawBatch

@@ -1,38 +1,54 @@
-"""The events of a file that an explanation is about."""
+"""The events of a file that an explanation is about, one event at a time: few of them are decoded faster than columns
+are loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import polars as pl
-import pyarrow as pa
-
-from headgate.decoding import Decoding
 from headgate.errors import InputError
-from headgate.explain_inquiry import Inquiry
-from rulecore.compiled import CompiledRule
-from rulecore.explain_rule import Question
-from streamcore.schema import StreamSchema
+from rulecore.explain_event import Row
+from streamcore.records import DecodeLimits, ExtraFields, Rejected, Scalar, decode_one
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.times import zone_of
 
-_END_MS = 2**53
+FEW = 1_000  # lines; each takes about as long as a five-thousandth of loading columns
 
 
-def events_of_text(path: Path, schema: StreamSchema, rule: CompiledRule, clock_ms: int) -> Inquiry:
-    """One JSON event a line, in order of arrival; the last is the one in question. After it time ends, as in a rule's
-    tests."""
+def lines_of(path: Path) -> Sequence[bytes]:
+    """The lines that are not empty; ``InputError`` when there is none."""
     try:
         lines = [line for line in path.read_bytes().splitlines() if line.strip()]
     except OSError as error:
         raise InputError(f"--event-json {path}: {error.strerror}; name a file that you may read") from None
     if not lines:
         raise InputError(f"--event-json {path}: is empty; write one JSON event a line")
-    count = len(lines)
-    decode = Decoding(schema, clock_ms)
-    events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
-    if decode.dead:
-        raise InputError(f"--event-json {path}: no event of {schema.name}: {'; '.join(decode.dead)}")
-    if rule.group_by and count > 1:
-        key = events[count - 1].select(rule.group_by).row(0, named=True)
-        events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])
-    question = Question(row=events.height - 1, closing_ms=_END_MS)
-    return Inquiry(path.name, events, question, f"the last event of {path}")
+    return lines
+
+
+def rows_of(path: Path, lines: Sequence[bytes], schema: StreamSchema, clock_ms: int) -> list[Row]:
+    """One JSON event a line, in order of arrival; fields that the stream does not declare are passed over."""
+    zone = zone_of(schema.zone)
+    found = [
+        decode_one(schema, line, clock_ms=clock_ms, zone=zone, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
+        for line in lines
+    ]
+    dead = dict.fromkeys(one.general for one in found if isinstance(one, Rejected))
+    if dead:
+        raise no_event(path, schema, dead)
+    return [_row(schema, one, n) for n, one in enumerate(found) if not isinstance(one, Rejected)]
+
+
+def _row(schema: StreamSchema, values: Sequence[Scalar], offset: int) -> Row:
+    row = dict(zip(schema.names, values, strict=True))
+    return {**row, PARTITION: 0, OFFSET: offset, EVENT_MS: row[schema.event_time]}
+
+
+def no_event(path: Path, schema: StreamSchema, dead: Iterable[str]) -> InputError:
+    """For a file that holds what is no event of the stream. ``dead``: why, each reason once."""
+    return InputError(f"--event-json {path}: no event of {schema.name}: {'; '.join(dead)}")
+
+
+def about_last(path: Path) -> str:
+    """What the explanation is about, for people."""
+    return f"the last event of {path}"

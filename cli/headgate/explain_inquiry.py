@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import polars as pl
+import pyarrow as pa
 
-from rulecore.explain_rule import Question
-from streamcore.schema import OFFSET, PARTITION
+from headgate.decoding import Decoding
+from headgate.explain_ask import Answer
+from headgate.explain_file import about_last, no_event
+from rulecore.compiled import CompiledRule
+from rulecore.explain_rule import explain_rule
+from rulecore.explanation import Question
+from rulecore.lists.store import ListStore
+from streamcore.schema import OFFSET, PARTITION, StreamSchema
 
 if TYPE_CHECKING:  # an explanation from files reads nothing
     from headgate.explain_reading import Found, Reading
+
+_END_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,23 @@ class Inquiry:
     dead: str | None = None
     late: Lateness | None = None
     notes: tuple[str, ...] = ()
+
+
+def events_of_lines(
+    path: Path, lines: Sequence[bytes], schema: StreamSchema, rule: CompiledRule, clock_ms: int
+) -> Inquiry:
+    """One JSON event a line, in order of arrival; the last is the one in question. After it time ends, as in a rule's
+    tests."""
+    count = len(lines)
+    decode = Decoding(schema, clock_ms)
+    events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
+    if decode.dead:
+        raise no_event(path, schema, decode.dead)
+    if rule.group_by and count > 1:
+        key = events[count - 1].select(rule.group_by).row(0, named=True)
+        events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])
+    question = Question(row=events.height - 1, closing_ms=_END_MS)
+    return Inquiry(path.name, events, question, about_last(path))
 
 
 def without_late(reader: Reading, late_topic: str, inquiry: Inquiry, most: int) -> Inquiry:
@@ -75,3 +102,13 @@ def _late_events(reader: Reading, late_topic: str, topic: str, most: int) -> Map
                 place = source["partition"], source["offset"]
                 found[place] = Lateness(body["lateness_ms"], body["watermark_ms"])
     return found
+
+
+def explained(
+    rule: CompiledRule, schema: StreamSchema, inquiry: Inquiry, support: Sequence[CompiledRule], lists: ListStore
+) -> Answer:
+    """The rule over the events of an inquiry."""
+    explanation = explain_rule(rule, schema, inquiry.topic, inquiry.events, inquiry.question, support, lists)
+    asked = sorted({name for one in (rule, *support) for name in one.lists})
+    note = f"lists are asked as they are now, at the event's time: {', '.join(asked)}"
+    return Answer(explanation, inquiry.about, (), (*inquiry.notes, *((note,) if asked else ())))

@@ -10,8 +10,7 @@ import orjson
 from headgate.explain_ask import Answer
 from headgate.output import Json
 from rulecore.explain import Clause
-from rulecore.explain_rule import EventStory
-from rulecore.explain_windows import WindowStory
+from rulecore.explanation import EventStory, WindowStory
 
 
 def as_json(answer: Answer) -> Json:

@@ -9,17 +9,17 @@ import orjson
 from headgate.circumstances import circumstances
 from headgate.circumstances_case import Known
 from headgate.errors import InputError
-from headgate.explain_ask import Answer, Ask, explained, known_rule, support_of
+from headgate.explain_ask import Answer, Ask, known_rule, support_of
 from headgate.explain_events import events_of_alert, events_of_key, events_of_place
-from headgate.explain_file import events_of_text
-from headgate.explain_inquiry import Inquiry, without_late
+from headgate.explain_file import lines_of
+from headgate.explain_inquiry import Inquiry, events_of_lines, explained, without_late
 from headgate.explain_reading import Found, Reading
 from headgate.history import read_history
 from headgate.publishing import AppTopics
 from headgate.rulebook import load_streams, read_book
 from rulecore.audit import History
 from rulecore.compiled import CompiledRule
-from rulecore.explain_rule import Explanation
+from rulecore.explanation import Explanation
 from rulecore.lists.store import ListStore
 from rulecore.model import Kind
 from rulecore.ruleset import RuleSet
@@ -95,7 +95,7 @@ def _on_time(ask: Ask, reader: Reading, rule: CompiledRule, inquiry: Inquiry) ->
 
 def _inquiry(ask: Ask, reader: Reading, rule: CompiledRule, schema: StreamSchema) -> Inquiry:
     if ask.event_json is not None:
-        return events_of_text(ask.event_json, schema, rule, ask.now_ms)
+        return events_of_lines(ask.event_json, lines_of(ask.event_json), schema, rule, ask.now_ms)
     if ask.event is not None:
         topic, partition, offset = _place(ask.event)
         return events_of_place(reader, schema, rule, (topic, partition, offset), ask.scan, ask.now_ms)

@@ -15,8 +15,7 @@ from headgate.moments import show_time
 from headgate.output import Json
 from headgate.tables import table
 from rulecore.explain import Clause, Seen, Truth
-from rulecore.explain_rule import EventStory, Explanation, alerts_in
-from rulecore.explain_windows import WindowStory
+from rulecore.explanation import EventStory, Explanation, WindowStory, alerts_in
 
 _COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
 _TEXT = 72  # characters of a clause in a tree

@@ -9,10 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.errors import InputError
-from headgate.explain_ask import Answer, Ask, explained, known_rule, support_of
-from headgate.explain_file import events_of_text
+from headgate.explain_ask import Answer, Ask, known_rule, support_of
+from headgate.explain_file import FEW, about_last, lines_of, rows_of
 from headgate.rulebook import read_book
-from rulecore.lists.store import ListStore
+from rulecore.explain_event import explain_event, is_plain
+from rulecore.explanation import Question
 
 
 def answer(ask: Ask) -> Answer:
@@ -31,5 +32,13 @@ def _of_files(ask: Ask) -> Answer:
     known = {rule.rule.id: rule for rule in book.rules}
     rule = known_rule(ask.target, known)
     schema = book.streams[rule.rule.on]
-    inquiry = events_of_text(ask.event_json or Path(), schema, rule, ask.now_ms)
-    return explained(rule, schema, inquiry, support_of(rule, known), book.list_store(ListStore.empty()))
+    path = ask.event_json or Path()
+    lines = lines_of(path)
+    if is_plain(rule) and len(lines) <= FEW:
+        rows = rows_of(path, lines, schema, ask.now_ms)
+        explanation = explain_event(rule, schema, path.name, rows, Question(row=len(rows) - 1))
+        return Answer(explanation, about_last(path), (), ())
+    from headgate.explain_inquiry import events_of_lines, explained  # half a second, with columns and the kernel
+
+    inquiry = events_of_lines(path, lines, schema, rule, ask.now_ms)
+    return explained(rule, schema, inquiry, support_of(rule, known), book.list_store())

@@ -6,6 +6,7 @@ stdout is data, stderr is talk. Exit codes: 0 done, 1 refused or failed (one lin
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import sys
@@ -74,6 +75,11 @@ class _WithoutPandas:
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point.
+
+    What a command loads lives as long as the command. To look through it at every 700 new objects, as Python does, is a
+    twelfth of the time of a short one.
+    """
+    gc.set_threshold(100_000)
     sys.meta_path.insert(0, _WithoutPandas())
     sys.exit(run())

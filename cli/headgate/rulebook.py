@@ -6,21 +6,24 @@ line and column what to change. Refuses to know Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headgate import streams
 from headgate.errors import InputError
 from rulecore.check import Cost, check
 from rulecore.compiled import CompiledRule
 from rulecore.lang import ListType
-from rulecore.lists.files import ListFile, load_lists, types_of
-from rulecore.lists.past import control_records, store_of
-from rulecore.lists.store import ListStore
 from rulecore.load import Loaded, load_path
+from rulecore.model import Rule
 from rulecore.yamldoc import Problem
 from streamcore.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from rulecore.lists.files import ListFile
+    from rulecore.lists.store import ListStore
 
 _LISTS = Path("lists")
 _SHIPPED = Path(__file__).resolve().parents[2] / "rules"
@@ -36,10 +39,15 @@ class Book:
     problems: tuple[Problem, ...]
     lists: tuple[ListFile, ...] = ()
 
-    def list_store(self, known: ListStore) -> ListStore:
+    def list_store(self, known: ListStore | None = None) -> ListStore:
         """Its lists, and those of ``known`` that have other names."""
+        from rulecore.lists.past import control_records, store_of
+        from rulecore.lists.store import ListStore
+
         own = {one.head.list: one.records() for one in self.lists}
-        return store_of([*control_records(known, own), *(row for rows in own.values() for row in rows)])
+        return store_of(
+            [*control_records(known or ListStore.empty(), own), *(row for rows in own.values() for row in rows)]
+        )
 
     def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
         """By name of a list, keys and values of the control records that publish it."""
@@ -63,11 +71,13 @@ def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
 
 def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
     """The lists of a folder or file; without one those of ``lists/`` where the user is, if there is such a folder."""
-    if folder is None:
-        return load_lists(_LISTS) if _LISTS.is_dir() else ([], [])
-    if not folder.exists():
+    if folder is not None and not folder.exists():
         raise InputError(f"lists: no such file or folder: {folder}")
-    return load_lists(folder)
+    if folder is None and not _LISTS.is_dir():
+        return [], []
+    from rulecore.lists.files import load_lists  # columns, which rules that ask no lists are checked without
+
+    return load_lists(folder or _LISTS)
 
 
 def read_book(
@@ -85,25 +95,53 @@ def read_book(
     """
     schemas = load_streams(folder)
     listed, list_problems = read_lists(lists)
-    documents, problems = [], []
-    for path in dict.fromkeys(paths):
+    for path in paths:
         if not path.exists():
             raise InputError(f"rules: no such file or folder: {path}")
-        some, faults = load_path(path)
-        documents += some
-        problems += faults
+    documents, problems = _about(about, paths), list[Problem]()
+    if not documents:
+        documents, problems = _read(paths)
     if not documents and not problems:
         raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
-    if about is not None and (own := _about(about, documents)):
-        documents, problems = own, []
-    report = check(documents, schemas, lists={**(known or {}), **types_of(listed)})
+    report = check(documents, schemas, lists={**(known or {}), **{one.head.list: one.head.type for one in listed}})
     found = tuple(sorted([*problems, *list_problems, *report.problems]))
     return Book(schemas, report.rules, report.costs, found, tuple(listed))
 
 
-def _about(name: str, documents: Sequence[Loaded]) -> list[Loaded]:
-    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name."""
+def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple[list[Loaded], list[Problem]]:
+    documents, problems = [], []
+    for path in dict.fromkeys(paths):
+        some, faults = load_path(path, naming=naming)
+        documents += some
+        problems += faults
+    return documents, problems
+
+
+def _about(name: str | None, paths: Sequence[Path]) -> list[Loaded]:
+    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name.
+
+    YAML takes its time, so first only files are read that have the names in their text. A name that is written in
+    another way (escaped) is found when all are read.
+    """
+    if name is None:
+        return []
+    own = _own(name, _read(paths, {name})[0])
+    if more := _missing(own):
+        own = _own(name, _read(paths, {name, *more})[0])
+    return own if own and not _missing(own) else _own(name, _read(paths)[0])
+
+
+def _own(name: str, documents: Sequence[Loaded]) -> list[Loaded]:
     rules = {one.rule.id: one.rule for one in documents if one.rule is not None}
-    score = rules[name].score if name in rules else None
-    wanted = {name, *(score.of if score is not None else ())}
-    return [one for one in documents if one.rule is not None and one.rule.id in wanted] if name in rules else []
+    wanted = {name, *_added(rules[name])} if name in rules else set()
+    return [one for one in documents if one.rule is not None and one.rule.id in wanted]
+
+
+def _missing(own: Sequence[Loaded]) -> set[str]:
+    """Rules whose scores are added, and that are not among them."""
+    rules = {one.rule.id: one.rule for one in own if one.rule is not None}
+    return {added for rule in rules.values() for added in _added(rule)} - rules.keys()
+
+
+def _added(rule: Rule) -> Iterable[str]:
+    return rule.score.of if rule.score is not None else ()

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What options say to some of the services. ``postgres``, ``opensearch``: None: a local one."""
+    """What options say to some of the services. ``to``: the etl service's table. ``postgres``, ``opensearch``: None: a
+    local one."""
 
     rules: Path | None
     streams: Path | None
+    to: str | None
     postgres: Address | None
     opensearch: Login | None
 
@@ -39,10 +41,14 @@ def _sessions(chosen: Chosen) -> Service:
     return SessionsService(chosen.postgres)
 
 
-def _etl(_: Chosen) -> Service:
+def _etl(chosen: Chosen) -> Service:
     from headgate.local.services.etl import EtlService
+    from headgate.local.services.etl_tables import DeltaTable, PostgresTable
 
-    return EtlService()
+    if chosen.to == "delta" and chosen.postgres is not None:
+        raise click.UsageError("--to delta needs no --postgres; leave one of them out")
+    in_postgres = chosen.to == "postgres" or chosen.postgres is not None
+    return EtlService(PostgresTable(chosen.postgres) if in_postgres else DeltaTable())
 
 
 def _search(chosen: Chosen) -> Service:
@@ -61,11 +67,12 @@ SERVICES: Mapping[str, Callable[[Chosen], Service]] = {
 #: Options that only some services have, by the name of their parameter.
 _ONLY: Mapping[str, tuple[str, ...]] = {
     "rules": ("rules",),
-    "postgres": ("sessions",),
-    "postgres_user": ("sessions",),
-    "postgres_password_file": ("sessions",),
-    "postgres_password_env": ("sessions",),
-    "postgres_ca_file": ("sessions",),
+    "to": ("etl",),
+    "postgres": ("etl", "sessions"),
+    "postgres_user": ("etl", "sessions"),
+    "postgres_password_file": ("etl", "sessions"),
+    "postgres_password_env": ("etl", "sessions"),
+    "postgres_ca_file": ("etl", "sessions"),
     "opensearch": ("search",),
     "opensearch_user": ("search",),
     "opensearch_password_file": ("search",),

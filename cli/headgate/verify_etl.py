@@ -1,4 +1,4 @@
-"""The etl app's clean rows, as its topic and its Delta table hold them, and its dead letters, against what must come.
+"""The etl app's clean rows, as its topic and its table hold them, and its dead letters, against what must come.
 
 The expectation (``headgate.local.shop.expected_rows``) shares no code with the product. Promises: every row is found
 right, wrong, repeated or unexpected; every dead letter is known by the record that it was.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,9 @@ _READ_LIMIT_MS: Final = 600_000
 _LETTER: Final = ("source_topic", "source_partition", "source_offset", "reason_code")
 
 T = TypeVar("T", str, Place)
+
+#: Reads the rows of the table.
+Table = Callable[[], tuple[Row, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class EtlVerdict:
 class EtlCheck:
     """What was there before, and in the end."""
 
-    def __init__(self, kafka: KafkaSettings, shop: Workspace, table: Path, key_file: Path) -> None:
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, table: Table, key_file: Path) -> None:
         self._kafka = kafka
         self._shop = shop
         self._table = table
@@ -135,12 +138,12 @@ def expectation_of(names: Names, key: bytes) -> RowsExpectation:
     return RowsExpectation(PARTITIONS, topics, key)
 
 
-def read(kafka: KafkaSettings, names: Names, table: Path) -> Found:
+def read(kafka: KafkaSettings, names: Names, table: Table) -> Found:
     """Everything that topics and table hold now, as far as it is committed."""
     return Found(
         events=sum(end_offsets(kafka, names.read).values()),
         rows=tuple(row_of(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
-        table=read_table(table),
+        table=table(),
         letters=tuple(letter_of(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
     )
 
@@ -154,17 +157,6 @@ def row_of(body: Mapping[str, object]) -> Row:
     at_ms = round(datetime.fromisoformat(str(body["at"])).timestamp() * 1000)
     named = {**body, "at_ms": at_ms}
     return tuple(value if isinstance(value, int) else _text(value) for value in (named[name] for name in COLUMNS))
-
-
-def read_table(folder: Path) -> tuple[Row, ...]:
-    """The rows of the Delta table's newest version; none while there is no table."""
-    if not (folder / "_delta_log").exists():
-        return ()
-    import polars as pl
-
-    decimals = pl.col("amount", "euros").cast(pl.String)
-    frame = pl.read_delta(str(folder)).with_columns(decimals, at_ms=pl.col("at").dt.epoch("ms"))
-    return tuple(frame.select(*COLUMNS).rows())
 
 
 def letter_of(record: Record) -> tuple[Place, str]:

@@ -9,6 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from headgate import explaining
 from headgate.explain_view import tree
 from headgate.main import headgate, run
 from rulecore import lang
@@ -151,3 +152,71 @@ def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: 
         found = json.loads(capsys.readouterr().out)
         assert (found["fired"], found["event"]["conditions"]["where"]["values"]) == (fired, {"user_id": "u1"})
         assert found["notes"] == ["lists are asked as they are now, at the event's time: denied"]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event(0, status="declined", amount=1.5)],
+        [event(0, status="ok")],
+        [event(0, status="declined", amount=1), event(1, country=None), event(2, status="declined", amount="1.99")],
+        [event(0, not_declared=[1, {"a": 2}])],
+        [event(0, amount="much"), event(1, ts="yesterday"), event(2, amount="more")],
+        [event(0, user_id=None), event(1)],
+    ],
+)
+def test_few_events_and_many_are_explained_alike(
+    events: list[dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Few are taken one by one, many in columns."""
+    command = ["rules", "explain", "tiny", *write(tmp_path, *events), "-o", "json"]
+    few = run(command), capsys.readouterr()
+    monkeypatch.setattr(explaining, "FEW", 0)
+    assert (run(command), capsys.readouterr()) == few
+
+
+def test_only_files_that_name_the_rule_have_to_be_sound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "other.yaml").write_text("id: [", encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "tiny", *options]) == 0
+    assert "DID NOT FIRE" in capsys.readouterr().out
+    assert run(["rules", "explain", "tinny", *options]) == 1
+    assert "other.yaml:2" in capsys.readouterr().err
+
+
+SUM = """\
+id: sum
+version: 1
+owner: me
+on: shop
+group_by: [user_id]
+score: {of: [part], within: 1h, limit: 5}
+then: {severity: low, message: "{user_id}"}
+"""
+PART = """\
+id: %s
+version: 1
+owner: me
+on: shop
+where: amount > 1
+then: {severity: low, message: "{user_id}", score: 5}
+"""
+
+
+@pytest.mark.parametrize("written", ["part", '"p\\u0061rt"'])
+def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_way_they_are_written(
+    written: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "sum.yaml").write_text(SUM, encoding="utf-8")
+    (tmp_path / "part.yaml").write_text(PART % written, encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "sum", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["alerts"]) == 1
+    assert found["fired"] is True
+    assert [*found["event"]["conditions"]] == ["signal part"]

@@ -23,31 +23,15 @@ from headgate.local.java import Java
 from headgate.local.processes import command_line
 from streamcore.kafka.readers import end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.command import WAIT_S, Ended, counted_run, up
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_800)]
 
 FIRST, SECOND, RATE = 3_000, 2_000, 200
-_WAIT_S = 600
 # Makes the terminal on its standard input the controlling one, so that Ctrl-C is a signal to the foreground group.
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, int]:
-        """Its JSON."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +43,6 @@ class Story:
     live: Ended
     second: Ended
     events: tuple[int, int, int]
-
-
-def _command(folder: Path, kafka: KafkaSettings, *more: str) -> list[str]:
-    where = ["--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4"]
-    return [sys.executable, "-c", "from headgate.main import main; main()", "up", *where, *more]
-
-
-def _counted(folder: Path, kafka: KafkaSettings, events: int) -> Ended:
-    command = _command(folder, kafka, "--events", str(events), "--json")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)
-    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def _app(folder: Path) -> str:
@@ -90,18 +63,18 @@ def _live_until_ctrl_c(folder: Path, kafka: KafkaSettings) -> Ended:
     terminal, inside = os.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
     with (folder / "live.err").open("wb") as errors:
-        command = [sys.executable, "-c", _TAKE_TERMINAL, *_command(folder, kafka, "--rate", str(RATE))]
+        command = [sys.executable, "-c", _TAKE_TERMINAL, *up(folder, kafka, "--rate", str(RATE))]
         process = subprocess.Popen(command, stdin=inside, stdout=inside, stderr=errors, start_new_session=True)
     os.close(inside)
     shown: list[bytes] = []
     reader = threading.Thread(target=_drain, args=(terminal, shown), daemon=True)
     reader.start()
     try:
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + WAIT_S
         while _alerts(folder, kafka) <= before and time.monotonic() < deadline and process.poll() is None:
             time.sleep(1)
         os.write(terminal, b"\x03")
-        code = process.wait(_WAIT_S)
+        code = process.wait(WAIT_S)
     finally:
         process.kill()
         process.wait()
@@ -122,11 +95,11 @@ def _drain(terminal: int, shown: list[bytes]) -> None:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Story:
     folder = tmp_path_factory.mktemp("up") / "shop"
-    first = _counted(folder, kafka, FIRST)
+    first = counted_run(folder, kafka, FIRST)
     after_first = _events(folder, kafka) if first.code == 0 else 0
     live = _live_until_ctrl_c(folder, kafka)
     after_live = _events(folder, kafka)
-    second = _counted(folder, kafka, SECOND)
+    second = counted_run(folder, kafka, SECOND)
     return Story(folder, first, live, second, (after_first, after_live, _events(folder, kafka)))
 
 

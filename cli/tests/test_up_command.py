@@ -37,7 +37,9 @@ def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.
     [
         (["sessions", "--rules", "rules"], "--rules: the sessions service has no use for it"),
         (["rules", "--postgres", "db:5432/shop"], "--postgres: the rules service has no use for it"),
-        (["etl", "--postgres-user", "headgate"], "--postgres-user: the etl service has no use for it"),
+        (["search", "--postgres-user", "headgate"], "--postgres-user: the search service has no use for it"),
+        (["sessions", "--to", "delta"], "--to: the sessions service has no use for it"),
+        (["etl", "--to", "delta", "--postgres", "db:5432/shop"], "--to delta needs no --postgres"),
         (["sessions", "--postgres-password-env", "SECRET"], "belongs to a server that --postgres names"),
         (["--opensearch", "http://127.0.0.1:1"], "--opensearch: the rules service has no use for it"),
         (["rules", "--opensearch-user", "me"], "--opensearch-user: the rules service has no use for it"),

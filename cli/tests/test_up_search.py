@@ -6,11 +6,8 @@ One story on one data folder, for a start of Spark is slow; each test claims one
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +15,7 @@ from headgate.local.java import Java
 from headgate.local.processes import command_line
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.command import Ended, counted_run
 
 pytestmark = [
     pytest.mark.kafka,
@@ -29,23 +27,6 @@ pytestmark = [
 
 #: All products are there after 5,000, and change, go and come back after that.
 FIRST, SECOND = 7_000, 3_000
-_WAIT_S = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """Its JSON."""
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +38,10 @@ class Story:
     second: Ended
 
 
-def _counted(folder: Path, kafka: KafkaSettings, events: int) -> Ended:
-    where = ["--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4"]
-    command = [sys.executable, "-c", "from headgate.main import main; main()", "up", "search", *where]
-    command += ["--events", str(events), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)
-    return Ended(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, java: Java) -> Story:
     folder = tmp_path_factory.mktemp("up") / "search"
-    return Story(folder, _counted(folder, kafka, FIRST), _counted(folder, kafka, SECOND))
+    return Story(folder, *(counted_run(folder, kafka, n, "search") for n in (FIRST, SECOND)))
 
 
 def test_a_counted_run_loses_and_invents_no_document(story: Story) -> None:

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conftest import NewDatabase
 from headgate.local.java import Java
+from headgate.local.opensearch import EmbeddedOpenSearch
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.command import counted_run
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 EVENTS = 3_000
-_WAIT_S = 600
 
 
-def counted(service: str, folder: Path, kafka: KafkaSettings) -> tuple[dict[str, int], str]:
+def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, Any], str]:
     """The verdict of a counted run, and what was said."""
-    where = ["--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4"]
-    command = [sys.executable, "-c", "from headgate.main import main; main()", "up", service, *where]
-    command += ["--events", str(EVENTS), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WAIT_S)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (line,) = done.stdout.splitlines()
-    return json.loads(line), done.stderr
+    ended = counted_run(folder, kafka, EVENTS, service, *options)
+    assert ended.code == 0, ended.out + ended.err
+    return ended.document, ended.err
 
 
 def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
-    found, said = counted("sessions", tmp_path / "sessions", kafka)
+    found, said = verdict("sessions", tmp_path / "sessions", kafka)
     assert (found["events"], found["late"], found["dead_letters"]) == (EVENTS, 6, 15)
     assert (found["lost"], found["wrong"], found["unexpected"], found["duplicated"], found["behind"]) == (0,) * 5
     assert found["sessions"] >= found["final"] > 100
@@ -41,7 +39,38 @@ def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka:
 
 
 def test_clean_rows_are_all_in_topic_and_delta_table_once(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
-    found, _ = counted("etl", tmp_path / "etl", kafka)
+    found, _ = verdict("etl", tmp_path / "etl", kafka)
+    check_etl(found)
+
+
+def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, new_database: NewDatabase
+) -> None:
+    database = new_database()
+    named = ["--postgres", f"{database.host}:{database.port}/{database.name}", "--postgres-user", database.user]
+    found, said = verdict(
+        "etl", tmp_path / "etl", kafka, *named, "--postgres-password-file", str(database.password_file)
+    )
+    check_etl(found)
+    assert database.password_file.read_text(encoding="utf-8").strip() not in said
+    with database.connect() as connection:
+        assert connection.execute("select count(*) from etl.event").fetchone() == (found["table_rows"],)
+
+
+@pytest.mark.opensearch
+def test_documents_are_all_in_a_named_opensearch_and_stay_there(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
+) -> None:
+    found, said = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
+    assert found["documents"] == found["expected_documents"] > 1_000
+    assert (found["lost"], found["wrong"], found["unexpected"]) == (0,) * 3
+    assert "opensearch: stopping" not in said
+    app = json.loads((tmp_path / "search" / "workspace.json").read_text(encoding="utf-8"))["app"]
+    with urllib.request.urlopen(f"{opensearch.url}/{app}-products/_count", timeout=30) as answer:
+        assert json.load(answer)["count"] == found["documents"]
+
+
+def check_etl(found: dict[str, Any]) -> None:
     assert found["events"] == EVENTS == found["rows"] + found["duplicates"] + found["dead_letters"]
     assert found["table_rows"] == found["rows"]
     assert (found["lost"], found["wrong"], found["unexpected"], found["repeated"]) == (0,) * 4

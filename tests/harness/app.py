@@ -205,6 +205,11 @@ class AppUnderTest:
         return self.events + self.lane("deadletters")
 
     @property
+    def complaints(self) -> int:
+        """How often it has said that it tries something again."""
+        return self.log.read_text(errors="replace").count("trying again")
+
+    @property
     def watermark_ms(self) -> int:
         """After the latest cut."""
         cuts = self.batches

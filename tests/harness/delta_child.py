@@ -1,5 +1,7 @@
 """A process that writes cuts to a Delta table and dies where it is told: ``delta_child.py FOLDER CUTS DEATH [N]``.
 
+``FOLDER`` may be a URI; how to log in there is then in the environment, by the names that S3's clients know.
+
 ``DEATH``: a step of the protocol or of the upkeep, at its ``N``-th time; ``commit``: at the system call that would make
 the N-th cut's commit visible, all its data files written; ``never``. Prints ``done`` when it got through.
 """
@@ -35,13 +37,13 @@ def cut(batch: int) -> pa.Table:
     return pa.table({"id": list(ids), "day": [f"d{i % 3}" for i in ids]}, schema=SCHEMA)
 
 
-def settings(folder: Path) -> DeltaSettings:
+def settings(folder: Path | str) -> DeltaSettings:
     """Upkeep as often as can be."""
     spec = DeltaTableSpec(str(folder), ("day",), compact_every=2, checkpoint_every=3)
     return DeltaSettings({"rows": spec}, patience=Patience(20_000, 10, 100))
 
 
-def sink(folder: Path, hooks: SinkHooks | None = None) -> DeltaSink:
+def sink(folder: Path | str, hooks: SinkHooks | None = None) -> DeltaSink:
     """Over that table."""
     return DeltaSink(settings(folder), {"rows": SCHEMA}, hooks)
 
@@ -61,7 +63,7 @@ def deny_links() -> None:
 
 def main() -> None:
     """Write the cuts that are asked for."""
-    folder, cuts, death = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    folder, cuts, death = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     left = int(sys.argv[4]) if len(sys.argv) > 4 else 1
 
     def reached(step: str) -> None:

@@ -38,8 +38,8 @@ from rulecore.lang import (
     When,
     to_logical,
     to_physical,
-    to_polars,
 )
+from rulecore.lang.compile import to_polars
 from rulecore.lang.tree import ArithmeticOp, ComparisonOp
 from rulecore.lang.types import MAX_LONG, MIN_LONG, Value
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, Type

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from headgate_rules.__main__ import main
-from streamcore.kafka.delivery import Delivery, Hooks, OutRecord, Receipt, Step
+from streamcore.kafka.delivery import Delivery, Hooks, OutRecord, OutRecords, Receipt, Step
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark import runner
@@ -54,10 +54,10 @@ class FaultyWriter(ExactlyOnceWriter):
         super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired)
         self._lane_topic = f"{writer.app}.{self.faults.when}"
 
-    def commit(self, batch: int, records: Iterable[OutRecord]) -> Receipt:
+    def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> Receipt:
         rows = list(records)
         if rows and self.faults.capture is not None:
-            keep(self.faults.capture, batch, rows)
+            keep(self.faults.capture, batch, [one for some in rows for one in _each(some)])
         self._armed = any(row.topic == self._lane_topic for row in rows)
         return super().commit(batch, rows)
 
@@ -68,6 +68,10 @@ class FaultyWriter(ExactlyOnceWriter):
         if self._armed and step is self.faults.die:
             time.sleep(0.3)  # what was produced is at the broker by now
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _each(some: OutRecord | OutRecords) -> Iterable[OutRecord]:
+    return some if isinstance(some, OutRecords) else [some]
 
 
 def keep(folder: Path, batch: int, rows: list[OutRecord]) -> None:

@@ -1,13 +1,20 @@
-"""Sinks with their protection against repeated cuts switched off, for tests that must be able to fail."""
+"""Writers with their protection against repeated cuts switched off, for tests that must be able to fail.
+
+``python -m tests.harness.forgetful headgate_etl --settings F`` runs a service so.
+"""
 
 from __future__ import annotations
 
+import runpy
+import sys
 from collections.abc import Mapping
 
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.delta import sink as delta
 from streamcore.sinks.postgres import sink as postgres
 from streamcore.sinks.postgres.connecting import Connection
 from streamcore.sinks.postgres.ledger import Entry, Ledger
+from streamcore.spark import runner
 
 
 class ForgetfulPostgres(postgres.PostgresSink):
@@ -24,7 +31,26 @@ class ForgetfulDelta(delta.DeltaSink):
         return {}
 
 
+class ForgetfulKafka(ExactlyOnceWriter):
+    """No marker counts."""
+
+    def _is_done(self, batch: int) -> bool:
+        return False
+
+
 def forget() -> None:
-    """Put them in the places where services find the sinks."""
+    """Put them in the places where services find the writers."""
     vars(postgres)["PostgresSink"] = ForgetfulPostgres
     vars(delta)["DeltaSink"] = ForgetfulDelta
+    vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
+
+
+def main() -> None:
+    """Run the service that the first argument names."""
+    forget()
+    service = sys.argv.pop(1)
+    runpy.run_module(service, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

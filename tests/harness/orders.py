@@ -33,6 +33,7 @@ _LAG_MS = 5_000
 _STREAM = """\
 name: {name}
 event_time: ts
+event_id: ref
 keys: [[user]]
 fields:
   id: long not null
@@ -41,6 +42,7 @@ fields:
   kind: string not null
   amount: decimal(12,2)
   country: string
+  ref: string
 """
 
 

@@ -12,6 +12,7 @@ import random
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -43,9 +44,8 @@ class Oracle:
         arrival = [ms + chance.randrange(90 * 60_000) for ms in times]
         self.order = sorted(range(len(times)), key=lambda row: (arrival[row], row))
         self.watermark_ms = max(times) - DISORDER_MS
-        self._db.execute("create table arrived (row bigint, place bigint)")
-        rows = ",".join(f"({row},{place})" for place, row in enumerate(self.order))
-        self._db.execute(f"insert into arrived values {rows}")
+        self._db.register("arrival", pa.table({"row": self.order, "place": range(len(self.order))}))
+        self._db.execute("create table arrived as select * from arrival")
 
     def documents(self) -> list[Row]:
         """(id, name, cents, ms, then views, units and revenue in cents of each span), by id."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -49,8 +50,8 @@ class Oracle:
             [str(lines)],
         )
         self.arrivals = self._arrive(lateness_ms)
-        self._db.execute("create table late (row bigint)")
-        self._db.executemany("insert into late values ($1)", [[row] for row in sorted(self.arrivals.late)])
+        self._db.register("too_late", pa.table({"row": pa.array(sorted(self.arrivals.late), pa.int64())}))
+        self._db.execute("create table late as select * from too_late")
         self._db.execute("create table lines as select * from every where row not in (select row from late)")
 
     def _arrive(self, lateness_ms: int) -> Arrivals:
@@ -81,6 +82,11 @@ class Oracle:
             from numbered group by {key}, session
             """
         )
+
+    def late_of_customers(self) -> int:
+        """How many of those that come too late have a customer."""
+        (count,) = self._db.execute("select count(customer) from every join late using (row)").fetchall()[0]
+        return int(count)
 
     def revenue(self, size_ms: int, slide_ms: int) -> set[Row]:
         """(start, end, lines, milli) of windows over all lines."""

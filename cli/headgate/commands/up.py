@@ -33,6 +33,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
 @click.option("--keep-broker", is_flag=True, help="Leave the local servers running.")
+@click.option("--to", type=click.Choice(["delta", "postgres"]), default=None, help="etl: its table (default: delta).")
 @click.option("--postgres", default=None, help="Use this server (HOST:PORT/DATABASE) instead of a local one.")
 @click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
 @click.option("--postgres-password-file", type=_FILE, help="With --postgres.")
@@ -55,6 +56,7 @@ def command(
     port: int | None,
     broker_folder: Path | None,
     bootstrap: str | None,
+    to: str | None,
     postgres: str | None,
     postgres_user: str,
     postgres_password_file: Path | None,
@@ -74,7 +76,7 @@ def command(
     """Run the shop: a local Kafka, a service, and a generator of shop events.
 
     \b
-    etl       events in four formats into clean rows, in Kafka and a Delta table
+    etl       events in four formats into clean rows, in Kafka and a Delta table (or PostgreSQL: --to, --postgres)
     rules     the shipped rules; alerts (the default)
     search    product documents, with what is sold and seen, in OpenSearch (local, unless --opensearch names another)
     sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
@@ -92,7 +94,7 @@ def command(
     refuse_foreign(service)
     at = address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
     there = login(opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file)
-    chosen = SERVICES[service](Chosen(rules, streams, at, there))
+    chosen = SERVICES[service](Chosen(rules, streams, to, at, there))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),

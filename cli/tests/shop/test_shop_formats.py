@@ -15,7 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from headgate.errors import InputError
 from headgate.local.services.etl import EtlService, key_file
+from headgate.local.services.etl_tables import PostgresTable
 from headgate.local.services.service import Ground
 from headgate.local.shop.expected_rows import COLUMNS, RATES, ExpectedRows, Row
 from headgate.local.shop.feed import Feed, formats_feed
@@ -37,6 +39,16 @@ SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
 NAMES = EtlService.names
 FEED = formats_feed(NAMES.events, NAMES.input, SHOP)
 NONE = Differences(0, 0, 0, 0)
+
+
+def test_a_shop_keeps_to_the_kind_of_table_that_it_began_with(tmp_path: Path) -> None:
+    shop = Workspace(tmp_path, NAMES, SHOP, "nowhere")
+    ground = Ground(KafkaSettings("127.0.0.1:1"), shop, tmp_path, ROOT / "streams")
+    shop.settings_file.write_text(EtlService().settings(ground).model_dump_json())
+    shop.checkpoint.mkdir()
+    EtlService().settings(ground)
+    with pytest.raises(InputError, match="this shop's rows go to delta, not to postgres"):
+        EtlService(PostgresTable()).settings(ground)
 
 
 def raw(feed: Feed, start: int, stop: int, offsets: Counter[tuple[int, int]]) -> Iterator[RawRecord]:

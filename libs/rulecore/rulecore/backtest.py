@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from rulecore.as_live import as_live
 from rulecore.backtest_compare import Compared, Comparison, translated
-from rulecore.backtest_run import AlertSink, RuleRun, as_live
+from rulecore.backtest_run import AlertSink, RuleRun
 from rulecore.backtest_tally import Tallied
 from rulecore.compiled import CompiledRule
 from rulecore.lists.store import ListStore

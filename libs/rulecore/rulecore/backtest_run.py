@@ -15,16 +15,18 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
+from rulecore.as_live import as_live
 from rulecore.backtest_tally import HITS, Tallied, Tally, no_hits
 from rulecore.compiled import CompiledRule
 from rulecore.errors import RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.kernel import RulesKernel
-from rulecore.lists.columns import distinct, with_list_columns
+from rulecore.lists.asked import distinct
+from rulecore.lists.columns import with_list_columns
 from rulecore.lists.past import control_records
 from rulecore.lists.store import ListStore
 from rulecore.matcher import EventMatcher
-from rulecore.model import Kind, Mode, Rule, canonical_json
+from rulecore.model import Kind, canonical_json
 from rulecore.status import Subject
 from streamcore.hashing import UInt64Array, hash_columns, mix
 from streamcore.kernel import Control, Cut, Routed
@@ -33,13 +35,6 @@ from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 #: Hears of each alert: the bytes of the alerts lane.
 AlertSink = Callable[[bytes], None]
-
-
-def as_live(rule: Rule) -> Rule:
-    """The rule as if it were live, with alerts and without a budget: what a back-test asks is what it would do."""
-    then = rule.then.model_copy(update={"alert": True})
-    change = {"mode": Mode.LIVE, "effective": None, "tests": (), "budget": None, "then": then}
-    return rule.model_copy(update=change)
 
 
 class RuleRun:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from rulecore import lang
 from rulecore.index import NO_ID, NULL_ID, NULL_RANK, Index, Ints, Terms, cells_of
 from rulecore.lang import Expr
+from rulecore.lang.compile import to_polars
 
 Bools = npt.NDArray[np.bool_]
 _TOGETHER = 64  # conditions that one call of Polars evaluates
@@ -35,7 +36,7 @@ class Expressions:
     def polars(self, name: str) -> pl.Expr:
         """In Polars' form; raises what compiling raises."""
         if name not in self._polars:
-            self._polars[name] = lang.to_polars(self._terms[name])
+            self._polars[name] = to_polars(self._terms[name])
         return self._polars[name]
 
     def columns(self, name: str) -> frozenset[str]:

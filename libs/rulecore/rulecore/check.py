@@ -17,7 +17,7 @@ from rulecore.load import Loaded
 from rulecore.model import Emit, Kind, Rule, canonical_json
 from rulecore.plan import Access
 from rulecore.ruletests import ALERT_FIELDS
-from rulecore.scores_feed import unfit
+from rulecore.scores_fit import unfit
 from rulecore.values import render_duration
 from rulecore.yamldoc import Document, PathKey, Place, Problem, dotted
 from streamcore.schema import StreamSchema

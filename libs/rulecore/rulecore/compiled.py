@@ -20,7 +20,7 @@ from rulecore.absence_spec import Absence
 from rulecore.conditions import Condition, Names, condition, lifted
 from rulecore.errors import RuleSetError
 from rulecore.lang import Aggregate, Expr, ListType, Scope
-from rulecore.lists.columns import ListColumn, distinct, lift
+from rulecore.lists.asked import ListColumn, distinct, lift
 from rulecore.message import Message
 from rulecore.model import Kind, Rule, canonical_json
 from rulecore.plan import Plan, plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rulecore import lang
 from rulecore.lang import Expr, ListType, Scope
-from rulecore.lists.columns import ListColumn, lift
+from rulecore.lists.asked import ListColumn, lift
 from streamcore.schema import BOOLEAN, StreamSchema, Type
 
 

@@ -13,11 +13,13 @@ import polars as pl
 
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.explain import Clause, Seen, explain_with
+from rulecore.explain import Seen, explain_with
+from rulecore.explanation import WindowStory
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.lang import Aggregate, Column, Expr, ListType
+from rulecore.lang.compile import to_polars
 from rulecore.lang.types import Value
 from rulecore.lists.columns import with_list_columns
 from rulecore.lists.content import ListContent
@@ -33,18 +35,6 @@ DETAIL = 500  # events that are looked at one by one
 _END_MS = 2**53
 #: For a condition that is longer than its author's.
 _ROOMY = RuleLimits(expression=lang.Limits(text_bytes=16_384, depth=40, nodes=1_000))
-
-
-@dataclass(frozen=True, slots=True)
-class WindowStory:
-    """A window as it was after an event, or at its end (``row`` None). ``row`` counts the frame that was given."""
-
-    start_ms: int
-    end_ms: int
-    row: int | None
-    time_ms: int
-    seen: tuple[Seen, ...]
-    having: Clause
 
 
 def window_stories(
@@ -69,7 +59,7 @@ def window_stories(
 
 
 def _counts(rule: CompiledRule) -> pl.Expr:
-    where = pl.lit(value=True) if rule.where is None else lang.to_polars(rule.where).fill_null(value=False)
+    where = pl.lit(value=True) if rule.where is None else to_polars(rule.where).fill_null(value=False)
     return where & pl.col(EVENT_MS).is_not_null()
 
 

@@ -26,7 +26,8 @@ from rulecore.firing import Failure, Firing, Origin
 from rulecore.groups import GroupId, Moment, RuleGroup
 from rulecore.index import Ints
 from rulecore.lang.types import Value
-from rulecore.lists.columns import ListColumn, with_list_columns
+from rulecore.lists.asked import ListColumn
+from rulecore.lists.columns import with_list_columns
 from rulecore.lists.control import split
 from rulecore.lists.store import ListStore, save
 from rulecore.matcher import EventMatcher
@@ -38,9 +39,9 @@ from rulecore.scores_feed import ScoreFeed
 from rulecore.slots import version_key
 from rulecore.status import Status, StatusKind, Subject, Warming, placed, status_record
 from rulecore.windowed import WindowGroup
-from streamcore.app import PARTITIONS_PER_TOPIC
 from streamcore.kernel import Control, Cut, Output, Routed
 from streamcore.lanes import LATE, Record
+from streamcore.position import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.state import KeyValueTable, StateTable
 from streamcore.watermark import NO_WATERMARK

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.firing import Failure, Firing, Timing
 from rulecore.having import Having, Hits
 from rulecore.lang import Expr
+from rulecore.lang.compile import to_polars
 from rulecore.members import (
     DTYPES,
     EVALUATION_ERRORS,
@@ -90,7 +90,7 @@ class LaneSpec:
     def expressions(self, column: str) -> list[pl.Expr]:
         """What an own event contributes to an aggregate; columns of values for a distinct count."""
         argument = self.specs[column].argument
-        value = None if argument is None else lang.to_polars(argument)
+        value = None if argument is None else to_polars(argument)
         every = pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
         if column in self.aggregations:
             return self.aggregations[column].contributions(every, value)
@@ -192,7 +192,7 @@ def owned(frame: pl.DataFrame, lanes: Sequence[LaneSpec]) -> tuple[list[Ints], l
 
 def _where(lane: LaneSpec) -> pl.Expr:
     every = pl.col(EVENT_MS).is_not_null()
-    return every if lane.where is None else lang.to_polars(lane.where).fill_null(value=False) & every
+    return every if lane.where is None else to_polars(lane.where).fill_null(value=False) & every
 
 
 def _broken(frame: pl.DataFrame, lane: LaneSpec) -> str | None:

@@ -8,7 +8,7 @@ holds nothing that a terminal would obey or that reads otherwise than it shows. 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +38,13 @@ def load_text(text: str, file: str = "<text>", limits: LoadLimits | None = None)
     return [_load(d) for d in documents if d.value is not None], problems
 
 
-def load_path(path: Path, limits: LoadLimits | None = None) -> tuple[list[Loaded], list[Problem]]:
-    """Rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths."""
+def load_path(
+    path: Path, limits: LoadLimits | None = None, naming: Collection[str] | None = None
+) -> tuple[list[Loaded], list[Problem]]:
+    """Rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths.
+
+    ``naming``: only files whose text has one of these in it, and those that cannot be read.
+    """
     limits = limits or LoadLimits()
     loaded: list[Loaded] = []
     problems: list[Problem] = []
@@ -47,7 +52,7 @@ def load_path(path: Path, limits: LoadLimits | None = None) -> tuple[list[Loaded
     if len(files) > limits.files:
         return [], [Problem(str(path), Place(1, 1), "", f"more than {limits.files} files")]
     for file in files:
-        documents, faults = read_file(file, limits)
+        documents, faults = read_file(file, limits, naming)
         loaded += map(_load, documents)
         problems += faults
     return loaded, problems

@@ -21,7 +21,7 @@ from rulecore.compiled import CompiledRule, RuleLimits
 from rulecore.errors import RuleError
 from rulecore.fills import FillRows
 from rulecore.lang import ListType
-from rulecore.lists.columns import ListColumn, distinct
+from rulecore.lists.asked import ListColumn, distinct
 from rulecore.matcher import EventMatcher
 from rulecore.model import Kind, Mode
 from rulecore.slots import EVALUATED, Place, Slot, version_key
@@ -137,7 +137,7 @@ class RuleSet:
         if not _LAST or _LAST[0][0] != asked:
             change = Change.of(self, clock_ms)
             answers = [answer for record in records for answer in change.record(record)]
-            _LAST.append((asked, self._after(change, [*answers, *change.time_passes()])))
+            _LAST.append((asked, self._after(change, [*answers, *change.versions.time_passes()])))
         return _LAST[0][1]
 
     def at(self, clock_ms: int) -> tuple[RuleSet, tuple[Status, ...]]:
@@ -166,15 +166,15 @@ class RuleSet:
     def _replaced(self, change: Change) -> RuleSet:
         return replace(
             self,
-            epoch=self.epoch + change.changed,
+            epoch=self.epoch + change.versions.changed,
             revision=self.revision + 1,
-            stored=MappingProxyType(change.stored),
-            quarantined=MappingProxyType(change.quarantined),
-            expired=frozenset(change.expired),
+            stored=MappingProxyType(change.versions.stored),
+            quarantined=MappingProxyType(change.versions.quarantined),
+            expired=frozenset(change.versions.expired),
             staged=MappingProxyType(change.staged),
-            rules=MappingProxyType(change.rules),
+            rules=MappingProxyType(change.versions.rules),
             fills=tuple(change.fills),
-            _kept={key: m for key, m in self._kept.items() if key[0] not in change.streams},
+            _kept={key: m for key, m in self._kept.items() if key[0] not in change.versions.streams},
             _boundary=[],
             _standing=[],
         )

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rulecore import lang
 from rulecore.compiled import AggregateSpec, CompiledRule
 from rulecore.firing import Failure, Firing, Timing
 from rulecore.groups import GroupId, Moment
 from rulecore.having import Having, Hits
 from rulecore.lang import Expr
+from rulecore.lang.compile import to_polars
 from rulecore.members import (
     DTYPES,
     EVALUATION_ERRORS,
@@ -235,9 +235,9 @@ class WindowGroup:
 
     def _expressions(self, name: str) -> list[pl.Expr]:
         where, argument = self._filters[name], self._arguments[name]
-        counts = pl.lit(value=True) if where is None else lang.to_polars(where).fill_null(value=False)
+        counts = pl.lit(value=True) if where is None else to_polars(where).fill_null(value=False)
         counts = counts & pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
-        value = None if argument is None else lang.to_polars(argument)
+        value = None if argument is None else to_polars(argument)
         if name in self.aggregations:
             return self.aggregations[name].contributions(counts, value)
         assert value is not None, "a distinct count has an argument"

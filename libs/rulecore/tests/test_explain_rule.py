@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain import Truth
-from rulecore.explain_rule import Explanation, Question, Refusal, explain_rule
+from rulecore.explain_rule import explain_rule
 from rulecore.explain_windows import window_stories
+from rulecore.explanation import Explanation, Question, Refusal
 from rulecore.model import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 

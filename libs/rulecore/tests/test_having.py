@@ -16,9 +16,11 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.errors import RuleError
 from rulecore.having import Having
 from rulecore.lang import evaluate, to_logical
+from rulecore.lang.compile import to_polars
 from rulecore.members import DTYPES, member_of
 from rulecore.model import Rule
 from streamcore.schema import Kind, StreamSchema, Type
+from tests.harness.compiling import compile_with
 
 SCHEMA = StreamSchema.parse(
     {
@@ -143,10 +145,8 @@ def holds(rule: CompiledRule, row: Mapping[str, object]) -> bool:
 
 
 def test_a_rule_that_raises_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = lang.to_polars
-
     def broken(expr: lang.Expr) -> pl.Expr:
-        return pl.col("no such column") if "77" in lang.render(expr) else compiled(expr)
+        return pl.col("no such column") if "77" in lang.render(expr) else to_polars(expr)
 
     rules = rules_of(random.Random(1), 3)
     document = rules[0].rule.model_dump(mode="json", by_alias=True) | {"id": "bad", "having": "count(*) + 77 > 1"}
@@ -154,7 +154,7 @@ def test_a_rule_that_raises_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> N
     kinds = columns_of([*rules, bad])
     frame = pl.DataFrame({n: pl.Series([VALUES[k.kind][1]], dtype=DTYPES[k.kind]) for n, k in kinds.items()})
     whole, _ = Having([member_of(rule, 0) for rule in rules]).evaluate(frame)
-    monkeypatch.setattr(lang, "to_polars", broken)
+    compile_with(monkeypatch, broken)
     hits, failures = Having([member_of(rule, 0) for rule in [*rules, bad]]).evaluate(frame)
     assert [f.rule.rule.id for f in failures] == ["bad"]
     assert hits.member.tolist() == whole.member.tolist()

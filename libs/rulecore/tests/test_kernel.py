@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from rulecore import lang
 from rulecore.factory import RulesFactory, RuleStream
+from rulecore.lang.compile import to_polars
 from streamcore.app import App, Source
 from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from tests.harness.compiling import compile_with
 
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
@@ -219,12 +221,10 @@ def test_a_deleted_rule_stops() -> None:
 
 
 def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = lang.to_polars
-
     def broken(expr: lang.Expr) -> pl.Expr:
-        return pl.col("no such column") if "99" in lang.render(expr) else compiled(expr)
+        return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    monkeypatch.setattr(lang, "to_polars", broken)
+    compile_with(monkeypatch, broken)
     app = LocalApp(new_app(shards=1))
     rules = [windowed("bad", having="count(*) + 99 > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
     out = app.cut([*rules, *(pay(i, i) for i in range(3))], CLOCK)

@@ -18,11 +18,13 @@ from rulecore.batch import Batch
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.index import cells_of
 from rulecore.lang import evaluate, to_logical
+from rulecore.lang.compile import to_polars
 from rulecore.leaves import LeafKind
 from rulecore.matcher import EventMatcher, Matches
 from rulecore.model import Rule
 from rulecore.plan import Access, plan
 from streamcore.schema import Kind, StreamSchema
+from tests.harness.compiling import compile_with
 
 SCHEMA = StreamSchema.parse(
     {
@@ -268,12 +270,11 @@ def test_a_rule_that_raises_is_reported_and_the_others_go_on(monkeypatch: pytest
     rules = [rule("s = 'a'", 0), rule(f"s = 'a' and {broken}", 1), rule(f"{broken} or b", 2), rule("n > 1", 3)]
     events = random_events(random.Random(9), 40)
     healthy = [pair for pair in pairs(EventMatcher(rules).match(events)) if pair[1] in (0, 3)]
-    to_polars = lang.to_polars
 
     def raising(expr: lang.Expr) -> pl.Expr:
         return pl.col("not there") if isinstance(expr, lang.Like) else to_polars(expr)
 
-    monkeypatch.setattr(lang, "to_polars", raising)
+    compile_with(monkeypatch, raising)
     matches = EventMatcher(rules).match(events)
     assert pairs(matches) == healthy
     assert [number for number, _ in matches.failed] == [1, 2]
@@ -289,7 +290,7 @@ def test_a_term_that_raises_breaks_only_the_rules_that_use_it(where: str, monkey
     def raising(expr: lang.Expr) -> pl.Expr:
         raise RuntimeError(f"no form for {type(expr).__name__}")
 
-    monkeypatch.setattr(lang, "to_polars", raising)
+    compile_with(monkeypatch, raising)
     matches = EventMatcher(rules).match(events)
     assert pairs(matches) == healthy
     assert [number for number, _ in matches.failed] == [1]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rulecore.backtest import Backtest, Batch, Side
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain import Truth
-from rulecore.explain_rule import Explanation, Question, Refusal, explain_rule
+from rulecore.explain_rule import explain_rule
+from rulecore.explanation import Explanation, Question, Refusal
 from rulecore.lists.past import control_records, store_of
 from rulecore.lists.records import Head, records_of
 from rulecore.lists.store import ListStore

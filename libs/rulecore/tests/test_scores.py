@@ -14,7 +14,7 @@ from rulecore.errors import RuleSetError
 from rulecore.firing import Firing, Timing
 from rulecore.groups import Moment
 from rulecore.scores import ScoreGroup, Signal
-from rulecore.scores_feed import unfit
+from rulecore.scores_fit import unfit
 from rulecore.settings import GroupSettings
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK

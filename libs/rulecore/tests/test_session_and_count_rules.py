@@ -16,6 +16,7 @@ from rulecore import lang
 from rulecore.compiled import RuleLimits, compile_rule
 from rulecore.errors import RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
+from rulecore.lang.compile import to_polars
 from rulecore.model import Rule
 from rulecore.settings import GroupSettings
 from streamcore.app import App, Source
@@ -23,6 +24,7 @@ from streamcore.lanes import ALERTS, STATUS, Record
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from tests.harness.compiling import compile_with
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
@@ -489,12 +491,10 @@ def test_a_count_window_needs_pieces_that_divide_it() -> None:
 
 
 def test_a_rule_that_raises_goes_into_quarantine_and_its_lane_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = lang.to_polars
-
     def broken(expr: lang.Expr) -> pl.Expr:
-        return pl.col("no such column") if "99" in lang.render(expr) else compiled(expr)
+        return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    monkeypatch.setattr(lang, "to_polars", broken)
+    compile_with(monkeypatch, broken)
     for within in ({"session": "5m"}, {"count": 6}):
         app = LocalApp(new_app(100, shards=1))
         base = Spec(0, "amount > 0", "early", tuple(within.items()))

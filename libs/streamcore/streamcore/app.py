@@ -15,29 +15,17 @@ from streamcore.decode import JSON, DecodeLimits, Decoder, ExtraFields, InputFor
 from streamcore.errors import ConfigError
 from streamcore.kernel import Exchange, HeadFactory, KernelFactory, Routed
 from streamcore.limits import Limits, StateSettings
+from streamcore.position import source_of
 from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
 #: ``source`` of raw records of the control topic; events carry the index of their topic in ``App.topics``.
 CONTROL = -1
 
-#: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
-PARTITIONS_PER_TOPIC = 1 << 16
-
 MAX_STREAMS = 256
 MAX_SHARDS = 4096
 MAX_STAGES = 16
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}\Z")
-
-
-def source_of(partition: int) -> int:
-    """The place in ``App.topics`` of the topic that a source partition belongs to."""
-    return partition // PARTITIONS_PER_TOPIC
-
-
-def partitions_of(source: int) -> range:
-    """Numbers of all source partitions that the topic at this place of ``App.topics`` can have."""
-    return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
 class EventTime(enum.StrEnum):

@@ -75,20 +75,27 @@ def _fold(columns: Sequence[pl.Series], height: int, seeds: Sequence[np.uint64])
 
 
 def _hash_column(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
+    if not column.null_count():  # as keys mostly are: what a small cut costs is the number of such calls
+        return _hash_values(column, seeds)
     valid = column.is_not_null().to_numpy()
+    values = column if column.dtype in (pl.String, pl.Float32, pl.Float64) else column.cast(pl.Int64)
+    filled = values.fill_null("" if column.dtype == pl.String else 0)
+    return [np.where(valid, hashed, _NULL) for hashed in _hash_values(filled, seeds)]
+
+
+def _hash_values(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
+    """Of a column without nulls."""
     if column.dtype == pl.String:
-        return [np.where(valid, hashed, _NULL) for hashed in _hash_strings(column, seeds)]
+        return _hash_strings(column, seeds)
     if column.dtype.is_float():
-        raw = column.fill_null(0.0).to_numpy() + 0.0  # -0.0 equals 0.0, so both hash alike
-        hashed = mix(raw.astype(np.float64).view(np.uint64))
-    else:
-        hashed = mix(column.cast(pl.Int64).fill_null(0).to_numpy().view(np.uint64))
-    return [np.where(valid, hashed, _NULL)] * len(seeds)
+        raw = column.to_numpy() + 0.0  # -0.0 equals 0.0, so both hash alike
+        return [mix(raw.astype(np.float64).view(np.uint64))] * len(seeds)
+    return [mix(column.cast(pl.Int64).to_numpy().view(np.uint64))] * len(seeds)
 
 
 def _hash_strings(column: pl.Series, seeds: Sequence[np.uint64]) -> list[UInt64Array]:
     """Folds the words of each string, then its length in bytes. A long one is first replaced by its BLAKE2b digest."""
-    text = column.fill_null("").to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
+    text = column.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.large_binary())
     _, offsets, data = text.buffers()
     edges = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
     starts, lengths = edges[:-1], np.diff(edges)

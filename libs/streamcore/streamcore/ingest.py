@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, EventTime
+from streamcore.app import CONTROL, App, EventTime
 from streamcore.arrow import to_table
 from streamcore.decode import Decoded, RawBatch
 from streamcore.kernel import Control, Head, Output, Routed
@@ -31,6 +31,7 @@ from streamcore.packing import (
     pack_records,
     pack_rows,
 )
+from streamcore.position import PARTITIONS_PER_TOPIC
 from streamcore.raw import RAW_KEY, RAW_VALUE
 from streamcore.schema import EVENT_MS, PARTITION, StreamSchema
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkStrategy

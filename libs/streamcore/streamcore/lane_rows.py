@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 import pyarrow as pa
 
-from streamcore import lanes
+from streamcore import lane_blobs
 from streamcore.arrow import ipc_stream, to_table
 from streamcore.lanes import Record
 
@@ -47,12 +47,12 @@ class LaneRows:
             yield Record(self.lane, key, value)
 
     def batch(self) -> pa.RecordBatch:
-        """The records in the form of ``lanes.SCHEMA``, with no object for any of them."""
+        """The records in the form of ``lane_blobs.SCHEMA``, with no object for any of them."""
         if self.whole:
-            return lanes.batch_of_records([self._table()])
+            return lane_blobs.batch_of_records([self._table()])
         height = self.rows.height
         oldest = pl.CompatLevel.oldest()
-        return lanes.batch_of(
+        return lane_blobs.batch_of(
             pa.repeat(pa.scalar(self.lane), height),
             self._keys().to_arrow(compat_level=oldest),
             self._values().to_arrow(compat_level=oldest),

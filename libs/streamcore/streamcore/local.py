@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streamcore.app import CONTROL, App, partitions_of
+from streamcore.app import CONTROL, App
 from streamcore.ingest import Ingest
 from streamcore.lanes import Record
 from streamcore.packing import Parcel
+from streamcore.position import partitions_of
 from streamcore.raw import raw_batch
 from streamcore.shard import Shard, ShardOutput
 from streamcore.state.blobs import MemoryBlobs

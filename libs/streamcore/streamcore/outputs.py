@@ -11,15 +11,17 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import orjson
 import pyarrow as pa
 
 from streamcore.app import App
 from streamcore.errors import ConfigError
-from streamcore.kafka.delivery import OutRecord, Receipt
+from streamcore.kafka.delivery import OutRecord, OutRecords, Receipt
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.lanes import DEAD_LETTERS, Headers, columns_from_ipc
+from streamcore.lane_blobs import LaneRecords, by_lane
+from streamcore.lanes import DEAD_LETTERS
 from streamcore.sinks.sink import Refused, Result, Sink, Written
 from streamcore.writer import WriterId
 
@@ -48,7 +50,7 @@ class Committed:
 class _Sorted:
     """The output of all shards, in their order."""
 
-    records: list[OutRecord] = field(default_factory=list)
+    records: list[OutRecord | OutRecords] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     lanes: Counter[str] = field(default_factory=Counter)
 
@@ -77,8 +79,8 @@ class Outputs:
         for sink in self.sinks:
             sink.close()
 
-    def commit(self, batch: int, blobs: Iterable[bytes]) -> Committed:
-        """The output of a cut's shards (``lanes.to_ipc``). When it returns, all of it is where it belongs, once."""
+    def commit(self, batch: int, blobs: Iterable[bytes | pa.Buffer]) -> Committed:
+        """The output of a cut's shards (``lane_blobs.to_ipc``). When it returns, all is where it belongs, once."""
         output = self._sorted(blobs)
         reports: dict[str, SinkReport] = {}
         for sink in self.sinks:
@@ -90,29 +92,30 @@ class Outputs:
             reports[sink.name] = _report(sink, written, time.perf_counter() - started)
         return Committed(self.writer.commit(batch, output.records), dict(+output.lanes), reports)
 
-    def _sorted(self, blobs: Iterable[bytes]) -> _Sorted:
-        topics, output = self.app.lanes, _Sorted()
-        for blob in blobs:
-            lanes, keys, values, headers = columns_from_ipc(blob)
-            count = Counter(lanes)
-            if unknown := count.keys() - topics.keys() - self.app.tables:
-                raise ConfigError(f"app {self.app.name}: lane {min(unknown)} has no topic")
-            if not self.app.tables.isdisjoint(count):
-                self._take_tables(output, zip(lanes, keys, values, headers, strict=True))
-                continue
-            output.lanes.update(count)
-            output.records += map(OutRecord, map(topics.__getitem__, lanes), keys, values, headers)
+    def _sorted(self, blobs: Iterable[bytes | pa.Buffer]) -> _Sorted:
+        output = _Sorted()
+        for some in (some for blob in blobs for some in by_lane(blob)):
+            if some.lane in self.app.tables:
+                self._take_tables(output, some)
+            else:
+                output.records += self._records(some)
+                output.lanes[some.lane] += len(some.values)
         return output
 
-    def _take_tables(self, output: _Sorted, records: Iterable[tuple[str, bytes | None, bytes | None, Headers]]) -> None:
-        for lane, key, value, headers in records:
-            if lane in self.app.tables:
-                table = pa.ipc.open_stream(pa.py_buffer(value)).read_all()
-                output.tables.setdefault(lane, []).append(table)
-                output.lanes[lane] += table.num_rows
-            else:
-                output.records.append(OutRecord(self.app.lanes[lane], key, value, headers))
-                output.lanes[lane] += 1
+    def _records(self, some: LaneRecords) -> Iterable[OutRecord | OutRecords]:
+        """For the lane's topic; an object for each record only where there are headers."""
+        topic = self.app.lanes.get(some.lane)
+        if topic is None:
+            raise ConfigError(f"app {self.app.name}: lane {some.lane} has no topic")
+        if not some.headers:
+            return [OutRecords(topic, some.keys, some.values)]
+        return map(OutRecord, repeat(topic), some.keys, some.values, some.headers)
+
+    def _take_tables(self, output: _Sorted, some: LaneRecords) -> None:
+        for value in some.values:
+            table = pa.ipc.open_stream(pa.py_buffer(value)).read_all()
+            output.tables.setdefault(some.lane, []).append(table)
+            output.lanes[some.lane] += table.num_rows
 
     def _dead_letter(self, sink: Sink, tables: Mapping[str, pa.Table], refused: Refused) -> OutRecord:
         row = tables[refused.lane].slice(refused.row, 1).to_pylist()[0]

@@ -24,7 +24,8 @@ import pyarrow as pa
 from streamcore.arrow import ipc_stream
 from streamcore.hashing import hash_columns, shard_of
 from streamcore.kernel import Control, Exchange, Routed
-from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
+from streamcore.lane_blobs import from_ipc, to_ipc
+from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.watermark import Progress
 
@@ -103,7 +104,7 @@ def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock
 
 
 def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:
-    """Records on their way to a lane (as ``lanes.to_ipc``). ``origin``: where they come from; it says the order."""
+    """Records on their way to a lane (as ``lane_blobs.to_ipc``). ``origin`` says their order."""
     return _ORIGIN.pack(*origin) + to_ipc(records, more)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamcore.app import CONTROL, App, partitions_of
+from streamcore.app import CONTROL, App
 from streamcore.checkpoint.positions import Bounds, PositionLog
 from streamcore.errors import CorruptState, Permanent
-from streamcore.position import Place, Position, Span, next_position, share_out, spans
+from streamcore.position import Place, Position, Span, next_position, partitions_of, share_out, spans
 
 _PULSE_MS = 1_000
 _LOOK_S = 0.02

@@ -11,8 +11,21 @@ from dataclasses import dataclass
 
 from streamcore.errors import CorruptState
 
+#: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
+PARTITIONS_PER_TOPIC = 1 << 16
+
 #: A partition of a topic.
 Place = tuple[str, int]
+
+
+def source_of(partition: int) -> int:
+    """The place in ``App.topics`` of the topic that a source partition belongs to."""
+    return partition // PARTITIONS_PER_TOPIC
+
+
+def partitions_of(source: int) -> range:
+    """Numbers of all source partitions that the topic at this place of ``App.topics`` can have."""
+    return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,16 @@ logical        Arrow / Polars      meaning
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError
+
+if TYPE_CHECKING:  # a schema is read, and a record checked against it, without Arrow
+    import pyarrow as pa
 
 MAX_DECIMAL_DIGITS = 18
 MAX_FIELDS = 1_000
@@ -86,17 +89,22 @@ class Type:
     @property
     def arrow(self) -> pa.DataType:
         """The physical Arrow type (see the table at the top of this module)."""
-        return _ARROW[self.kind]
+        return _arrow_types()[self.kind]
 
 
-_ARROW: dict[Kind, pa.DataType] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.LONG: pa.int64(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.DECIMAL: pa.int64(),
-    Kind.STRING: pa.large_string(),
-    Kind.TIMESTAMP: pa.int64(),
-}
+@functools.cache
+def _arrow_types() -> Mapping[Kind, pa.DataType]:
+    import pyarrow as pa
+
+    return {
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.LONG: pa.int64(),
+        Kind.DOUBLE: pa.float64(),
+        Kind.DECIMAL: pa.int64(),
+        Kind.STRING: pa.large_string(),
+        Kind.TIMESTAMP: pa.int64(),
+    }
+
 
 BOOLEAN = Type(Kind.BOOLEAN)
 LONG = Type(Kind.LONG)
@@ -167,6 +175,8 @@ class StreamSchema:
     @property
     def arrow(self) -> pa.Schema:
         """The physical schema of a decoded event: the declared fields, then the engine's columns."""
+        import pyarrow as pa
+
         declared = [pa.field(f.name, f.type.arrow) for f in self.fields]
         engine = [
             pa.field(PARTITION, pa.int32()),

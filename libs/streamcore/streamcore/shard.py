@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.app import App, partitions_of, source_of
+from streamcore.app import App
 from streamcore.arrow import to_table
 from streamcore.kernel import Cut, Kernel, Output
 from streamcore.lane_rows import LaneRows
@@ -31,6 +31,7 @@ from streamcore.packing import (
     pack_records,
     pack_rows,
 )
+from streamcore.position import partitions_of, source_of
 from streamcore.schema import OFFSET, PARTITION
 from streamcore.state.blobs import BlobStore
 from streamcore.state.log import HEAD, StateLog

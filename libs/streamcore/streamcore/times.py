@@ -13,9 +13,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import numpy as np
-import numpy.typing as npt
-
 from streamcore.errors import ConfigError
 
 MIN_MS = 0  # 1970-01-01T00:00:00Z
@@ -29,8 +26,6 @@ _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
     r"(?:Z|([+-])([0-9]{2})(?::?([0-9]{2}))?)?"
 )
-
-Int64s = npt.NDArray[np.int64]
 
 
 def zone_of(name: str) -> ZoneInfo:
@@ -65,23 +60,6 @@ def zone_offset_ms(zone: ZoneInfo, local: datetime) -> int:
     """How far the zone is ahead of UTC at a local time; at the change of the clocks see the module."""
     offset = local.replace(tzinfo=zone, fold=0).utcoffset()
     return 0 if offset is None else offset // _MILLISECOND
-
-
-def local_to_utc(zone: ZoneInfo, local_ms: Int64s) -> Int64s:
-    """``from_iso``'s reading of local times, for an array of them (local epoch milliseconds, years 1 to 9999)."""
-    hours, which = np.unique(local_ms // HOUR_MS, return_inverse=True)
-    starts = [_offset_at(zone, int(hour) * HOUR_MS) for hour in hours]
-    ends = [_offset_at(zone, (int(hour) + 1) * HOUR_MS - 1) for hour in hours]
-    offsets = np.array(starts, dtype=np.int64)[which]
-    # The clocks may change inside an hour of local time (Lord Howe, Monrovia 1972): those rows one by one.
-    changing = np.array([a != b for a, b in zip(starts, ends, strict=True)], dtype=np.bool_)[which]
-    for row in np.flatnonzero(changing):
-        offsets[row] = _offset_at(zone, int(local_ms[row]))
-    return local_ms - offsets
-
-
-def _offset_at(zone: ZoneInfo, local_ms: int) -> int:
-    return zone_offset_ms(zone, _EPOCH + local_ms * _MILLISECOND)
 
 
 def to_text(epoch_ms: int) -> str:

@@ -12,7 +12,9 @@ import pytest
 from streamcore.app import App, Source
 from streamcore.errors import ConfigError
 from streamcore.kernel import Cut, Output, Routed
-from streamcore.lanes import DEAD_LETTERS, Record, from_ipc, to_ipc
+from streamcore.lane_blobs import by_lane, from_ipc, to_ipc
+from streamcore.lane_rows import LaneRows
+from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.limits import Limits
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import OFFSET, PARTITION, StreamSchema
@@ -138,6 +140,22 @@ def test_records_of_lanes_read_back_as_they_were_written() -> None:
     assert list(from_ipc(to_ipc(records))) == records
     assert list(from_ipc(to_ipc(records[1:]))) == records[1:], "records without a header among them"
     assert list(from_ipc(to_ipc([]))) == []
+
+
+def test_records_are_found_by_lane_those_of_a_lane_in_their_order_and_with_their_headers() -> None:
+    plain = [Record(f"lane{n % 3}", b"%d" % n if n % 4 else None, b"v%d" % n if n % 5 else None) for n in range(40)]
+    headed = [Record("lane1", b"h", None, (("a", b"1"), ("a", b"2"))), Record("lane9", None, b""), *plain[:2]]
+    rows = LaneRows("lane2", ("k",), pl.DataFrame({"k": ["x", None], "n": [1, 2]}))
+    for records, more in [(plain, []), (headed, [rows]), ([], [rows, rows]), ([], [])]:
+        blob = to_ipc(records, [one.batch() for one in more])
+        found: dict[str, list[Record]] = {}
+        for some in by_lane(blob):
+            headers = some.headers or [()] * len(some.values)
+            for key, value, those in zip(some.keys, some.values, headers, strict=True):
+                found.setdefault(some.lane, []).append(Record(some.lane, key, value, those))
+        every = [*records, *(record for one in more for record in one.records())]
+        assert found == {lane: [r for r in every if r.lane == lane] for lane in {r.lane for r in every}}
+        assert list(from_ipc(blob)) == every
 
 
 def test_an_app_that_cannot_work_is_not_built() -> None:

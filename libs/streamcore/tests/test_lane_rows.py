@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamcore.lane_blobs import from_ipc, to_ipc
 from streamcore.lane_rows import LaneRows
-from streamcore.lanes import Record, from_ipc, to_ipc
+from streamcore.lanes import Record
 
 _SCHEMA = {
     "text": pl.String(),

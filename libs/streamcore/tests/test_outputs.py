@@ -20,8 +20,9 @@ from streamcore.kafka.readers import Record as Read
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
+from streamcore.lane_blobs import to_ipc
 from streamcore.lane_rows import LaneRows
-from streamcore.lanes import Record, to_ipc
+from streamcore.lanes import Record
 from streamcore.outputs import Outputs
 from streamcore.schema import LONG, TIMESTAMP, Field, StreamSchema
 from streamcore.sinks.sink import Guarantee, Refused, Result, Written

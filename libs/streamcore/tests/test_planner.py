@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from streamcore.app import CONTROL, PARTITIONS_PER_TOPIC, App, Source
+from streamcore.app import CONTROL, App, Source
 from streamcore.checkpoint.positions import Bounds, PositionLog
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits
 from streamcore.planner import Planner, Share
-from streamcore.position import Place, Position, Span
+from streamcore.position import PARTITIONS_PER_TOPIC, Place, Position, Span
 from streamcore.schema import StreamSchema
 
 

@@ -14,9 +14,10 @@ from operator import and_, or_
 
 import polars as pl
 
-from rulecore.lang import And, Arithmetic, Call, Case, Column, Compare, Expr, IsNull, Negate, Or, to_polars
+from rulecore.lang import And, Arithmetic, Call, Case, Column, Compare, Expr, IsNull, Negate, Or
+from rulecore.lang.compile import to_polars
 from rulecore.lang.walk import walk
-from rulecore.lists import ListColumn
+from rulecore.lists.asked import ListColumn
 
 #: What may be NULL though no operand is, and should not.
 _FAILING = frozenset(

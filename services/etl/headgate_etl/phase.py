@@ -21,8 +21,11 @@ import polars as pl
 from headgate_etl import faults
 from headgate_etl.columns import ROW, logical, physical
 from headgate_etl.reasons import Reasons
-from rulecore.lang import Column, Expr, columns, to_polars
-from rulecore.lists import ListColumn, ListContent, with_list_columns
+from rulecore.lang import Column, Expr, columns
+from rulecore.lang.compile import to_polars
+from rulecore.lists.asked import ListColumn
+from rulecore.lists.columns import with_list_columns
+from rulecore.lists.content import ListContent
 from streamcore.raw import ORIGIN
 from streamcore.schema import DOUBLE, Type
 

@@ -17,7 +17,7 @@ from headgate_etl.problems import Problems
 from headgate_etl.routing import Route
 from headgate_etl.settings import InputDocument, Missing
 from rulecore.lang import Expr, ListType, columns
-from rulecore.lists import lift
+from rulecore.lists.asked import lift
 from streamcore.decode import InputFormat
 from streamcore.errors import ConfigError
 from streamcore.lanes import DEAD_LETTERS, STATUS

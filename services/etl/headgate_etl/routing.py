@@ -14,7 +14,8 @@ from headgate_etl.columns import ROW, physical
 from headgate_etl.masking import Mask, masked
 from headgate_etl.phase import CODE, REASON
 from headgate_etl.settings import Target
-from rulecore.lang import Expr, columns, to_polars
+from rulecore.lang import Expr, columns
+from rulecore.lang.compile import to_polars
 from streamcore.schema import Type
 
 #: The prefix of the columns that say which routes take a row.

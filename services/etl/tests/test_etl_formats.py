@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import fastavro
@@ -57,27 +58,44 @@ def settings(folder: Path) -> EtlSettings:
     return load_settings(folder / "etl.yaml")
 
 
-def packed(amount: object) -> bytes:
+def packed(identity: str = "a", at_ms: int = NOW_MS - 1_000) -> bytes:
     target = io.BytesIO()
-    from datetime import UTC, datetime
-    from decimal import Decimal
-
-    moment = datetime.fromtimestamp((NOW_MS - 1_000) / 1_000, UTC)
-    fastavro.writer(target, SCHEMA, [{"at": moment, "id": "a", "amount": Decimal(str(amount))}])
+    fastavro.writer(target, SCHEMA, [{"at": at_ms, "id": identity, "amount": Decimal("12.50")}])
     return target.getvalue()
 
 
+def plain(identity: str, amount: str) -> bytes:
+    return json.dumps({"at": NOW_MS - 1_000, "id": identity, "amount": amount}).encode()
+
+
+def hit(path: str, size: str) -> bytes:
+    return f'10.0.0.1 - - [21/Sep/2026:14:13:19 +0000] "GET {path} HTTP/1.1" 200 {size}'.encode()
+
+
+LONG = "x" * 20_000_000
 GOOD = {
-    "plain": json.dumps({"at": NOW_MS - 1_000, "id": "a", "amount": "12.50"}).encode(),
+    "plain": plain("a", "12.50"),
     "lines": b"%d;a;12.50" % (NOW_MS - 1_000),
-    "packed": packed("12.50"),
-    "hits": b'10.0.0.1 - - [21/Sep/2026:14:13:19 +0000] "GET a HTTP/1.1" 200 12',
+    "packed": packed(),
+    "hits": hit("a", "12"),
 }
 BAD = {
-    "plain": [b"{", b"\xff", json.dumps({"at": NOW_MS, "id": "a", "amount": "1e9"}).encode(), b" " * 20_000_000],
-    "lines": [b"1;2", b'%d;"a;1' % NOW_MS, b"%d;a;1;2" % NOW_MS, b"%d;a;12345678.00" % NOW_MS],
-    "packed": [GOOD["packed"][:-7], b"Obj\x01", b"", b"Obj\x01" + b"\xff" * 100],
-    "hits": [b"\x00\x01\x02", b'1.2.3.4 - - [now] "GET / HTTP/1.1" 200 1', b'\x16\x03\x01 - - "" 1'],
+    "plain": [b"{", b"\xff", plain("a", "1e9"), b" " * 20_000_000, plain(LONG, "1.00")],
+    "lines": [
+        b"1;2",
+        b'%d;"a;1' % NOW_MS,
+        b"%d;a;1;2" % NOW_MS,
+        b"%d;a;12345678.00" % NOW_MS,
+        b"%d;%s;1.00" % (NOW_MS, LONG.encode()),
+    ],
+    "packed": [GOOD["packed"][:-7], b"Obj\x01", b"", b"Obj\x01" + b"\xff" * 100, packed(at_ms=2**62), packed(LONG)],
+    "hits": [
+        b"\x00\x01\x02",
+        b'1.2.3.4 - - [now] "GET / HTTP/1.1" 200 1',
+        b'\x16\x03\x01 - - "" 1',
+        hit("a", "12345678"),
+        hit(LONG, "1"),
+    ],
 }
 
 

@@ -1,8 +1,12 @@
-"""Routes to tables: the retail lines in Delta and in PostgreSQL, row for row the oracle's, also when a cut repeats."""
+"""Routes to tables: the retail lines in Delta and in PostgreSQL, row for row the oracle's, also when a cut repeats.
+
+The lines are those of `tests/data`, or of the file that `HEADGATE_RETAIL` names.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,7 +25,9 @@ from tests.harness.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.small_etl import rates
 from tests.oracles.etl_retail import RATES, Expected
 
-LINES = ROOT / "tests" / "data" / "retail_sample.parquet"
+WHOLE = os.environ.get("HEADGATE_RETAIL")
+LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
+CUT_RECORDS = 100_000 if WHOLE else 7_000
 NOW_MS = 1_790_000_000_000
 LANES = ("sales", "returns")
 _CREATE = """create table {} (
@@ -45,7 +51,7 @@ def fill(found: EtlSettings) -> None:
     sink.open(WriterId("etl", 1))
     source = records(LINES)
     for batch in itertools.count():
-        cut = [*itertools.islice(source, 7_000)]
+        cut = [*itertools.islice(source, CUT_RECORDS)]
         if not cut:
             break
         rows: dict[str, list[pa.Table]] = {}

@@ -15,7 +15,7 @@ from dataclasses import replace
 import polars as pl
 
 from headgate_search.popularity import COUNTS, MEASURES, counted, is_quiet
-from headgate_search.products import FIELDS, PLACE, as_documents, checked
+from headgate_search.products import CODE, FIELDS, PLACE, REASON, as_documents, judged
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from streamcore.app import App
@@ -42,14 +42,16 @@ def build_topology(settings: SearchSettings) -> Topology:
         .rolling(*spans, name="popularity", max_entries=settings.max_steps, late_to=LATE, **MEASURES)
         .map(quiet=is_quiet(figures))
     )
-    changes = products.flat_map(checked).flat_map(as_documents)
+    verdicts = products.flat_map(judged)
+    unusable = verdicts.filter(pl.col(REASON).is_not_null()).dead_letters(CODE, REASON)
+    changes = verdicts.filter(pl.col(REASON).is_null()).flat_map(as_documents)
     joined = replace(changes.key_by("id").join(popularity.key_by("id")), max_rows=settings.max_products)
     latest = joined.latest(
         deleted="deleted", right_deleted="quiet", order=PLACE, refresh_ms=settings.refresh_ms, name="documents"
     )
     documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_figure, figures))
     listened = (documents.sink(CHANGES, key="id"),) if settings.publish_changes else ()
-    return Topology(settings.app, documents.table(DOCUMENTS), *listened)
+    return Topology(settings.app, documents.table(DOCUMENTS), *listened, unusable)
 
 
 def _figure(name: str) -> pl.Expr:

@@ -11,6 +11,9 @@ import polars as pl
 from streamcore.schema import OFFSET, PARTITION
 
 UPSERT, DELETE = "upsert", "delete"
+#: Columns that say why a change cannot be used, and what machines know it by.
+CODE, REASON = "unusable_code", "unusable_reason"
+UNUSABLE = "unusable"
 #: OpenSearch takes no longer id.
 _MAX_ID_BYTES = 512
 #: What a product is said by, besides its id and the time of its change.
@@ -30,13 +33,12 @@ _FAULTS = {
 }
 
 
-def checked(rows: pl.DataFrame) -> pl.DataFrame:
-    """The changes; ``ValueError`` with the reason if there is one that cannot be used."""
-    reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items())
-    found = rows.select(reason.drop_nulls().first()).item() if rows.height else None
-    if found is not None:
-        raise ValueError(found)
-    return rows
+def judged(rows: pl.DataFrame) -> pl.DataFrame:
+    """The changes with ``CODE`` and ``REASON``: null where there is nothing against a change."""
+    reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items()).alias(REASON)
+    return rows.with_columns(reason).with_columns(
+        pl.when(pl.col(REASON).is_not_null()).then(pl.lit(UNUSABLE)).alias(CODE)
+    )
 
 
 def as_documents(rows: pl.DataFrame) -> pl.DataFrame:

@@ -226,6 +226,19 @@ def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change
     assert reason in app.dead[0]
 
 
+def test_each_change_that_cannot_be_used_has_its_own_reason_and_one_code() -> None:
+    rows: list[Change] = [
+        ("a", "replace", "x", "1.00", 0),
+        ("b", "upsert", "x", "1.00", 0),
+        ("", "upsert", "", "1.00", 0),
+    ]
+    result = App(SETTINGS).simulation.cut({"products": search.changes(SETTINGS, rows)}, clock_ms=1_000)
+    headers = [dict(record.headers) for record in result.dead]
+    assert [one["reason"] for one in headers] == [b"op is neither upsert nor delete", b"product_id is empty"]
+    assert {one["reason_code"] for one in headers} == {b"unusable"}
+    assert result["documents"]["id"].to_list() == ["b"]
+
+
 def test_an_event_older_than_every_span_is_late() -> None:
     app = App(SETTINGS)
     app.cut(one("a", 0), views("b", 20 * HOUR_MS), 1_000)

@@ -1,12 +1,27 @@
-"""``headgate rules``: one module for each group of commands; importing them registers the commands."""
+"""``headgate rules``: where each of its commands is."""
 
-from headgate import rules_diff, rules_import
-from headgate.backtest_command import backtest
-from headgate.commands.rules import checking, listing, publishing, warming
-from headgate.commands.rules.options import command
-from headgate.explain_command import explain
+import click
 
-for _one in (rules_import.command, rules_diff.command, backtest, explain):
-    command.add_command(_one)
+from headgate.lazy import LazyGroup
 
-__all__ = ["checking", "command", "listing", "publishing", "warming"]
+_PLACES = {
+    "backtest": "headgate.backtest_command:backtest",
+    "check": "headgate.commands.rules.checking:check",
+    "diff": "headgate.rules_diff:command",
+    "explain": "headgate.explain_command:explain",
+    "import": "headgate.rules_import:command",
+    "list": "headgate.commands.rules.listing:list_",
+    "publish": "headgate.commands.rules.publishing:publish",
+    "release": "headgate.commands.rules.publishing:release",
+    "rollback": "headgate.commands.rules.publishing:rollback",
+    "test": "headgate.commands.rules.checking:test",
+    "warm": "headgate.commands.rules.warming:warm",
+}
+
+
+@click.group(name="rules", cls=LazyGroup, places=_PLACES)
+def command() -> None:
+    """Check, test, publish, compare and explain rules.
+
+    PATHS are files and folders of rules; without any, the shipped rules/shop.
+    """

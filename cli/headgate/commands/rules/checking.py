@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands.rules.options import command, read
+import click
+
+from headgate.commands.rules.options import read
 from headgate.output import Json, Output, emit, output_option
 from headgate.problems import problem_json
 from headgate.rules_options import files_option
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from rulecore.ruletests import TestResult
 
 
-@command.command()
+@click.command()
 @files_option
 @output_option
 def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
@@ -33,7 +35,7 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
     return 1 if book.problems else 0
 
 
-@command.command()
+@click.command()
 @files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:

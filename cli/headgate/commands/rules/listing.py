@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from headgate.commands.rules.options import command
 from headgate.output import Output, emit, output_option
 from headgate.rules_options import streams_option, target_option
 
 
-@command.command(name="list")
+@click.command(name="list")
 @streams_option
 @target_option
 @click.option("--history", is_flag=True, help="Every change that was ever published, and what became of it.")

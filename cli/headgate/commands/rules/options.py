@@ -1,4 +1,4 @@
-"""What the commands of ``headgate rules`` share: options, the group, and how rules are read."""
+"""What the commands of ``headgate rules`` share: how rules are read."""
 
 from __future__ import annotations
 
@@ -6,20 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from headgate.rules_options import DEFAULT_APP
 
 if TYPE_CHECKING:
     from headgate.rulebook import Book
-
-
-@click.group(name="rules")
-def command() -> None:
-    """Check, test, publish, compare and explain rules.
-
-    PATHS are files and folders of rules; without any, the shipped rules/shop.
-    """
 
 
 def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None) -> Book:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headgate.commands.rules.options import command, read
+from headgate.commands.rules.options import read
 from headgate.errors import InputError
 from headgate.output import Json, Output, emit, output_option
 from headgate.problems import problem_json
@@ -33,7 +33,7 @@ def _waiting(command: _Command) -> _Command:
     return why(wait(command))
 
 
-@command.command()
+@click.command()
 @files_option
 @target_option
 @_waiting
@@ -70,7 +70,7 @@ def publish(
     return _show(done, app, wait, output, waited=not no_wait)
 
 
-@command.command()
+@click.command()
 @click.argument("name")
 @files_option
 @target_option
@@ -99,7 +99,7 @@ def release(
     return _release(name, [r.rule for r in book.rules], deleted, (bootstrap, app, wait, why), output)
 
 
-@command.command()
+@click.command()
 @click.argument("rule", required=False)
 @streams_option
 @target_option

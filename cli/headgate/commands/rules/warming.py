@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
-from headgate.commands.rules.options import command
 from headgate.output import Json, Output, emit, output_option
 from headgate.rules_options import streams_option, target_option
 
 
-@command.command(short_help="Fill a new rule's windows from history, before it goes live.")
+@click.command(short_help="Fill a new rule's windows from history, before it goes live.")
 @click.argument("rule")
 @click.option("--from", "start", required=True, help="A time (2026-12-01T08:00:00Z), or how long ago (24h).")
 @click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")

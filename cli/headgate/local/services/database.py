@@ -148,21 +148,22 @@ class Schema:
     def drop(self, say: Say) -> None:
         """Delete what an earlier shop of this folder left; ``InputError`` when the schema is somebody else's."""
         with connected(self._database.document()) as connection:
-            if self._there(connection):
+            if self.is_there(connection):
                 say(f"postgres: deleting the old schema {self._name}")
                 connection.execute(f'drop schema "{self._name}" cascade'.encode())
 
     def apply(self, files: Sequence[Path]) -> None:
         """Make it if it is missing, and run these files, which may run again."""
         with connected(self._database.document()) as connection:
-            if not self._there(connection):
+            if not self.is_there(connection):
                 mark = self._mark.replace("'", "''")
                 connection.execute(f'create schema "{self._name}"'.encode())
                 connection.execute(f"comment on schema \"{self._name}\" is '{mark}'".encode())
             for file in files:
                 connection.execute(file.read_bytes())
 
-    def _there(self, connection: Connection) -> bool:
+    def is_there(self, connection: Connection) -> bool:
+        """Whether it is; ``InputError`` when it is not ours."""
         found = connection.execute(
             "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [self._name]
         ).fetchone()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
+from headgate.local.services.etl_tables import LANE, EtlTable
 from headgate.local.shop.expected_rows import MOST
 from headgate.local.shop.formats import CSV_COLUMNS, LOGIN_SCHEMA
 from headgate_etl.settings import EtlSettings
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from headgate.local.services.service import Ground
 
 CLEAN: Final = "clean"
-#: The lane and the folder of the Delta table.
-TABLE: Final = "events"
 RATE: Final = "decimal(12,6)"
 #: Below the distance of the shop's late records, above a jump of its clock.
 _HORIZON_MS: Final = 2_400_000
@@ -122,8 +121,8 @@ def write_streams(folder: Path) -> Path:
     return folder
 
 
-def settings(ground: Ground, streams: Path, key_file: Path, table: Path) -> EtlSettings:
-    """The whole document. ``streams``: where ``write_streams`` wrote; ``table``: the Delta table's folder."""
+def settings(ground: Ground, streams: Path, key_file: Path, table: EtlTable) -> EtlSettings:
+    """The whole document. ``streams``: where ``write_streams`` wrote."""
     from headgate.local.stack import PARALLELISM, RETENTION_MS, SHARDS
 
     names = ground.shop.names
@@ -151,8 +150,8 @@ def settings(ground: Ground, streams: Path, key_file: Path, table: Path) -> EtlS
             "ip": {"how": "network"},
             "card": {"how": "keep_last", "characters": 2},
         },
-        "routes": [{"name": CLEAN, "key": ["user"]}, {"name": TABLE, "to": "delta"}],
-        "delta": {"tables": {TABLE: {"uri": str(table.absolute()), "partition_by": ["type"]}}},
+        "routes": [{"name": CLEAN, "key": ["user"]}, {"name": LANE, "to": table.target}],
+        **table.entry(ground.shop.folder),
     }
     return EtlSettings.model_validate(document)
 

@@ -1,14 +1,13 @@
 """The expression language of rules: a subset of SQL with Spark's NULL semantics, typed, bounded, and ours.
 
-Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalised, hashed and run: by
-Polars over columns (``to_polars``), and by a plain evaluator for one row (``evaluate``) that every other way of
-running a rule is tested against. Nothing written in this language can run code, read a file, loop, or fail on data:
-overflow and division by zero are NULL.
+Text becomes a typed tree (``parse``), and the tree, never the text, is rendered, normalised, hashed and run: by a plain
+evaluator for one row (``evaluate``), and by Polars over columns (``compile.to_polars``), which like every other way of
+running a rule is tested against the plain one. Nothing written in this language can run code, read a file, loop, or
+fail on data: overflow and division by zero are NULL. The package loads no Polars before columns or patterns are used.
 """
 
 from __future__ import annotations
 
-from rulecore.lang.compile import to_polars
 from rulecore.lang.limits import Limits
 from rulecore.lang.naive import evaluate
 from rulecore.lang.normalise import fingerprint, normalise
@@ -79,5 +78,4 @@ __all__ = [
     "replace_aggregates",
     "to_logical",
     "to_physical",
-    "to_polars",
 ]

@@ -9,6 +9,7 @@ import polars as pl
 
 from rulecore.lang import conversions, moments
 from rulecore.lang.formulas import Operand, absolute, compared, let, let_columns
+from rulecore.lang.layouts import ISO
 from rulecore.lang.networks import in_network, read_network
 from rulecore.lang.tree import Call, Literal
 from streamcore.schema import DOUBLE, LONG
@@ -169,7 +170,7 @@ def _extract(expr: Call, operands: Operands) -> pl.Expr:
 
 
 def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
-    return moments.to_timestamp(operands[0], str(_constant(expr, 1, moments.ISO)), str(_constant(expr, 2, "UTC")))
+    return moments.to_timestamp(operands[0], str(_constant(expr, 1, ISO)), str(_constant(expr, 2, "UTC")))
 
 
 _CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {

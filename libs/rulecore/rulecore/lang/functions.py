@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rulecore.errors import TypeMismatch
 from rulecore.lang import types
-from rulecore.lang.moments import ISO, Format, check_zone
+from rulecore.lang.layouts import ISO, Format, check_zone
 from rulecore.lang.networks import read_network
 from rulecore.lang.patterns import check_regex, groups_of, like_tokens
 from rulecore.lang.types import Operand

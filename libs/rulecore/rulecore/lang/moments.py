@@ -1,24 +1,17 @@
-"""Times as text and in zones, as Polars formulas and as checks when an expression is written.
+"""Times as text and in zones, as Polars formulas.
 
-Text is ISO 8601 as streams accept it (``streamcore.times``), or has a format of its own: ``yyyy``, ``MM``,
-``dd``, ``HH``, ``mm``, ``ss`` with two digits, ``M``, ``d``, ``H`` with one or two, ``SSS``; everything else stands for
-itself. A local time that exists twice is the earlier one; one that does not exist is read with the offset from before
-the change of the clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
+Text is ISO 8601 as streams accept it (``streamcore.times``), or has a format of its own (``layouts``). A local time
+that exists twice is the earlier one; one that does not exist is read with the offset from before the change of the
+clocks. In a zone other than UTC local times are those of the years 1900 to 2099.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
 import polars as pl
 
-from rulecore.errors import TypeMismatch
 from rulecore.lang.formulas import Operand, let
-from streamcore.errors import ConfigError
-from streamcore.times import zone_of
+from rulecore.lang.layouts import ISO, Format, Part
 
-ISO = "iso"
 _DAY_MS = 86_400_000
 _MIN_MS = -62_135_596_800_000  # the year 1
 _ZONES_FROM_MS, _ZONES_TO_MS = -2_208_988_800_000, 4_102_444_799_999  # the years 1900 to 2099
@@ -26,58 +19,7 @@ _ISO_TEXT = (
     r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?"
     r"(?:Z|([+-])([01][0-9]|2[0-3])(?::?([0-5][0-9]))?)?\z"
 )
-_PARTS = {
-    "yyyy": ("year", "[0-9]{4}"),
-    "MM": ("month", "[0-9]{2}"),
-    "M": ("month", "[0-9]{1,2}"),
-    "dd": ("day", "[0-9]{2}"),
-    "d": ("day", "[0-9]{1,2}"),
-    "HH": ("hour", "[0-9]{2}"),
-    "H": ("hour", "[0-9]{1,2}"),
-    "mm": ("minute", "[0-9]{2}"),
-    "ss": ("second", "[0-9]{2}"),
-    "SSS": ("fraction", "[0-9]{3}"),
-}
-_LETTERS = re.compile(r"([A-Za-z])\1*|[^A-Za-z]+")
 _DEFAULTS = {"hour": "00", "minute": "00", "second": "00", "fraction": "000"}
-
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """``pattern`` matches a whole text; ``places``: the number of the group of each part."""
-
-    pattern: str
-    places: dict[str, int]
-
-    @classmethod
-    def parse(cls, text: str) -> Format:
-        """``TypeMismatch`` for letters that mean nothing, and where year, month or day is missing."""
-        pattern, places = "", dict[str, int]()
-        for match in _LETTERS.finditer(text):
-            run = match[0]
-            if match[1] is None:
-                pattern += pl.escape_regex(run)
-                continue
-            name, digits = _PARTS.get(run, ("", ""))
-            if not name or name in places:
-                wrong = "is there twice" if name else "means nothing in a format of times"
-                raise TypeMismatch(f"to_timestamp: {run} {wrong}", _HINT)
-            places[name] = len(places) + 1
-            pattern += f"({digits})"
-        if missing := [name for name in ("year", "month", "day") if name not in places]:
-            raise TypeMismatch(f"to_timestamp: the format has no {missing[0]}", _HINT)
-        return cls(rf"\A{pattern}\z", places)
-
-
-_HINT = "accepted here: 'iso', or a format of " + ", ".join(_PARTS)
-
-
-def check_zone(name: str) -> None:
-    """``TypeMismatch`` when there is no such zone."""
-    try:
-        zone_of(name)
-    except ConfigError as error:
-        raise TypeMismatch(str(error)) from None
 
 
 def to_timestamp(operand: Operand, written: str, zone: str) -> pl.Expr:
@@ -111,14 +53,23 @@ def _existing(ms: pl.Expr, zone: str) -> pl.Expr:
 
 
 def _as_iso(text: pl.Expr, layout: Format) -> pl.Expr:
+    pattern = _pattern(layout)
+    places = {part.name: number for number, part in enumerate(layout.parts, 1)}
+
     def part(name: str, width: int) -> pl.Expr:
-        if name not in layout.places:
+        if name not in places:
             return pl.lit(_DEFAULTS[name])
-        return text.str.extract(layout.pattern, layout.places[name]).str.zfill(width)
+        return text.str.extract(pattern, places[name]).str.zfill(width)
 
     written = [part("year", 4), pl.lit("-"), part("month", 2), pl.lit("-"), part("day", 2), pl.lit("T")]
     written += [part("hour", 2), pl.lit(":"), part("minute", 2), pl.lit(":"), part("second", 2)]
     return pl.concat_str([*written, pl.lit("."), part("fraction", 3)])
+
+
+def _pattern(layout: Format) -> str:
+    """For a whole text; one group a part."""
+    pieces = (f"({p.digits})" if isinstance(p, Part) else pl.escape_regex(p) for p in layout.pieces)
+    return rf"\A{''.join(pieces)}\z"
 
 
 def _from_iso(text: pl.Expr, zone: str) -> pl.Expr:

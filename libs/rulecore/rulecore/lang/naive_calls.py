@@ -12,14 +12,16 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from rulecore.lang.naive_values import WIDE, Number, compare, converted, double, fit, order
 from rulecore.lang.tree import Call
 from rulecore.lang.types import Value
 from streamcore.schema import LONG, TIMESTAMP
 from streamcore.times import from_iso, zone_of, zone_offset_ms
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -148,8 +150,15 @@ def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
     return (cut - _EPOCH) // timedelta(milliseconds=1)
 
 
+def _series(text: str) -> pl.Series:
+    """What patterns match is said by the engine that they are written for, and most rules have none."""
+    import polars as pl
+
+    return pl.Series([text])
+
+
 def _extract(_expr: Call, text: str, pattern: str, group: int = 1) -> Value:
-    found: str | None = pl.Series([text]).str.extract(pattern, group)[0]
+    found: str | None = _series(text).str.extract(pattern, group)[0]
     return found
 
 
@@ -263,7 +272,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "ends_with": lambda _, s, part: s.endswith(part),
     "contains": lambda _, s, part: part in s,
     "replace": lambda _, s, old, new: s.replace(old, new),
-    "regexp_like": lambda _, s, pattern: bool(pl.Series([s]).str.contains(pattern)[0]),
+    "regexp_like": lambda _, s, pattern: bool(_series(s).str.contains(pattern)[0]),
     "cidr_match": _cidr,
     "abs": _abs,
     "round": _round,

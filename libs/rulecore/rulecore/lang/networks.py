@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from rulecore.errors import TypeMismatch
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-import polars as pl
-
 from rulecore.errors import TypeMismatch
 
 ANY_TEXT = object()
@@ -51,6 +49,8 @@ def check_regex(pattern: str) -> None:
                 f"regexp_like: counted repetition multiplies to more than {MAX_REPETITION}",
                 "fewer or smaller {n,m}, or * and +",
             )
+    import polars as pl  # the engine itself says, and most rules have no pattern
+
     try:
         pl.Series([""]).str.contains(pattern, strict=True)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -59,6 +59,8 @@ def check_regex(pattern: str) -> None:
 
 def groups_of(pattern: str) -> int:
     """How many groups a pattern that ``check_regex`` took has."""
+    import polars as pl
+
     found = pl.Series([""]).str.extract_groups(pattern)
     return len(found.struct.fields) if found.dtype == pl.Struct else 0
 

@@ -75,9 +75,9 @@ if not TYPE_CHECKING:  # what it is for the type checker stands behind the class
 
 
 class Node(BaseModel):
-    """What all nodes share. ``children`` are in the order of the text."""
+    """What all nodes share. ``children`` are in the order of the text. Each is built when first used."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -403,7 +403,7 @@ class Like(_Condition):
 class When(BaseModel):
     """One branch of ``case``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     condition: Expr
     result: Expr
 

@@ -12,7 +12,8 @@ import polars as pl
 
 from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
 from rulecore.lang import Expr
-from rulecore.lists.columns import lift, with_list_columns
+from rulecore.lists.asked import lift
+from rulecore.lists.columns import with_list_columns
 from rulecore.lists.content import ListContent
 from rulecore.lists.store import ListStore
 

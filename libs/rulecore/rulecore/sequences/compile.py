@@ -18,7 +18,7 @@ from rulecore.conditions import Names
 from rulecore.errors import ExpressionError
 from rulecore.kinds import Step, Without
 from rulecore.lang import Expr
-from rulecore.lists.columns import ListColumn
+from rulecore.lists.asked import ListColumn
 from rulecore.model import Rule
 from rulecore.plan import Access, Plan, plan
 from rulecore.sequences.program import Program, program

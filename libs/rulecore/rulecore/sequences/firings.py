@@ -11,7 +11,7 @@ from rulecore.lang.types import Value
 from rulecore.sequences.automaton import Match
 from rulecore.sequences.compile import COUNT, DURATION, ENDED, STARTED
 from rulecore.sequences.memory import sequence_of
-from streamcore.app import PARTITIONS_PER_TOPIC
+from streamcore.position import PARTITIONS_PER_TOPIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from rulecore.lang import (
     replace_aggregates,
     to_logical,
     to_physical,
-    to_polars,
 )
+from rulecore.lang.compile import to_polars
 from rulecore.lang.types import Value
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, Kind, StreamSchema, Type
 from tests.harness.expressions import COLUMNS, SCOPE

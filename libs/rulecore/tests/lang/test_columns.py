@@ -7,7 +7,8 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from rulecore.lang import parse, to_polars
+from rulecore.lang import parse
+from rulecore.lang.compile import to_polars
 from rulecore.lang.types import MAX_LONG, MIN_LONG, Value
 from tests.harness.expressions import COLUMNS, SCOPE, frame
 

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.errors import ExpressionError
-from rulecore.lang import Expr, Scope, adapter, fingerprint, parse, render, to_polars
+from rulecore.lang import Expr, Scope, adapter, fingerprint, parse, render
+from rulecore.lang.compile import to_polars
 from streamcore.schema import STRING
 from tests.harness.expressions import COLUMNS, LETTERS, SCOPE, expressions, frame
 

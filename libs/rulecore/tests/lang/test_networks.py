@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.errors import ExpressionError
-from rulecore.lang import Scope, evaluate, parse, to_polars
+from rulecore.lang import Scope, evaluate, parse
+from rulecore.lang.compile import to_polars
 from streamcore.schema import STRING
 
 SCOPE = Scope({"ip": STRING})

@@ -15,7 +15,9 @@ from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.lang import ListType
 from rulecore.lang.naive import Lists
 from rulecore.lang.types import Value
-from rulecore.lists import Entries, ListContent, lift, with_list_columns
+from rulecore.lists.asked import lift
+from rulecore.lists.columns import with_list_columns
+from rulecore.lists.content import Entries, ListContent
 from rulecore.lists.plain import plain
 from rulecore.matcher import EventMatcher
 from rulecore.model import Rule

@@ -14,6 +14,7 @@ from rulecore.compiled import CompiledRule
 from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.factory import RulesFactory, RuleStream
 from rulecore.firing import Firing, Timing
+from rulecore.lang.compile import to_polars
 from rulecore.load import load_text
 from rulecore.plan import Access
 from rulecore.sequences.group import SequenceGroup
@@ -23,6 +24,7 @@ from streamcore.lanes import ALERTS, STATUS
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from tests.harness.compiling import compile_with
 from tests.harness.rule_group import GroupRun, Row, compiled
 
 MINUTE = 60_000
@@ -331,12 +333,10 @@ def test_a_new_sequence_is_warming_until_the_longest_match_would_have_begun_afte
 
 
 def test_a_rule_that_raises_is_blamed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_ = lang.to_polars
-
     def broken(expr: lang.Expr) -> pl.Expr:
-        return pl.col("no such column") if "99" in lang.render(expr) else compile_(expr)
+        return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
-    monkeypatch.setattr(lang, "to_polars", broken)
+    compile_with(monkeypatch, broken)
     one = app()
     bad = document([BEGUN, {"step": "odd", "where": "amount + 99 > length(kind)"}], id="bad")
     rules = [control_record(1, "bad", bad), control_record(2, "good", document([FAILED, BOUGHT], id="good"))]

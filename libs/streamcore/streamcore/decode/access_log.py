@@ -21,11 +21,11 @@ from functools import cached_property
 
 import polars as pl
 
-from streamcore.decode.batch import DeadCode
 from streamcore.decode.columns import times_of
 from streamcore.decode.lines import Split
-from streamcore.decode.scalars import RecordError, show
 from streamcore.decode.shape import TimeText
+from streamcore.records.scalars import RecordError, show
+from streamcore.records.terms import DeadCode
 
 
 class LogLayout(enum.StrEnum):

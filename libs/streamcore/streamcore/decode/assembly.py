@@ -14,10 +14,11 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.batch import DEAD_SCHEMA, DecodeLimits, RawBatch
+from streamcore.decode.batch import DEAD_SCHEMA, RawBatch
 from streamcore.decode.columns import PHYSICAL
-from streamcore.decode.record import Rejected
-from streamcore.decode.scalars import Scalar
+from streamcore.records.record import Rejected
+from streamcore.records.scalars import Scalar
+from streamcore.records.terms import DecodeLimits
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from streamcore.decode.batch import DeadCode
-from streamcore.decode.scalars import RecordError
+from streamcore.records.scalars import RecordError
+from streamcore.records.terms import DeadCode
 
 _CRC_BYTES = 4
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

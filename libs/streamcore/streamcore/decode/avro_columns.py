@@ -26,8 +26,9 @@ from streamcore.decode.avro_schema import (
 from streamcore.decode.byte_rows import ByteRows, Ints
 from streamcore.decode.cells import parse_cells
 from streamcore.decode.columns import PHYSICAL
+from streamcore.local_times import local_to_utc
 from streamcore.schema import Field, Kind, StreamSchema
-from streamcore.times import HOUR_MS, MAX_MS, MIN_MS, local_to_utc, zone_of
+from streamcore.times import HOUR_MS, MAX_MS, MIN_MS, zone_of
 
 #: Types that are walked through, for all rows of a batch together.
 _MAX_STEPS = 4_000

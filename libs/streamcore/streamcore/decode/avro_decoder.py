@@ -21,10 +21,11 @@ from streamcore.decode.avro_columns import TooManyStepsError, read_columns
 from streamcore.decode.avro_fit import Wanted
 from streamcore.decode.avro_frames import Datum, Frame
 from streamcore.decode.avro_reader import Cursor, read_datum
-from streamcore.decode.batch import DeadCode, Decoded, DecodeLimits, RawBatch
+from streamcore.decode.batch import Decoded, RawBatch
 from streamcore.decode.byte_rows import ByteRows
-from streamcore.decode.record import Rejected, bytes_of, values_of
-from streamcore.decode.scalars import RecordError, Scalar
+from streamcore.records.record import Rejected, bytes_of, values_of
+from streamcore.records.scalars import RecordError, Scalar
+from streamcore.records.terms import DeadCode, DecodeLimits
 from streamcore.schema import StreamSchema
 from streamcore.times import zone_of
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamcore.decode.avro_schema import AvroType, Enumeration, Fixed, Primitive, RecordOf, UnionOf
-from streamcore.decode.batch import DeadCode, ExtraFields
-from streamcore.decode.scalars import RecordError
+from streamcore.records.scalars import RecordError
+from streamcore.records.terms import DeadCode, ExtraFields
 from streamcore.schema import Field, Kind, StreamSchema
 
 _WHOLE = frozenset({"int", "long"})

@@ -16,10 +16,10 @@ from streamcore.decode.avro_codecs import unpack
 from streamcore.decode.avro_fit import Wanted, check_fit
 from streamcore.decode.avro_reader import Cursor
 from streamcore.decode.avro_schema import AvroSchemaError, AvroType, parse_avro_schema
-from streamcore.decode.batch import DeadCode, DecodeLimits, ExtraFields
 from streamcore.decode.byte_rows import ByteRows
-from streamcore.decode.record import text_of
-from streamcore.decode.scalars import RecordError
+from streamcore.records.record import text_of
+from streamcore.records.scalars import RecordError
+from streamcore.records.terms import DeadCode, DecodeLimits, ExtraFields
 
 OBJECT_MAGIC, CONFLUENT_MAGIC, CONTAINER_MAGIC = b"\xc3\x01", b"\x00", b"Obj\x01"
 _FINGERPRINT_BYTES, _ID_BYTES, SYNC_BYTES = 8, 4, 16

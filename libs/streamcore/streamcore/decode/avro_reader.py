@@ -23,9 +23,9 @@ from streamcore.decode.avro_schema import (
     UnionOf,
     is_empty,
 )
-from streamcore.decode.batch import DeadCode
-from streamcore.decode.record import text_of
-from streamcore.decode.scalars import Number, RecordError
+from streamcore.records.record import text_of
+from streamcore.records.scalars import Number, RecordError
+from streamcore.records.terms import DeadCode
 from streamcore.schema import Field, Kind
 
 _EPOCH = datetime(1970, 1, 1)

@@ -13,8 +13,8 @@ import polars as pl
 
 from streamcore.decode.columns import PHYSICAL, times_of
 from streamcore.decode.literals import EPOCH_MS, LOCAL, OFFSET, REAL, WHOLE, decimal
-from streamcore.decode.scalars import Number, is_number
 from streamcore.decode.shape import TimeText
+from streamcore.records.scalars import Number, is_number
 from streamcore.schema import Field, Kind
 
 _BOOLEANS = {"true": True, "false": False}

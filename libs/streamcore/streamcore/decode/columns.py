@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamcore.decode.shape import DecimalText, Form, Plain, Shape, TimeText
+from streamcore.local_times import local_to_utc
 from streamcore.schema import Field, Kind, StreamSchema
-from streamcore.times import HOUR_MS, MAX_MS, MIN_MS, local_to_utc, zone_of
+from streamcore.times import HOUR_MS, MAX_MS, MIN_MS, zone_of
 
 _EMPTY, _NEWLINE = pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary())
 _MAIN_CHARS = len("2026-01-31T12:00:00")

@@ -17,9 +17,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamcore.decode.batch import DeadCode
 from streamcore.decode.lines import Split
-from streamcore.decode.scalars import RecordError, show
+from streamcore.records.scalars import RecordError, show
+from streamcore.records.terms import DeadCode
 
 _EMPTY, _NEWLINE = pa.scalar("", pa.large_string()), pa.scalar("\n", pa.large_string())
 _SHOWN_COLUMNS = 12

@@ -18,12 +18,13 @@ import polars as pl
 import pyarrow as pa
 
 from streamcore.decode.assembly import Part, Records, Rows, decode_each, events_of, records_of
-from streamcore.decode.batch import Decoded, DecodeLimits, ExtraFields, RawBatch
+from streamcore.decode.batch import Decoded, RawBatch
 from streamcore.decode.columns import parse_vouched
-from streamcore.decode.record import Rejected
-from streamcore.decode.reference import JsonObject, decode_one, parse_object
-from streamcore.decode.scalars import Scalar
 from streamcore.decode.shapes import SAMPLES, Known, KnownShapes
+from streamcore.records.record import Rejected
+from streamcore.records.reference import JsonObject, decode_one, parse_object
+from streamcore.records.scalars import Scalar
+from streamcore.records.terms import DecodeLimits, ExtraFields
 from streamcore.schema import StreamSchema
 from streamcore.times import zone_of
 

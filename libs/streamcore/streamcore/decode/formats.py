@@ -26,12 +26,13 @@ from streamcore.decode.avro_frames import (
     object_prefix,
 )
 from streamcore.decode.avro_schema import AvroSchemaError, AvroType, parse_avro_schema
-from streamcore.decode.batch import DecodeLimits, Decoder, ExtraFields
+from streamcore.decode.batch import Decoder
 from streamcore.decode.csv_lines import CsvLines
 from streamcore.decode.decoder import JsonDecoder
 from streamcore.decode.lines import LineDecoder
-from streamcore.decode.scalars import RecordError
 from streamcore.errors import ConfigError
+from streamcore.records.scalars import RecordError
+from streamcore.records.terms import DecodeLimits, ExtraFields
 from streamcore.schema import Kind, StreamSchema
 
 _MAX_SCHEMA_ID = 2**32 - 1

@@ -15,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from streamcore.decode.assembly import Part, Records, Rows, decode_each, events_of, records_of
-from streamcore.decode.batch import Decoded, DecodeLimits, RawBatch
+from streamcore.decode.batch import Decoded, RawBatch
 from streamcore.decode.cells import Cells, parse_cells, written
-from streamcore.decode.record import Rejected, bytes_of, text_of, values_of
-from streamcore.decode.scalars import RecordError, Scalar
+from streamcore.records.record import Rejected, bytes_of, text_of, values_of
+from streamcore.records.scalars import RecordError, Scalar
+from streamcore.records.terms import DecodeLimits
 from streamcore.schema import StreamSchema
 from streamcore.times import zone_of
 

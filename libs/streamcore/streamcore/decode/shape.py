@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamcore.decode.literals import EPOCH_MS, EXACT_DIGITS, LOCAL, OFFSET, REAL, WHOLE, decimal
-from streamcore.decode.reference import JsonObject
-from streamcore.decode.scalars import Number
+from streamcore.records.reference import JsonObject
+from streamcore.records.scalars import Number
 from streamcore.schema import Field, Kind, StreamSchema
 
 _SPACE = "[ ]?"

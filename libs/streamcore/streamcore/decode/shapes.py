@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from streamcore.decode.reference import JsonObject
 from streamcore.decode.shape import Shape, first_shape, learn
+from streamcore.records.reference import JsonObject
 from streamcore.schema import StreamSchema
 
 MAX_SHAPES = 6

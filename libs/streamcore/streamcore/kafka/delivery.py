@@ -6,8 +6,9 @@ No client is used here; ``exactly_once`` is the protocol.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from streamcore.errors import ConfigError, Permanent
 from streamcore.kafka.settings import Option
@@ -26,6 +27,33 @@ class OutRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecords:
+    """Many records of one topic, in order, without headers of their own: columns, so that none of them has to be an
+    object on its way. ``keys`` and ``values`` have one length."""
+
+    topic: str
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[OutRecord]:
+        """One by one, where that is needed."""
+        return map(OutRecord, repeat(self.topic), self.keys, self.values)
+
+    @property
+    def bytes(self) -> int:
+        """Of all of them together, as ``record_bytes`` counts."""
+        return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
+
+    @property
+    def most_bytes(self) -> int:
+        """None of them is larger."""
+        return sum(max(map(len, filter(None, one)), default=0) for one in (self.keys, self.values))
 
 
 class Outcome(enum.StrEnum):

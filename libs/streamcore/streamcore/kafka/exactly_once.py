@@ -39,9 +39,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from streamcore.errors import ConfigError, Fenced, Retryable
-from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Receipt, Step, record_bytes, refuse_oversized
+from streamcore.kafka.delivery import (
+    Delivery,
+    Hooks,
+    Outcome,
+    OutRecord,
+    OutRecords,
+    Receipt,
+    Step,
+    record_bytes,
+    refuse_oversized,
+)
 from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.session import Session
 from streamcore.kafka.settings import KafkaSettings
@@ -49,6 +60,23 @@ from streamcore.writer import WriterId
 
 #: Earlier epochs that are fenced at the first start of a new one.
 MAX_PAST_EPOCHS = 16
+
+
+@dataclass(slots=True)
+class _Fitting:
+    """What goes into a transaction: ``count`` records of so many ``bytes``; ``oversized`` were replaced or dropped."""
+
+    rows: list[OutRecord | OutRecords] = field(default_factory=list)
+    count: int = 0
+    bytes: int = 0
+    oversized: int = 0
+
+    def add(self, one: OutRecord | OutRecords, count: int, size: int) -> None:
+        """``one`` of ``count`` records."""
+        if count:
+            self.rows.append(one)
+            self.count += count
+            self.bytes += size
 
 
 class ExactlyOnceWriter:
@@ -86,8 +114,10 @@ class ExactlyOnceWriter:
         self._persist(self._steps_1_and_2, "open")
         return None if self._done is None else self._done.batch
 
-    def commit(self, batch: int, records: Iterable[OutRecord]) -> Receipt:
+    def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> Receipt:
         """Step 3, and 1 to 3 again while the outcome is unknown. When it returns, the batch is in Kafka, once.
+
+        ``records``: one or many at a time; those of a topic are written in this order.
 
         Raises what ``open`` raises; then nothing of the batch is visible, unless the error is ``Retryable``: then a
         later ``open`` and ``commit`` of the same batch settle it.
@@ -97,12 +127,12 @@ class ExactlyOnceWriter:
             raise ConfigError(f"writer {self._writer.transactional_id} is not open; call open() before commit()")
         if self._is_done(batch):
             return Receipt(batch, Outcome.SKIPPED, 0, 0, time.perf_counter() - started)
-        rows, size, oversized = self._fitting(records)
-        if not rows:
-            return Receipt(batch, Outcome.EMPTY, 0, 0, time.perf_counter() - started, oversized)
-        attempts = self._persist(lambda: self._write(batch, rows), f"commit of batch {batch}")
+        fitting = self._fitting(records)
+        if not fitting.rows:
+            return Receipt(batch, Outcome.EMPTY, 0, 0, time.perf_counter() - started, fitting.oversized)
+        attempts = self._persist(lambda: self._write(batch, fitting.rows), f"commit of batch {batch}")
         seconds = time.perf_counter() - started
-        return Receipt(batch, Outcome.COMMITTED, len(rows), size, seconds, oversized, attempts)
+        return Receipt(batch, Outcome.COMMITTED, fitting.count, fitting.bytes, seconds, fitting.oversized, attempts)
 
     def close(self) -> None:
         """End the producer. An open transaction is aborted; what was committed stays."""
@@ -117,22 +147,32 @@ class ExactlyOnceWriter:
     def _is_done(self, batch: int) -> bool:
         return self._done is not None and batch <= self._done.batch
 
-    def _fitting(self, records: Iterable[OutRecord]) -> tuple[Sequence[OutRecord], int, int]:
-        """The records with those above the limit replaced, the bytes of all, and how many were replaced."""
-        rows, total, oversized, limit = [], 0, 0, self._delivery.max_record_bytes
-        for record in records:
-            size = record_bytes(record)
-            if size <= limit:
-                rows.append(record)
-                total += size
-                continue
-            oversized += 1
-            substitute = self._hooks.replace_oversized(record, limit)
-            if substitute is not None and record_bytes(substitute) > limit:
-                refuse_oversized(substitute, limit)
-            rows += [substitute] if substitute is not None else []
-            total += record_bytes(substitute) if substitute is not None else 0
-        return rows, total, oversized
+    def _fitting(self, records: Iterable[OutRecord | OutRecords]) -> _Fitting:
+        """The records with those above the limit replaced."""
+        found, limit = _Fitting(), self._delivery.max_record_bytes
+        for one in records:
+            if isinstance(one, OutRecord):
+                self._fit(one, found)
+            elif one.most_bytes <= limit:
+                found.add(one, len(one), one.bytes)
+            else:
+                for record in one:
+                    self._fit(record, found)
+        return found
+
+    def _fit(self, record: OutRecord, found: _Fitting) -> None:
+        size, limit = record_bytes(record), self._delivery.max_record_bytes
+        if size <= limit:
+            found.add(record, 1, size)
+            return
+        found.oversized += 1
+        substitute = self._hooks.replace_oversized(record, limit)
+        if substitute is None:
+            return
+        size = record_bytes(substitute)
+        if size > limit:
+            refuse_oversized(substitute, limit)
+        found.add(substitute, 1, size)
 
     def _persist(self, action: Callable[[], None], name: str) -> int:
         """Run until it goes through, starting at step 1 after each ``Retryable``; returns the number of attempts."""
@@ -165,7 +205,7 @@ class ExactlyOnceWriter:
             self._fence_past_epochs()
         self._hooks.reached(Step.MARKER_READ)
 
-    def _write(self, batch: int, rows: Sequence[OutRecord]) -> None:
+    def _write(self, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
         """Step 3. The session is missing when an earlier attempt failed; that one may yet have been committed."""
         if self._session is None:
             self._steps_1_and_2()
@@ -182,7 +222,7 @@ class ExactlyOnceWriter:
         self._done = Marker(self._writer, batch)
         self._hooks.reached(Step.COMMITTED)
 
-    def _transaction(self, session: Session, batch: int, rows: Sequence[OutRecord]) -> None:
+    def _transaction(self, session: Session, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
         # 3. Everything of the batch, its marker, and one commit for all of it.
         marker = Marker(self._writer, batch)
         with session.naming_errors(f"batch {batch}"):

@@ -15,7 +15,7 @@ import confluent_kafka as ck
 from streamcore.errors import Fenced, StreamError
 from streamcore.kafka import clients
 from streamcore.kafka.clients import ClientLog
-from streamcore.kafka.delivery import Delivery, OutRecord
+from streamcore.kafka.delivery import Delivery, OutRecord, OutRecords
 from streamcore.kafka.markers import Marker, partition_count, partition_of
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.writer import WriterId
@@ -60,14 +60,31 @@ class Session:
             producer.init_transactions(settings.request_timeout_ms / 1000)
         return session
 
-    def produce(self, rows: Sequence[OutRecord], common: list[tuple[str, bytes]]) -> None:
+    def produce(self, rows: Sequence[OutRecord | OutRecords], common: list[tuple[str, bytes]]) -> None:
         """Hand the records to the client, ``common`` added to their headers."""
         for n, row in enumerate(rows):
-            self._hand_over(row.topic, row.value, row.key, headers=[*row.headers, *common] if row.headers else common)
+            if isinstance(row, OutRecords):
+                self._produce_many(row, common)
+            else:
+                headers = [*row.headers, *common] if row.headers else common
+                self._hand_over(row.topic, row.value, row.key, headers=headers)
             if n % _POLL_EVERY == 0:
                 self.producer.poll(0)
             if self.undelivered:
                 return  # the transaction is lost; the commit says why
+
+    def _produce_many(self, rows: OutRecords, common: list[tuple[str, bytes]]) -> None:
+        """Nothing is done for each record that need not be: this loop is most of what output costs the driver."""
+        topic, produce = rows.topic, self.producer.produce
+        for n, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True), 1):
+            try:
+                produce(topic, value, key, headers=common)
+            except BufferError:
+                self._hand_over(topic, value, key, headers=common)
+            if n % _POLL_EVERY == 0:
+                self.producer.poll(0)
+                if self.undelivered:
+                    return
 
     def marker_partition(self, topic: str, writer: WriterId) -> int:
         """Where the writer's markers go; ``ConfigError`` when there is no such topic."""

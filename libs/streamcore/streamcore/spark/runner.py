@@ -39,6 +39,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
 from streamcore.sinks.sink import SinkFactory, SinkHooks
+from streamcore.spark.collected import collected
 from streamcore.spark.processor import CUT, pack_shares
 from streamcore.spark.query import build_query
 from streamcore.spark.session import SparkSettings
@@ -134,7 +135,7 @@ class Runner:
         self.root = CheckpointRoot(settings.checkpoint)
         self._drain = threading.Event()
         self._failure: BaseException | None = None
-        self._progress_of = -1
+        self._progress_of = self._last = -1
         self._committed = 0
 
     def drain(self) -> None:
@@ -203,12 +204,22 @@ class Runner:
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _watch(self, query: StreamingQuery) -> None:
+        """Pass Spark's figures on. To be asked for them costs the JVM something, so that is done after a cut only."""
         while query.isActive:
             time.sleep(_POLL_S)
-            for progress in query.recentProgress:
-                if progress["batchId"] > self._progress_of:
-                    self._progress_of = progress["batchId"]
-                    self.listeners.progress(progress)
+            if self._progress_of < self._last:
+                self._pass_on(query)
+
+    def _pass_on(self, query: StreamingQuery) -> None:
+        """Spark's figures of the batches since the last call. Each is a large text of the JVM's: mostly there is one at
+        most, and what has been passed on is not asked for again."""
+        last = query.lastProgress
+        if last is None or last["batchId"] <= self._progress_of:
+            return
+        for progress in [last] if last["batchId"] == self._progress_of + 1 else query.recentProgress:
+            if progress["batchId"] > self._progress_of:
+                self._progress_of = progress["batchId"]
+                self.listeners.progress(progress)
 
     def _raise_failure(self, query: StreamingQuery) -> None:
         """What ended the query: our own exception if there is one, else Spark's."""
@@ -223,6 +234,7 @@ class Runner:
     def note(self, report: CutReport) -> None:
         """A cut is done."""
         self._committed += 1
+        self._last = report.batch
         self.listeners.report(report)
 
     def refuse_if_draining(self, batch: int) -> None:
@@ -262,10 +274,10 @@ class _Cuts:
         self.session.sparkContext.setLocalProperty(CUT, pack_shares(shares))
         # 2. The only action on the frame: a second one would run the whole plan again.
         started = time.perf_counter()
-        rows = sorted(frame.collect(), key=lambda row: row.shard)
+        rows = collected(frame)
         ran = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
-        committed = self.outputs.commit(batch, [bytes(row.records) for row in rows if row.produced])
+        committed = self.outputs.commit(batch, [row.records for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
         done = time.perf_counter()
         self.runner.note(

@@ -75,6 +75,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.parallelism),
         "spark.sql.adaptive.enabled": "false",
+        # What is large in a row of ours is compressed already (``streamcore.arrow``).
+        "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),

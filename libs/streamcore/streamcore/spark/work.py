@@ -18,7 +18,7 @@ from streamcore.app import App, EventTime
 from streamcore.ingest import Ingest
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
-from streamcore.lanes import to_ipc
+from streamcore.lane_blobs import to_ipc
 from streamcore.packing import Parcel
 from streamcore.planner import Share
 from streamcore.shard import Shard, ShardOutput

@@ -116,8 +116,9 @@ class Run:
     def same_keys(self, places: Ints, of: Run, rows: Ints) -> Mask:
         """Whether the keys of pairs are equal: hashes may be by accident."""
         equal = np.ones(len(rows), dtype=bool)
-        for ours, theirs in zip(self.keys, of.keys, strict=True):
-            equal &= (self.frame[ours].gather(places) == of.frame[theirs].gather(rows)).to_numpy()
+        if rows.size:
+            for ours, theirs in zip(self.keys, of.keys, strict=True):
+                equal &= (self.frame[ours][places] == of.frame[theirs][rows]).to_numpy()
         return equal
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from streamcore.app import PARTITIONS_PER_TOPIC, source_of
 from streamcore.lane_rows import LaneRows
 from streamcore.lanes import DEAD_LETTERS, Headers, Record
+from streamcore.position import PARTITIONS_PER_TOPIC, source_of
 from streamcore.raw import ORIGIN, RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 REASON_CHARS = 500

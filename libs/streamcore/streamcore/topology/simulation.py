@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from streamcore.app import PARTITIONS_PER_TOPIC, App
+from streamcore.app import App
 from streamcore.arrow import to_table
 from streamcore.errors import ConfigError
 from streamcore.ingest import Ingest, progress_of
@@ -20,6 +20,7 @@ from streamcore.lane_rows import LaneRows
 from streamcore.lanes import DEAD_LETTERS, Record
 from streamcore.local import LocalApp
 from streamcore.packing import Parcel
+from streamcore.position import PARTITIONS_PER_TOPIC
 from streamcore.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.blobs import MemoryBlobs

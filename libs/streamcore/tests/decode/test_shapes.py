@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from streamcore.decode import DecodeLimits
-from streamcore.decode.reference import JsonObject, parse_object
 from streamcore.decode.shape import Shape, first_shape, learn
 from streamcore.decode.shapes import MAX_SHAPES, KnownShapes
+from streamcore.records.reference import JsonObject, parse_object
 from streamcore.schema import StreamSchema
 
 SCHEMA = StreamSchema.parse(

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from streamcore.errors import ConfigError
+from streamcore.local_times import local_to_utc
 from streamcore.schema import StreamSchema
-from streamcore.times import from_iso, local_to_utc, zone_of
+from streamcore.times import from_iso, zone_of
 
 LONDON = ZoneInfo("Europe/London")
 

@@ -14,7 +14,7 @@ import pytest
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
 from streamcore.kafka.clients import Isolation
 from streamcore.kafka.control import ControlLog
-from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, Step, record_bytes
+from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, OutRecords, Step, record_bytes
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
@@ -338,6 +338,47 @@ def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: Kaf
         receipt = writer.commit(0, [*rows(topics, 0, 3), big, dropped])
     assert (receipt.records, receipt.oversized) == (4, 2)
     assert written(kafka, topics) == expected(0, count=3) + Counter([b"xxxx"])
+
+
+def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSettings, topics: Topics) -> None:
+    def cut_short(record: OutRecord, limit_bytes: int) -> OutRecord | None:
+        return replace(record, value=(record.value or b"")[:4])
+
+    keys, values = [b"a", None, b"", b"a", b"a"], [b"1", None, b"2", b"x" * 2_000, b"3"]
+    many = OutRecords(topics.out, keys, values)
+    few = OutRecords(topics.out, keys[:3], values[:3])
+    delivery = Delivery(max_record_bytes=1_000)
+    with make(kafka, topics, delivery=delivery, hooks=Hooks(replace_oversized=cut_short)) as writer:
+        writer.open()
+        receipt = writer.commit(0, [few, *rows(topics, 0, 2), OutRecords(topics.out, [], []), many])
+    one_by_one = [*few, *rows(topics, 0, 2), *(cut_short(r, 0) if r.value == values[3] else r for r in many)]
+    assert (receipt.records, receipt.oversized) == (10, 1)
+    assert receipt.bytes == sum(record_bytes(record) for record in one_by_one if record is not None)
+    found = read_topic(kafka, topics.out)
+    common = (("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"0"))
+    assert Counter((r.key, r.value) for r in found) == Counter((r.key, r.value) for r in one_by_one if r is not None)
+    assert all(r.headers[-3:] == common for r in found)
+    assert [r.value for r in found if r.key == b"a"] == [b"1", b"1", b"xxxx", b"3"], "a key's records stay in order"
+
+
+def test_many_records_find_a_full_queue_and_wait(kafka: KafkaSettings, topics: Topics) -> None:
+    with make(kafka, topics, delivery=Delivery(queue_records=50)) as writer:
+        writer.open()
+        values = [b"0:%d" % n for n in range(1_000)]
+        assert writer.commit(0, [OutRecords(topics.out, [None] * 1_000, values)]).records == 1_000
+    assert written(kafka, topics) == expected(0, count=1_000)
+
+
+def test_of_many_records_one_that_is_not_taken_fails_them_all(kafka: KafkaSettings, topics: Topics) -> None:
+    delete_topics(kafka, [topics.out])
+    ensure_topics(kafka, [TopicSpec(topics.out, 2, config=(("max.message.bytes", "2000"),))])
+    noise = random.Random(1).randbytes(5_000)  # nothing to compress
+    values = [b"%d" % n for n in range(25_000)]
+    with make(kafka, topics) as writer:
+        writer.open()
+        with pytest.raises(Permanent, match=rf"topic {topics.out}.*max.message.bytes"):
+            writer.commit(0, [OutRecords(topics.out, [None] * 25_001, [noise, *values])])
+    assert not written(kafka, topics)
 
 
 def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: KafkaSettings, topics: Topics) -> None:

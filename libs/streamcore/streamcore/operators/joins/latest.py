@@ -38,6 +38,9 @@ from streamcore.schema import EVENT_MS
 from streamcore.state.run import Ints, Mask, Run, joined
 from streamcore.state.table import StateTable
 
+#: Begins the name of a column beside its namesake of before.
+_NOW = "__now_"
+
 
 @dataclass(frozen=True, slots=True)
 class LatestSpec:
@@ -102,7 +105,9 @@ class LatestJoin:
         free = self._pacing.free(self._others([asked, due], now))
         self._pacing.gave(now, now.take(np.flatnonzero(~self._deleted(now.frame))), free, time.clock_ms)
         main = self._answers(joined([run for run in (now, free) if len(run)] or [now]), time.watermark_ms)
-        return {MAIN: main, REFUSED: self._columns.refused(refused_left, refused_right)}
+        refused = refused_left.height or refused_right.height
+        lost = self._columns.refused(refused_left, refused_right) if refused else self._nothing[REFUSED]
+        return {MAIN: main, REFUSED: lost}
 
     @cached_property
     def _nothing(self) -> Ports:
@@ -151,11 +156,11 @@ class LatestJoin:
     def _said(self, rows: pl.DataFrame, known: Ints, before: pl.DataFrame) -> Mask:
         """Which rows say what was said before: a deletion again, or the same again."""
         said = np.zeros(rows.height, dtype=bool)
-        was, now = self._deleted(before), self._deleted(rows[known])
-        same = was == now
-        for name in self._unlike:
-            same &= now | before[name].eq_missing(rows[name].gather(known)).to_numpy()
-        said[known] = same
+        again = rows[known]
+        was, now = self._deleted(before), self._deleted(again)
+        alike = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{_NOW}{name}")) for name in self._unlike)
+        both = before.select(self._unlike).hstack([again[name].alias(f"{_NOW}{name}") for name in self._unlike])
+        said[known] = (was == now) & (now | both.select(alike).to_series().to_numpy())
         return said
 
     def _deleted(self, rows: pl.DataFrame) -> Mask:

@@ -54,7 +54,9 @@ class LookUpSpec:
         if self.deleted is None:
             return pl.repeat(value=False, n=changes.height, dtype=pl.Boolean, eager=True)
         column = changes[self.deleted]
-        return column.fill_null(value=False) if column.dtype == pl.Boolean else column.is_null()
+        if column.dtype != pl.Boolean:
+            return column.is_null()
+        return column.fill_null(value=False) if column.null_count() else column
 
     def answers(self, columns: JoinColumns, rows: pl.DataFrame, table: RowTable, places: Ints) -> pl.DataFrame:
         """The rows with what is at their places (-1: nothing), in the order of the rows, at their own event times."""

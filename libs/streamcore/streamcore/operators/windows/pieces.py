@@ -7,13 +7,13 @@ that a window that is due costs what is in it. A ``StateTable``; that a piece is
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from streamcore.hashing import bucket_of
-from streamcore.operators.windows.bundle import Bundle, Columns, at
+from streamcore.operators.windows.bundle import Bundle, Columns, at, joined
 from streamcore.operators.windows.grouping import distinct, grown, roomy, sorted_distinct
 from streamcore.operators.windows.keys import KeySlots
 from streamcore.operators.windows.table import Hashes, Ints, NumberTable
@@ -193,14 +193,12 @@ class Pieces(KeyedJournal):
 
     def _changed(self) -> pl.DataFrame | None:
         dirty, self._dirty = self._dirty, {}
-        frames = [self._rows(number, self._pieces[number].changed()) for number in dirty if number in self._pieces]
-        return pl.concat(frames) if frames else None
+        live = [(number, self._pieces[number]) for number in dirty if number in self._pieces]
+        return self._rows([(number, piece, piece.changed()) for number, piece in live]) if live else None
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        found = [pl.DataFrame(schema=self.schema)]
-        for number, piece in self._all():
-            found.append(self._rows(number, piece.in_bucket(self.keys.hashes, bucket, buckets)))
-        return pl.concat(found)
+        hashes = self.keys.hashes
+        return self._rows([(number, piece, piece.in_bucket(hashes, bucket, buckets)) for number, piece in self._all()])
 
     def restore(self, rows: pl.DataFrame) -> None:
         """Take all live rows."""
@@ -215,10 +213,16 @@ class Pieces(KeyedJournal):
     def _all(self) -> Iterator[tuple[int, Piece]]:
         return ((number, self._pieces[number]) for number in self._numbers)
 
-    def _rows(self, number: int, entries: Ints) -> pl.DataFrame:
-        piece = self._pieces[number]
-        numbers = pl.repeat(number, len(entries), dtype=pl.Int64(), eager=True).alias(PIECE)
-        return self.frame(piece.slots[entries], [numbers, *self.bundle.store(at(piece.partials, entries))])
+    def _rows(self, chosen: Sequence[tuple[int, Piece, Ints]]) -> pl.DataFrame:
+        """Some entries of some pieces, each with its number, as one frame: there may be hundreds of pieces, with a few
+        entries of each, and a frame costs what it costs however few rows it has."""
+        found = [one for one in chosen if one[2].size]
+        if not found:
+            return pl.DataFrame(schema=self.schema)
+        numbers = np.repeat([number for number, _, _ in found], [entries.size for _, _, entries in found])
+        slots = np.concatenate([piece.slots[entries] for _, piece, entries in found])
+        partials = joined([at(piece.partials, entries) for _, piece, entries in found])
+        return self.frame(slots, [pl.Series(PIECE, numbers, dtype=pl.Int64()), *self.bundle.store(partials)])
 
 
 def together(pieces: list[Piece], keys: KeySlots, bundle: Bundle) -> tuple[Ints, Columns]:

@@ -146,6 +146,24 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: Place, node
     sink.close()
 
 
+def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: Place) -> None:
+    sink = small.sink()
+    sink.open(small.owner())
+    sink.write(0, {"products": table(_rows(10))})
+    full = {"index.blocks.read_only_allow_delete": True}  # as the server does when its disk is full
+    small.ask("PUT", f"/{small.alias}/_settings", full)
+    free = threading.Timer(3, small.ask, ["PUT", f"/{small.alias}/_settings", dict.fromkeys(full)])
+    free.start()
+    started = time.monotonic()
+    rows = _rows(300, "later")
+    written = sink.write(1, {"products": table(rows)})
+    free.join()
+    assert (written.rows, list(written.refused)) == (300, [])
+    assert time.monotonic() - started > 2
+    assert small.contents() == _wanted(rows)
+    sink.close()
+
+
 def test_the_pace_halves_and_grows_within_its_limits() -> None:
     limits = BulkLimits(100, 1_000, 1)
     pace = Pace(100, 1_000)

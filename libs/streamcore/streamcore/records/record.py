@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from streamcore.decode.batch import DeadCode, DecodeLimits
-from streamcore.decode.scalars import RecordError, Scalar, convert
+from streamcore.records.scalars import RecordError, Scalar, convert
+from streamcore.records.terms import DeadCode, DecodeLimits
 from streamcore.schema import StreamSchema
 from streamcore.times import to_text
 
@@ -21,6 +21,11 @@ class Rejected:
 
     code: DeadCode
     reason: str
+
+    @property
+    def general(self) -> str:
+        """Code and reason without the value that was found: what records of one fault have in common."""
+        return f"{self.code}: {self.reason.split(': found', 1)[0]}"
 
 
 def bytes_of(record: bytes | None, limits: DecodeLimits, accepted: str) -> bytes:

@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
 from streamcore import times
-from streamcore.decode.batch import DeadCode
+from streamcore.records.terms import DeadCode
 from streamcore.schema import Field, Kind
 
 Scalar = bool | int | float | str | None

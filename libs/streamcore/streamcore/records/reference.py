@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
-from streamcore.decode.batch import DeadCode, DecodeLimits, ExtraFields
-from streamcore.decode.record import Rejected, bytes_of, text_of, values_of
-from streamcore.decode.scalars import Number, RecordError, Scalar, show
+from streamcore.records.record import Rejected, bytes_of, text_of, values_of
+from streamcore.records.scalars import Number, RecordError, Scalar, show
+from streamcore.records.terms import DeadCode, DecodeLimits, ExtraFields
 from streamcore.schema import StreamSchema
 
 _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)

@@ -1,0 +1,197 @@
+"""An explanation as a value, and how one is put together of what somebody else computed.
+
+Promises: the same answers give the same explanation, whoever evaluated the rule: one event at a time
+(``explain_event``) or the kernel over columns (``explain_rule``). Refuses to evaluate anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rulecore.compiled import CompiledRule
+from rulecore.explain import Clause, Seen, Truth
+from rulecore.firing import Origin
+from rulecore.lang import Expr
+from rulecore.model import Kind
+from rulecore.yamldoc import Json
+from streamcore.watermark import NO_WATERMARK
+
+MAX_EVENTS = 20  # that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstance:
+    """A reason that is no condition. ``decisive``: with it the rule cannot have fired, whatever its conditions say."""
+
+    name: str
+    said: str
+    decisive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: about the event in this row of the frame, or about this time (epoch ms), or about the latest.
+
+    ``closing_ms``: how far event time has come by now; windows that end before it are over.
+    """
+
+    row: int | None = None
+    at_ms: int | None = None
+    closing_ms: int = NO_WATERMARK
+
+
+@dataclass(frozen=True, slots=True)
+class EventStory:
+    """An event, its columns as logical values, and the rule's conditions on it by name (``where``, ``step ...``)."""
+
+    origin: Origin
+    values: Mapping[str, object]
+    conditions: Mapping[str, Clause]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """How many of the events did not satisfy this clause of ``where``."""
+
+    clause: str
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStory:
+    """A window as it was after an event, or at its end (``row`` None). ``row`` counts the frame that was given."""
+
+    start_ms: int
+    end_ms: int
+    row: int | None
+    time_ms: int
+    seen: tuple[Seen, ...]
+    having: Clause
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """``alerts`` are what the kernel gives over all the events, in order: the JSON objects of the alerts lane.
+    ``asked``: those of them that answer the question.
+
+    ``event``: the one in question. ``events``: those of the key that satisfied a condition, the latest of them.
+    ``looked_at`` and ``satisfied``: events of the key, and those that satisfied ``where`` (or any condition).
+    """
+
+    rule: CompiledRule
+    fired: bool
+    verdict: str
+    alerts: tuple[Mapping[str, Json], ...]
+    asked: tuple[Mapping[str, Json], ...] = ()
+    event: EventStory | None = None
+    events: tuple[EventStory, ...] = ()
+    windows: tuple[WindowStory, ...] = ()
+    looked_at: int = 0
+    satisfied: int = 0
+    refused: tuple[Refusal, ...] = ()
+
+
+class Look(Protocol):
+    """The events that count, in order of arrival, and the rule's conditions on them."""
+
+    def __len__(self) -> int:
+        """How many they are."""
+        ...
+
+    def event(self, row: int) -> EventStory:
+        """The one in a row."""
+        ...
+
+    def held(self) -> Sequence[int]:
+        """Rows that satisfy a condition; all where there is none."""
+        ...
+
+    def refused(self, where: Expr) -> Sequence[Refusal]:
+        """Clauses of the condition by the number of events that they refused, most first, without those of none."""
+        ...
+
+
+def explanation_of(
+    rule: CompiledRule,
+    question: Question,
+    look: Look,
+    alerts: Sequence[Mapping[str, Json]],
+    windows: Sequence[WindowStory] = (),
+    where: Expr | None = None,
+) -> Explanation:
+    """``alerts``: of all the events. ``windows``: those that the question is about. ``where``: as it was written."""
+    event = None if question.row is None else look.event(question.row)
+    rows = look.held()
+    mine = [alert for alert in alerts if _asked(alert, question, event)]
+    return Explanation(
+        rule=rule,
+        fired=bool(mine),
+        verdict=_verdict(rule, event, alerts, mine, windows),
+        alerts=tuple(alerts),
+        asked=tuple(mine),
+        event=event,
+        events=tuple(look.event(row) for row in _near(rows, question.row)),
+        windows=tuple(windows),
+        looked_at=len(look),
+        satisfied=len(rows),
+        refused=tuple(look.refused(where)) if not rows and where is not None else (),
+    )
+
+
+def _near(rows: Sequence[int], row: int | None) -> Sequence[int]:
+    """The latest, or those up to the one in question."""
+    before = [n for n in rows if row is None or n <= row]
+    return before[-MAX_EVENTS:]
+
+
+def _asked(alert: Mapping[str, Json], question: Question, event: EventStory | None) -> bool:
+    """Whether an alert answers the question."""
+    if event is not None:
+        if alert["source"] is not None:
+            return alert["source"] == event.origin.place
+        window = alert["window"]
+        assert isinstance(window, dict)
+        start_ms, end_ms, at_ms = int(str(window["start_ms"])), int(str(window["end_ms"])), event.origin.event_ms
+        # The window of a score is what lies up to its latest signal, that one included; others are without their end.
+        return start_ms < at_ms <= end_ms if alert["kind"] == Kind.SCORE.value else start_ms <= at_ms < end_ms
+    if question.at_ms is None:
+        return True
+    window = alert["window"]
+    if not isinstance(window, dict):
+        return alert["event_time_ms"] == question.at_ms
+    return bool(window["start_ms"] <= question.at_ms <= window["end_ms"])  # type: ignore[operator]
+
+
+def _verdict(
+    rule: CompiledRule,
+    event: EventStory | None,
+    alerts: Sequence[Mapping[str, Json]],
+    mine: Sequence[Mapping[str, Json]],
+    windows: Sequence[WindowStory],
+) -> str:
+    """One sentence."""
+    if mine:
+        return "fires for this event" if rule.kind is Kind.EVENT else f"fires: {_count(len(mine), 'alert')}"
+    if event is not None and (own := event.conditions.get("where")) is not None and own.truth is not Truth.TRUE:
+        return f"does not fire: the event does not satisfy where, which is {own.truth}"
+    if windows and all(window.having.truth is Truth.TRUE for window in windows):
+        if alerts_in(windows[-1], alerts):
+            return "does not fire again: it had fired in this window already"
+        return "does not fire yet: having is TRUE, and the window is not over"
+    if windows:
+        return f"does not fire: having is {windows[-1].having.truth}"
+    if alerts:
+        return f"does not fire {'at this event' if event else 'then'}: see its alerts over the key's events below"
+    return "does not fire for these events"
+
+
+def alerts_in(window: WindowStory, alerts: Sequence[Mapping[str, Json]]) -> list[Mapping[str, Json]]:
+    """Those of this window: of the same beginning, for a session's end moves."""
+    found = [(alert, alert["window"]) for alert in alerts]
+    return [alert for alert, span in found if isinstance(span, dict) and span["start_ms"] == window.start_ms]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")

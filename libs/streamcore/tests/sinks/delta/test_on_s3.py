@@ -1,0 +1,147 @@
+"""Delta tables on a real S3 server: what holds on a disk holds where a commit is a conditional put.
+
+Needs a server that the environment names (``tests/harness/s3_store.py``); leaves its objects there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from streamcore.errors import Fenced, StreamError
+from streamcore.service.delta import DeltaDocument
+from streamcore.sinks.delta.sink import DeltaSink
+from streamcore.sinks.sink import Result, SinkHooks
+from streamcore.writer import WriterId
+from tests.harness import delta_child, delta_log
+from tests.harness.delta_child import PER_CUT, SCHEMA, cut, settings, sink
+from tests.harness.s3_store import ENDPOINT, Place, environment, new_place, options
+
+pytestmark = [
+    pytest.mark.skipif(not ENDPOINT, reason="no S3 server: name one (tests/harness/s3_store.py)"),
+    pytest.mark.slow,
+]
+
+_OWNER = WriterId("app", 1)
+#: So many that upkeep, which never makes a cut wait, has had its turns.
+_CUTS = 25
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    return new_place(tmp_path)
+
+
+def _command(place: Place, cuts: int, death: str, at: int = 1) -> list[str]:
+    return [sys.executable, delta_child.__file__, place.uri, str(cuts), death, str(at)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def _run(place: Place, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
+    command = _command(place, _CUTS, death, at)
+    return subprocess.run(command, capture_output=True, text=True, env=_environment(), timeout=100, check=False)
+
+
+def _ids(place: Place) -> list[int]:
+    return sorted(int(str(row["id"])) for row in delta_log.rows(place.copy()))
+
+
+@pytest.mark.parametrize(
+    ("death", "at"),
+    [("created", 1), ("fenced", 1), ("before-commit", 3), ("committed", 5), ("compacted", 1), ("checkpointed", 1)],
+)
+def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole(
+    place: Place, death: str, at: int
+) -> None:
+    died = _run(place, death, at)
+    assert died.returncode < 0, died.stderr
+    second = _run(place, "never")
+    assert second.stdout == "done\n", second.stderr
+    assert _ids(place) == list(range(_CUTS * PER_CUT))
+
+
+def test_kills_at_random_moments_lose_and_double_nothing(place: Place) -> None:
+    command = _command(place, 40, "never")
+    for delay_ms in (600, 900, 1_200, 1_500):
+        with subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL) as child:
+            time.sleep(delay_ms / 1000)
+            child.kill()
+    assert subprocess.run(command, env=_environment(), capture_output=True, check=True).stdout == b"done\n"
+    assert _ids(place) == list(range(40 * PER_CUT))
+
+
+def test_two_processes_of_one_epoch_write_the_same_cuts_once(place: Place) -> None:
+    sink(place.uri).open(_OWNER)
+    command = _command(place, 20, "never")
+    children = [subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [child.communicate(timeout=200)[0] for child in children] == ["done\n", "done\n"]
+    assert _ids(place) == list(range(20 * PER_CUT))
+
+
+def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(place: Place) -> None:
+    new = sink(place.uri)
+
+    def overtake(step: str) -> None:
+        if step == "before-commit":
+            new.open(WriterId("app", 2))
+
+    old = sink(place.uri, SinkHooks(reached=overtake))
+    old.open(_OWNER)
+    with pytest.raises(Fenced):
+        old.write(0, {"rows": cut(0)})
+    assert new.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+    assert _ids(place) == list(range(PER_CUT))
+
+
+class _Forgetful(DeltaSink):
+    """The protection off: a commit says neither its cut nor its epoch."""
+
+    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+        return {}
+
+
+def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(place: Place) -> None:
+    for _ in range(2):
+        writer = _Forgetful(settings(place.uri), {"rows": SCHEMA})
+        writer.open(_OWNER)
+        assert writer.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+        writer.close()
+    assert _ids(place) == sorted([*range(PER_CUT)] * 2)
+
+
+def test_the_keys_of_the_settings_count_and_no_error_says_them(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text(os.environ["AWS_SECRET_ACCESS_KEY"])
+    wrong.write_text("not-the-secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-this-one-either")
+
+    def writer(secret: Path) -> DeltaSink:
+        document = {
+            "tables": {"rows": {"uri": place.uri, "partition_by": ["day"]}},
+            "options": options() | {"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"]},
+            "secret_files": {"aws_secret_access_key": secret},
+            "recovery_ms": 1_000,
+        }
+        return DeltaSink(DeltaDocument.model_validate(document).settings(), {"rows": SCHEMA})
+
+    with pytest.raises(StreamError) as refused:
+        writer(wrong).open(_OWNER)
+    assert "not-the-secret" not in f"{refused.value} {refused.value.__cause__}"
+    sound = writer(right)
+    sound.open(_OWNER)
+    assert sound.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", right.read_text())
+    assert _ids(place) == list(range(PER_CUT))

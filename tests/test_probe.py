@@ -1,0 +1,49 @@
+"""`headgate probe` of a running app: its event is seen, and nothing of it stays."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness.command import HEADGATE, WAIT_S, Ended
+from tests.harness.outputs import as_object
+from tests.harness.scene import Scene
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def _probe(live: Scene, topic: str, *more: str) -> Ended:
+    where = ["--app", live.app.name, "--bootstrap", live.kafka.bootstrap, "--streams", str(live.app.folder / "streams")]
+    what = ["--stream", "orders", "--topic", topic, "--at", str(live.next_day()), "-o", "json"]
+    command = [*HEADGATE, "probe", *where, *what, *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    live.published += 2  # its rule, and the deletion
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_probe_sees_its_alert_in_the_shadow_and_no_alert_is_sent(live: Scene) -> None:
+    alerts = live.app.lane("alerts")
+    ended = _probe(live, live.orders_topic)
+    live.count += 1
+    live.settle()
+    assert ended.code == 0, ended.err
+    found = ended.document
+    shadow = [as_object(record) for record in live.outputs.read("shadow")]
+    assert [a["message"] for a in shadow if a["alert_id"] == found["alert_id"]] == [f"{found['event']} was seen"]
+    assert found["rule_ms"] > 0
+    assert found["alert_ms"] > 0
+    assert live.app.lane("alerts") == alerts
+    answers = [as_object(record) for record in live.outputs.read("status")]
+    assert [a["status"] for a in answers if a["rule"] == "headgate-probe"][-2:] == ["accepted", "deleted"]
+
+
+def test_a_probe_that_does_not_come_back_says_where_it_went(live: Scene, new_topic: object, tmp_path: Path) -> None:
+    assert callable(new_topic)
+    elsewhere = new_topic("elsewhere")
+    ended = _probe(live, elsewhere, "--wait", "10")
+    live.settle()
+    assert (ended.code, ended.out) == (1, "")
+    assert f"an event in topic {elsewhere}" in ended.err
+    assert f"{live.app.name}.deadletters" in ended.err
