@@ -91,10 +91,13 @@ def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
     }
 
 
-def test_settings_are_one_immutable_map_a_revision(app: Desired) -> None:
+def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
     made = pods.settings_map(app, app.release)
     assert made["immutable"] is True
-    assert made["metadata"]["name"] == f"rules-0a1b2-{app.release.revision}"
+    volume = pods.driver_pod(app, app.release, "rules-0a1b2-1")["spec"]["volumes"][0]
+    assert volume["configMap"]["name"] == made["metadata"]["name"]
+    other = Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update={"config": {}}))
+    assert pods.settings_map(other, other.release)["metadata"]["name"] != made["metadata"]["name"]
     assert json.loads(made["data"]["settings.yaml"])["kafka"]["bootstrap"] == "k:9092"
     assert set(made["data"]) == {"settings.yaml", "executor.yaml"}
 

@@ -1,11 +1,12 @@
 """The settings of a release as a ConfigMap: what the app's config says, and where the operator has put things.
 
-One for each revision, and immutable: a pod that starts later finds what it was made for. No secret is in it;
+One for each content, and immutable: a pod that starts later finds what it was made for. No secret is in it;
 settings name files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from typing import Any  # a service's settings are made of anything
@@ -24,17 +25,22 @@ _EXECUTOR_MEMORY = "2Gi"
 
 
 def settings_name(app: Desired, release: Release) -> str:
-    """Of the ConfigMap."""
-    return f"{app.stem}-{release.revision}"
+    """Of the ConfigMap: by what it holds, so that an operator that writes it otherwise makes another one."""
+    return f"{app.stem}-{hashlib.sha256(json.dumps(_data(app, release)).encode()).hexdigest()[:10]}"
 
 
 def settings_map(app: Desired, release: Release) -> Manifest:
     """``settings.yaml`` (JSON is YAML) and ``executor.yaml``."""
+    metadata = owned(app, settings_name(app, release), labels(app, "settings"))
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    return made | {"data": _data(app, release), "immutable": True}
+
+
+def _data(app: Desired, release: Release) -> dict[str, str]:
     data = {"settings.yaml": json.dumps(settings(app.name, release.spec), indent=1, sort_keys=True)}
     if release.spec.executors:
         data["executor.yaml"] = json.dumps(executor_template(app, release), indent=1)
-    metadata = owned(app, settings_name(app, release), labels(app, "settings"))
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "immutable": True}
+    return data
 
 
 def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
