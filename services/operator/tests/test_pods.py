@@ -91,6 +91,16 @@ def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
     }
 
 
+def test_a_collector_removes_what_it_is_told_and_minds_nothing_that_is_not_there(app: Desired) -> None:
+    some = pods.collector_pod(app, CreateCollector("c", app.release, ("one", "two")))["spec"]["containers"][0]["args"]
+    where = ["--savepoints", "/var/lib/headgate/savepoints", "--app", "rules"]
+    assert some == ["headgate", "savepoint", "delete", *where, "--missing-ok", "one", "two"]
+    purge = pods.collector_pod(app, CreateCollector("c", app.release, (), everything=True))["spec"]["containers"][0][
+        "args"
+    ]
+    assert purge == ["headgate", "savepoint", "purge", *where, "--checkpoint", "/var/lib/headgate/rules"]
+
+
 def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
     made = pods.settings_map(app, app.release)
     assert made["immutable"] is True

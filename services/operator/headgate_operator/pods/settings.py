@@ -49,6 +49,8 @@ def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
     said: dict[str, Any] = {"app": app_name, "telemetry": {"prometheus_port": METRICS_PORT, "logs": "json"}}
     said |= spec.config
     said |= {"checkpoint": f"{root}/{app_name}", "local_dir": SCRATCH, "parallelism": spec.shuffle_partitions}
+    if spec.checkpoint.savepoints:
+        said["savepoints"] = spec.checkpoint.savepoints
     if spec.executors:
         said["executors"] = _executors(spec)
     return said
