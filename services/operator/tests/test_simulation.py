@@ -21,7 +21,7 @@ from headgate_operator.shell.turn import Seen
 from tests.harness.operator.operators import Operator
 from tests.harness.operator.schedule import Faults, Schedule
 
-_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "1500"))
+_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "1600"))
 _SEED = os.environ.get("HEADGATE_SEED")
 #: Seeds that are tried until a law notices that a protection is off.
 _TRIES = 400

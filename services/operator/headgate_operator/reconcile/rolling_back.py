@@ -24,7 +24,7 @@ from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import UpgradeMode
 from headgate_operator.resources.status import Checkpoint, Outcome, Phase, Status, Upgrade
 
-_ATTEMPTS = 3
+_ATTEMPTS = 6
 _BACK_OFF_MS = 5_000
 
 
@@ -79,7 +79,7 @@ def ways_back(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
     epoch = status.epochs + 1
     drained = (Checkpoint(epoch, restore=upgrade.undo_savepoint),) if upgrade.undo_savepoint else ()
     before = () if target.established else (Checkpoint(epoch, restore=upgrade.savepoint),)
-    return (*drained, *before, replace(target, established=True))
+    return (*drained, *before, replace(target, restore="", begin=False))
 
 
 def _bring_back(context: Context, status: Status) -> Step:
@@ -101,7 +101,7 @@ def _bring_back(context: Context, status: Status) -> Step:
 
 
 def _next_way(context: Context, brought: Brought) -> Step:
-    """A refusal is final; a crash is tried again. The claim stays, for an epoch's checkpoint is made once."""
+    """A refusal leads to the next way; a crash is tried again, with the same claim, and in the end is a person's."""
     status = brought.step.status
     upgrade, attempts = open_upgrade(status), status.restarts + 1
     owner = context.owner(status)
@@ -109,7 +109,7 @@ def _next_way(context: Context, brought: Brought) -> Step:
     status = replace(status, owner=None, standby=None, asked=None)
     if not brought.refused and attempts < _ATTEMPTS:
         return Step(replace(status, restarts=attempts, not_before=context.now_ms + _BACK_OFF_MS * attempts), actions)
-    if not brought.refused and status.checkpoint is not None and status.checkpoint.established:
+    if not brought.refused:
         return needs_human(context, status, brought.reason, brought.message).doing(*actions)
     said = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=brought.message)
     return Step(replace(with_upgrade(status, said), restarts=0, not_before=context.now_ms), actions)
