@@ -62,18 +62,25 @@ clean: ## remove the environment and what tools left; the cache and the broker's
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: nightly
+SCHEDULES ?= 100000
 PAIRS ?= 200000
 EXPRESSIONS ?= 20000
 INPUTS ?= 200000
 CHANGES ?= 300
 RELEASE ?= 1000
 CHANGE_KILLS ?= 5
-nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load
+nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load, schedules
 	@HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
 		libs/rulecore/tests/test_paths.py libs/rulecore/tests/lang/test_functions_against_duckdb.py \
 		libs/rulecore/tests/test_security.py libs/rulecore/tests/test_fuzz.py $(ARGS)
 	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
 		$(VENV)/python -m pytest -s tests/test_changes_under_load.py $(ARGS)
+	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
+
+.PHONY: operator-test
+OPERATOR_KILLS ?= 40
+operator-test: setup ## the operator on the API server of HEADGATE_KUBECONFIG (no nodes needed), killed after each write
+	@HEADGATE_OPERATOR_KILLS=$(OPERATOR_KILLS) $(VENV)/python -m pytest -s services/operator/tests $(ARGS)
 
 .PHONY: sink-test
 SINK_KILLS ?= 10

@@ -1,0 +1,166 @@
+"""CRDs from the models: ``python -m headgate_operator.crds`` prints them; ``charts/headgate/files/crds`` holds them.
+
+Kubernetes wants structural schemas: no references, no unions, no titles. What pydantic says is rewritten to that, and
+what cannot be is an error here, not in a cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any  # a JSON schema is made of anything
+
+import yaml
+from pydantic import TypeAdapter
+
+from headgate_operator.resources import GROUP, VERSION, SavepointSpec, SavepointStatus, Status, StreamAppSpec
+from headgate_operator.resources.base import format_duration
+
+Schema = dict[str, Any]
+_DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum", "description"}
+#: Names of pods and services are made from it, and folders; one is taken.
+_NAME_RULE = {
+    "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$') && self.metadata.name != 'savepoints'",
+    "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a letter, and is not savepoints",
+}
+_KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
+
+
+def structural(schema: Schema, models: Mapping[str, Schema] | None = None) -> Schema:
+    """A JSON schema as pydantic writes it, as Kubernetes takes it. ``ValueError`` for a union."""
+    models = schema.get("$defs", {}) if models is None else models
+    schema = _resolved(schema, models)
+    if "anyOf" in schema:
+        schema = _without_null(schema)
+        return structural(schema, models) | {"nullable": True}
+    made = {name: entry for name, entry in schema.items() if name not in _DROPPED}
+    if "default" in made:
+        made["default"] = _default(made)
+    if isinstance(schema.get("additionalProperties"), dict):
+        made["additionalProperties"] = structural(schema["additionalProperties"], models)
+    if "properties" in schema:
+        made["properties"] = {name: structural(entry, models) for name, entry in schema["properties"].items()}
+    if "items" in schema:
+        made["items"] = structural(schema["items"], models)
+    return made
+
+
+def _default(schema: Schema) -> object:
+    """As a user would write it. An object's own entries have their defaults below it."""
+    if schema.get("type") == "object":
+        return {}
+    value = schema["default"]
+    return format_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
+
+
+def _resolved(schema: Schema, models: Mapping[str, Schema]) -> Schema:
+    if "$ref" not in schema:
+        return schema
+    beside = {name: entry for name, entry in schema.items() if name != "$ref"}
+    return dict(models[schema["$ref"].rsplit("/", 1)[-1]]) | beside
+
+
+def _without_null(schema: Schema) -> Schema:
+    choices = [choice for choice in schema["anyOf"] if choice.get("type") != "null"]
+    if len(choices) != 1:
+        raise ValueError(f"a union has no structural schema: {schema['anyOf']}")
+    beside = {name: entry for name, entry in schema.items() if name not in ("anyOf", "default")}
+    return dict(choices[0]) | beside
+
+
+def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
+
+
+_AGE = _column("Age", ".metadata.creationTimestamp", "date")
+_APP_COLUMNS = [
+    _column("Phase", ".status.phase"),
+    _column("Version", ".status.version"),
+    _column("Batch", ".status.progress.batch", "integer"),
+    _column("Lag", ".status.progress.lagSeconds", "integer"),
+    _column("Ready", ".status.conditions[?(@.type=='Ready')].status", wide=True),
+    _column("Reason", ".status.conditions[?(@.type=='Ready')].reason", wide=True),
+    _column("Savepoint", ".status.newestSavepoint", wide=True),
+    _AGE,
+]
+_SAVEPOINT_COLUMNS = [
+    _column("App", ".spec.app"),
+    _column("Phase", ".status.phase"),
+    _column("Epoch", ".status.epoch", "integer"),
+    _column("Batch", ".status.batch", "integer"),
+    _column("Bytes", ".status.sizeBytes", "integer"),
+    _column("Reason", ".spec.reason"),
+    _AGE,
+]
+
+
+def _crd(kind: str, plural: str, short: str, spec: Schema, status: Schema, columns: list[Schema]) -> Schema:
+    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec, "status": status}}
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower(), "shortNames": [short]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}", "annotations": _KEEP},
+        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [version]},
+    }
+
+
+def _named(crd: Schema, rule: Schema) -> Schema:
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [rule]
+    return crd
+
+
+def _status_schema(of: type[Status] | type[SavepointStatus]) -> Schema:
+    """Without required entries: an older operator's status must stay readable to the API server."""
+    schema = structural(TypeAdapter(of).json_schema(by_alias=True, mode="serialization"))
+    return _relaxed(schema)
+
+
+def _relaxed(schema: Schema) -> Schema:
+    made = {name: entry for name, entry in schema.items() if name not in ("required", "default")}
+    made.pop("x-kubernetes-validations", None)
+    if "properties" in made:
+        made["properties"] = {name: _relaxed(entry) for name, entry in made["properties"].items()}
+    if "items" in made:
+        made["items"] = _relaxed(made["items"])
+    return made
+
+
+def crds() -> dict[str, Schema]:
+    """File name to CRD."""
+    app = structural(StreamAppSpec.model_json_schema(by_alias=True))
+    savepoint = structural(SavepointSpec.model_json_schema(by_alias=True))
+    return {
+        "streamapps.yaml": _named(
+            _crd("StreamApp", "streamapps", "sapp", app, _status_schema(Status), _APP_COLUMNS), _NAME_RULE
+        ),
+        "savepoints.yaml": _crd(
+            "Savepoint", "savepoints", "svp", savepoint, _status_schema(SavepointStatus), _SAVEPOINT_COLUMNS
+        ),
+    }
+
+
+def rendered(crd: Schema) -> str:
+    """As the file in the repository."""
+    return yaml.safe_dump(crd, sort_keys=False, width=120)
+
+
+def main(arguments: list[str]) -> None:
+    """Print them, or write them into the folder that is named."""
+    if not arguments:
+        sys.stdout.write("---\n".join(rendered(crd) for crd in crds().values()))
+    for name, crd in crds().items() if arguments else ():
+        (Path(arguments[0]) / name).write_text(rendered(crd))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,25 @@
+"""Manifests, as pure functions of an app and a release. What is said of the image here is all that the operator
+knows of it.
+
+``docs/kubernetes.md`` ("What a driver pod needs") is the other side of this.
+"""
+
+from headgate_operator.pods.access import access_manifests, service_account
+from headgate_operator.pods.collector import collector_pod
+from headgate_operator.pods.driver import driver_pod
+from headgate_operator.pods.labels import APP, COLLECTS, REVISION, driver_selector
+from headgate_operator.pods.network import headless_service
+from headgate_operator.pods.settings import settings_map
+
+__all__ = [
+    "APP",
+    "COLLECTS",
+    "REVISION",
+    "access_manifests",
+    "collector_pod",
+    "driver_pod",
+    "driver_selector",
+    "headless_service",
+    "service_account",
+    "settings_map",
+]

@@ -1,0 +1,48 @@
+"""What a driver may do: make and remove executor pods in its namespace, and write to its own pod, and to no other.
+
+The role names the drivers that there are, so it is written anew before each pod is made.
+"""
+
+from __future__ import annotations
+
+from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.reconcile.world import Desired
+
+_RBAC = "rbac.authorization.k8s.io"
+EXECUTOR_VERBS = ("create", "delete", "deletecollection", "get", "list", "watch")
+
+
+def service_account_name(app: Desired) -> str:
+    """The one that the spec names, or the app's own."""
+    return app.spec.driver.service_account or f"{app.name}-driver"
+
+
+def service_account(app: Desired) -> Manifest | None:
+    """None when the spec names one: then its rights are somebody else's to give."""
+    if app.spec.driver.service_account:
+        return None
+    metadata = owned(app, service_account_name(app), labels(app, "driver"))
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def access_manifests(app: Desired, pod_names: tuple[str, ...]) -> tuple[Manifest, ...]:
+    """Role and binding of the app's drivers: these pods and no others."""
+    if app.spec.driver.service_account:
+        return ()
+    name = service_account_name(app)
+    metadata = owned(app, name, labels(app, "driver"))
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": list(EXECUTOR_VERBS)},
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": list(pod_names), "verbs": ["patch"]},
+    ]
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": app.namespace}
+    return (
+        {"apiVersion": f"{_RBAC}/v1", "kind": "Role", "metadata": metadata, "rules": rules},
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+            "subjects": [subject],
+        },
+    )

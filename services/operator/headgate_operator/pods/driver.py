@@ -1,0 +1,70 @@
+"""A driver's pod: always a standby, which is given the checkpoint later. It ends when its process ends."""
+
+from __future__ import annotations
+
+from headgate_operator.pods.access import service_account_name
+from headgate_operator.pods.image import (
+    BLOCKS_PORT,
+    DRIVER_PORT,
+    METRICS_PORT,
+    SETTINGS_FILE,
+    SETTINGS_FOLDER,
+)
+from headgate_operator.pods.labels import REVISION, Manifest, driver_selector, labels, owned
+from headgate_operator.pods.parts import pod_spec
+from headgate_operator.pods.settings import settings_name
+from headgate_operator.reconcile.world import Desired
+from headgate_operator.resources.release import Release
+
+CONTAINER = "driver"
+
+
+def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> Manifest:
+    """``against``: the savepoint that it plans against while it waits."""
+    spec = release.spec
+    made = pod_spec(spec, spec.driver, _container(release, against))
+    made["volumes"] = [{"name": "settings", "configMap": {"name": settings_name(app, release)}}, *made["volumes"]]
+    made |= {
+        "serviceAccountName": service_account_name(app),
+        "terminationGracePeriodSeconds": max(1, spec.driver.termination_grace // 1_000),
+        "hostname": name,
+        "subdomain": app.name,
+    }
+    marks = driver_selector(app.name) | {REVISION: release.revision}
+    metadata = owned(app, name, spec.driver.labels | labels(app, "driver", marks))
+    metadata["annotations"] = dict(spec.driver.annotations)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+
+
+def _container(release: Release, against: str) -> Manifest:
+    spec = release.spec
+    standby = ["--standby", *(["--restore-from", against] if against else [])]
+    return {
+        "name": CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": ["python", "-m", f"headgate_{spec.service}", "--settings", SETTINGS_FILE, *standby],
+        "env": [*_environment(release), *spec.driver.env],
+        "resources": dict(spec.driver.resources),
+        "ports": [
+            {"name": "driver", "containerPort": DRIVER_PORT},
+            {"name": "blocks", "containerPort": BLOCKS_PORT},
+            {"name": "metrics", "containerPort": METRICS_PORT},
+        ],
+        "volumeMounts": [{"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _environment(release: Release) -> list[Manifest]:
+    fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
+    said = {
+        "HEADGATE_REPORTS": "pod",
+        "HEADGATE_IMAGE": release.spec.image,
+        "HEADGATE_VERSION": release.version,
+        "HEADGATE_SAVEPOINTS": release.spec.savepoints_root,
+    }
+    return [
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
+        *({"name": name, "value": value} for name, value in said.items()),
+    ]

@@ -1,0 +1,30 @@
+"""What the operator knows of the image: users, paths, ports. One image for drivers, executors and the command."""
+
+from __future__ import annotations
+
+from typing import Any  # a manifest is made of anything
+
+USER = 10001
+SETTINGS_FOLDER = "/etc/headgate"
+SETTINGS_FILE = f"{SETTINGS_FOLDER}/settings.yaml"
+EXECUTOR_TEMPLATE = f"{SETTINGS_FOLDER}/executor.yaml"
+SECRET_FOLDER = "/etc/headgate/secret"  # noqa: S105 - a folder, no secret
+SCRATCH = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+DRIVER_PORT = 7078
+BLOCKS_PORT = 7079
+METRICS_PORT = 9464
+
+#: What the "restricted" profile of pod security asks for, and a root file system that nobody writes to.
+POD_SECURITY: dict[str, Any] = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+CONTAINER_SECURITY: dict[str, Any] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}

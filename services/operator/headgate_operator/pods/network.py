@@ -1,0 +1,24 @@
+"""The headless service that gives each driver pod a name: executors and scrapers reach it there, ready or not."""
+
+from __future__ import annotations
+
+from headgate_operator.pods.image import BLOCKS_PORT, DRIVER_PORT, METRICS_PORT
+from headgate_operator.pods.labels import Manifest, driver_selector, labels, owned
+from headgate_operator.reconcile.world import Desired
+
+
+def headless_service(app: Desired) -> Manifest:
+    """One an app."""
+    ports = {"driver": DRIVER_PORT, "blocks": BLOCKS_PORT, "metrics": METRICS_PORT}
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": driver_selector(app.name),
+        "ports": [{"name": name, "port": port} for name, port in ports.items()],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": owned(app, app.name, labels(app, "driver")),
+        "spec": spec,
+    }

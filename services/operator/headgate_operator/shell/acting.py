@@ -1,0 +1,245 @@
+"""Actions at the API server. Each finds out when it was done before, and then does nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any  # manifests are made of anything
+
+from headgate_operator import pods as manifests
+from headgate_operator.pods.labels import driver_selector
+from headgate_operator.protocol import REQUEST
+from headgate_operator.reconcile import actions as act
+from headgate_operator.reconcile.world import Desired, PodView
+from headgate_operator.resources import API_VERSION
+from headgate_operator.resources.status import Status
+from headgate_operator.shell.cache import APPS, PODS, SAVEPOINTS, Cache
+from headgate_operator.shell.paths import path
+from headgate_operator.shell.reading import FINALIZER, read_pod, write_savepoint_status, write_status
+from headgate_operator.shell.rest import MANAGER, ApiError, Rest
+from headgate_operator.shell.turn import Seen, Stale
+
+Json = dict[str, Any]
+_FORBIDDEN, _GONE, _CONFLICT = 403, 404, 409
+_PLURALS = {
+    "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps",
+    "Service": "services",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+}
+
+
+class KubernetesApi:
+    """``turn.Api`` on a real API server. What it wrote goes into the cache at once, so that the next turn knows."""
+
+    def __init__(self, rest: Rest, cache: Cache) -> None:
+        self._rest, self._cache = rest, cache
+        self._applied: dict[tuple[str, str, str], str] = {}
+        self._perform: dict[type, Callable[[Desired, Any], None]] = {
+            act.AddFinalizer: self._add_finalizer,
+            act.RemoveFinalizer: self._remove_finalizer,
+            act.CreatePod: self._create_pod,
+            act.DeletePod: self._delete_pod,
+            act.Ask: self._ask,
+            act.Go: self._ask,
+            act.CreateSavepoint: self._create_savepoint,
+            act.RecordSavepoint: self._record_savepoint,
+            act.DeleteSavepoint: self._delete_savepoint,
+            act.ReleaseSavepoint: self._release_savepoint,
+            act.CreateCollector: self._create_collector,
+            act.DeleteCollector: self._delete_pod,
+            act.Tell: self._tell,
+        }
+
+    def write_status(self, seen: Seen, status: Status) -> None:
+        """Onto the version that was read."""
+        app = seen.desired
+        meta = {"name": app.name, "namespace": app.namespace, "uid": app.uid, "resourceVersion": seen.resource_version}
+        raw = self._cache.raw(APPS, (app.namespace, app.name))
+        if raw is None:
+            raise Stale(app.name)
+        body = raw | {"metadata": raw["metadata"] | meta, "status": write_status(status)}
+        try:
+            made = self._rest.put(path(APPS, app.namespace, app.name, "status"), body)
+        except ApiError as error:
+            raise _stale(error) from error
+        self._cache.put(APPS, made)
+
+    def is_newest(self, seen: Seen) -> bool:
+        """One get."""
+        app = seen.desired
+        try:
+            raw = self._rest.get(path(APPS, app.namespace, app.name))
+        except ApiError as error:
+            raise _stale(error) from error
+        self._cache.put(APPS, raw)
+        return bool(raw["metadata"]["resourceVersion"] == seen.resource_version)
+
+    def pods(self, seen: Seen) -> tuple[PodView, ...]:
+        """One list."""
+        app = seen.desired
+        selector = ",".join(f"{name}={value}" for name, value in driver_selector(app.name).items())
+        listed = self._rest.get(path(PODS, app.namespace), labelSelector=selector)
+        return tuple(sorted(map(read_pod, listed["items"]), key=lambda pod: pod.name))
+
+    def perform(self, seen: Seen, action: act.Action) -> None:
+        """``Stale`` when the world is not as it was when this was decided."""
+        self._perform[type(action)](seen.desired, action)
+
+    # -- the app itself ---------------------------------------------------------------------------------------------
+
+    def _add_finalizer(self, app: Desired, _: act.AddFinalizer) -> None:
+        self._finalizers(app, lambda there: [*there, FINALIZER])
+
+    def _remove_finalizer(self, app: Desired, _: act.RemoveFinalizer) -> None:
+        self._finalizers(app, lambda there: [name for name in there if name != FINALIZER])
+
+    def _finalizers(self, app: Desired, change: Callable[[list[str]], list[str]]) -> None:
+        raw = self._cache.raw(APPS, (app.namespace, app.name))
+        if raw is None:
+            return
+        meta = raw["metadata"]
+        body = {
+            "metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": change(meta.get("finalizers", []))}
+        }
+        try:
+            self._cache.put(APPS, self._rest.merge(path(APPS, app.namespace, app.name), body))
+        except ApiError as error:
+            raise _stale(error) from error
+
+    # -- pods -------------------------------------------------------------------------------------------------------
+
+    def _create_pod(self, app: Desired, action: act.CreatePod) -> None:
+        account = manifests.service_account(app)
+        shared = [manifests.settings_map(app, action.release), manifests.headless_service(app)]
+        access = manifests.access_manifests(app, self._drivers(app, action.name))
+        for manifest in (*([account] if account else []), *shared, *access):
+            self._apply(manifest)
+        pod = manifests.driver_pod(app, action.release, action.name, action.against)
+        self._create(PODS, app.namespace, pod)
+
+    def _drivers(self, app: Desired, name: str) -> tuple[str, ...]:
+        seen = self._cache.seen((app.namespace, app.name))
+        there = {pod.name for pod in seen.observed.pods if not pod.finished} if seen else set()
+        return tuple(sorted(there | {name}))
+
+    def _delete_pod(self, app: Desired, action: act.DeletePod | act.DeleteCollector) -> None:
+        try:
+            self._rest.delete(path(PODS, app.namespace, action.name), action.uid)
+        except ApiError as error:
+            if error.status not in (_GONE, _CONFLICT):
+                raise
+
+    def _ask(self, app: Desired, action: act.Ask | act.Go) -> None:
+        body = {"metadata": {"uid": action.uid, "annotations": {REQUEST: action.request.text()}}}
+        try:
+            self._cache.put(PODS, self._rest.merge(path(PODS, app.namespace, action.pod), body))
+        except ApiError as error:
+            raise _stale(error) from error
+
+    def _create_collector(self, app: Desired, action: act.CreateCollector) -> None:
+        self._create(PODS, app.namespace, manifests.collector_pod(app, action))
+
+    # -- savepoints -------------------------------------------------------------------------------------------------
+
+    def _create_savepoint(self, app: Desired, action: act.CreateSavepoint) -> None:
+        meta = {"name": action.name, "namespace": app.namespace, "labels": driver_selector(app.name)}
+        manifest = {
+            "apiVersion": API_VERSION,
+            "kind": "Savepoint",
+            "metadata": meta | {"finalizers": [FINALIZER]},
+            "spec": {"app": app.name, "reason": action.reason.value},
+        }
+        self._create(SAVEPOINTS, app.namespace, manifest)
+
+    def _record_savepoint(self, app: Desired, action: act.RecordSavepoint) -> None:
+        """Its finalizer first: one that a person made has none, and its data must not outlive it unseen."""
+        raw = self._cache.raw(SAVEPOINTS, (app.namespace, action.name))
+        version = action.resource_version
+        try:
+            if raw is not None and FINALIZER not in raw["metadata"].get("finalizers", ()):
+                body = {"metadata": {"resourceVersion": version, "finalizers": [FINALIZER]}}
+                raw = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name), body)
+                version = raw["metadata"]["resourceVersion"]
+            said = {"metadata": {"resourceVersion": version}, "status": write_savepoint_status(action.status)}
+            made = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name, "status"), said)
+            self._cache.put(SAVEPOINTS, made)
+        except ApiError as error:
+            raise _stale(error) from error
+
+    def _delete_savepoint(self, app: Desired, action: act.DeleteSavepoint) -> None:
+        try:
+            self._rest.delete(path(SAVEPOINTS, app.namespace, action.name), "")
+        except ApiError as error:
+            if error.status != _GONE:
+                raise
+
+    def _release_savepoint(self, app: Desired, action: act.ReleaseSavepoint) -> None:
+        try:
+            self._rest.merge(path(SAVEPOINTS, app.namespace, action.name), {"metadata": {"finalizers": None}})
+        except ApiError as error:
+            if error.status != _GONE:
+                raise
+
+    # -- the rest ---------------------------------------------------------------------------------------------------
+
+    def _create(self, plural: str, namespace: str, manifest: Json) -> None:
+        try:
+            self._cache.put(plural, self._rest.post(path(plural, namespace), manifest))
+        except ApiError as error:
+            if error.status != _CONFLICT and not _ends(error):
+                raise
+
+    def _apply(self, manifest: Json) -> None:
+        meta = manifest["metadata"]
+        key = (manifest["kind"], meta["namespace"], meta["name"])
+        digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+        if self._applied.get(key) == digest:
+            return
+        try:
+            self._rest.apply(path(_PLURALS[manifest["kind"]], meta["namespace"], meta["name"]), manifest)
+        except ApiError as error:
+            if not _ends(error):
+                raise
+        self._applied[key] = digest
+
+    def _tell(self, app: Desired, action: act.Tell) -> None:
+        """For people to read: whether it arrives is not worth a turn."""
+        now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        of = {
+            "apiVersion": API_VERSION,
+            "kind": "StreamApp",
+            "name": app.name,
+            "namespace": app.namespace,
+            "uid": app.uid,
+        }
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{app.name}.{time.time_ns():x}", "namespace": app.namespace},
+            "involvedObject": of,
+            "reason": action.reason,
+            "message": action.message,
+            "type": "Warning" if action.warning else "Normal",
+            "source": {"component": MANAGER},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        try:
+            self._rest.post(path("events", app.namespace), event)
+        except ApiError:
+            return
+
+
+def _ends(error: ApiError) -> bool:
+    """The namespace is being deleted: nothing can be made in it any more, and what is there has to end without."""
+    return error.status == _FORBIDDEN and "being terminated" in str(error)
+
+
+def _stale(error: ApiError) -> Exception:
+    return Stale(str(error)) if error.status in (_GONE, _CONFLICT) else error

@@ -1,0 +1,29 @@
+"""Savepoints whose app is gone. Nobody runs an image that could remove their data: the resource goes, the data stays.
+
+A deletion must end, that of a namespace too, in which no pod can be made any more.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headgate_operator.shell.cache import SAVEPOINTS, Cache, Key
+from headgate_operator.shell.paths import path
+from headgate_operator.shell.rest import ApiError, Rest
+
+_LOG = logging.getLogger(__name__)
+
+
+def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
+    """Let go of those that are being deleted."""
+    for raw in cache.of(SAVEPOINTS, app):
+        meta = raw["metadata"]
+        if not meta.get("deletionTimestamp") or not meta.get("finalizers"):
+            continue
+        try:
+            rest.merge(path(SAVEPOINTS, meta["namespace"], meta["name"]), {"metadata": {"finalizers": None}})
+        except ApiError as error:
+            if error.status != 404:
+                raise
+        where = (raw.get("status") or {}).get("location", "its folder")
+        _LOG.warning("savepoint %s/%s: its app is gone; the data stays at %s", meta["namespace"], meta["name"], where)

@@ -1,0 +1,48 @@
+"""The CRDs in the repository are those of the models, and are what Kubernetes calls structural."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate_operator import rbac
+from headgate_operator.crds import crds, rendered, structural
+
+_FILES = Path(__file__).parents[3] / "charts/headgate/files"
+
+
+def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for entry in schema.values():
+            yield from _schemas(entry)
+
+
+@pytest.mark.parametrize("name", sorted(crds()))
+def test_the_file_is_what_the_models_give(name: str) -> None:
+    assert (_FILES / "crds" / name).read_text() == rendered(crds()[name]), (
+        f"python -m headgate_operator.crds charts/headgate/files/crds writes {name} anew"
+    )
+
+
+def test_the_roles_in_the_chart_are_those_of_the_operator() -> None:
+    assert (_FILES / "roles.yaml").read_text() == rbac.rendered()
+
+
+@pytest.mark.parametrize("name", sorted(crds()))
+def test_a_crd_has_no_reference_no_union_and_nothing_forbidden(name: str) -> None:
+    crd = yaml.safe_load(rendered(crds()[name]))
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for part in _schemas(schema):
+        assert not {"$ref", "$defs", "anyOf", "allOf", "exclusiveMinimum"} & set(part)
+        assert not ("properties" in part and "additionalProperties" in part)
+        assert part.get("additionalProperties") is not False
+
+
+def test_a_union_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="union"):
+        structural({"anyOf": [{"type": "string"}, {"type": "integer"}]})

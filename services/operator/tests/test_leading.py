@@ -1,0 +1,77 @@
+"""One operator leads; when it dies, the next one does, and none of them compares clocks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from headgate_operator.shell.leading import LEASE, Leader
+from headgate_operator.shell.paths import path
+from headgate_operator.shell.rest import Rest
+from tests.harness.operator.api_server import until
+
+_ROOT = Path(__file__).parents[3]
+
+
+def _holder(rest: Rest, namespace: str) -> str:
+    return str(rest.get(path("leases", namespace, LEASE))["spec"]["holderIdentity"])
+
+
+def test_the_second_leads_when_the_first_is_silent(rest: Rest, namespace: str) -> None:
+    lost: list[str] = []
+    first = Leader(rest, namespace, "first", lambda: lost.append("first"), stale_s=2.0)
+    second = Leader(rest, namespace, "second", lambda: lost.append("second"), stale_s=2.0)
+    assert first.wait()
+    waiting = threading.Thread(target=second.wait, daemon=True)
+    waiting.start()
+    time.sleep(3.0)
+    assert waiting.is_alive(), "the first one lives"
+    assert _holder(rest, namespace) == "first"
+    first.stop()
+    waiting.join(30.0)
+    assert _holder(rest, namespace) == "second"
+    assert lost == []
+    second.release()
+
+
+def test_a_leader_that_gives_the_lease_back_is_followed_at_once(rest: Rest, namespace: str) -> None:
+    first = Leader(rest, namespace, "first", lambda: None, stale_s=60.0)
+    assert first.wait()
+    first.release()
+    second = Leader(rest, namespace, "second", lambda: None, stale_s=60.0)
+    assert second.wait()
+    assert _holder(rest, namespace) == "second"
+    second.release()
+
+
+def test_a_leader_that_was_replaced_is_told_so(rest: Rest, namespace: str) -> None:
+    lost = threading.Event()
+    first = Leader(rest, namespace, "first", lost.set, stale_s=1.0)
+    assert first.wait()
+    rest.merge(path("leases", namespace, LEASE), {"spec": {"holderIdentity": "other"}})
+    assert lost.wait(30.0)
+
+
+def test_the_process_leads_sings_and_gives_the_lease_back_at_sigterm(
+    rest: Rest, namespace: str, kubeconfig: str, tmp_path: Path
+) -> None:
+    canary = tmp_path / "canary"
+    environment = os.environ | {"KUBECONFIG": kubeconfig, "POD_NAMESPACE": namespace, "HEADGATE_CANARY": str(canary)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headgate_operator", "--namespace", namespace], cwd=_ROOT, env=environment
+    )
+    try:
+        until(canary.exists, 120.0)
+        alive = subprocess.run([sys.executable, "-m", "headgate_operator.shell.canary"], env=environment, check=False)
+        assert alive.returncode == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60.0) == 0
+        assert _holder(rest, namespace) == ""
+    finally:
+        process.kill()
+        process.wait()

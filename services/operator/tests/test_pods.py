@@ -1,0 +1,120 @@
+"""Manifests: what the restricted profile of pod security asks for, nothing secret, and the contract with a driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headgate_operator import pods
+from headgate_operator.pods.parts import executor_template
+from headgate_operator.pods.settings import settings
+from headgate_operator.reconcile.actions import CreateCollector
+from headgate_operator.reconcile.world import Desired
+from headgate_operator.resources import StreamAppSpec
+
+_SPEC = {
+    "service": "rules",
+    "image": "headgate:1.4.0",
+    "config": {"kafka": {"bootstrap": "k:9092", "password_file": "/etc/headgate/secret/password"}, "shards": 4},
+    "secret": "kafka-login",
+    "executors": 2,
+    "shufflePartitions": 4,
+    "checkpoint": {"root": "/var/lib/headgate", "claim": "rules"},
+    "executor": {"resources": {"limits": {"memory": "2Gi"}}},
+}
+
+
+@pytest.fixture(name="app")
+def _app() -> Desired:
+    return Desired.of("shop", "rules", "0a1b2c3d", 1, StreamAppSpec.model_validate(_SPEC))
+
+
+def _pods(app: Desired) -> list[dict[str, Any]]:
+    return [
+        pods.driver_pod(app, app.release, "rules-0a1b2-1", "before"),
+        executor_template(app, app.release),
+        pods.collector_pod(app, CreateCollector("rules-0a1b2-c1", app.release, ("before",))),
+    ]
+
+
+def test_every_pod_passes_the_restricted_profile(app: Desired) -> None:
+    for pod in _pods(app):
+        spec = pod["spec"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"name": "scratch", "mountPath": "/tmp"} in container["volumeMounts"]
+        kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
+        assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"}
+
+
+def test_only_the_driver_may_speak_to_the_api_server(app: Desired) -> None:
+    driver, *others = _pods(app)
+    assert driver["spec"]["serviceAccountName"] == "rules-driver"
+    assert all(pod["spec"]["automountServiceAccountToken"] is False for pod in others)
+
+
+def test_a_driver_is_a_standby_that_never_restarts_in_place(app: Desired) -> None:
+    spec = pods.driver_pod(app, app.release, "rules-0a1b2-1", "before")["spec"]
+    args = spec["containers"][0]["args"]
+    assert args[:3] == ["python", "-m", "headgate_rules"]
+    assert args[-3:] == ["--standby", "--restore-from", "before"]
+    assert spec["restartPolicy"] == "Never"
+
+
+def test_a_driver_may_write_to_the_drivers_of_its_app_only(app: Desired) -> None:
+    role, binding = pods.access_manifests(app, ("rules-0a1b2-1", "rules-0a1b2-2"))
+    patching = [rule for rule in role["rules"] if "patch" in rule["verbs"]]
+    assert [rule["resourceNames"] for rule in patching] == [["rules-0a1b2-1", "rules-0a1b2-2"]]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "rules-driver", "namespace": "shop"}]
+
+
+def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
+    spec = app.spec.model_copy(update={"config": {"checkpoint": "/elsewhere", "app": "shop-rules"}})
+    said = settings("rules", spec)
+    assert said["checkpoint"] == "/var/lib/headgate/rules"
+    assert said["app"] == "shop-rules"
+    assert said["executors"] == {
+        "count": 2,
+        "cores": 2,
+        "memory": "512m",
+        "overhead": "1536m",
+        "cpu": "1",
+        "template": "/etc/headgate/executor.yaml",
+    }
+
+
+def test_a_collector_removes_what_it_is_told_and_minds_nothing_that_is_not_there(app: Desired) -> None:
+    some = pods.collector_pod(app, CreateCollector("c", app.release, ("one", "two")))["spec"]["containers"][0]["args"]
+    where = ["--savepoints", "/var/lib/headgate/savepoints", "--app", "rules"]
+    assert some == ["headgate", "savepoint", "delete", *where, "--missing-ok", "one", "two"]
+    purge = pods.collector_pod(app, CreateCollector("c", app.release, (), everything=True))["spec"]["containers"][0][
+        "args"
+    ]
+    assert purge == ["headgate", "savepoint", "purge", *where, "--checkpoint", "/var/lib/headgate/rules"]
+
+
+def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
+    made = pods.settings_map(app, app.release)
+    assert made["immutable"] is True
+    volume = pods.driver_pod(app, app.release, "rules-0a1b2-1")["spec"]["volumes"][0]
+    assert volume["configMap"]["name"] == made["metadata"]["name"]
+    other = Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update={"config": {}}))
+    assert pods.settings_map(other, other.release)["metadata"]["name"] != made["metadata"]["name"]
+    assert json.loads(made["data"]["settings.yaml"])["kafka"]["bootstrap"] == "k:9092"
+    assert set(made["data"]) == {"settings.yaml", "executor.yaml"}
+
+
+def test_everything_goes_with_its_app(app: Desired) -> None:
+    made = [*_pods(app)[::2], pods.settings_map(app, app.release), pods.headless_service(app)]
+    for manifest in made:
+        assert manifest["metadata"]["ownerReferences"][0]["uid"] == "0a1b2c3d"
+        assert manifest["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "headgate-operator"
+    assert "app.kubernetes.io/managed-by" not in executor_template(app, app.release)["metadata"]["labels"]

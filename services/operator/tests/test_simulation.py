@@ -1,0 +1,127 @@
+"""The operator's own code on a model of a cluster, by seeds; and that each protection is needed.
+
+``HEADGATE_SCHEDULES`` is how many; a failure prints its seed, and ``HEADGATE_SEED=N`` runs that one alone, with
+``HEADGATE_TRACE=1`` and ``-s`` step by step.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from headgate_operator.reconcile import bringing, collecting, upgrading
+from headgate_operator.reconcile import reconcile as real_reconcile
+from headgate_operator.reconcile.asking import Reply
+from headgate_operator.resources.status import Checkpoint, Status, Upgrade
+from headgate_operator.shell import turn as turns
+from headgate_operator.shell.turn import Seen
+from tests.harness.operator.operators import Operator
+from tests.harness.operator.schedule import Faults, Schedule
+
+_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "1600"))
+_SEED = os.environ.get("HEADGATE_SEED")
+#: Seeds that are tried until a law notices that a protection is off.
+_TRIES = 400
+
+
+def _broken(seed: int, faults: Faults | None = None) -> list[str]:
+    schedule = Schedule(seed, faults or Faults())
+    try:
+        return schedule.run()
+    except AssertionError as error:
+        return [f"assertion: {error}"]
+
+
+@pytest.mark.timeout(0)
+def test_whatever_dies_lags_or_is_asked_for_the_laws_hold() -> None:
+    """One owner; every upgrade ends; no savepoint in use is removed; the status is never ahead; no output twice."""
+    seeds = [int(_SEED)] if _SEED else range(_SCHEDULES)
+    failed = {}
+    for seed in seeds:
+        broken = _broken(seed)
+        if broken:
+            failed[seed] = broken
+            print(f"seed {seed}: {broken}")
+        if len(failed) > 5:
+            break
+    assert not failed, f"HEADGATE_SEED={next(iter(failed))} shows the first of: {failed}"
+
+
+def test_a_seed_gives_the_same_schedule_again() -> None:
+    first, second = Schedule(7), Schedule(7)
+    assert first.run() == second.run()
+    assert first.cluster.app.status == second.cluster.app.status
+    assert first.cluster.store == second.cluster.store
+
+
+def _act_before_writing(operator: Operator, seen: Seen, clock_ms: Callable[[], int]) -> Status:
+    """A turn that does things and then says so."""
+    step = real_reconcile(seen.desired, seen.observed, seen.status, clock_ms())
+    turns.act(operator, seen, step)
+    if step.status != seen.status:
+        operator.write_status(seen, step.status)
+    return step.status
+
+
+def _notices(faults: Faults, word: str = "") -> str:
+    """The first law that is broken, of those with this word; empty when nobody notices."""
+    for seed in range(_TRIES):
+        said = [law for law in _broken(seed, faults) if word in law]
+        if said:
+            return said[0]
+    return ""
+
+
+def test_without_the_wait_for_the_old_pod_to_be_gone_two_own_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bringing, "alone", lambda *_: None)
+    monkeypatch.setattr(upgrading, "alone", lambda *_: None)
+    monkeypatch.setattr(turns, "_must_be_alone", lambda *_: None)
+    assert _notices(Faults(), "was told to go beside")
+
+
+def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_must_be_alone", lambda *_: None)
+    assert _notices(Faults(run_turn=_act_before_writing))
+
+
+@pytest.mark.slow
+def test_without_a_look_past_the_cache_an_app_is_called_suspended_while_it_runs() -> None:
+    assert _notices(Faults(forgets={"looking"}), "suspended while a pod runs")
+
+
+def test_without_versions_two_operators_undo_each_other() -> None:
+    assert _notices(Faults(forgets={"versions"}), "a counter went back")
+
+
+def test_a_collection_that_counts_no_references_removes_what_a_rollback_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collecting, "in_use", lambda *_: frozenset())
+    assert _notices(Faults(), "was removed while in use")
+
+
+def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Back to the savepoint of before, although the new version has committed."""
+    module = sys.modules["headgate_operator.reconcile.rolling_back"]  # its main function has its name
+    real = module.ways_back
+
+    def careless(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
+        if not upgrade.handed or not upgrade.savepoint:
+            return tuple(real(status, upgrade))
+        return (Checkpoint(status.epochs + 1, restore=upgrade.savepoint, accept_newer=True),)
+
+    monkeypatch.setattr(module, "ways_back", careless)
+    monkeypatch.setattr("tests.harness.operator.store.FORGIVING", True)
+    assert _notices(Faults(), "were committed")
+
+
+def test_a_new_version_that_is_not_proven_is_called_stable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["headgate_operator.reconcile.proving"], "_proven", lambda *_: True)
+    assert _notices(Faults(), "without its proof")
+
+
+def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going on without the old version's savepoint: sealed is said of what is not there."""
+    monkeypatch.setattr(upgrading, "pursue", lambda *_: (Reply.DONE, (), ""))
+    assert _notices(Faults(), "without savepoint")

@@ -1,0 +1,43 @@
+"""What tests on a real API server share: patience, and a small app."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from headgate_operator.shell.rest import ApiError, Json
+
+
+def until(condition: Callable[[], object], within_s: float) -> None:
+    """Wait for it; an API error is a no."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            if condition():
+                return
+        except ApiError as error:
+            if time.monotonic() > deadline:
+                raise AssertionError(str(error)) from error
+        assert time.monotonic() < deadline, "it did not come to be in time"
+        time.sleep(0.05)
+
+
+def app_manifest(namespace: str, **spec: object) -> Json:
+    """A small app with short deadlines."""
+    said: Json = {
+        "service": "rules",
+        "image": "sim:1",
+        "config": {"level": 0},
+        "checkpoint": {"root": "/checkpoints"},
+        "upgrade": {
+            "prepareDeadline": "60s",
+            "stopDeadline": "30s",
+            "startDeadline": "60s",
+            "proof": {"batches": 8, "within": "60s"},
+        },
+        "savepoints": {"keep": 3},
+        "deletionDeadline": "60s",
+        "driver": {"terminationGrace": "5s"},
+    }
+    metadata = {"name": "rules", "namespace": namespace}
+    return {"apiVersion": "headgate.dev/v1alpha1", "kind": "StreamApp", "metadata": metadata, "spec": said | spec}

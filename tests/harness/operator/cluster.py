@@ -1,0 +1,211 @@
+"""The API server with its versions, conflicts and finalizers; nodes that are slow, unreachable or dead; pods on
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field, replace
+
+from headgate_operator.protocol import parse_report, request_id
+from headgate_operator.reconcile.world import CollectorView, Desired, PodView, SavepointView
+from headgate_operator.resources.savepoint import SavepointReason, SavepointStatus
+from headgate_operator.resources.status import Status
+from tests.harness.operator.driver import Driver, Image
+from tests.harness.operator.store import Store
+
+
+@dataclass
+class Node:
+    """``reachable``: the API server hears of it. ``dead``: nothing runs on it any more."""
+
+    reachable: bool = True
+    dead: bool = False
+
+
+@dataclass
+class Pod:
+    """The object, and the process behind it."""
+
+    name: str
+    uid: str
+    image: Image
+    node: Node
+    created_ms: int
+    driver: Driver | None = None
+    deleting_since: int | None = None
+    finished: bool = False
+    request: str = ""
+    report: str = ""
+
+    all_asked: str = ""
+    seen: tuple[object, PodView] | None = None
+
+    def view(self) -> PodView:
+        """As an operator sees it."""
+        now = (self.finished, self.deleting_since, self.request, self.report)
+        if self.seen is None or self.seen[0] != now:
+            self.seen = (now, self._view())
+        return self.seen[1]
+
+    def _view(self) -> PodView:
+        deleting, asked, said = self.deleting_since is not None, request_id(self.request), parse_report(self.report)
+        return PodView(self.name, self.uid, self.created_ms, self.finished, deleting, asked, said)
+
+
+@dataclass
+class Line:
+    """A ``Savepoint`` and its finalizer."""
+
+    view: SavepointView
+    held: bool = True
+
+
+@dataclass
+class App:
+    """The ``StreamApp``."""
+
+    desired: Desired
+    status: Status = field(default_factory=Status)
+    version: int = 1
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All of it at one moment."""
+
+    app: tuple[Desired, Status, str] | None
+    pods: tuple[PodView, ...]
+    savepoints: tuple[SavepointView, ...]
+    collectors: tuple[CollectorView, ...]
+
+
+@dataclass
+class Cluster:
+    """Truth. ``spoilt``: laws that were broken, in words."""
+
+    rng: random.Random
+    app: App
+    store: Store = field(default_factory=Store)
+    nodes: list[Node] = field(default_factory=lambda: [Node(), Node()])
+    pods: dict[str, Pod] = field(default_factory=dict)
+    processes: list[Driver] = field(default_factory=list)
+    lines: dict[str, Line] = field(default_factory=dict)
+    collectors: dict[str, tuple[CollectorView, tuple[str, ...], bool]] = field(default_factory=dict)
+    images: dict[str, Image] = field(default_factory=dict)
+    now_ms: int = 1_000_000
+    counter: int = 0
+    spoilt: list[str] = field(default_factory=list)
+
+    def next(self) -> int:
+        """A number that was never given before."""
+        self.counter += 1
+        return self.counter
+
+    def snapshot(self) -> Snapshot:
+        """As a list from the API server would be."""
+        app = None if self.app.gone else (self.app.desired, self.app.status, str(self.app.version))
+        return Snapshot(
+            app,
+            tuple(pod.view() for pod in self.pods.values()),
+            tuple(line.view for line in self.lines.values()),
+            tuple(entry[0] for entry in self.collectors.values()),
+        )
+
+    # -- what kubelets do -------------------------------------------------------------------------------------------
+
+    def tick(self, pod: Pod) -> None:
+        """A pod's node gets on with it."""
+        node = pod.node
+        if not node.dead and pod.driver is not None:
+            pod.driver.tick(self.now_ms)
+        if node.dead or not node.reachable:
+            return
+        if pod.driver is None and not pod.finished and pod.deleting_since is None:
+            pod.driver = Driver(pod.uid, pod.image, self.store, self.rng)
+            self.processes.append(pod.driver)
+        self._publish(pod)
+        self._end(pod)
+
+    def _publish(self, pod: Pod) -> None:
+        if pod.driver is None or pod.finished:
+            return
+        pod.driver.ask(pod.request)
+        if pod.driver.code in (0, 1) and self.rng.random() < 0.6:
+            pod.report = pod.driver.report(self.now_ms)
+
+    def _end(self, pod: Pod) -> None:
+        driver = pod.driver
+        if driver is not None and driver.ended and not pod.finished and self.rng.random() < 0.6:
+            pod.finished = True
+            return
+        if pod.deleting_since is None:
+            return
+        if driver is None or pod.finished:
+            self.pods.pop(pod.name, None)
+        elif self.rng.random() < 0.5:
+            driver.term()
+        elif self.now_ms - pod.deleting_since > 20_000:
+            driver.kill()
+
+    def work_off_collectors(self) -> None:
+        """A pod that removes data, and sometimes fails."""
+        for name, (view, targets, everything) in list(self.collectors.items()):
+            if view.finished:
+                continue
+            if self.rng.random() < 0.2:
+                self.collectors[name] = (replace(view, finished=True), targets, everything)
+                continue
+            for target in list(self.store.savepoints) if everything else targets:
+                self.remove_data(target, everything)
+            self.collectors[name] = (replace(view, finished=True, succeeded=True), targets, everything)
+
+    def remove_data(self, name: str, everything: bool) -> None:
+        """The law of collection is checked here, at the act."""
+        if not everything and name in needed(self):
+            self.spoilt.append(f"savepoint {name} was removed while in use")
+        self.store.savepoints.pop(name, None)
+
+    def force_delete(self, pod: Pod) -> None:
+        """A person, or the cloud, says that the node is no more. An unreachable node's process may live on."""
+        self.pods.pop(pod.name, None)
+        pod.finished = True
+
+    # -- the ledger -------------------------------------------------------------------------------------------------
+
+    def add_line(self, name: str, reason: SavepointReason) -> None:
+        """A ``Savepoint`` that is asked for; an old one of this name stays."""
+        if name not in self.lines:
+            view = SavepointView(name, reason, str(self.next()), self.now_ms, SavepointStatus())
+            self.lines[name] = Line(view)
+
+    def delete_line(self, name: str) -> None:
+        """Waits for the finalizer."""
+        line = self.lines.get(name)
+        if line is not None:
+            line.view = replace(line.view, deleting=True, resource_version=str(self.next()))
+
+
+def needed(cluster: Cluster) -> set[str]:
+    """Savepoints that the truth, not a cache, says something may be restored from."""
+    status = cluster.app.status
+    names: set[str] = set()
+    upgrade, checkpoint = status.upgrade, status.checkpoint
+    if upgrade is not None and upgrade.outcome in ("", "NeedsHuman"):
+        names |= {upgrade.savepoint, upgrade.undo_savepoint}
+        claims = [claim for claim in (upgrade.base, upgrade.target, upgrade.claim) if claim]
+        names |= {claim.restore for claim in claims if claim.epoch not in cluster.store.checkpoints}
+    if checkpoint is not None and cluster.store.checkpoints.get(checkpoint.epoch) is None:
+        names.add(checkpoint.restore)
+    for pod in cluster.pods.values():
+        asked = _json(pod.request)
+        waiting = pod.driver is not None and not pod.driver.ended and pod.driver.phase == "standby"
+        if asked.get("do") == "go" and waiting:
+            names.add(str(asked.get("restore") or ""))
+    return names - {""}
+
+
+def _json(text: str) -> dict[str, object]:
+    return dict(json.loads(text)) if text else {}

@@ -1,0 +1,198 @@
+"""A driver process that follows the contract, with an image that may not."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass, field
+
+from tests.harness.operator.store import Refusal, Saved, Store
+
+#: What an image may do wrong. ``good`` most often.
+FAULTS = (
+    "good",
+    "good",
+    "good",
+    "crashes-at-start",
+    "hangs-at-start",
+    "incompatible",
+    "needs-decision",
+    "does-not-verify",
+    "crashes-at-go",
+    "hangs-at-go",
+    "crashes-soon",
+    "stalls-soon",
+    "stalls-and-hangs",
+    "lags",
+    "refuses-to-drain",
+    "hangs-at-drain",
+    "slow",
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """``state``: the version of state that it writes; it reads older ones. ``live``: takes settings without a
+    restart.
+    """
+
+    name: str
+    fault: str = "good"
+    state: int = 0
+    live: bool = False
+
+
+@dataclass
+class Driver:
+    """A process. ``said`` is its report, which reaches the API server when it is published."""
+
+    uid: str
+    image: Image
+    store: Store
+    rng: random.Random
+    phase: str = "starting"
+    epoch: int = 0
+    committed: int = 0
+    batch: int = -1
+    answers: dict[str, dict[str, object]] = field(default_factory=dict)
+    working: int = 0
+    request: dict[str, object] = field(default_factory=dict)
+    ended: bool = False
+    code: int = 0
+    draining: str | None = None
+    plan: str = ""
+    heard: str = ""
+
+    def ask(self, text: str) -> None:
+        """What its annotation says."""
+        if text != self.heard:
+            self.heard, self.request = text, json.loads(text)
+
+    def tick(self, now_ms: int) -> None:
+        """Some work, unless it is over, or hangs."""
+        if self.ended or (self.image.fault == "slow" and self.rng.random() < 0.6):
+            return
+        if self.phase == "starting":
+            self._start()
+        elif self.phase == "running":
+            self._run()
+        self._answer(now_ms)
+
+    def _start(self) -> None:
+        if self.image.fault == "crashes-at-start":
+            self._end(1)
+        elif self.image.fault != "hangs-at-start" and self.rng.random() < 0.5:
+            self.phase = "standby"
+            verdicts = {"incompatible": "incompatible", "needs-decision": "decision"}
+            self.plan = verdicts.get(self.image.fault, "compatible")
+
+    def _run(self) -> None:
+        fault = self.image.fault
+        if fault == "crashes-soon" and self.committed >= 1 and self.rng.random() < 0.5:
+            return self._end(1)
+        if fault in ("stalls-soon", "stalls-and-hangs") and self.committed >= 2:
+            return None
+        if not self.store.commit(self.uid, self.epoch):
+            return self._end(3)  # fenced
+        self.committed += 1
+        self.batch = self.store.checkpoints[self.epoch].batch - 1
+        return None
+
+    def _answer(self, now_ms: int) -> None:
+        name = str(self.request.get("id", ""))
+        if self.ended or not name or name in self.answers or self.phase == "starting":
+            return
+        self.working += 1
+        if self.working < self.rng.randint(1, 3):
+            return
+        self.working = 0
+        does = {"go": self._go, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
+        made = does.get(str(self.request["do"]), self._configure)()
+        if made is not None:
+            self.answers[name] = made
+            for old in list(self.answers)[:-3]:
+                del self.answers[old]
+
+    def _go(self) -> dict[str, object] | None:
+        if self.phase != "standby":
+            return {"ok": False, "message": "no standby"}
+        if self.image.fault == "hangs-at-go":
+            return None
+        asked = self.request
+        try:
+            self.store.go(
+                self.uid,
+                self.image.state,
+                int(str(asked["epoch"])),
+                str(asked["restore"] or ""),
+                bool(asked["begin"]),
+                bool(asked["accept_newer"]),
+            )
+        except Refusal as refusal:
+            newer = refusal.newer and {"epoch": refusal.newer[0], "batch": refusal.newer[1]}
+            return {"ok": False, "message": refusal.words, "newer": newer}
+        self.epoch, self.phase = int(str(asked["epoch"])), "running"
+        if self.image.fault == "crashes-at-go":
+            self._end(1)
+        return {"ok": True}
+
+    def _drain(self) -> dict[str, object] | None:
+        if self.phase == "standby":
+            self._end(0)
+            return {"ok": True}
+        if self.image.fault in ("stalls-and-hangs", "refuses-to-drain", "hangs-at-drain"):
+            return {"ok": False, "message": "no"} if self.image.fault == "refuses-to-drain" else None
+        made: dict[str, object] = self._save() if self.request.get("savepoint") else {"ok": True}
+        if made["ok"]:
+            self._end(0)
+        return made
+
+    def _save(self) -> dict[str, object]:
+        name = str(self.request.get("savepoint") or self.request.get("name"))
+        if self.phase != "running" or self.store.owner != self.uid or not self.store.checkpoints[self.epoch].commits:
+            return {"ok": False, "message": "nothing to save"}
+        saved = self.store.save(name, self.epoch)
+        return {"ok": True, "savepoint": _said(name, saved)}
+
+    def _verify(self) -> dict[str, object]:
+        saved = self.store.savepoints.get(str(self.request["savepoint"]))
+        good = saved is not None and self.image.fault != "does-not-verify" and saved.state <= self.image.state
+        return {"ok": good, "message": "" if good else "does not read back"}
+
+    def _configure(self) -> dict[str, object]:
+        return {"ok": self.image.live, "message": ""}
+
+    def term(self) -> None:
+        """SIGTERM: drain without a savepoint, unless it hangs."""
+        if self.image.fault != "stalls-and-hangs":
+            self._end(0)
+
+    def _end(self, code: int) -> None:
+        self.ended, self.code = True, code
+        if self.store.owner == self.uid:
+            self.store.owner = ""
+
+    def kill(self) -> None:
+        """SIGKILL, or the node died: the lease stays until somebody takes it."""
+        self.ended, self.code = True, 137
+
+    def report(self, now_ms: int) -> str:
+        """As it would be published now."""
+        lag_rows = 5_000 * self.committed if self.image.fault == "lags" else 10
+        return json.dumps(
+            {
+                "phase": "drained" if self.ended and self.code == 0 else self.phase,
+                "epoch": self.epoch,
+                "batch": self.batch,
+                "committed": self.committed,
+                "lag_rows": lag_rows,
+                "lag_s": 1,
+                "at_ms": now_ms,
+                "plan": {"verdict": self.plan, "reasons": []} if self.plan else None,
+                "answers": self.answers,
+            }
+        )
+
+
+def _said(name: str, saved: Saved) -> dict[str, object]:
+    return {"name": name, "batch": saved.batch, "epoch": saved.epoch, "digest": "d", "bytes": 1}

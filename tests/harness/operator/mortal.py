@@ -1,0 +1,68 @@
+"""Operator processes that kill themselves after so many writes: ``python -m tests.harness.operator.mortal NAMESPACE``.
+
+Lines on standard input: ``run N``: end the one that there is, start one that dies (SIGKILL) after its Nth write, 0
+for never. One that died is replaced by one that does not. Everything is imported once; operators are forks.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import threading
+from typing import Any
+
+from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.rest import Rest
+from headgate_operator.shell.running import Operator, Settings
+
+
+class MortalRest(Rest):
+    """Counts writes; leases and events decide nothing and are left out."""
+
+    def __init__(self, kubeconfig: str | None, counters: Counters, dies_after: int) -> None:
+        super().__init__(kubeconfig, counters)
+        self._left, self._counting = dies_after, threading.Lock()
+
+    def _send(self, method: str, path: str, *rest: Any) -> Any:
+        made = super()._send(method, path, *rest)
+        if method != "GET" and "/events" not in path and "/leases" not in path:
+            with self._counting:
+                self._left -= 1
+                if self._left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+
+def _operate(namespace: str, dies_after: int) -> int:
+    child = os.fork()
+    if child == 0:
+        counters = Counters()
+        rest = MortalRest(os.environ["KUBECONFIG"], counters, dies_after)
+        Operator(rest, counters, Settings(namespace, workers=1, resync_s=2.0)).start()
+        threading.Event().wait()
+    return child
+
+
+def main(namespace: str) -> None:
+    """Until standard input ends."""
+    child = _operate(namespace, 0)
+    chosen = selectors.DefaultSelector()
+    chosen.register(sys.stdin, selectors.EVENT_READ)
+    while True:
+        if chosen.select(timeout=0.02):
+            line = sys.stdin.readline()
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            if not line:
+                return
+            child = _operate(namespace, int(line.split()[1]))
+            print("started", flush=True)
+        elif os.waitpid(child, os.WNOHANG)[0]:
+            print("died", flush=True)
+            child = _operate(namespace, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,183 @@
+"""What is done to an app from outside: edits good and bad, savepoints asked for and deleted, nodes that fail, pods
+deleted.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from headgate_operator.reconcile.world import Desired
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import (
+    DeletionPolicy,
+    RollbackPolicy,
+    RunState,
+    StopTimeout,
+    StreamAppSpec,
+    UpgradeMode,
+)
+from tests.harness.operator.cluster import Cluster
+from tests.harness.operator.driver import FAULTS, Image
+
+_SPEC: dict[str, object] = {
+    "service": "rules",
+    "image": "sim:0",
+    "config": {"level": 0},
+    "checkpoint": {"root": "/checkpoints"},
+    "upgrade": {
+        "prepareDeadline": "60s",
+        "stopDeadline": "60s",
+        "startDeadline": "60s",
+        "proof": {"batches": 3, "within": "120s"},
+    },
+    "savepoints": {"every": "120s", "keep": 2},
+    "deletionDeadline": "200s",
+    "driver": {"hangDeadline": "120s", "terminationGrace": "20s"},
+}
+MODES = (UpgradeMode.SAVEPOINT, UpgradeMode.SAVEPOINT, UpgradeMode.IN_PLACE, UpgradeMode.STATELESS)
+
+
+def first_spec(rng: random.Random) -> StreamAppSpec:
+    """Of a new app."""
+    spec = StreamAppSpec.model_validate(_SPEC)
+    mode = rng.choice(MODES)
+    stop = rng.choice(tuple(StopTimeout))
+    rollback = rng.choice((RollbackPolicy.AUTOMATIC, RollbackPolicy.AUTOMATIC, RollbackPolicy.MANUAL))
+    upgrade = spec.upgrade.model_copy(update={"mode": mode, "on_stop_timeout": stop, "rollback": rollback})
+    return spec.model_copy(update={"upgrade": upgrade, "deletion_policy": rng.choice(tuple(DeletionPolicy))})
+
+
+def edit(cluster: Cluster, spec: StreamAppSpec) -> None:
+    """A new generation."""
+    app = cluster.app
+    if app.gone or app.desired.deleting_since_ms is not None:
+        return
+    old = app.desired
+    made = Desired.of(old.namespace, old.name, old.uid, old.generation + 1, spec)
+    app.desired, app.version = replace(made, finalized=old.finalized), app.version + 1
+
+
+def new_image(cluster: Cluster, rng: random.Random, fault: str | None = None) -> None:
+    """An upgrade."""
+    spec = cluster.app.desired.spec
+    state = max(image.state for image in cluster.images.values()) + (rng.random() < 0.2)
+    image = Image(f"sim:{len(cluster.images)}", fault or rng.choice(FAULTS), state, rng.random() < 0.5)
+    cluster.images[image.name] = image
+    mode = rng.choice(MODES) if rng.random() < 0.3 else spec.upgrade.mode
+    upgrade = spec.upgrade.model_copy(update={"mode": mode})
+    edit(cluster, spec.model_copy(update={"image": image.name, "upgrade": upgrade}))
+
+
+def new_settings(cluster: Cluster, rng: random.Random) -> None:
+    """Only the service's own."""
+    edit(cluster, cluster.app.desired.spec.model_copy(update={"config": {"level": rng.randint(0, 3)}}))
+
+
+def new_partitions(cluster: Cluster, rng: random.Random) -> None:
+    """Only a savepoint can carry an app over."""
+    edit(cluster, cluster.app.desired.spec.model_copy(update={"shuffle_partitions": rng.randint(2, 4)}))
+
+
+def toggle(cluster: Cluster, rng: random.Random) -> None:
+    """Suspend or resume."""
+    spec = cluster.app.desired.spec
+    other = RunState.RUNNING if spec.state is RunState.SUSPENDED else RunState.SUSPENDED
+    edit(cluster, spec.model_copy(update={"state": other}))
+
+
+def resume(cluster: Cluster, rng: random.Random) -> None:
+    """Whatever was meant before."""
+    if cluster.app.desired.spec.state is RunState.SUSPENDED:
+        toggle(cluster, rng)
+
+
+def spoil(cluster: Cluster, rng: random.Random) -> None:
+    """An edit that cannot be used: what the shell makes of it."""
+    app = cluster.app
+    if not app.gone:
+        app.desired = replace(app.desired, generation=app.desired.generation + 1, problem="no such thing")
+        app.version += 1
+
+
+def restore(cluster: Cluster, rng: random.Random) -> None:
+    """Back to a savepoint, or to one that is not there."""
+    names = [*sorted(cluster.lines), "never-was"]
+    spec = cluster.app.desired.spec
+    chosen = spec.restore.model_copy(update={"from_": rng.choice(names), "nonce": f"n{cluster.next()}"})
+    edit(cluster, spec.model_copy(update={"restore": chosen}))
+
+
+def ask_savepoint(cluster: Cluster, rng: random.Random) -> None:
+    """By creating a resource."""
+    cluster.add_line(f"manual-{cluster.next()}", SavepointReason.MANUAL)
+
+
+def delete_savepoint(cluster: Cluster, rng: random.Random) -> None:
+    """Any."""
+    if cluster.lines:
+        cluster.delete_line(rng.choice(sorted(cluster.lines)))
+
+
+def delete_app(cluster: Cluster, rng: random.Random) -> None:
+    """Once."""
+    app = cluster.app
+    if app.desired.deleting_since_ms is None and app.desired.finalized:
+        app.desired, app.version = replace(app.desired, deleting_since_ms=cluster.now_ms), app.version + 1
+
+
+def delete_pod(cluster: Cluster, rng: random.Random) -> None:
+    """An eviction."""
+    if cluster.pods:
+        pod = cluster.pods[rng.choice(sorted(cluster.pods))]
+        pod.deleting_since = pod.deleting_since or cluster.now_ms
+
+
+def crash_pod(cluster: Cluster, rng: random.Random) -> None:
+    """kill -9 of the process."""
+    running = [pod for pod in cluster.pods.values() if pod.driver is not None and not pod.driver.ended]
+    if running:
+        driver = rng.choice(running).driver
+        assert driver is not None
+        driver.kill()
+
+
+def node_fails(cluster: Cluster, rng: random.Random) -> None:
+    """Unreachable, or dead; its pods are told to end and do not."""
+    node = rng.choice(cluster.nodes)
+    node.reachable = False
+    if rng.random() < 0.6:
+        node.dead = True
+        for pod in cluster.pods.values():
+            if pod.node is node and pod.driver is not None:
+                pod.driver.kill()
+    for pod in cluster.pods.values():
+        if pod.node is node and rng.random() < 0.7:
+            pod.deleting_since = pod.deleting_since or cluster.now_ms
+
+
+def node_returns(cluster: Cluster, rng: random.Random) -> None:
+    """It comes back, or is removed with its pods."""
+    for node in cluster.nodes:
+        gone = not node.reachable and (node.dead or rng.random() < 0.3)
+        for pod in [pod for pod in cluster.pods.values() if pod.node is node and gone]:
+            cluster.force_delete(pod)
+        node.reachable, node.dead = True, False
+
+
+DOINGS = (
+    (new_image, 10),
+    (new_settings, 3),
+    (new_partitions, 1),
+    (toggle, 1),
+    (resume, 3),
+    (spoil, 1),
+    (restore, 1),
+    (ask_savepoint, 3),
+    (delete_savepoint, 2),
+    (delete_app, 0.4),
+    (delete_pod, 2),
+    (crash_pod, 2),
+    (node_fails, 2),
+    (node_returns, 4),
+)
