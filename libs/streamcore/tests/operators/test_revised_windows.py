@@ -120,12 +120,10 @@ def taken(assigner: Assigner, lateness_ms: int, cuts: Sequence[Cut]) -> list[Row
     watermark_ms, found = NO_WATERMARK, list[Row]()
     for cut in cuts:
         for row in cut.rows:
-            end = (
-                row[1] // assigner.size_ms * assigner.size_ms + assigner.size_ms
-                if isinstance(assigner, Tumbling)
-                else 0
-            )
-            late = end <= watermark_ms - lateness_ms if end else row[1] < watermark_ms - lateness_ms
+            if isinstance(assigner, Tumbling):
+                late = (row[1] // assigner.size_ms + 1) * assigner.size_ms <= watermark_ms - lateness_ms
+            else:
+                late = row[1] < watermark_ms - lateness_ms
             found += [] if late else [row]
         watermark_ms = cut.watermark_ms
     return found
