@@ -29,8 +29,8 @@ COPY cli/headgate/__init__.py cli/headgate/errors.py cli/headgate/talk.py cli/he
 COPY cli/headgate/local/ cli/headgate/local/
 RUN PYTHONPATH=cli HEADGATE_CACHE=/jars /opt/headgate/bin/python -c "if 1: \
     from headgate.local import jars, java; \
-    [jars.ensure(name, java.ensure()) for name in (jars.JarSet.SPARK, jars.JarSet.KAFKA)]" \
- && mkdir /jars/spark /jars/kafka && mv /jars/jars/spark-*/*.jar /jars/spark/ && mv /jars/jars/kafka-*/*.jar /jars/kafka/
+    [jars.ensure(name, java.ensure()) for name in (jars.JarSet.S3, jars.JarSet.KAFKA)]" \
+ && mkdir /jars/spark /jars/kafka && mv /jars/jars/s3-*/*.jar /jars/spark/ && mv /jars/jars/kafka-*/*.jar /jars/kafka/
 
 FROM dependencies AS slim
 COPY tools/image/slim.py tools/image/

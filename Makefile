@@ -57,6 +57,21 @@ image: ## the images of the services and of a small Kafka (IMAGE, IMAGE_BUILD="p
 	$(call image_build,$(IMAGE))
 	$(call image_build,$(KAFKA_IMAGE)) --target kafka
 
+.PHONY: cluster-test
+cluster-test: setup image ## on the cluster of KUBECONFIG: install, rules, upgrades, faults, uninstall (HEADGATE_CLUSTER_FULL=1: all)
+	@HEADGATE_IMAGE=$(IMAGE) HEADGATE_KAFKA_IMAGE=$(KAFKA_IMAGE) HEADGATE_IMAGE_BUILD="$(IMAGE_BUILD)" \
+		$(VENV)/python -m pytest -s tests/cluster $(ARGS)
+
+.PHONY: chart chart-test
+chart: setup ## what of the chart is generated: CRDs, the operator's rights, the schema of values
+	@$(VENV)/python -m headgate_operator.crds charts/headgate/crds
+	@$(VENV)/python -m headgate_operator.rbac > charts/headgate/files/roles.yaml
+	@$(VENV)/python -m tools.chart_values
+
+chart-test: setup ## the chart by helm and promtool (both on the PATH); with HEADGATE_KUBECONFIG on that API server too
+	@$(VENV)/python -m pytest tests/test_chart_rendered.py tests/test_chart_values.py tests/test_chart_monitoring.py \
+		tests/test_chart_on_api_server.py $(ARGS)
+
 clean: ## remove the environment and what tools left; the cache and the broker's data stay
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

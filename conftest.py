@@ -29,6 +29,7 @@ from headgate.talk import to_stderr
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
+from tests.harness.places import any_place  # noqa: F401 - a fixture
 
 _SLOW_IS_FINE = (HealthCheck.too_slow,)  # machines are shared
 settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_IS_FINE)

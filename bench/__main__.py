@@ -20,6 +20,7 @@ from bench import (
     propagation,
     release,
     rule_check,
+    rules,
     sequences,
     startup,
     throughput,
@@ -63,6 +64,16 @@ def _ratio(above: Result, below: Result, name: str) -> float | None:
 
 def _windowed(request: Request) -> list[Result]:
     return [throughput.windowed(request.place, request.size(4_000_000, 400_000), request.rules or 100, request.options)]
+
+
+def _windowed_ratio(request: Request) -> list[Result]:
+    """100 and 1,000 rules over twenty aggregates, one after the other."""
+    events = request.size(4_000_000, 300_000)
+    few, many = (
+        throughput.windowed(request.place, events, count, request.options, rules.TWENTY) for count in (100, 1_000)
+    )
+    ratios = {name: _ratio(many, few, name) for name in (_WHOLE, f"{_WHOLE}_steady")}
+    return [few, many | {"ratio_1000_to_100_rules": ratios}]
 
 
 def _sequences(request: Request) -> list[Result]:
@@ -162,6 +173,7 @@ def _postgres_sink(request: Request) -> list[Result]:
 WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "per-event": _per_event,
     "windowed": _windowed,
+    "windowed-ratio": _windowed_ratio,
     "sequences": _sequences,
     "copy": _copy,
     "copy-json": _copy_json,

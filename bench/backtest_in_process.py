@@ -22,7 +22,7 @@ import polars as pl
 from bench import oracle
 from bench.events import SCHEMA, EventSet, texts
 from bench.result import Result, show
-from bench.rules import AGGREGATES, event_rule_id, event_rules, published_windows, window_rules
+from bench.rules import FIVE, event_rule_id, event_rules, published_windows, window_rules
 from headgate.backtest_sources import file_batches
 from rulecore.backtest import Backtest, Report, Side
 from rulecore.compiled import RuleLimits, compile_rule
@@ -67,8 +67,8 @@ def per_event(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes
 def windowed(folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
     """The same for windowed rules."""
     columns = EventSet(WINDOW_EVENTS, USERS // 10).columns()
-    totals = oracle.window_totals(columns)
-    rules = window_rules({c: oracle.bounds(totals, c, 20, 0.01) for _, c, _ in AGGREGATES})
+    totals = oracle.window_totals(columns, FIVE)
+    rules = window_rules({one: oracle.bounds(totals, one.column, 20, 0.01) for one in FIVE})
     counted = dict(oracle.window_firings(totals, rules).group_by("rule").len().iter_rows())
     expected = {rule.rule: counted.get(rule.rule, 0) for rule in rules}
     return write(columns, folder), [*published_windows(rules)], expected, WINDOW_EVENTS

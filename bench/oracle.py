@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import duckdb
 import polars as pl
 
-from bench.rules import PANE_MS, PANES, EventRules, WindowRule
+from bench.rules import PANE_MS, PANES, EventRules, Totalled, WindowRule
 
 _DECLINED = "e.status = 7"
 _EVENT_SQL = {
@@ -48,20 +50,20 @@ def event_pairs(events: pl.DataFrame, rules: EventRules) -> pl.DataFrame:
     )
 
 
-def window_totals(events: pl.DataFrame) -> pl.DataFrame:
+def window_totals(events: pl.DataFrame, wanted: Sequence[Totalled]) -> pl.DataFrame:
     """For each user and pane with data: the totals of the window that ends with the pane, and which rows were in it.
 
     Every total only grows, so a rule fires in a window exactly when the total at the end reaches the bound, and it
     does so in the window's last pane exactly when that pane has an event of the rule.
     """
+    own = {one.own: one.filter or "true" for one in wanted}
+    panes = [f'count(*) filter ({which}) as "{name}"' for name, which in own.items()]
+    panes += [f'{one.pane} filter ({one.filter or "true"}) as "{one.column}"' for one in wanted]
+    totals = [f'{one.over}("{one.column}") over w as "{one.column}"' for one in wanted]
+    counters = [f'"{name}"' for name in own]
     sql = f"""
-        with panes as (
-            select "user", ts // {PANE_MS} as pane, count(*) as n, sum(amount) as amount, max(amount) as largest,
-                   sum(quantity) as quantity, count(*) filter (status = 7) as declined
-            from events group by all)
-        select "user", pane, n as own_n, declined as own_declined, sum(n) over w as n, sum(amount) over w as amount,
-               max(largest) over w as largest, sum(quantity) over w as quantity, sum(declined) over w as declined
-        from panes
+        with panes as (select "user", ts // {PANE_MS} as pane, {", ".join(panes)} from events group by all)
+        select "user", pane, {", ".join(counters + totals)} from panes
         window w as (partition by "user" order by pane range between {PANES - 1} preceding and current row)"""
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
@@ -70,18 +72,28 @@ def window_totals(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def bounds(totals: pl.DataFrame, column: str, count: int, hits: float) -> list[int]:
-    """Bounds that a share of about ``hits`` of the windows reach, all together; some rarer, some more common."""
-    ordered = totals[column].sort()
-    places = [max(0, round(len(ordered) * (1 - hits / count * (0.5 + i / count)))) for i in range(count)]
-    return [int(ordered[min(p, len(ordered) - 1)]) for p in places]
+    """Bounds that a share of about ``hits`` of the windows reach, all together; some rarer, some more common.
+
+    Where many windows have the same total, the bound is the one whose share is nearest, so that a thousand rules over
+    counts fire about as often as a hundred.
+    """
+    ordered = totals[column].drop_nulls().sort()
+    shares = [totals.height * hits / count * (0.5 + i / count) for i in range(count)]
+    return [_nearest(ordered, share) for share in shares]
+
+
+def _nearest(ordered: pl.Series, wanted: float) -> int:
+    """The bound that about so many of the totals reach."""
+    at = int(ordered[max(0, len(ordered) - max(1, round(wanted)))])
+    reach, above = (len(ordered) - int(ordered.search_sorted(at, side)) for side in ("left", "right"))
+    return at if reach / wanted <= wanted / max(above, 0.5) else at + 1
 
 
 def window_firings(totals: pl.DataFrame, rules: list[WindowRule]) -> pl.DataFrame:
     """All (rule, user, end pane) that fire."""
     found = []
     for rule in rules:
-        own = "own_declined" if rule.where else "own_n"
-        hit = totals.filter((pl.col(rule.column) >= rule.bound) & (pl.col(own) > 0))
+        hit = totals.filter((pl.col(rule.of.column) >= rule.bound) & (pl.col(rule.of.own) > 0))
         found.append(hit.select(pl.lit(rule.rule).alias("rule"), "user", "pane"))
     return pl.concat(found)
 

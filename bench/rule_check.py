@@ -21,7 +21,7 @@ import yaml
 from bench.events import SCHEMA
 from bench.place import Place
 from bench.result import Result
-from bench.rules import AGGREGATES, event_rule_id, event_rules, published_windows, window_rules
+from bench.rules import FIVE, event_rule_id, event_rules, published_windows, window_rules
 from bench.yardstick import Yardstick
 
 _USERS = 50_000
@@ -63,8 +63,8 @@ def _asked(many: Path, together: Path, single: Path, count: int) -> Sequence[tup
 
 
 def _documents(count: int) -> list[Document]:
-    windows = -(-count // (5 * len(AGGREGATES)))
-    bounds = {column: [10 * number + 5 for number in range(windows)] for _, column, _ in AGGREGATES}
+    windows = -(-count // (5 * len(FIVE)))
+    bounds = {one: [10 * number + 5 for number in range(windows)] for one in FIVE}
     windowed = [value for _, value in published_windows(window_rules(bounds))][: count // 5]
     per_event = [value for _, value in event_rules(count - len(windowed), _USERS).published()]
     rules = [_plain(value) for value in (*per_event, *windowed)]

@@ -97,43 +97,74 @@ def _where(row: Mapping[str, int]) -> str:
     return f"country = '{country}' and status <> '{STATUSES[0]}' and risk >= {risk}"
 
 
-#: Aggregates of the windowed rules and the oracle's column of each; all grow with every event.
-AGGREGATES = (
-    ("count(*)", "n", None),
-    ("sum(amount)", "amount", None),
-    ("max(amount)", "largest", None),
-    ("sum(quantity)", "quantity", None),
-    ("count(*)", "declined", "status = 'declined'"),
+class Totalled(NamedTuple):
+    """An aggregate, and what the oracle makes of it: ``pane`` over a pane's events, ``over`` the panes of a window.
+
+    ``column``: the oracle's. ``where`` as a rule writes it, ``filter`` the same over the numbers; both None for all.
+    All grow with every event.
+    """
+
+    aggregate: str
+    column: str
+    pane: str
+    over: str
+    where: str | None
+    filter: str | None
+
+    @property
+    def own(self) -> str:
+        """The oracle's column of how many events of the rule the last pane has."""
+        return f"own_{self.where or 'all'}"
+
+
+_FUNCTIONS = (
+    ("count(*)", "n", "count(*)", "sum"),
+    ("sum(amount)", "amount", "sum(amount)", "sum"),
+    ("max(amount)", "largest", "max(amount)", "max"),
+    ("sum(quantity)", "quantity", "sum(quantity)", "sum"),
 )
+_FILTERS = (
+    ("", None, None),
+    ("declined-", "status = 'declined'", "status = 7"),
+    ("payment-", "type = 'payment'", "type = 5"),
+    ("euro-", "currency = 'EUR'", "currency = 0"),
+    ("card-", "type in ('payment', 'refund')", "type in (5, 6)"),
+)
+#: Four functions over five filters.
+TWENTY = tuple(
+    Totalled(aggregate, f"{name}{column}", pane, over, where, own)
+    for name, where, own in _FILTERS
+    for aggregate, column, pane, over in _FUNCTIONS
+)
+#: All functions over all events, and one over some.
+FIVE = TWENTY[:5]
 
 
 class WindowRule(NamedTuple):
     """``having`` is ``aggregate >= bound``; the bound is in whole units of the column (cents for amounts)."""
 
     rule: str
-    aggregate: str
-    column: str
-    where: str | None
+    of: Totalled
     bound: int
 
 
-def window_rules(bounds: Mapping[str, list[int]]) -> list[WindowRule]:
-    """One rule a bound; ``bounds`` by the oracle's column."""
-    rules = []
-    for aggregate, column, where in AGGREGATES:
-        for number, bound in enumerate(bounds[column]):
-            rules.append(WindowRule(f"window-{column}-{number:03d}", aggregate, column, where, bound))
-    return rules
+def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
+    """One rule a bound."""
+    return [
+        WindowRule(f"window-{one.column}-{number:03d}", one, bound)
+        for one, several in bounds.items()
+        for number, bound in enumerate(several)
+    ]
 
 
 def published_windows(rules: Iterable[WindowRule]) -> Iterable[tuple[str, bytes]]:
     """Rule ids and control records."""
     for rule in rules:
-        money = rule.aggregate.endswith("(amount)")
+        money = rule.of.aggregate.endswith("(amount)")
         bound = f"{rule.bound / 100:.2f}" if money else str(rule.bound)
         within = {"sliding": WINDOW, "every": SLIDE}
-        having = f"{rule.aggregate} >= {bound}"
-        yield rule.rule, record(rule.rule, where=rule.where, group_by=["user_id"], within=within, having=having)
+        having = f"{rule.of.aggregate} >= {bound}"
+        yield rule.rule, record(rule.rule, where=rule.of.where, group_by=["user_id"], within=within, having=having)
 
 
 def record(rule_id: str, *, version: int = 1, **conditions: object) -> bytes:

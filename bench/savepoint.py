@@ -22,8 +22,8 @@ from streamcore.app import App
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.position import Position
-from streamcore.savepoint import Savepoint, Savepoints, plan
-from streamcore.savepoint.describe import describe
+from streamcore.savepoint import Savepoint, Savepoints
+from streamcore.savepoint.describe import plan_for
 from streamcore.savepoint.parts import cells_of, live, write_shard
 from streamcore.savepoint.restoring import prepare
 from streamcore.savepoint.writing import Moment, finish
@@ -121,7 +121,7 @@ def savepoint(place: Place, megabytes: int) -> Result:
     with Start(name, checkpoint, spark) as start, Yardstick() as yardstick:
         start.session()
         begun = time.monotonic()
-        planned = plan(first.manifest, describe(app, first.manifest.tables))
+        planned = plan_for(first.manifest, app)
         prepare(first, app, planned, CheckpointRoot(checkpoint), 2)
         prepared = time.monotonic()
         watched = _Watched(app, settings, start)

@@ -35,21 +35,26 @@ def per_event(place: Place, events: int, rule_count: int, options: Mapping[str, 
     return {"workload": "per-event", "rules": rule_count, **result, **checked}
 
 
-def windowed(place: Place, events: int, rule_count: int, options: Mapping[str, object]) -> Result:
+def windowed(
+    place: Place,
+    events: int,
+    rule_count: int,
+    options: Mapping[str, object],
+    aggregates: Sequence[rules.Totalled] = rules.FIVE,
+) -> Result:
     """Rules over sliding windows of an hour. A million events are an hour of 100,000 users."""
     wanted = EventSet(events, span_ms=max(1, events * 3_600_000 // 1_000_000))
     topic = place.fill(wanted)
-    totals = oracle.window_totals(wanted.columns())
-    each, columns = rule_count // len(rules.AGGREGATES), [column for _, column, _ in rules.AGGREGATES]
-    bounds = {c: oracle.bounds(totals, c, each, rules.HITS / len(columns)) for c in columns}
-    these = rules.window_rules(bounds)
+    totals = oracle.window_totals(wanted.columns(), aggregates)
+    each, hits = rule_count // len(aggregates), rules.HITS / len(aggregates)
+    these = rules.window_rules({one: oracle.bounds(totals, one.column, each, hits) for one in aggregates})
     app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(these), options)
     result = _run(app, wanted)
     app.refuse_rejected()
     expected = oracle.window_firings(totals, these)
     checked = compared(window_firings_found(app.alerts()), expected)
     app.remove()
-    return {"workload": "windowed", "rules": len(these), **result, **checked}
+    return {"workload": "windowed", "rules": len(these), "aggregates": len(aggregates), **result, **checked}
 
 
 def _run(app: AppUnderTest, wanted: EventSet) -> Result:

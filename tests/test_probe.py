@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from tests.harness.command import HEADGATE, WAIT_S, Ended
+from conftest import NewTopic
+from tests.harness.command import HEADGATE, Ended, ran
 from tests.harness.outputs import as_object
 from tests.harness.scene import Scene
 
@@ -17,10 +15,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 def _probe(live: Scene, topic: str, *more: str) -> Ended:
     where = ["--app", live.app.name, "--bootstrap", live.kafka.bootstrap, "--streams", str(live.app.folder / "streams")]
     what = ["--stream", "orders", "--topic", topic, "--at", str(live.next_day()), "-o", "json"]
-    command = [*HEADGATE, "probe", *where, *what, *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    ended = ran([*HEADGATE, "probe", *where, *what, *more])
     live.published += 2  # its rule, and the deletion
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return ended
 
 
 def test_a_probe_sees_its_alert_in_the_shadow_and_no_alert_is_sent(live: Scene) -> None:
@@ -39,8 +36,7 @@ def test_a_probe_sees_its_alert_in_the_shadow_and_no_alert_is_sent(live: Scene) 
     assert [a["status"] for a in answers if a["rule"] == "headgate-probe"][-2:] == ["accepted", "deleted"]
 
 
-def test_a_probe_that_does_not_come_back_says_where_it_went(live: Scene, new_topic: object, tmp_path: Path) -> None:
-    assert callable(new_topic)
+def test_a_probe_that_does_not_come_back_says_where_it_went(live: Scene, new_topic: NewTopic) -> None:
     elsewhere = new_topic("elsewhere")
     ended = _probe(live, elsewhere, "--wait", "10")
     live.settle()

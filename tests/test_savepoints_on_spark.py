@@ -8,24 +8,21 @@ which the first went on, is refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import orjson
-import polars as pl
 import pytest
 
 from conftest import NewTopic
-from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.savepoint import Decisions, Savepoint
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Result, Simulation
-from tests.harness.orders import send_raw
 from tests.harness.savepoints import Euros, Version, moment, restore, rows, save
-from tests.harness.scripted import Script, Step, run
+from tests.harness.scripted import Script, run
+from tests.harness.shop_lanes import expected, objects, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
 
@@ -66,31 +63,11 @@ def uninterrupted(lives: int = len(LIVES)) -> Result:
     return result
 
 
-def send(kafka: KafkaSettings, topics: dict[str, str]) -> list[Step]:
-    steps, ends = [], {}
-    for cut in range(sum(life[0] for life in LIVES)):
-        for stream, frame in rows(cut).items():
-            lines = frame.with_columns(pl.col("ts").dt.epoch("ms")).to_dicts()
-            ends[topics[stream], 0] = (
-                send_raw(kafka, topics[stream], [(None, orjson.dumps(one)) for one in lines])[-1] + 1
-            )
-        steps.append(Step(dict(ends), 1_000_000 + cut))
-    return steps
-
-
-def objects(kafka: KafkaSettings, topic: str) -> list[str]:
-    return sorted(json.dumps(json.loads(record.value or b""), sort_keys=True) for record in read_topic(kafka, topic))
-
-
-def expected(frame: pl.DataFrame) -> list[str]:
-    return sorted(json.dumps(json.loads(line), sort_keys=True) for line in frame.write_ndjson().splitlines())
-
-
 def test_four_lives_of_an_app_say_together_what_one_would(
     tmp_path: Path, kafka: KafkaSettings, spark_jars: Path, new_topic: NewTopic
 ) -> None:
     topics = {"orders": new_topic("orders"), "views": new_topic("views")}
-    steps, scripts = send(kafka, topics), list[Script]()
+    steps, scripts = send(kafka, topics, sum(life[0] for life in LIVES)), list[Script]()
     for life, (cuts, version, partitions, drop) in enumerate(LIVES):
         app = version.topology("shop-lives").app(topics=topics, shards=SHARDS)
         some, steps = steps[:cuts], steps[cuts:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import orjson
-import pyarrow.compute as pc
+import polars as pl
 
 from headgate.circumstances_case import Case
 from headgate.moments import show_time
@@ -101,8 +101,8 @@ def _of_rule(case: Case, lane: str) -> Iterator[Mapping[str, Json]]:
     """The lane's alerts that may be the rule's, in chunks from the last one back."""
     needle = orjson.dumps({"rule": case.rule.rule.id})[1:-1]
     for table in case.reader.backwards(f"{case.known.topics.app}.{lane}", case.scan):
-        values = table.column("value")
-        yield from (orjson.loads(v) for v in values.filter(pc.match_substring(values, needle)).to_pylist())
+        values = pl.Series("value", table.column("value"), dtype=pl.Binary)
+        yield from (orjson.loads(v) for v in values.filter(values.bin.contains(needle)))
 
 
 def _at(alert: Mapping[str, Json], by: tuple[str, ...]) -> list[Json]:

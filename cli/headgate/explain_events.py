@@ -13,13 +13,14 @@ from headgate.errors import InputError
 from headgate.explain_inquiry import Inquiry
 from headgate.explain_keys import parse_key, physical, show_key, wanted_of
 from headgate.explain_reading import Found, KeyEvents, Reading, key_events
+from headgate.few_records import decode_few
 from headgate.moments import show_time
 from rulecore.compiled import CompiledRule
 from rulecore.explanation import Question
 from rulecore.model import Emit, Kind
 from rulecore.yamldoc import Json
-from streamcore.decode import RawBatch
 from streamcore.position import Place
+from streamcore.records import Rejected
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 
 _MARGIN_MS = 60_000
@@ -62,20 +63,13 @@ def events_of_place(
 def _decoded(schema: StreamSchema, record: Found) -> tuple[pl.DataFrame, str | None]:
     """The record as the app decoded it: by the clock of its own time."""
     decode = Decoding(schema, record.timestamp_ms)
-    columns = (
-        pa.array([record.value], pa.binary()),
-        pa.array([record.partition], pa.int32()),
-        pa.array([record.offset], pa.int64()),
-    )
-    frame = decode(*columns)
-    return frame, None if frame.height else _reason(schema, RawBatch(*columns, record.timestamp_ms))
-
-
-def _reason(schema: StreamSchema, batch: RawBatch) -> str:
-    from streamcore.decode import ExtraFields, JsonDecoder
-
-    dead = JsonDecoder(schema, extra_fields=ExtraFields.IGNORE).decode(batch).dead
-    return f"{dead.column('code')[0].as_py()}: {dead.column('reason')[0].as_py()}"
+    places = pa.array([record.partition], pa.int32()), pa.array([record.offset], pa.int64())
+    frame = decode(pa.array([record.value], pa.binary()), *places)
+    if frame.height:
+        return frame, None
+    (found,) = decode_few(schema, [record.value], record.timestamp_ms)
+    assert isinstance(found, Rejected), "a record that gives no event says why"
+    return frame, f"{found.code}: {found.reason}"
 
 
 def _start(reader: Reading, record: Found, key: Mapping[str, object]) -> Mapping[Place, int]:

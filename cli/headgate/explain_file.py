@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headgate.errors import InputError
+from headgate.few_records import decode_few
 from rulecore.explain_event import Row
-from streamcore.records import DecodeLimits, ExtraFields, Rejected, Scalar, decode_one
+from streamcore.records import Rejected, Scalar
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
-from streamcore.times import zone_of
-
-FEW = 1_000  # lines; each takes about as long as a five-thousandth of loading columns
 
 
 def lines_of(path: Path) -> Sequence[bytes]:
@@ -28,11 +26,7 @@ def lines_of(path: Path) -> Sequence[bytes]:
 
 def rows_of(path: Path, lines: Sequence[bytes], schema: StreamSchema, clock_ms: int) -> list[Row]:
     """One JSON event a line, in order of arrival; fields that the stream does not declare are passed over."""
-    zone = zone_of(schema.zone)
-    found = [
-        decode_one(schema, line, clock_ms=clock_ms, zone=zone, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
-        for line in lines
-    ]
+    found = decode_few(schema, lines, clock_ms)
     dead = dict.fromkeys(one.general for one in found if isinstance(one, Rejected))
     if dead:
         raise no_event(path, schema, dead)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headgate.decoding import Decoding
 from headgate.errors import InputError
@@ -144,10 +143,10 @@ class Reading:
     def find(self, topic: str, column: str, value: bytes, most: int) -> Found | None:
         """The last record whose ``key`` is, or whose ``value`` holds, these bytes."""
         for table in self.backwards(topic, most):
-            cells = table.column(column)
-            hits = pc.equal(cells, value) if column == "key" else pc.match_substring(cells, value)
-            if (rows := table.filter(hits)).num_rows:
-                row = rows.slice(rows.num_rows - 1).to_pylist()[0]
+            cells = pl.Series(column, table.column(column), dtype=pl.Binary)
+            hits = cells == pl.Series([value]) if column == "key" else cells.bin.contains(value)
+            if len(rows := hits.fill_null(value=False).arg_true()):
+                row = table.slice(int(rows[-1]), 1).to_pylist()[0]
                 return Found(topic, row["partition"], row["offset"], row["key"], row["value"], row["timestamp_ms"])
         return None
 

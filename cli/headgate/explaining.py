@@ -10,7 +10,8 @@ from pathlib import Path
 
 from headgate.errors import InputError
 from headgate.explain_ask import Answer, Ask, known_rule, support_of
-from headgate.explain_file import FEW, about_last, lines_of, rows_of
+from headgate.explain_file import about_last, lines_of, rows_of
+from headgate.few_records import FEW
 from headgate.rulebook import read_book
 from rulecore.explain_event import explain_event, is_plain
 from rulecore.explanation import Question

@@ -7,7 +7,7 @@ stdout is data, stderr is talk. Exit codes: 0 done, 1 refused or failed (one lin
 from __future__ import annotations
 
 import gc
-import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -15,29 +15,22 @@ from collections.abc import Sequence
 import click
 
 from headgate import commands, pandas_ban
+from headgate.lazy import LazyGroup
 from headgate.talk import to_stderr
 from streamcore.errors import StreamError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 
-class Groups(click.Group):
-    """The modules of ``headgate.commands``; each holds one click command called ``command``. Imported when used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Their names, sorted."""
-        return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of a name, or None."""
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        found = importlib.import_module(f"{commands.__name__}.{cmd_name}").command
-        assert isinstance(found, click.Command)
-        return found
+#: The modules of ``headgate.commands``; each holds one click command called ``command``.
+_PLACES = {one.name: f"{commands.__name__}.{one.name}:command" for one in pkgutil.iter_modules(commands.__path__)}
 
 
-@click.command(cls=Groups, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(
+    cls=LazyGroup,
+    places=_PLACES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="headgate")
 def headgate() -> None:
     """Event streams from Kafka, exactly once: rules and alerts, clean rows, sessions, search documents.
@@ -69,8 +62,12 @@ def main() -> None:
     """The entry point.
 
     What a command loads lives as long as the command. To look through it at every 700 new objects, as Python does, is a
-    twelfth of the time of a short one.
+    twelfth of the time of a short one, and to look for what may be freed of it at the end is another tenth. NumPy
+    starts a thread a core for linear algebra, which nothing here does.
     """
-    gc.set_threshold(100_000)
+    gc.set_threshold(400_000)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     pandas_ban.impose()
-    sys.exit(run())
+    code = run()
+    gc.freeze()
+    sys.exit(code)

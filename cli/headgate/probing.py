@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import orjson
 
 from headgate.errors import InputError
-from headgate.publishing import AppTopics, Change, Note, own_note, publish, require_app, rule_change
+from headgate.publishing import AppTopics, Change, own_note, publish, require_app, rule_change
 from headgate.replay import KafkaSink
 from headgate.rows import Row
 from rulecore.model import Mode, Outcome, Rule, Severity
@@ -82,7 +82,7 @@ def _deleted_in_the_end(kafka: KafkaSettings, topics: AppTopics) -> Iterator[Non
     try:
         yield
     finally:
-        publish(kafka, topics, [Change(RULE, None, RULE)], Note(own_note(None).by, _WHY), None)
+        publish(kafka, topics, [Change(RULE, None, RULE)], own_note(_WHY), None)
 
 
 def _sent(

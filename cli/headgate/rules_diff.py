@@ -13,6 +13,7 @@ import click
 
 from headgate.output import Json, Output, emit, output_option
 from headgate.problems import problem_json
+from headgate.rules_options import bootstrap_option
 
 if TYPE_CHECKING:
     from rulecore.diff import FieldChange, RuleDiff, StateChange
@@ -30,7 +31,7 @@ SAME, DIFFERENT, TROUBLE = 0, 1, 2
 @click.option("--against", multiple=True, type=_PATH, help="Files or folders instead of the app. Repeatable.")
 @click.option("--prune", is_flag=True, help="The files are the whole truth: other live rules would be removed.")
 @click.option("--streams", type=_FOLDER, default=None, help="Folder of the streams (default: streams/).")
-@click.option("--bootstrap", default="127.0.0.1:19092", show_default=True, help="Kafka, as host:port[,host:port].")
+@bootstrap_option
 @click.option("--app", default="shop", show_default=True, help="The rules app.")
 @output_option
 def command(

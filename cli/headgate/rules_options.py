@@ -35,7 +35,18 @@ def files_option(command: _Command) -> _Command:
 
 def target_option(command: _Command) -> _Command:
     """``--bootstrap --app``."""
-    bootstrap = click.option(
-        "--bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True, help="Kafka, as host:port[,host:port]."
+    return bootstrap_option(
+        click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command)
     )
-    return bootstrap(click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command))
+
+
+def bootstrap_option(command: _Command) -> _Command:
+    """``--bootstrap``."""
+    return click.option(
+        "--bootstrap",
+        default=DEFAULT_BOOTSTRAP,
+        envvar="HEADGATE_BOOTSTRAP",
+        show_default=True,
+        show_envvar=True,
+        help="Kafka, as host:port[,host:port].",
+    )(command)

@@ -121,10 +121,11 @@ def test_no_topic_is_made_by_accident(new_broker: NewBroker) -> None:
 
 
 _PARENT = """
-    import sys, time
+    import signal, sys, time
     from pathlib import Path
     from headgate.local.broker import BrokerSettings, EmbeddedBroker
     from headgate.local.embedded import Lifetime
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in its background
     broker = EmbeddedBroker(BrokerSettings(Path(sys.argv[1]), lifetime=Lifetime(sys.argv[2])))
     broker.start()
     print(broker.running.pid, flush=True)

@@ -13,12 +13,16 @@ from headgate.main import run
 from headgate_rules.app import build_app
 from headgate_rules.settings import RulesSettings
 from streamcore.app import App
+from streamcore.checkpoint.epochs import Epochs
+from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.lease import lease_on
 from streamcore.local import LocalApp, RawRecord, control_record
 from streamcore.position import Position
 from streamcore.savepoint import Savepoint, Savepoints
 from streamcore.savepoint.writing import Moment
 from streamcore.storage import LocalFolder
 from tests.harness import orders, rules
+from tests.harness.places import s3_place
 from tests.harness.savepoints import initial_of, save
 
 CUTS, EVENTS = 6, 40
@@ -206,3 +210,115 @@ def test_what_is_deleted_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_an_app_that_has_not_run_has_no_savepoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert place(tmp_path).run("create", "one") == 1
     assert "the app has not run there yet" in capsys.readouterr().err
+
+
+def test_savepoints_in_a_bucket_are_looked_at_restored_and_deleted_by_the_same_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = s3_place(monkeypatch)
+    at = place(tmp_path, savepoints=bucket.url)
+    local = LocalApp(at.app)
+    play(local, range(3))
+    saved(at, local)
+    made = at.savepoints.get("one").folder
+    for name in made.files():
+        bucket.under("shop/one").write(name, made.read(name) or b"")
+    where = ["--savepoints", bucket.url, "--app", "shop"]
+    assert run(["savepoint", "list", *where]) == 0
+    assert run(["savepoint", "show", "one", *where]) == 0
+    assert run(["savepoint", "verify", "one", *where]) == 0
+    service = ["--service", "rules", "--settings", str(at.file)]
+    assert run(["savepoint", "plan", "one", *service]) == 0
+    assert run(["savepoint", "restore", "one", *service, "--checkpoint", str(tmp_path / "e2")]) == 0
+    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    assert [*initial_of(tmp_path / "e2", stages=1)]
+    assert run(["savepoint", "delete", "one", *where]) == 0
+    assert bucket.files() == []
+
+
+def test_several_go_at_once_all_or_none_and_what_is_missing_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path)
+    local = LocalApp(at.app)
+    play(local, [0])
+    for name in ("one", "two", "three"):
+        saved(at, local, name)
+    assert at.look("savepoint", "delete", "one", "none") == 1
+    assert "no savepoint none" in capsys.readouterr().err
+    assert at.look("savepoint", "show", "one") == 0
+    part = at.folder / "savepoints" / "shop" / "part" / "state"
+    part.mkdir(parents=True)
+    assert at.look("savepoint", "delete", "--missing-ok", "one", "none", "part", "two") == 0
+    assert [one.manifest.name for one in at.savepoints] == ["three"]
+    assert not part.parent.exists()
+    assert at.look("savepoint", "delete", "--missing-ok", "../three") == 1
+
+
+def test_all_that_an_app_stored_is_removed_unless_somebody_owns_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path, checkpoint=str(tmp_path / "checkpoints" / "shop"))
+    root, local = tmp_path / "checkpoints" / "shop", LocalApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    for epoch in (1, 2):
+        CheckpointRoot(root / f"e{epoch}").prepare(AppIdentity("shop", 2), epoch=epoch)
+    purge = ("savepoint", "purge", "--checkpoint", str(root))
+    with lease_on(root / "e2"):
+        assert at.look(*purge) == 1
+        assert "in use by" in capsys.readouterr().err
+    assert [one.manifest.name for one in at.savepoints] == ["one"]
+    assert Epochs(root).made() == (1, 2)
+    assert run([*purge, "--savepoints", str(tmp_path / "savepoints"), "--app", "other"]) == 1
+    assert "belongs to app shop, not other" in capsys.readouterr().err
+    assert at.look(*purge) == 0
+    assert "shop: 1 savepoints and 3 checkpoints are removed" in capsys.readouterr().out
+    assert not root.exists()
+    assert at.look("savepoint", "list") == 0
+    assert at.look(*purge) == 0
+
+
+def test_an_epoch_that_is_begun_during_the_removal_stays_and_its_owner_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, root = place(tmp_path), tmp_path / "checkpoints" / "shop"
+    CheckpointRoot(root / "e1").prepare(AppIdentity("shop", 2))
+    (root / "standby").mkdir()
+    begun, discard_all = lease_on(root / "e2"), Savepoints.discard_all
+
+    def meanwhile(savepoints: Savepoints) -> int:
+        begun.acquire()
+        CheckpointRoot(root / "e2").prepare(AppIdentity("shop", 2), epoch=2)
+        return discard_all(savepoints)
+
+    purge = ("savepoint", "purge", "--checkpoint", str(root))
+    with monkeypatch.context() as patched:
+        patched.setattr(Savepoints, "discard_all", meanwhile)
+        assert at.look(*purge) == 1
+    said = capsys.readouterr().out
+    assert f"1 checkpoints are removed; begun meanwhile and left in {root}: e2; stop the app, then purge again" in said
+    begun.check()
+    assert Epochs(root).made() == (2,)
+    assert (root / "standby").exists(), "its mailbox"
+    begun.release()
+    assert at.look(*purge) == 0
+    assert not root.exists()
+
+
+def test_of_an_app_with_epochs_the_newest_is_meant_and_a_restore_is_not_put_among_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path, checkpoint=str(tmp_path / "shop"))
+    local = LocalApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    for epoch in (1, 10):
+        CheckpointRoot(tmp_path / "shop" / f"e{epoch}").prepare(AppIdentity("shop", 2), epoch=epoch)
+    with lease_on(tmp_path / "shop" / "e10"):
+        assert at.run("create", "now") == 1
+        said = capsys.readouterr().err
+        assert "e10: the app that owns it answers to its pod; there, create a Savepoint" in said
+    assert at.run("restore", "one") == 1
+    assert "it holds those of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "elsewhere")) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,12 @@ class Ended:
         return found
 
 
+def ran(command: Sequence[str]) -> Ended:
+    """A command, to its end."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
 def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -> list[str]:
     """The command line of ``headgate up`` on a data folder, always with the same generator."""
     return [*HEADGATE, "up", service, "--data", str(folder), "--bootstrap", kafka.bootstrap, "--seed", "4", *more]
@@ -40,5 +47,4 @@ def up(folder: Path, kafka: KafkaSettings, *more: str, service: str = "rules") -
 def counted_run(folder: Path, kafka: KafkaSettings, events: int, service: str = "rules", *more: str) -> Ended:
     """``headgate up`` of so many events, to its end; ``more``: further options."""
     command = up(folder, kafka, "--events", str(events), "--json", *more, service=service)
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return ran(command)

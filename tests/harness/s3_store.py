@@ -17,7 +17,7 @@ from typing import Final
 from pyarrow import fs
 
 ENDPOINT: Final = os.environ.get("HEADGATE_S3_ENDPOINT", "")
-_BUCKET: Final = os.environ.get("HEADGATE_S3_BUCKET", "lake")
+BUCKET: Final = os.environ.get("HEADGATE_S3_BUCKET", "lake")
 _REGION: Final = os.environ.get("AWS_REGION", "us-east-1")
 
 
@@ -44,7 +44,7 @@ class Place:
 
 def new_place(copies: Path) -> Place:
     """Where nobody has been."""
-    return Place(f"{_BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
+    return Place(f"{BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
 
 
 def options() -> dict[str, str]:

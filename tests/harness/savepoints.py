@@ -17,8 +17,8 @@ from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.keyed import Context, MapState, ProcessFunction, Row, ValueState
 from streamcore.operators.operator import MAIN
 from streamcore.position import Position
-from streamcore.savepoint import Decisions, Savepoint, Savepoints, plan
-from streamcore.savepoint.describe import describe
+from streamcore.savepoint import Decisions, Savepoint, Savepoints
+from streamcore.savepoint.describe import plan_for
 from streamcore.savepoint.parts import cells_of, live, write_shard
 from streamcore.savepoint.restoring import prepare
 from streamcore.savepoint.writing import Moment, finish
@@ -176,7 +176,7 @@ def restore(
 ) -> dict[tuple[int, int], MemoryBlobs]:
     """What a local app goes on from."""
     root, manifest = CheckpointRoot(checkpoint), savepoint.manifest
-    prepare(savepoint, app, plan(manifest, describe(app, manifest.tables), decisions), root, manifest.epoch + 1)
+    prepare(savepoint, app, plan_for(manifest, app, decisions), root, manifest.epoch + 1)
     return initial_of(checkpoint, len(app.stages))
 
 

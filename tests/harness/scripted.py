@@ -22,14 +22,14 @@ import orjson
 from streamcore.app import App
 from streamcore.checkpoint.epoch import FIRST_EPOCH
 from streamcore.checkpoint.layout import CheckpointRoot
-from streamcore.checkpoint.lease import Lease
+from streamcore.checkpoint.lease import Lease, lease_on
 from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.position import Place, Position
 from streamcore.savepoint import Decisions, Savepoint, Savepoints
 from streamcore.spark.session import SparkSettings
-from streamcore.storage import LocalFolder
+from streamcore.storage import open_folder
 from tests.harness.checkpoints import forget_last_commit
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Script:
-    """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints.
+    """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints, unless ``place`` says
+    where they are.
 
     ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
     that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
@@ -64,11 +65,12 @@ class Script:
     epoch: int = 0
     forgets: bool = False
     refused: str = ""
+    place: str = ""
     decisions: Decisions = field(default_factory=Decisions)
 
     @property
     def savepoints(self) -> Savepoints:
-        return Savepoints(LocalFolder(self.checkpoint.parent / "savepoints"), self.app.name)
+        return Savepoints(open_folder(self.place or self.checkpoint.parent / "savepoints"), self.app.name)
 
     @property
     def markers_topic(self) -> str:
@@ -122,12 +124,11 @@ class _SharedStart:
 
 
 def _restore(script: Script) -> None:
-    from streamcore.savepoint.describe import describe
-    from streamcore.savepoint.plan import plan
+    from streamcore.savepoint.describe import plan_for
     from streamcore.savepoint.restoring import prepare
 
     saved = script.savepoints.get(script.restored)
-    planned = plan(saved.manifest, describe(script.app, saved.manifest.tables), script.decisions)
+    planned = plan_for(saved.manifest, script.app, script.decisions)
     prepare(saved, script.app, planned, CheckpointRoot(script.checkpoint), script.epoch or saved.manifest.epoch + 1)
 
 
@@ -145,7 +146,7 @@ def _run_one(session: SparkSession, script: Script) -> None:
         _restore(script)
     if script.forgets:
         forget_last_commit(script.checkpoint)
-    with Lease(script.checkpoint) as lease:
+    with lease_on(script.checkpoint) as lease:
         runner: Runner
         asked: list[Future[Savepoint]] = []
 

@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from headgate.output import Json, Output, emit, output_option
+from headgate.rules_options import bootstrap_option
 
 
 @click.command(name="replay")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--stream", required=True, help="The stream whose events the file holds (streams/NAME.yaml).")
 @click.option("--topic", default=None, help="Where to send them (default: the stream's name).")
-@click.option("--bootstrap", default="127.0.0.1:19092", show_default=True, help="Kafka, as host:port[,host:port].")
+@bootstrap_option
 @click.option("--speed", default="max", show_default=True, help="max, or a multiple of event time: 1x, 100x.")
 @click.option("--key", default=None, help="Fields of the record key, by commas (default: the stream's first key).")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Only so many rows.")

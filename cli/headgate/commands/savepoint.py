@@ -9,6 +9,8 @@ import click
 from headgate.output import Json, Output, emit, output_option
 from headgate.savepoint_options import decisions, decisions_option, place_option, savepoints_at, service_option
 from headgate.savepoint_view import listed, plan_data, planned, shown, summary
+from streamcore.location import location
+from streamcore.savepoint import check_name
 
 
 @click.group(name="savepoint")
@@ -28,7 +30,10 @@ def command() -> None:
 def create(
     name: str, service: str, file: Path, place: str | None, accept_unsettled: bool, limit_s: float, output: Output
 ) -> None:
-    """Take one, of an app that runs (it goes on) or of one that has stopped. NAME: <app>-b<batch>-e<epoch> if none."""
+    """Take one, of an app that runs (it goes on) or of one that has stopped. NAME: <app>-b<batch>-e<epoch> if none.
+
+    Of an app that an operator runs, the newest epoch's. While that runs it answers to its pod: create a Savepoint.
+    """
     from headgate.savepoint_taking import create as take
     from headgate.services import load_app
 
@@ -93,12 +98,11 @@ def plan(
 ) -> int:
     """Say whether this version of the app can go on from it, and why not. Exit code 1 when it cannot."""
     from headgate.services import load_app
-    from streamcore import savepoint
-    from streamcore.savepoint.describe import describe
+    from streamcore.savepoint.describe import plan_for
 
     loaded = load_app(service, file)
     manifest = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name).manifest
-    found = savepoint.plan(manifest, describe(loaded.app, manifest.tables), decisions(drop, accept))
+    found = plan_for(manifest, loaded.app, decisions(drop, accept))
     emit(output, {"name": name, **plan_data(found)}, planned(found))
     return 0 if found.possible else 1
 
@@ -109,9 +113,8 @@ def plan(
 @decisions_option
 @click.option(
     "--checkpoint",
-    type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="A new folder (default: the one in the settings).",
+    help="A new folder, or s3://bucket/prefix (default: the one in the settings, unless it holds those of epochs).",
 )
 @click.option("--epoch", type=click.IntRange(1), default=None, help="Default: one more than the savepoint's.")
 @output_option
@@ -122,27 +125,61 @@ def restore(
     place: str | None,
     drop: tuple[str, ...],
     accept: tuple[str, ...],
-    checkpoint: Path | None,
+    checkpoint: str | None,
     epoch: int | None,
     output: Output,
 ) -> None:
     """Make a new checkpoint from it; the service that is started with that one goes on where it was."""
+    from headgate.savepoint_taking import new_checkpoint
     from headgate.savepoint_taking import restore as make
     from headgate.services import load_app
 
     loaded = load_app(service, file)
     found = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name)
-    to = checkpoint or loaded.settings.checkpoint
+    to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
     done = make(loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, decisions(drop, accept))
     text = f"{to}: epoch {done.epoch}, goes on after batch {found.manifest.batch}\n{planned(done.plan)}"
     emit(output, {"name": name, "checkpoint": str(to), "epoch": done.epoch, **plan_data(done.plan)}, text)
 
 
 @command.command()
-@click.argument("name")
+@click.argument("names", nargs=-1, required=True)
 @place_option
+@click.option("--missing-ok", is_flag=True, help="What is not there, or there in part, is removed as well.")
 @output_option
-def delete(name: str, place: str, app: str, output: Output) -> None:
-    """Remove one. Checkpoints that were made from it go on without it."""
-    savepoints_at(place, app).delete(name)
-    emit(output, {"name": name, "deleted": True}, f"{name} is deleted")
+def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, output: Output) -> None:
+    """Remove some. Checkpoints that were made from them go on without them."""
+    savepoints = savepoints_at(place, app)
+    for name in names:  # all or none, if one was mistyped
+        check_name(name) if missing_ok else savepoints.get(name)
+    for name in names:
+        savepoints.discard(name)
+    data: list[Json] = [{"name": name, "deleted": True} for name in names]
+    emit(output, data, "\n".join(f"{name} is deleted" for name in names))
+
+
+@command.command()
+@place_option
+@click.option(
+    "--checkpoint",
+    required=True,
+    help="The app's own, with those of all its epochs.",
+)
+@output_option
+def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
+    """Remove all that an app has stored: every savepoint and every checkpoint. Refused while the app runs.
+
+    What is not there is no error. Topics and tables are not touched. An epoch that is begun meanwhile
+    stays, and the exit code is 1.
+    """
+    from headgate.savepoint_removing import purge as remove
+
+    done = remove(savepoints_at(place, app), location(checkpoint))
+    data: dict[str, Json] = {"app": app, "savepoints": done.savepoints, "checkpoints": done.checkpoints}
+    text = f"{app}: {done.savepoints} savepoints and {done.checkpoints} checkpoints are removed"
+    if done.begun:
+        text += f"; begun meanwhile and left in {checkpoint}: {', '.join(done.begun)}; stop the app, then purge again"
+    elif done.left:
+        text += f"; left in {checkpoint}: {', '.join(done.left)}"
+    emit(output, data | {"begun": [*done.begun]}, text)
+    return 1 if done.begun else 0

@@ -43,10 +43,12 @@ _TOLD_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock. ``COPY`` and ``DELTA``: Spark's own Kafka source and Delta sink, to
-    compare with. ``POSTGRES``: a server's programs, one jar a platform."""
+    """What the jars are for; each has its own lock. ``S3``: those of ``SPARK`` and what a checkpoint in a bucket needs.
+    ``COPY`` and ``DELTA``: Spark's own Kafka source and Delta sink, to compare with. ``POSTGRES``: a server's programs,
+    one jar a platform."""
 
     SPARK = "spark"
+    S3 = "s3"
     COPY = "copy"
     KAFKA = "kafka"
     DELTA = "delta"

@@ -12,7 +12,6 @@ from itertools import pairwise, repeat
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow.compute as pc
 
 from rulecore import lang
 from rulecore.index import NO_ID, NULL_ID, NULL_RANK, Index, Ints, Terms, cells_of
@@ -202,6 +201,8 @@ def _ids(values: pl.Series, terms: Terms, term: str) -> Ints:
     if values.dtype.is_float() or len(values) < _SMALL or len(values) * _FEW < len(known):
         ids = np.fromiter(map(known.get, values.to_list(), repeat(NO_ID)), np.int64, len(values))
     else:
+        import pyarrow.compute as pc  # a twentieth of a second, which small batches do without
+
         column = values.to_arrow(compat_level=pl.CompatLevel.oldest())
         found = pc.index_in(column, terms.array_of(term, column.type))
         ids = pc.fill_null(found, NO_ID).to_numpy(zero_copy_only=False).astype(np.int64)

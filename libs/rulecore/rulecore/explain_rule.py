@@ -19,7 +19,7 @@ from rulecore import lang
 from rulecore.as_live import outspoken
 from rulecore.compiled import CompiledRule
 from rulecore.explain_event import conditions_of, story_of
-from rulecore.explain_windows import around, window_stories
+from rulecore.explain_windows import windows_asked
 from rulecore.explanation import EventStory, Explanation, Question, Refusal, explanation_of
 from rulecore.lang import Expr, ListType
 from rulecore.lang.compile import to_polars
@@ -52,8 +52,7 @@ def explain_rule(
     own = conditions_of(rule, schema, lists.types())
     conditions = own | _signals(schema, support, lists.types())
     look = _Look(schema, topic, events, conditions, lists.contents(clock_of(events)))
-    stories = window_stories(rule, schema, events, topic, lists) if rule.kind is Kind.WINDOW else []
-    windows = around(stories, question.row, question.at_ms)
+    windows = windows_asked(rule, schema, events, topic, question, lists) if rule.kind is Kind.WINDOW else []
     return explanation_of(rule, question, look, alerts, windows, own.get("where"))
 
 

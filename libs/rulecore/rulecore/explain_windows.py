@@ -1,12 +1,15 @@
 """What the windows of a rule held, event by event, whether or not the rule fired in them.
 
 The rule's own group evaluates: its ``having`` is replaced by one that is always true, under a version of its own for
-each event, for a version that has not fired yet fires. So the values are those that the rule itself saw.
+each event that is looked at, for a version that has not fired yet fires. So the values are those that the rule itself
+saw. To look at an event takes as long as to take a thousand in, so of a question only those are looked at whose windows
+answer it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -14,7 +17,7 @@ import polars as pl
 from rulecore import lang
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain import Seen, explain_with
-from rulecore.explanation import WindowStory
+from rulecore.explanation import Question, WindowStory
 from rulecore.families import make_group
 from rulecore.firing import Firing
 from rulecore.groups import GroupId, Moment, RuleGroup
@@ -25,13 +28,15 @@ from rulecore.lists.columns import with_list_columns
 from rulecore.lists.content import ListContent
 from rulecore.lists.plain import plain
 from rulecore.lists.store import ListStore
-from rulecore.model import Emit, Mode
+from rulecore.members import panes_of
+from rulecore.model import Emit, Kind, Mode
 from rulecore.settings import GroupSettings
 from streamcore.schema import EVENT_MS, StreamSchema
 from streamcore.state import KeyValueTable
 from streamcore.watermark import NO_WATERMARK
 
 DETAIL = 500  # events that are looked at one by one
+MOST = 3  # windows that answer a question
 _END_MS = 2**53
 #: For a condition that is longer than its author's.
 _ROOMY = RuleLimits(expression=lang.Limits(text_bytes=16_384, depth=40, nodes=1_000))
@@ -44,18 +49,64 @@ def window_stories(
 
     A rule without windows has none.
     """
+    return _stories(rule, schema, events, topic, lists or ListStore.empty(), _latest)
+
+
+def windows_asked(
+    rule: CompiledRule,
+    schema: StreamSchema,
+    events: pl.DataFrame,
+    topic: str,
+    question: Question,
+    lists: ListStore | None = None,
+) -> list[WindowStory]:
+    """Those of the stories that a question is about (``around``)."""
+    chosen = functools.partial(_asked, rule, question)
+    stories = _stories(rule, schema, events, topic, lists or ListStore.empty(), chosen)
+    return around(stories, question.row, question.at_ms)
+
+
+#: Of a rule's own events the places of those to look at, rising.
+_Chosen = Callable[[pl.DataFrame], Sequence[int]]
+
+
+def _stories(
+    rule: CompiledRule, schema: StreamSchema, events: pl.DataFrame, topic: str, lists: ListStore, chosen: _Chosen
+) -> list[WindowStory]:
     if rule.having is None or rule.having_on_columns is None or not rule.aggregates:
         return []
     if not events.height:
         return []
-    lists = lists or ListStore.empty()
     contents = lists.contents(int(events[EVENT_MS].max()))  # type: ignore[arg-type]
     probe = _Probe(rule, _without_threshold(rule, schema, lists.types()), schema, topic, contents)
     own = with_list_columns(events, probe.rule.list_columns, contents).with_row_index("__row").filter(_counts(rule))
     if not own.height:
         return []
-    firings = probe.at_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_each(own)
+    firings = probe.at_ends(own) if rule.rule.emit is Emit.FINAL else probe.after_some(own, chosen(own))
     return [_story(rule, schema, firing, row, plain(contents)) for firing, row in firings]
+
+
+def _latest(own: pl.DataFrame) -> Sequence[int]:
+    return range(max(0, own.height - DETAIL), own.height)
+
+
+def _asked(rule: CompiledRule, question: Question, own: pl.DataFrame) -> Sequence[int]:
+    """The event in question, if it counts; else the last event of each window that ``around`` would take.
+
+    A window is asked for in its last pane; what comes into an earlier one afterwards changes it, too.
+    """
+    if question.row is not None and (here := own["__row"].index_of(question.row)) is not None:
+        return [here]
+    group = GroupId.of(rule)
+    if group is None or group.kind != Kind.WINDOW:
+        return _latest(own)  # which window an event belongs to depends on the others
+    pane, before = own[EVENT_MS] // group.unit, panes_of(rule) - 1
+    last = pane.unique()
+    if question.at_ms is not None:
+        asked = question.at_ms // group.unit
+        last = last.filter(last.is_between(asked, asked + before))
+    windows = [pane.is_between(end - before, end) for end in last.top_k(MOST).to_list()]
+    return sorted({int(inside.arg_true()[-1]) for inside in windows})
 
 
 def _counts(rule: CompiledRule) -> pl.Expr:
@@ -80,17 +131,17 @@ class _Probe:
         firings, _ = group.close(self._moment(_END_MS))
         return ((firing, None) for firing in firings)
 
-    def after_each(self, own: pl.DataFrame) -> Iterator[tuple[Firing, int | None]]:
-        group, memory = self._group(), KeyValueTable()
-        before = max(0, own.height - DETAIL)
+    def after_some(self, own: pl.DataFrame, chosen: Sequence[int]) -> Iterator[tuple[Firing, int | None]]:
+        group, memory, done = self._group(), KeyValueTable(), 0
         _set(group, _versioned(self.rule, 1), memory)
-        if before:
-            group.add(own[:before], self._moment(NO_WATERMARK))
-        for number in range(before, own.height):
-            _set(group, _versioned(self.rule, number + 2), memory)
-            firings, _ = group.add(own[number : number + 1], self._moment(NO_WATERMARK))
+        for at in chosen:
+            if at > done:
+                group.add(own[done:at], self._moment(NO_WATERMARK))
+            _set(group, _versioned(self.rule, at + 2), memory)
+            firings, _ = group.add(own[at : at + 1], self._moment(NO_WATERMARK))
+            done = at + 1
             for firing in firings:
-                yield firing, int(own["__row"][number])
+                yield firing, int(own["__row"][at])
 
     def _group(self) -> RuleGroup:
         group = GroupId.of(self.of)
@@ -150,7 +201,7 @@ def _columns(having: Expr, on_columns: Expr) -> Iterator[tuple[Aggregate, str]]:
         yield from _columns(one, other)
 
 
-def around(stories: Sequence[WindowStory], row: int | None, at_ms: int | None, most: int = 3) -> list[WindowStory]:
+def around(stories: Sequence[WindowStory], row: int | None, at_ms: int | None, most: int = MOST) -> list[WindowStory]:
     """Those that a question is about: after this event; in windows that hold this time; else the latest.
 
     Of each window (by its beginning, for a session's end moves) the last story is taken: it holds everything.

@@ -7,13 +7,14 @@ from decimal import Decimal
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
 from rulecore.explain import Truth
 from rulecore.explain_rule import explain_rule
-from rulecore.explain_windows import window_stories
+from rulecore.explain_windows import around, window_stories, windows_asked
 from rulecore.explanation import Explanation, Question, Refusal
 from rulecore.model import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -75,6 +76,29 @@ def test_a_window_held_after_each_event_what_a_plain_loop_counts(events: list[Ev
     stories = window_stories(one, SCHEMA, frame(events), "pay")
     found = [(s.row, s.start_ms, [v.value for v in s.seen], s.having.truth is Truth.TRUE) for s in stories]
     assert found == expected
+
+
+QUESTIONS = st.builds(
+    lambda row, second: Question(row=row, at_ms=None if second is None else START + second * 1000),
+    st.none() | st.integers(0, 14),
+    st.none() | st.integers(0, 179),
+)
+
+
+@pytest.mark.parametrize(
+    "within",
+    [{"tumbling": "1m"}, {"sliding": "1m", "every": "20s"}, {"session": "20s"}, {"count": 3}],
+    ids=["tumbling", "sliding", "session", "count"],
+)
+@settings(max_examples=25, deadline=None)
+@given(EVENTS.flatmap(st.permutations), QUESTIONS)
+def test_the_windows_that_are_asked_for_are_those_of_all_stories(
+    within: dict[str, Any], events: list[Event], question: Question
+) -> None:
+    one = windowed("count(*) >= 2 or sum(amount) > 4", within=within)
+    every = window_stories(one, SCHEMA, frame(events), "pay")
+    asked = windows_asked(one, SCHEMA, frame(events), "pay", question)
+    assert asked == around(every, question.row, question.at_ms)
 
 
 @settings(max_examples=100, deadline=None)

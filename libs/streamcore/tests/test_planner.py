@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.app import CONTROL, App, Source
+from streamcore.checkpoint.files import write_text
 from streamcore.checkpoint.positions import Bounds, PositionLog
 from streamcore.errors import CorruptState, Drained, Permanent
 from streamcore.limits import Limits
@@ -137,6 +138,6 @@ def test_old_positions_go_and_bad_ones_are_refused(log: PositionLog) -> None:
         log.write(batch, Bounds(Position(batch, {}), Position(batch + 1, {("tx", 0): batch})))
     assert log.batches() == (4, 5, 6, 7, 8)
     for text in BAD:
-        (log.folder / "8").write_text(text)
+        write_text(log.folder / "8", text)
         with pytest.raises(CorruptState, match="no position of ours"):
             log.read(8)

@@ -14,9 +14,11 @@ import sys
 import threading
 from collections.abc import Callable
 
+from headgate_operator.shell import canary, serving
 from headgate_operator.shell.counters import Counters
 from headgate_operator.shell.leading import Leader
-from headgate_operator.shell.rest import Rest
+from headgate_operator.shell.leaving import let_go_with_namespace
+from headgate_operator.shell.rest import ApiError, Rest
 from headgate_operator.shell.running import Operator, Settings
 
 _LOG = logging.getLogger("headgate_operator")
@@ -26,31 +28,44 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="headgate-operator", description="Run StreamApps.")
     parser.add_argument("--namespace", default="", help="watch this namespace only")
+    parser.add_argument("--port", type=int, default=0, help="serve /healthz and /metrics there; 0: nowhere")
     parser.add_argument("--workers", type=int, default=2, help="apps that are looked at side by side")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     counters = Counters()
     rest = Rest(os.environ.get("KUBECONFIG"), counters)
-    return run(rest, counters, Settings(arguments.namespace, arguments.workers))
+    return run(rest, counters, Settings(arguments.namespace, arguments.workers), arguments.port)
 
 
-def run(rest: Rest, counters: Counters, settings: Settings) -> int:
+def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     """Lead, work, stop when told to."""
+    canary.file().unlink(missing_ok=True)  # of a process before, in the same pod
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
-    leader = Leader(rest, os.environ.get("POD_NAMESPACE", "default"), me, lambda: os._exit(1))
+    namespace = os.environ.get("POD_NAMESPACE", "default")
+    leader = Leader(rest, namespace, me, lambda: os._exit(1), waits=canary.file().touch)
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
+    operator = Operator(rest, counters, settings)
+    if port:
+        serving.serve(port, counters, operator.apps)
     if not leader.wait():
         return 0
-    operator = Operator(rest, counters, settings)
     operator.start()
     _LOG.info("leads and works as %s", me)
     stop.wait()
     operator.stop()
+    _leave(rest, namespace)
     leader.release()
     return 0
+
+
+def _leave(rest: Rest, namespace: str) -> None:
+    try:
+        let_go_with_namespace(rest, namespace)
+    except ApiError as error:
+        _LOG.warning("namespace %s: %s", namespace, error)
 
 
 def _when_stopped(stop: threading.Event, do: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""CRDs from the models: ``python -m headgate_operator.crds`` prints them; ``charts/headgate/files/crds`` holds them.
+"""CRDs from the models: ``python -m headgate_operator.crds`` prints them; ``charts/headgate/crds`` holds them.
 
 Kubernetes wants structural schemas: no references, no unions, no titles. What pydantic says is rewritten to that, and
 what cannot be is an error here, not in a cluster.
@@ -20,8 +20,9 @@ from headgate_operator.resources.base import format_duration
 Schema = dict[str, Any]
 _DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum", "description"}
 #: Names of pods and services are made from it, and folders; one is taken.
+APP_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 _NAME_RULE = {
-    "rule": "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$') && self.metadata.name != 'savepoints'",
+    "rule": f"self.metadata.name.matches('{APP_NAME}') && self.metadata.name != 'savepoints'",
     "message": "an app's name is at most 40 of a-z, 0-9 and -, begins with a letter, and is not savepoints",
 }
 _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app

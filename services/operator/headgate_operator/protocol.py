@@ -16,7 +16,9 @@ REPORT = "headgate.dev/report"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``savepoint``: of ``savepoint``, ``drain`` and ``verify``. ``epoch`` and what follows: of ``go``."""
+    """One request. ``savepoint``: of ``savepoint``, ``drain`` and ``verify``. ``epoch`` and what follows: of ``go``.
+    ``settings``: of ``configure``, the whole document that a new pod would read.
+    """
 
     id: str
     do: str
@@ -59,12 +61,15 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``newer``: (epoch, batch) of what a ``go`` would have left behind or begun over, and was refused for."""
+    """``newer``: (epoch, batch) of the newest checkpoint, which a ``go`` would have left behind or begun over, and was
+    refused for; batch -1 before the first. ``retry``: a no that is not for good: something was away.
+    """
 
     ok: bool
     message: str = ""
     savepoint: Sealed | None = None
     newer: tuple[int, int] | None = None
+    retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,7 @@ def _answer(entry: object) -> Answer:
         message=str(said.get("message") or "")[:1_000],
         savepoint=_sealed(said.get("savepoint")),
         newer=(_int(newer.get("epoch"), 0), _int(newer.get("batch"), -1)) if isinstance(newer, dict) else None,
+        retry=said.get("retry") is True,
     )
 
 

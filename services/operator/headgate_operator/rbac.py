@@ -28,12 +28,16 @@ RULES: tuple[Rule, ...] = (
     # deletecollection: not for itself, drivers are given it for their executors.
     _rule("", ["pods"], ["get", "list", "watch", "create", "patch", "delete", "deletecollection"]),
     _rule("", ["configmaps", "services", "serviceaccounts"], ["create", "patch"]),
+    _rule("", ["secrets"], ["create"]),  # Spark's, one an app. Nobody reads one but the kubelet.
     _rule("", ["events"], ["create"]),
     _rule("rbac.authorization.k8s.io", ["roles", "rolebindings"], ["create", "patch", "get"]),
 )
 
-#: In the operator's own namespace: who leads.
-OWN_RULES: tuple[Rule, ...] = (_rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),)
+#: In the operator's own namespace: who leads, and whether the namespace, and no other, is being deleted.
+OWN_RULES: tuple[Rule, ...] = (
+    _rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
+    _rule("", ["namespaces"], ["get"]),
+)
 
 NAME = "headgate-operator"
 

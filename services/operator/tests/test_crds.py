@@ -12,7 +12,7 @@ import yaml
 from headgate_operator import rbac
 from headgate_operator.crds import crds, rendered, structural
 
-_FILES = Path(__file__).parents[3] / "charts/headgate/files"
+_CHART = Path(__file__).parents[3] / "charts/headgate"
 
 
 def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
@@ -24,13 +24,13 @@ def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(crds()))
 def test_the_file_is_what_the_models_give(name: str) -> None:
-    assert (_FILES / "crds" / name).read_text() == rendered(crds()[name]), (
-        f"python -m headgate_operator.crds charts/headgate/files/crds writes {name} anew"
+    assert (_CHART / "crds" / name).read_text() == rendered(crds()[name]), (
+        f"python -m headgate_operator.crds charts/headgate/crds writes {name} anew"
     )
 
 
 def test_the_roles_in_the_chart_are_those_of_the_operator() -> None:
-    assert (_FILES / "roles.yaml").read_text() == rbac.rendered()
+    assert (_CHART / "files/roles.yaml").read_text() == rbac.rendered()
 
 
 @pytest.mark.parametrize("name", sorted(crds()))

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 from headgate_operator.shell.leading import LEASE, Leader
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.rest import Rest
-from tests.harness.operator.api_server import until
+from tests.harness.operator.api_server import free_port, until
 
 _ROOT = Path(__file__).parents[3]
 
@@ -27,10 +28,13 @@ def test_the_second_leads_when_the_first_is_silent(rest: Rest, namespace: str) -
     first = Leader(rest, namespace, "first", lambda: lost.append("first"), stale_s=2.0)
     second = Leader(rest, namespace, "second", lambda: lost.append("second"), stale_s=2.0)
     assert first.wait()
+    waits = threading.Event()
+    second._waits = waits.set
     waiting = threading.Thread(target=second.wait, daemon=True)
     waiting.start()
     time.sleep(3.0)
     assert waiting.is_alive(), "the first one lives"
+    assert waits.is_set(), "and the second says that it is well"
     assert _holder(rest, namespace) == "first"
     first.stop()
     waiting.join(30.0)
@@ -60,15 +64,17 @@ def test_a_leader_that_was_replaced_is_told_so(rest: Rest, namespace: str) -> No
 def test_the_process_leads_sings_and_gives_the_lease_back_at_sigterm(
     rest: Rest, namespace: str, kubeconfig: str, tmp_path: Path
 ) -> None:
-    canary = tmp_path / "canary"
+    canary, port = tmp_path / "canary", free_port()
     environment = os.environ | {"KUBECONFIG": kubeconfig, "POD_NAMESPACE": namespace, "HEADGATE_CANARY": str(canary)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "headgate_operator", "--namespace", namespace], cwd=_ROOT, env=environment
+        [sys.executable, "-m", "headgate_operator", "--namespace", namespace, "--port", str(port)],
+        cwd=_ROOT,
+        env=environment,
     )
     try:
         until(canary.exists, 120.0)
-        alive = subprocess.run([sys.executable, "-m", "headgate_operator.shell.canary"], env=environment, check=False)
-        assert alive.returncode == 0
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as said:
+            assert said.status == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(60.0) == 0
         assert _holder(rest, namespace) == ""

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import logging
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from headgate_operator import rbac
 from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.leaving import let_go_with_namespace
 from headgate_operator.shell.paths import path
+from headgate_operator.shell.reading import FINALIZER
 from headgate_operator.shell.rest import ApiError, Json, Rest
 from headgate_operator.shell.running import Operator, Settings
-from tests.harness.operator.api_server import app_manifest, until
+from tests.harness.operator.api_server import AsUser, app_manifest, until
 from tests.harness.operator.driver import Image
 from tests.harness.operator.kubelet import Kubelet
 
 _WITHIN_S = 120.0
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
-
-
-class AsUser(Rest):
-    """Every request in another's name."""
-
-    def __init__(self, kubeconfig: str, user: str) -> None:
-        super().__init__(kubeconfig, Counters())
-        self._user = user
-
-    def _headers(self, content: str) -> dict[str, str]:
-        return super()._headers(content) | {"Impersonate-User": self._user}
 
 
 @pytest.fixture(name="user")
@@ -134,6 +128,26 @@ def test_a_namespace_that_is_deleted_does_not_hang_on_its_apps(
     until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
 
 
+def test_an_operator_that_goes_with_its_namespace_lets_go_of_the_apps(
+    rest: Rest, namespace: str, kubeconfig: str, user: str
+) -> None:
+    finalizers = [FINALIZER]
+    app = app_manifest(namespace)
+    rest.post(path("streamapps", namespace), app | {"metadata": app["metadata"] | {"finalizers": finalizers}})
+    metadata = {"name": "friday", "finalizers": finalizers}
+    manifest = {"apiVersion": "headgate.dev/v1alpha1", "kind": "Savepoint", "metadata": metadata}
+    rest.post(path("savepoints", namespace), manifest | {"spec": {"app": "rules"}})
+    mine = AsUser(kubeconfig, user)
+    let_go_with_namespace(mine, namespace)
+    kept = rest.get(path("streamapps", namespace, "rules"))["metadata"]
+    assert kept["finalizers"] == finalizers, "the namespace stays"
+    rest.delete(path("namespaces", name=namespace), "")
+    until(lambda: "deletionTimestamp" in rest.get(path("streamapps", namespace, "rules"))["metadata"], _WITHIN_S)
+    let_go_with_namespace(mine, namespace)
+    until(lambda: not rest.get(path("streamapps", namespace))["items"], _WITHIN_S)
+    until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
+
+
 @pytest.mark.usefixtures("operator")
 def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
     rest: Rest, namespace: str, kubelet: Kubelet, status: Callable[[], Json], monkeypatch: pytest.MonkeyPatch
@@ -153,6 +167,31 @@ def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
     until(lambda: status()["phase"] == "Stable", _WITHIN_S)
 
 
+@pytest.mark.usefixtures("operator", "kubelet")
+def test_the_secret_of_spark_is_made_once_and_told_to_nobody(
+    rest: Rest, namespace: str, status: Callable[[], Json], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    rest.post(path("streamapps", namespace), app_manifest(namespace, executors=2, files={"streams/s.yaml": "name: s"}))
+    until(lambda: status().get("phase") == "Stable", _WITHIN_S)
+    app = rest.get(path("streamapps", namespace, "rules"))
+    (made,) = rest.get(path("secrets", namespace))["items"]
+    assert made["metadata"]["ownerReferences"][0]["uid"] == app["metadata"]["uid"]
+    secret = base64.b64decode(made["data"]["secret"]).decode()
+    assert len(secret) >= 32
+
+    _edit(rest, namespace, image="sim:2")
+    until(lambda: status().get("version") == "2" and status()["phase"] == "Stable", _WITHIN_S)
+    (still,) = rest.get(path("secrets", namespace))["items"]
+    assert still["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+    kinds = ("streamapps", "pods", "configmaps", "events", "savepoints")
+    said = [caplog.text, *(json.dumps(rest.get(path(kind, namespace))) for kind in kinds)]
+    assert not [text for text in said if secret in text or made["data"]["secret"] in text]
+    keys = {key for one in rest.get(path("configmaps", namespace))["items"] for key in one["data"]}
+    assert {"streams..s.yaml", "settings.yaml", "executor.yaml"} <= keys
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -164,6 +203,11 @@ def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
         ({"upgrade": {"mode": "quick"}}, "Unsupported value"),
         ({"executors": -1}, "greater than or equal to 0"),
         ({"deletionDeadline": "soon"}, "should match"),
+        ({"files": {"a/b/c.yaml": ""}}, "one folder before it at most"),
+        ({"files": {"../up.yaml": ""}}, "one folder before it at most"),
+        ({"files": {"a..b": ""}}, "one folder before it at most"),
+        ({"files": {"one.yaml": "a" * 100_000, "two.yaml": "a" * 100_000}}, "196608 bytes together"),
+        ({"files": {f"f{number}": "" for number in range(51)}}, "at most 50"),
     ],
 )
 def test_the_api_server_refuses_what_cannot_be(rest: Rest, namespace: str, change: Json, words: str) -> None:
@@ -211,8 +255,7 @@ def test_the_operator_may_do_what_is_listed_and_nothing_else(rest: Rest, namespa
             for verb in rule["verbs"]:
                 assert _may(rest, user, namespace, rule["apiGroups"][0], resource, verb), (resource, verb)
     for group, resource, verb in (
-        ("", "secrets", "get"),
-        ("", "secrets", "list"),
+        *(("", "secrets", verb) for verb in ("get", "list", "watch", "update", "patch", "delete")),
         ("", "pods/exec", "create"),
         ("", "configmaps", "delete"),
         ("", "configmaps", "list"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -50,7 +51,9 @@ def test_every_pod_passes_the_restricted_profile(app: Desired) -> None:
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             }
-            assert {"name": "scratch", "mountPath": "/tmp"} in container["volumeMounts"]
+            scratch = "spark-local-dir-1" if container["name"] == "executor" else "scratch"
+            assert {"name": scratch, "mountPath": "/tmp"} in container["volumeMounts"]
+            assert {"name": scratch, "emptyDir": {}} in spec["volumes"]
         kinds = {kind for volume in spec["volumes"] for kind in volume if kind != "name"}
         assert kinds <= {"emptyDir", "configMap", "secret", "persistentVolumeClaim"}
 
@@ -88,6 +91,7 @@ def test_where_things_are_is_the_operators_to_say(app: Desired) -> None:
         "overhead": "1536m",
         "cpu": "1",
         "template": "/etc/headgate/executor.yaml",
+        "secret_file": "/etc/headgate/spark/secret",
     }
 
 
@@ -104,12 +108,68 @@ def test_a_collector_removes_what_it_is_told_and_minds_nothing_that_is_not_there
 def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
     made = pods.settings_map(app, app.release)
     assert made["immutable"] is True
-    volume = pods.driver_pod(app, app.release, "rules-0a1b2-1")["spec"]["volumes"][0]
+    volume = next(v for v in _pods(app)[0]["spec"]["volumes"] if v["name"] == "settings")
     assert volume["configMap"]["name"] == made["metadata"]["name"]
     other = Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update={"config": {}}))
     assert pods.settings_map(other, other.release)["metadata"]["name"] != made["metadata"]["name"]
     assert json.loads(made["data"]["settings.yaml"])["kafka"]["bootstrap"] == "k:9092"
     assert set(made["data"]) == {"settings.yaml", "executor.yaml"}
+
+
+def test_driver_and_executors_read_the_secret_of_spark_and_collectors_do_not(app: Desired) -> None:
+    driver, executor, collector = _pods(app)
+    for pod in (driver, executor):
+        assert {"name": "spark", "mountPath": "/etc/headgate/spark", "readOnly": True} in _mounts(pod)
+        assert {"name": "spark", "secret": {"secretName": "rules-0a1b2-spark", "defaultMode": 0o440}} in _volumes(pod)
+    assert "spark" not in {volume["name"] for volume in _volumes(collector)}
+
+
+def test_without_executors_there_is_no_secret_to_wait_for(app: Desired) -> None:
+    alone = _changed(app, executors=0)
+    assert "spark" not in {volume["name"] for volume in _volumes(_pods(alone)[0])}
+    assert "executors" not in settings("rules", alone.spec)
+
+
+def test_the_secret_is_of_this_life_of_the_app_and_goes_with_it(app: Desired) -> None:
+    made = pods.spark_secret(app, "x" * 64)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "0a1b2c3d"
+    assert base64.b64decode(made["data"]["secret"]) == b"x" * 64
+    again = Desired.of("shop", "rules", "ffffffff", 1, app.spec)
+    assert pods.spark_secret(again, "y")["metadata"]["name"] != made["metadata"]["name"]
+
+
+_FILES = {"orders.yaml": "name: orders", "streams/orders.yaml": "name: other"}
+
+
+def test_files_are_where_the_settings_look_for_them_in_driver_and_executors(app: Desired) -> None:
+    filed = _changed(app, files=_FILES)
+    made = pods.files_map(filed, filed.release)
+    assert made is not None
+    assert made["immutable"] is True
+    for pod in _pods(filed)[:2]:
+        assert {"name": "files", "mountPath": "/etc/headgate/files", "readOnly": True} in _mounts(pod)
+        volume = next(v["configMap"] for v in _volumes(pod) if v["name"] == "files")
+        assert volume["name"] == made["metadata"]["name"]
+        assert {item["path"]: made["data"][item["key"]] for item in volume["items"]} == _FILES
+    assert pods.files_map(app, app.release) is None
+
+
+def test_a_changed_file_is_another_release_that_needs_another_pod(app: Desired) -> None:
+    one, other = _changed(app, files=_FILES), _changed(app, files={"orders.yaml": "name: changed"})
+    assert one.release.shape != other.release.shape
+    assert pods.files_map(one, one.release) != pods.files_map(other, other.release)
+
+
+def _changed(app: Desired, **spec: object) -> Desired:
+    return Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update=spec))
+
+
+def _mounts(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(pod["spec"]["containers"][0]["volumeMounts"])
+
+
+def _volumes(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(pod["spec"]["volumes"])
 
 
 def test_everything_goes_with_its_app(app: Desired) -> None:

@@ -12,7 +12,7 @@ from headgate_operator.reconcile import Step, reconcile
 from headgate_operator.reconcile import actions as act
 from headgate_operator.reconcile.world import Desired, Observed, PodView, SavepointView
 from headgate_operator.resources import Phase, SavepointPhase, SavepointReason, SavepointStatus, Status, StreamAppSpec
-from headgate_operator.resources.status import Asked, Checkpoint, Outcome, PodRef
+from headgate_operator.resources.status import Asked, Checkpoint, Outcome, PodRef, Upgrade, UpgradeKind
 
 _NOW = 10_000_000
 _SPEC = {"service": "rules", "image": "headgate:1", "config": {"level": 1}, "checkpoint": {"root": "/c"}}
@@ -149,6 +149,167 @@ def test_a_checkpoint_that_is_not_there_any_more_is_a_matter_for_a_person() -> N
     assert step.status.phase is Phase.NEEDS_HUMAN
     assert [candidate.savepoint for candidate in step.status.candidates] == ["late", "early"]
     assert '"from": "late"' in step.status.candidates[0].command
+
+
+def test_an_epoch_that_the_root_has_seen_is_not_handed_out_again() -> None:
+    """Its checkpoint is there, and would be gone on with instead of restored."""
+    line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
+    asked = Asked("go-1", "go", "old", _NOW + 1_000)
+    status = replace(_stable(), phase=Phase.RESTARTING, asked=asked)
+    refused = PodView("old", "u1", report=Report("standby", answers={"go-1": Answer(False, "over", newer=(4, -1))}))
+    status = reconcile(_desired(), Observed((refused,), (line,)), status, _NOW).status
+    assert status.epochs == 4
+    desired = _desired(2, restore={"from": "kept", "nonce": "1"})
+    status = reconcile(desired, Observed((), (line,)), status, _NOW).status
+    assert status.upgrade is not None
+    assert status.upgrade.claim == Checkpoint(5, restore="kept", accept_newer=True)
+
+
+def _rolling_back() -> Status:
+    """The old version was told to go from the savepoint of before the upgrade, the best of two ways back."""
+    claim = Checkpoint(3, restore="before")
+    to = _desired(2, image="headgate:2").release
+    upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), handed=True, savepoint="before")
+    upgrade = replace(upgrade, undo_step=1, target=Checkpoint(2, restore="before"), claim=claim)
+    asked = Asked("go-1", "go", "old", _NOW + 1_000)
+    return replace(
+        _stable(), phase=Phase.ROLLING_BACK, checkpoint=claim, epochs=3, asked=asked, upgrade=upgrade, restarts=0
+    )
+
+
+def _said_no(*, retry: bool) -> Observed:
+    answer = Answer(False, "Retryable: the storage is away", retry=retry)
+    return Observed((PodView("old", "u1", report=Report("standby", answers={"go-1": answer})),))
+
+
+@pytest.mark.parametrize(("retry", "way"), [(True, 1), (False, 2)])
+def test_a_way_back_is_given_up_for_a_refusal_and_not_because_something_was_away(retry: bool, way: int) -> None:
+    status = _rolling_back()
+    assert status.upgrade is not None
+    after = reconcile(_desired(2, image="headgate:2"), _said_no(retry=retry), status, _NOW).status
+    assert after.upgrade is not None
+    assert (after.phase, after.upgrade.undo_step, after.owner) == (Phase.ROLLING_BACK, way, None)
+    assert (after.upgrade.claim == status.upgrade.claim) == retry
+    assert ((after.not_before or 0) > _NOW) == retry
+
+
+def test_a_way_back_on_which_something_is_always_away_is_a_persons_in_the_end() -> None:
+    status = replace(_rolling_back(), restarts=5)
+    after = reconcile(_desired(2, image="headgate:2"), _said_no(retry=True), status, _NOW).status
+    assert after.phase is Phase.NEEDS_HUMAN
+
+
+@pytest.mark.parametrize(("retry", "phase"), [(True, Phase.STARTING), (False, Phase.NEEDS_HUMAN)])
+def test_a_restore_is_tried_again_when_something_was_away(retry: bool, phase: Phase) -> None:
+    claim = Checkpoint(3, restore="before", accept_newer=True)
+    upgrade = Upgrade(1, UpgradeKind.RESTORE, _desired().release, _NOW, base=Checkpoint(1), claim=claim)
+    status = replace(_rolling_back(), phase=Phase.STARTING, checkpoint=claim, upgrade=upgrade)
+    after = reconcile(_desired(), _said_no(retry=retry), status, _NOW).status
+    assert after.phase is phase
+    assert after.upgrade is not None
+    assert after.upgrade.claim == claim
+
+
+def test_the_first_epoch_is_above_that_of_the_savepoint_it_begins_from() -> None:
+    line = SavepointView("kept", SavepointReason.DELETION, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 6, 3))
+    for spec, claim in (
+        ({"restore": {"from": "kept", "nonce": "1"}}, Checkpoint(7, restore="kept")),
+        ({}, Checkpoint(1, begin=True)),
+    ):
+        status = reconcile(_desired(**spec), Observed((), (line,)), Status(), _NOW).status  # type: ignore[arg-type]
+        assert status.upgrade is not None
+        assert status.upgrade.claim == claim
+
+
+def test_only_other_settings_are_first_asked_to_be_taken_live_and_are_an_upgrade_if_not() -> None:
+    desired = _desired(2, config={"level": 2})
+    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    step = reconcile(desired, Observed((_running(),)), status, _NOW)
+    assert step.status.asked is not None
+    identity = step.status.asked.id
+    assert step.actions == (act.Configure("old", "u1", identity, desired.release),)
+    yes, no = (_running(answers={identity: Answer(ok)}) for ok in (True, False))
+    taken = reconcile(desired, Observed((yes,)), step.status, _NOW).status
+    assert (taken.stable, taken.asked, taken.phase) == (desired.release, None, Phase.STABLE)
+    status = reconcile(desired, Observed((no,)), step.status, _NOW).status
+    assert reconcile(desired, Observed((no,)), status, _NOW).status.phase is Phase.PREFLIGHT
+
+
+def _asked_for_settings() -> tuple[Status, str]:
+    """Level 2 was wanted instead of 1, and the driver has been asked to take it."""
+    status = reconcile(_desired(2, config={"level": 2}), Observed((_running(),)), _stable(), _NOW).status
+    assert status.asked is not None
+    return status, status.asked.id
+
+
+def test_settings_that_nobody_wants_any_more_are_waited_for_and_taken_back_when_they_were_taken() -> None:
+    status, identity = _asked_for_settings()
+    back = _desired(3)
+    step = reconcile(back, Observed((_running(),)), status, _NOW)
+    assert step.status.asked == status.asked
+    assert [action.release for action in step.actions if isinstance(action, act.Configure)] == [
+        _desired(2, config={"level": 2}).release
+    ]
+    yes = Observed((_running(answers={identity: Answer(True)}),))
+    taken = reconcile(back, yes, step.status, _NOW).status
+    assert taken.stable == _desired(2, config={"level": 2}).release
+    status = reconcile(back, yes, taken, _NOW).status
+    again = reconcile(back, yes, status, _NOW)
+    assert status.asked is not None
+    assert again.actions == (act.Configure("old", "u1", status.asked.id, back.release),)
+
+
+def test_settings_that_nobody_wants_any_more_and_that_were_not_taken_change_nothing() -> None:
+    status, identity = _asked_for_settings()
+    no = Observed((_running(answers={identity: Answer(False, "another process is needed")}),))
+    status = reconcile(_desired(3), no, status, _NOW).status
+    step = reconcile(_desired(3), no, status, _NOW)
+    assert (step.status.phase, step.status.stable, step.actions) == (Phase.STABLE, _desired().release, ())
+
+
+def test_a_driver_that_does_not_say_whether_it_took_settings_that_nobody_wants_is_restarted_where_it_was() -> None:
+    status, _ = _asked_for_settings()
+    silent = Observed((_running(at_ms=_NOW + 30_000),))
+    status = reconcile(_desired(3), silent, status, _NOW + 30_000).status
+    step = reconcile(_desired(3), silent, status, _NOW + 30_000)
+    assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
+    assert step.status.checkpoint is not None
+    assert step.status.checkpoint.epoch == 1
+    assert act.DeletePod("old", "u1") in step.actions
+
+
+@pytest.mark.parametrize("late", [None, Answer(True), Answer(False)])
+def test_after_an_upgrade_that_was_refused_what_the_driver_runs_with_is_known_or_it_is_restarted(
+    late: Answer | None,
+) -> None:
+    """It had not answered in time, so the settings became an upgrade, which cannot be."""
+    status, identity = _asked_for_settings()
+    desired, now_ms = _desired(2, config={"level": 2}), _NOW + 30_000
+    silent = _running(at_ms=now_ms)
+    status = reconcile(desired, Observed((silent,)), status, now_ms).status
+    status = reconcile(desired, Observed((silent,)), status, now_ms).status
+    assert status.phase is Phase.PREFLIGHT
+    assert status.standby is not None
+    standby = PodView(status.standby.name, "u2", report=Report("standby", plan=Plan("incompatible")))
+    status = reconcile(desired, Observed((silent, standby)), status, now_ms).status
+    assert status.phase is Phase.STABLE
+    pod = _running(at_ms=now_ms, answers={identity: late} if late else {})
+    step = reconcile(desired, Observed((pod,)), status, now_ms)
+    if late is None:
+        assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
+    else:
+        assert (step.status.phase, step.status.offered) == (Phase.STABLE, None)
+        assert step.status.stable == (desired.release if late.ok else _desired().release)
+
+
+def test_a_driver_that_has_not_answered_for_some_settings_is_offered_no_others() -> None:
+    status, _ = _asked_for_settings()
+    desired, now_ms = _desired(3, config={"level": 3}), _NOW + 30_000
+    silent = Observed((_running(at_ms=now_ms),))
+    status = reconcile(desired, silent, status, now_ms).status
+    step = reconcile(desired, silent, status, now_ms)
+    assert step.status.phase is Phase.PREFLIGHT
+    assert not [action for action in step.actions if isinstance(action, act.Configure)]
 
 
 def test_a_restart_goes_on_from_the_checkpoint_and_never_begins_one() -> None:

@@ -82,3 +82,20 @@ def test_a_status_reads_back_from_json_as_it_was(seed: int) -> None:
     schedule.run()
     status = schedule.cluster.app.status
     assert TypeAdapter(Status).validate_python(write_status(status)) == status
+
+
+@pytest.mark.parametrize("name", ["orders.yaml", "streams/orders.yaml", "a_b-c.1"])
+def test_a_file_s_name_is_a_word_or_a_folder_and_a_word(name: str) -> None:
+    assert _spec(files={name: "x"}).files == {name: "x"}
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/", "..", "a..b", ".a", "A.yaml", "a" * 121])
+def test_a_file_s_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="file's name"):
+        _spec(files={name: "x"})
+
+
+def test_files_are_counted_in_bytes_and_not_in_letters() -> None:
+    _spec(files={"a": "a" * 192 * 1024})
+    with pytest.raises(ValidationError, match="196608 bytes together"):
+        _spec(files={"a": "é" * 97 * 1024})

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from headgate_operator.reconcile import bringing, collecting, upgrading
+from headgate_operator.protocol import Answer
+from headgate_operator.reconcile import Step, bringing, collecting, upgrading
 from headgate_operator.reconcile import reconcile as real_reconcile
 from headgate_operator.reconcile.asking import Reply
 from headgate_operator.resources.status import Checkpoint, Status, Upgrade
 from headgate_operator.shell import turn as turns
 from headgate_operator.shell.turn import Seen
+from tests.harness.operator import people
 from tests.harness.operator.operators import Operator
 from tests.harness.operator.schedule import Faults, Schedule
 
@@ -87,6 +90,16 @@ def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkey
     assert _notices(Faults(run_turn=_act_before_writing))
 
 
+def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was offered is forgotten when nobody waits for the answer, and people cannot make up their minds."""
+    monkeypatch.setattr(people, "DOINGS", (*people.DOINGS, (people.new_settings, 30)))
+    module = sys.modules["headgate_operator.reconcile.resting"]
+    monkeypatch.setattr(module, "heard_of_offer", lambda status, _: replace(status, offered=None))
+    assert _notices(Faults(), "and the status says")
+
+
 @pytest.mark.slow
 def test_without_a_look_past_the_cache_an_app_is_called_suspended_while_it_runs() -> None:
     assert _notices(Faults(forgets={"looking"}), "suspended while a pod runs")
@@ -114,6 +127,16 @@ def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.
     monkeypatch.setattr(module, "ways_back", careless)
     monkeypatch.setattr("tests.harness.operator.store.FORGIVING", True)
     assert _notices(Faults(), "were committed")
+
+
+def test_a_no_that_is_not_for_good_must_not_cost_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bringing, "_refused", _for_good)
+    assert _notices(Faults(), "because something was away")
+
+
+def _for_good(status: Status, answer: Answer) -> bringing.Brought:
+    step = Step(status)
+    return bringing.Brought(bringing.State.FAILED, step, "GoRefused", answer.message, refused=True, newer=answer.newer)
 
 
 def test_a_new_version_that_is_not_proven_is_called_stable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,9 +33,11 @@ class SpanDocument(Document):
 
 
 class SearchSettings(ServiceSettings):
-    """The search app. ``refresh_ms``: how often a product's document is sent again for its popularity alone, by the
-    clock. ``max_products``: what a shard keeps, deleted products included. ``max_steps``: pairs of a product and a step
-    of a span that a shard keeps. ``publish_changes``: send every document to the lane ``changes`` too."""
+    """The search app. ``trigger_ms``: a cut that often at most; an index shows nothing new more often than that, and
+    what cuts leave of the machine is the server's. ``refresh_ms``: how often a product's document is sent again for
+    its popularity alone, by the clock. ``max_products``: what a shard keeps, deleted products included.
+    ``max_steps``: pairs of a product and a step of a span that a shard keeps. ``publish_changes``: send every
+    document to the lane ``changes`` too."""
 
     preload: ClassVar[tuple[str, ...]] = (
         "headgate_search.popularity",
@@ -46,6 +48,7 @@ class SearchSettings(ServiceSettings):
     )
 
     app: str = "search"
+    trigger_ms: NotNegative = 1_000
     products: StreamDocument
     events: StreamDocument
     opensearch: OpenSearchDocument

@@ -1,11 +1,13 @@
-"""What tests on a real API server share: patience, and a small app."""
+"""What tests on a real API server share: patience, other people's names, and a small app."""
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 
-from headgate_operator.shell.rest import ApiError, Json
+from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.rest import ApiError, Json, Rest
 
 
 def until(condition: Callable[[], object], within_s: float) -> None:
@@ -20,6 +22,23 @@ def until(condition: Callable[[], object], within_s: float) -> None:
                 raise AssertionError(str(error)) from error
         assert time.monotonic() < deadline, "it did not come to be in time"
         time.sleep(0.05)
+
+
+def free_port() -> int:
+    """Of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class AsUser(Rest):
+    """Every request in another's name."""
+
+    def __init__(self, kubeconfig: str, user: str) -> None:
+        super().__init__(kubeconfig, Counters())
+        self._user = user
+
+    def _headers(self, content: str) -> dict[str, str]:
+        return super()._headers(content) | {"Impersonate-User": self._user}
 
 
 def app_manifest(namespace: str, **spec: object) -> Json:

@@ -15,6 +15,9 @@ from headgate_operator.resources.status import Status
 from tests.harness.operator.driver import Driver, Image
 from tests.harness.operator.store import Store
 
+#: How often a ``go`` meets a store that does not answer.
+_AWAY = 0.1
+
 
 @dataclass
 class Node:
@@ -40,6 +43,7 @@ class Pod:
     report: str = ""
 
     all_asked: str = ""
+    level: object = None
     seen: tuple[object, PodView] | None = None
 
     def view(self) -> PodView:
@@ -124,7 +128,7 @@ class Cluster:
         if node.dead or not node.reachable:
             return
         if pod.driver is None and not pod.finished and pod.deleting_since is None:
-            pod.driver = Driver(pod.uid, pod.image, self.store, self.rng)
+            pod.driver = Driver(pod.uid, pod.image, self.store, self.rng, level=pod.level, away=_AWAY)
             self.processes.append(pod.driver)
         self._publish(pod)
         self._end(pod)

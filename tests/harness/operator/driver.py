@@ -29,6 +29,9 @@ FAULTS = (
     "slow",
 )
 
+#: Ticks until other settings are taken, or not: at once, or later than anybody waits.
+_TAKES = (1, 2, 5, 30, 60)
+
 
 @dataclass(frozen=True)
 class Image:
@@ -43,8 +46,22 @@ class Image:
 
 
 @dataclass
+class Change:
+    """Another setting, which a driver takes, or not, after so much more of its work: an epoch's first batch may be
+    far away. ``id``: the request that is answered then.
+    """
+
+    id: str
+    level: object
+    ticks: int
+
+
+@dataclass
 class Driver:
-    """A process. ``said`` is its report, which reaches the API server when it is published."""
+    """A process. ``said`` is its report, which reaches the API server when it is published. ``level``: the setting that
+    it runs with; ``change``: the one that it is about to. ``away``: how often a ``go`` meets a store that does not
+    answer; ``was_away``: this one's did.
+    """
 
     uid: str
     image: Image
@@ -62,6 +79,11 @@ class Driver:
     draining: str | None = None
     plan: str = ""
     heard: str = ""
+    level: object = None
+    change: Change | None = None
+    begun: set[str] = field(default_factory=set)
+    was_away: bool = False
+    away: float = 0.0
 
     def ask(self, text: str) -> None:
         """What its annotation says."""
@@ -76,6 +98,7 @@ class Driver:
             self._start()
         elif self.phase == "running":
             self._run()
+        self._change()
         self._answer(now_ms)
 
     def _start(self) -> None:
@@ -109,9 +132,12 @@ class Driver:
         does = {"go": self._go, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
         made = does.get(str(self.request["do"]), self._configure)()
         if made is not None:
-            self.answers[name] = made
-            for old in list(self.answers)[:-3]:
-                del self.answers[old]
+            self._say(name, made)
+
+    def _say(self, name: str, answer: dict[str, object]) -> None:
+        self.answers[name] = answer
+        for old in list(self.answers)[:-3]:
+            del self.answers[old]
 
     def _go(self) -> dict[str, object] | None:
         if self.phase != "standby":
@@ -119,6 +145,9 @@ class Driver:
         if self.image.fault == "hangs-at-go":
             return None
         asked = self.request
+        if self.rng.random() < self.away:
+            self.was_away = True
+            return {"ok": False, "message": "Retryable: the store is away", "retry": True}
         try:
             self.store.go(
                 self.uid,
@@ -159,8 +188,30 @@ class Driver:
         good = saved is not None and self.image.fault != "does-not-verify" and saved.state <= self.image.state
         return {"ok": good, "message": "" if good else "does not read back"}
 
-    def _configure(self) -> dict[str, object]:
-        return {"ok": self.image.live, "message": ""}
+    def _configure(self) -> dict[str, object] | None:
+        """Begin it; what is asked meanwhile takes its own time."""
+        name, settings = str(self.request["id"]), self.request["settings"]
+        assert isinstance(settings, dict)
+        if name in self.begun:
+            return None
+        if self.change is None:
+            self.begun.add(name)
+            self.change = Change(name, settings["level"], self.rng.choice(_TAKES))
+            return None
+        return {"ok": False, "message": "another change is under way"}
+
+    def _change(self) -> None:
+        """It is taken whatever is asked by now, and whoever has gone on without an answer."""
+        change = self.change
+        if change is None or self.ended or self.phase != "running":
+            return
+        change.ticks -= 1
+        if change.ticks > 0:
+            return
+        if self.image.live:
+            self.level = change.level
+        self.change = None
+        self._say(change.id, {"ok": self.image.live, "message": ""})
 
     def term(self) -> None:
         """SIGTERM: drain without a savepoint, unless it hangs."""

@@ -17,7 +17,7 @@ from headgate_operator.shell.rest import ApiError, Rest
 from tests.harness.operator.api_server import until
 from tests.harness.operator.kubelet import Kubelet
 
-_CRDS = Path(__file__).parents[3] / "charts/headgate/files/crds"
+_CRDS = Path(__file__).parents[3] / "charts/headgate/crds"
 _CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 

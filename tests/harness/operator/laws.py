@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from headgate_operator.reconcile import actions as act
 from headgate_operator.resources.savepoint import SavepointPhase
 from headgate_operator.resources.spec import RunState
-from headgate_operator.resources.status import RESTING, Outcome, Phase, Status
+from headgate_operator.resources.status import RESTING, RUNNING, Outcome, Phase, Status
 from tests.harness.operator.cluster import Cluster, Pod
 
 
@@ -48,12 +48,26 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
         yield "stable without its proof"
     if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished(cluster):
         yield "suspended while a pod runs"
+    if _way_back(new) > _way_back(old) > 0 and _was_away(cluster, old):
+        yield "a way back was given up because something was away"
+    if new.offered is None:
+        yield from _other_settings(cluster, new)
     if new.attempt < old.attempt or new.epochs < old.epochs or new.requests < old.requests:
         yield "a counter went back"
 
 
 def _succeeded(status: Status) -> bool:
     return status.upgrade is not None and status.upgrade.outcome is Outcome.SUCCEEDED
+
+
+def _way_back(status: Status) -> int:
+    """Which one is tried; 0 when none is."""
+    return status.upgrade.undo_step if status.phase is Phase.ROLLING_BACK and status.upgrade is not None else 0
+
+
+def _was_away(cluster: Cluster, status: Status) -> bool:
+    pod = cluster.pods.get(status.owner.name) if status.owner else None
+    return pod is not None and pod.driver is not None and pod.driver.was_away
 
 
 def _proof(cluster: Cluster, status: Status) -> bool:
@@ -99,9 +113,20 @@ def _ended(cluster: Cluster, status: Status) -> Iterator[str]:
     running = cluster.app.desired.spec.state is RunState.RUNNING
     if status.phase in (Phase.STABLE, Phase.ROLLED_BACK) and running and not _owner_runs(cluster, status):
         yield f"{status.phase.value} and nothing runs"
+    yield from _other_settings(cluster, status)
     held, lines = _held(status, cluster), cluster.lines.values()
     if status.stable is not None and any(line.view.deleting and line.view.name not in held for line in lines):
         yield "a deleted savepoint did not go"
+
+
+def _other_settings(cluster: Cluster, status: Status) -> Iterator[str]:
+    """What runs has the settings that the status says run."""
+    pod = cluster.pods.get(status.owner.name) if status.owner else None
+    if status.phase not in RUNNING or status.stable is None or pod is None or pod.driver is None or pod.driver.ended:
+        return
+    said, runs = status.stable.spec.config["level"], pod.driver.level
+    if said != runs:
+        yield f"it runs with level {runs} and the status says {said}"
 
 
 def _held(status: Status, cluster: Cluster) -> set[str]:

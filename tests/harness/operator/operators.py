@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from headgate_operator.pods.settings import settings
+from headgate_operator.protocol import Request
 from headgate_operator.reconcile import actions as act
 from headgate_operator.reconcile.world import CollectorView, Observed, PodView
 from headgate_operator.resources.status import Status
@@ -119,7 +121,9 @@ def _create_pod(cluster: Cluster, action: act.CreatePod) -> None:
         return
     node = cluster.rng.choice([node for node in cluster.nodes if node.reachable and not node.dead] or cluster.nodes)
     image = cluster.images[action.release.spec.image]
-    cluster.pods[action.name] = Pod(action.name, f"uid{cluster.next()}", image, node, cluster.now_ms)
+    pod = Pod(action.name, f"uid{cluster.next()}", image, node, cluster.now_ms)
+    pod.level = settings("app", action.release.spec)["level"]
+    cluster.pods[action.name] = pod
 
 
 def _delete_pod(cluster: Cluster, action: act.DeletePod) -> None:
@@ -136,6 +140,12 @@ def _ask(cluster: Cluster, action: act.Ask | act.Go) -> None:
         laws.nobody_else_owns(cluster, pod)
     pod.request = action.request.text()
     pod.all_asked += pod.request
+
+
+def _configure(cluster: Cluster, action: act.Configure) -> None:
+    document = settings("app", action.release.spec)
+    request = Request(action.request, "configure", settings=document)
+    _ask(cluster, act.Ask(action.pod, action.uid, request))
 
 
 def _create_savepoint(cluster: Cluster, action: act.CreateSavepoint) -> None:
@@ -188,6 +198,7 @@ _PERFORM: dict[type, Callable[..., None]] = {
     act.CreatePod: _create_pod,
     act.DeletePod: _delete_pod,
     act.Ask: _ask,
+    act.Configure: _configure,
     act.Go: _ask,
     act.CreateSavepoint: _create_savepoint,
     act.RecordSavepoint: _record,

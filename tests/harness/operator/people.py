@@ -70,8 +70,11 @@ def new_image(cluster: Cluster, rng: random.Random, fault: str | None = None) ->
 
 
 def new_settings(cluster: Cluster, rng: random.Random) -> None:
-    """Only the service's own."""
-    edit(cluster, cluster.app.desired.spec.model_copy(update={"config": {"level": rng.randint(0, 3)}}))
+    """Only the service's own: other ones, or, perhaps while those are being taken, what was stable."""
+    stable, level = cluster.app.status.stable, rng.randint(0, 3)
+    back = stable is not None and rng.random() < 0.5
+    config = stable.spec.config if stable is not None and back else {"level": level}
+    edit(cluster, cluster.app.desired.spec.model_copy(update={"config": config}))
 
 
 def new_partitions(cluster: Cluster, rng: random.Random) -> None:

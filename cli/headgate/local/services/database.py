@@ -132,6 +132,13 @@ class NamedDatabase:
         return self._document
 
 
+def database_of(address: Address | None, folder: Path, tables: Tables, ledger: str) -> Database:
+    """The one at the address; without one our own, in the workspace's folder."""
+    if address is None:
+        return OwnDatabase(folder / "postgres", tables, ledger)
+    return NamedDatabase(address, tables, ledger)
+
+
 def connected(document: PostgresDocument) -> AbstractContextManager[Connection]:
     """A transaction; ``streamcore.errors`` when there is no server or it refuses."""
     return transaction(document.settings(), _CLIENT)

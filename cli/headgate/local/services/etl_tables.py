@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from headgate.local.services.database import Address, Database, NamedDatabase, OwnDatabase, Schema, connected
+from headgate.local.services.database import Address, Database, Schema, connected, database_of
 from headgate.local.services.service import Server
 from headgate.local.shop.expected_rows import COLUMNS, Row
 from headgate.talk import Say
@@ -142,10 +142,7 @@ class PostgresTable:
     def server(self, folder: Path) -> Server:
         """PostgreSQL."""
         ledger = f"{_SCHEMA}.headgate_ledger"  # with the table, so that it goes with it
-        if self._address is None:
-            self._database = OwnDatabase(folder / "postgres", _TABLES, ledger)
-        else:
-            self._database = NamedDatabase(self._address, _TABLES, ledger)
+        self._database = database_of(self._address, folder, _TABLES, ledger)
         return self._database
 
     def entry(self, folder: Path) -> Mapping[str, object]:  # noqa: ARG002 - the server knows where it is

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import headgate_sessions
-from headgate.local.services.database import Address, Database, NamedDatabase, OwnDatabase, Schema
+from headgate.local.services.database import Address, Database, Schema, database_of
 from headgate.local.services.service import Check, Ground, Screen, Server
 from headgate.local.shop.feed import Feed, shop_feed
 from headgate.local.shop.settings import ShopSettings
@@ -70,11 +70,7 @@ class SessionsService:
 
     def server(self, folder: Path, java: Java) -> Server:  # noqa: ARG002 - PostgreSQL needs no Java
         """PostgreSQL."""
-        self._database = (
-            OwnDatabase(folder / "postgres", _TABLES, _LEDGER)
-            if self._address is None
-            else NamedDatabase(self._address, _TABLES, _LEDGER)
-        )
+        self._database = database_of(self._address, folder, _TABLES, _LEDGER)
         return self._database
 
     def settings(self, ground: Ground) -> SessionsSettings:

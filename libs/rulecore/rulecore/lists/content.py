@@ -20,14 +20,11 @@ import polars as pl
 from rulecore.lang import ListType
 from rulecore.lang.formulas import DTYPES
 from rulecore.lang.types import Value
+from rulecore.lists.keys import NEVER_MS, Key
 from rulecore.lists.sieve import Sieve
 from streamcore.schema import MAX_DECIMAL_DIGITS, Kind, Type
 
 Ints = npt.NDArray[np.int64]
-Key = str | int
-
-#: When an entry without an end expires.
-NEVER_MS = 2**63 - 1
 _NO_ENTRY = -1
 
 

@@ -21,7 +21,7 @@ import orjson
 from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lang.types import MAX_LONG, MIN_LONG, Value, rescale
-from rulecore.lists.content import NEVER_MS, Key
+from rulecore.lists.keys import NEVER_MS, Key
 from rulecore.values import MAX_TEXT, parse_time_ms, short
 from rulecore.yamldoc import Json
 from streamcore.schema import Kind, Type

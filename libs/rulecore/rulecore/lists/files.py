@@ -22,7 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -30,12 +30,14 @@ from rulecore.errors import ListError
 from rulecore.lang import ListType
 from rulecore.lists.entries import read_entries
 from rulecore.lists.records import Head, decode_head, records_of
-from rulecore.lists.store import ListStore
 from rulecore.settings import ListLimits
 from rulecore.status import StatusKind
 from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line
 from rulecore.yamlfiles import read_file, yaml_files
 from streamcore.schema import Kind
+
+if TYPE_CHECKING:
+    from rulecore.lists.store import ListStore
 
 _COLUMNS: Final = ("value", "lookup", "expires")
 _FILE_BYTES: Final = 64 << 20
@@ -83,6 +85,8 @@ def types_of(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
 
 def store_of(lists: Sequence[ListFile]) -> ListStore:
     """A store that holds them, as if they had been published."""
+    from rulecore.lists.store import ListStore  # columns, which reading files does without
+
     store = ListStore.empty()
     for key, value in (record for one in lists for record in one.records()):
         store, answer = store.apply(key, value)

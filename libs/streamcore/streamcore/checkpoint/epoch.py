@@ -7,15 +7,14 @@ start.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from streamcore.checkpoint.files import read_int, read_json, write_json
 from streamcore.errors import CorruptState
+from streamcore.location import Location
 
 FIRST_EPOCH = 1
 
 
-def create_epoch(path: Path, epoch: int = FIRST_EPOCH) -> int:
+def create_epoch(path: Location, epoch: int = FIRST_EPOCH) -> int:
     """Write the epoch of a new checkpoint: 1, or one more than the savepoint that it is restored from."""
     if epoch < FIRST_EPOCH:
         raise CorruptState(f"{path}: epoch {epoch} asked for; the first epoch is {FIRST_EPOCH}")
@@ -23,7 +22,7 @@ def create_epoch(path: Path, epoch: int = FIRST_EPOCH) -> int:
     return epoch
 
 
-def read_epoch(path: Path) -> int:
+def read_epoch(path: Location) -> int:
     """The checkpoint's epoch; ``CorruptState`` when the file is missing or damaged."""
     entries = read_json(path)
     if entries is None:
@@ -37,6 +36,6 @@ def read_epoch(path: Path) -> int:
     return epoch
 
 
-def raise_epoch(path: Path) -> int:
+def raise_epoch(path: Location) -> int:
     """Go to the next epoch; returns it. Everything that the old one wrote from then on is fenced by the new one."""
     return create_epoch(path, read_epoch(path) + 1)

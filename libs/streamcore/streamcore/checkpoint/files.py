@@ -1,4 +1,7 @@
-"""Small JSON files that must be whole or absent, even after a power cut or on a full disk."""
+"""Small JSON files that must be whole or absent, even after a power cut or on a full disk; and folders of them.
+
+On a disk a file is replaced by a rename; in a bucket one PUT is whole or has not been (``streamcore.storage.s3``).
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,100 @@ import errno
 import json
 import os
 import shutil
+import tempfile
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 from streamcore.errors import ConfigError, CorruptState, Retryable, StreamError
+from streamcore.location import Location, ObjectPath
 
+if TYPE_CHECKING:
+    from streamcore.storage.s3 import S3Folder
+
+#: What a file system that has no links says.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 #: What is read back with ``read_json``: flat, text and whole numbers only.
 Entry = str | int
 
 
-def write_json(path: Path, entries: Mapping[str, object]) -> None:
+def write_json(path: Location, entries: Mapping[str, object]) -> None:
     """Replace ``path`` in one step: a reader, or a crash at any moment, finds the old file or the new one, whole."""
     write_text(path, json.dumps(entries, indent=1))
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Location, text: str) -> None:
     """The same with any text."""
+    write_whole(path, text.encode())
+
+
+def write_whole(path: Location, content: bytes) -> None:
+    """The same with any bytes."""
+    if isinstance(path, ObjectPath):
+        _folder(path.parent).write(path.name, content)
+        return
+    with writing(path) as file:
+        file.write(content)
+
+
+def create_json(path: Location, entries: Mapping[str, object]) -> bool:
+    """Write it where there is none, in one step; whether the file holds these entries, written now or before."""
+    content = json.dumps(entries, indent=1).encode()
+    if isinstance(path, ObjectPath):
+        made = _folder(path.parent).exchange(path.name, content, None) is not None
+    else:
+        made = _create(path, content)
+    return made or read_whole(path) == content
+
+
+def _create(path: Path, content: bytes) -> bool:
+    # No other process has this name, not even one of the same number on another machine.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with naming_file_errors(path):
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            made = _link(temporary, path)
+            _sync_folder(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return made
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    """Give it its name, unless another file has it."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A file system without links: not in one step, but what is there is seen.
+        if path.exists():
+            return False
+        temporary.replace(path)
+    return True
+
+
+@contextmanager
+def writing(path: Location) -> Iterator[IO[bytes]]:
+    """The same, bit by bit: the file is there, whole, once the block has ended without an error."""
+    if isinstance(path, ObjectPath):
+        with naming_file_errors(Path(tempfile.gettempdir(), path.name)), tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            _folder(path.parent).write_from(path.name, file)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming_file_errors(path):
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
+            with temporary.open("wb") as file:
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
@@ -36,8 +111,10 @@ def write_text(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def read_whole(path: Path) -> bytes | None:
+def read_whole(path: Location) -> bytes | None:
     """What is in the file, or None when there is no such file."""
+    if isinstance(path, ObjectPath):
+        return _folder(path.parent).read(path.name)
     with naming_file_errors(path):
         try:
             return path.read_bytes()
@@ -45,7 +122,62 @@ def read_whole(path: Path) -> bytes | None:
             return None
 
 
-def read_json(path: Path) -> dict[str, Entry] | None:
+def make_folder(path: Location) -> None:
+    """Make it where it is missing; a bucket has no folders, only names with ``/``."""
+    if not isinstance(path, ObjectPath):
+        with naming_file_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+
+
+def names_in(folder: Location) -> list[str]:
+    """The names of what is in a folder; none where there is no such folder. In a bucket: of files, also those below."""
+    if isinstance(folder, ObjectPath):
+        return _folder(folder).files()
+    with naming_file_errors(folder):
+        return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def discard(path: Location) -> None:
+    """Remove a file; one that is not there is no error."""
+    if isinstance(path, ObjectPath):
+        _folder(path.parent).discard(path.name)
+        return
+    with naming_file_errors(path):
+        path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Location) -> None:
+    """Remove it with all that is in it; one that is not there is no error."""
+    if isinstance(folder, ObjectPath):
+        _folder(folder).remove()
+        return
+    with naming_file_errors(folder):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
+
+def entries_in(folder: Location) -> list[str]:
+    """The names of files and folders in it; none where there is no such folder."""
+    if isinstance(folder, ObjectPath):
+        return sorted({name.partition("/")[0] for name in _folder(folder).files()})
+    return names_in(folder)
+
+
+def remove_entry(path: Location) -> None:
+    """A file, or a folder with all that is in it."""
+    if isinstance(path, ObjectPath) or path.is_dir():
+        remove_folder(path)
+    if isinstance(path, ObjectPath) or path.exists():
+        discard(path)
+
+
+def _folder(place: ObjectPath) -> S3Folder:
+    from streamcore.storage.s3 import S3Folder
+
+    return S3Folder.parse(place.url)
+
+
+def read_json(path: Location) -> dict[str, Entry] | None:
     """The entries, or None when there is no such file; ``CorruptState`` when it is not what ``write_json`` wrote."""
     text = read_whole(path)
     if text is None:
@@ -62,7 +194,7 @@ def read_json(path: Path) -> dict[str, Entry] | None:
     return entries
 
 
-def read_int(path: Path, entries: Mapping[str, Entry], name: str) -> int:
+def read_int(path: Location, entries: Mapping[str, Entry], name: str) -> int:
     """A whole number among the entries; ``CorruptState`` when it is missing."""
     value = entries.get(name)
     if not isinstance(value, int) or isinstance(value, bool):

@@ -20,12 +20,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
-from streamcore.checkpoint.files import Entry, naming_file_errors, read_int, read_json, write_json
+from streamcore.checkpoint.files import Entry, make_folder, names_in, read_int, read_json, read_whole, write_json
 from streamcore.checkpoint.positions import PositionLog
 from streamcore.errors import ConfigError
+from streamcore.location import Location
 
 FORMAT_VERSION = 3
 _RESTORE = "restore from a savepoint, or start with a new checkpoint"
@@ -45,10 +45,10 @@ class AppIdentity:
 class CheckpointRoot:
     """One checkpoint. The functions read and write files; nothing is kept in memory."""
 
-    path: Path
+    path: Location
 
     @property
-    def spark(self) -> Path:
+    def spark(self) -> Location:
         """Spark's ``checkpointLocation``."""
         return self.path / "spark"
 
@@ -58,22 +58,22 @@ class CheckpointRoot:
         return PositionLog(self.path / "positions")
 
     @property
-    def initial(self) -> Path:
+    def initial(self) -> Location:
         """The state that the first batch is given; no such folder where there is none."""
         return self.path / "initial"
 
     @property
-    def origin_path(self) -> Path:
+    def origin_path(self) -> Location:
         """What a restore says of the savepoint."""
         return self.path / "origin.json"
 
     @property
-    def epoch_path(self) -> Path:
+    def epoch_path(self) -> Location:
         """The epoch's file."""
         return self.path / "epoch.json"
 
     @property
-    def app_path(self) -> Path:
+    def app_path(self) -> Location:
         """The app identity's file."""
         return self.path / "app.json"
 
@@ -89,8 +89,7 @@ class CheckpointRoot:
         root belongs to another app or to other settings, or Spark's part is damaged; ``CorruptState`` when a file of
         ours is.
         """
-        with naming_file_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         known = self.identity()
         if known is None:
             return self._create(identity, epoch)
@@ -190,8 +189,7 @@ class CheckpointRoot:
             if committed:
                 self._refuse("spark/commits has batches, spark/offsets has none", "the offset log was deleted")
             return
-        metadata = self.spark / "metadata"
-        if not _has_content(metadata):
+        if not read_whole(self.spark / "metadata"):
             self._refuse("spark/metadata is missing or empty", "Spark would take this for a new query")
         for name, batches in (("offsets", planned), ("commits", committed)):
             if (gap := _gap(batches)) is not None:
@@ -218,8 +216,7 @@ class CheckpointRoot:
         files = [self.spark / "offsets" / str(b) for b in planned[-2:]]
         files += [self.spark / "commits" / str(b) for b in committed[-2:]]
         for file in files:
-            with naming_file_errors(file):
-                lines = file.read_bytes().splitlines()
+            lines = (read_whole(file) or b"").splitlines()
             if len(lines) < 2 or not lines[0].startswith(b"v") or not lines[0][1:].isdigit():
                 what = f"spark/{file.parent.name}/{file.name} is cut short"
                 self._refuse(what, "the disk was full or the machine lost power while it was written")
@@ -228,19 +225,11 @@ class CheckpointRoot:
         raise ConfigError(f"checkpoint {self.path}: {what} ({why}); {_RESTORE}. Nothing was changed.")
 
 
-def _batches(folder: Path) -> tuple[int, ...]:
+def _batches(folder: Location) -> tuple[int, ...]:
     """Batch ids of a log; checksums and temporary files are not part of it."""
-    if not folder.is_dir():
-        return ()
-    with naming_file_errors(folder):
-        return tuple(sorted(int(p.name) for p in folder.iterdir() if p.name.isascii() and p.name.isdigit()))
+    return tuple(sorted(int(name) for name in names_in(folder) if name.isascii() and name.isdigit()))
 
 
 def _gap(batches: Sequence[int]) -> int | None:
     """The first id that is missing, or None."""
     return next((a + 1 for a, b in itertools.pairwise(batches) if b != a + 1), None)
-
-
-def _has_content(file: Path) -> bool:
-    with naming_file_errors(file):
-        return file.is_file() and file.stat().st_size > 0

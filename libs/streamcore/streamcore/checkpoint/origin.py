@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from streamcore.checkpoint.files import read_int, read_json, write_json
+from streamcore.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class Origin:
     batch: int
     rewinds: bool = False
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Location) -> None:
         """Keep it."""
         entries = {"savepoint": self.savepoint, "digest": self.digest, "epoch": self.epoch, "batch": self.batch}
         write_json(path, {**entries, "rewinds": int(self.rewinds)})
 
     @classmethod
-    def read(cls, path: Path) -> Origin | None:
+    def read(cls, path: Location) -> Origin | None:
         """None where the checkpoint began with nothing."""
         entries = read_json(path)
         if entries is None:

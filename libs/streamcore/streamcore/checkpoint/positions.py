@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from streamcore.checkpoint.files import naming_file_errors, read_whole, write_json
-from streamcore.errors import CorruptState
+from streamcore.checkpoint.files import create_json, discard, make_folder, names_in, read_whole, write_json
+from streamcore.errors import CorruptState, Fenced
+from streamcore.location import Location
 from streamcore.position import Position
 
 _BEGIN = "begin"
@@ -29,14 +29,12 @@ class Bounds:
 class PositionLog:
     """The files ``<folder>/<batch>``. ``keep``: how many of the last batches."""
 
-    folder: Path
+    folder: Location
     keep: int = 100
 
     def batches(self) -> tuple[int, ...]:
         """Batches with a position, ascending."""
-        with naming_file_errors(self.folder):
-            names = [p.name for p in self.folder.iterdir()] if self.folder.is_dir() else []
-        return tuple(sorted(int(name) for name in names if name.isascii() and name.isdigit()))
+        return tuple(sorted(int(name) for name in names_in(self.folder) if name.isascii() and name.isdigit()))
 
     def read(self, batch: int) -> Bounds | None:
         """What the batch reads, None when that has not been decided; ``CorruptState`` for a file that is not ours."""
@@ -52,8 +50,7 @@ class PositionLog:
 
     def begin(self, position: Position) -> None:
         """Say where the first batch of all begins. Without it an app begins where its topics do."""
-        with naming_file_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_json(self.folder / _BEGIN, position.to_json())
 
     def beginning(self) -> Position | None:
@@ -66,10 +63,11 @@ class PositionLog:
             raise CorruptState(f"{path}: no position of ours; restore from a savepoint") from error
 
     def write(self, batch: int, bounds: Bounds) -> None:
-        """Decide what the batch reads. Once written it stays."""
-        with naming_file_errors(self.folder):
-            self.folder.mkdir(exist_ok=True)
-        write_json(self.folder / str(batch), {"start": bounds.start.to_json(), "end": bounds.end.to_json()})
-        old = self.folder / str(batch - self.keep)
-        with naming_file_errors(old):
-            old.unlink(missing_ok=True)
+        """Decide what the batch reads. Once written it stays: ``Fenced`` where it was decided otherwise, for that was
+        another process, which owns the checkpoint now."""
+        make_folder(self.folder)
+        path = self.folder / str(batch)
+        if not create_json(path, {"start": bounds.start.to_json(), "end": bounds.end.to_json()}):
+            raise Fenced(f"{path}: another process has decided what this batch reads; stop this process")
+        if batch >= self.keep:
+            discard(self.folder / str(batch - self.keep))

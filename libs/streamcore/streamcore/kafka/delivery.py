@@ -144,8 +144,8 @@ class Hooks:
     """What the app brings along.
 
     ``still_owner`` raises ``Fenced`` when another process owns the app (the lease's ``check``); asked before every
-    fencing after the first. ``replace_oversized(record, limit_bytes)`` returns a smaller record, or None to drop it;
-    it must be a pure function. ``reached`` is called at each step.
+    fencing after the first, and after it before anything is written. ``replace_oversized(record, limit_bytes)`` returns
+    a smaller record, or None to drop it; it must be a pure function. ``reached`` is called at each step.
     """
 
     still_owner: Callable[[], None] = _always_owner

@@ -22,6 +22,9 @@ What a crash just after each step leaves (``Step``; the tests crash there):
 new one starts at step 1, which settles the question before step 2 asks it. Any failure that is neither ``Fenced`` nor
 known to be final is treated so, within ``Delivery.recovery_ms``.
 
+Before that step 1 ``Hooks.still_owner`` is asked, and after it once more: while it was under way a later epoch may have
+begun and fenced us, and ours came after its. Whoever begins after the second answer fences us again.
+
 **A batch without records** opens no transaction and writes no marker: the marker then stays behind, which harms
 nothing. A replay of that batch has no records either (output is a pure function of the batch), so there is nothing to
 skip; and the marker is still at or above every batch that *has* written something.
@@ -209,6 +212,7 @@ class ExactlyOnceWriter:
         """Step 3. The session is missing when an earlier attempt failed; that one may yet have been committed."""
         if self._session is None:
             self._steps_1_and_2()
+            self._hooks.still_owner()
             if self._is_done(batch):
                 return
         assert self._session is not None

@@ -9,8 +9,15 @@ import polars as pl
 from streamcore.app import App
 from streamcore.errors import StreamError
 from streamcore.kernel import Kernel
-from streamcore.savepoint.manifest import AppDescription, OperatorDescription, StateTableDescription, StoredTable
+from streamcore.savepoint.manifest import (
+    AppDescription,
+    OperatorDescription,
+    SavepointManifest,
+    StateTableDescription,
+    StoredTable,
+)
 from streamcore.savepoint.parts import columns_of
+from streamcore.savepoint.plan import Decisions, RestorePlan, plan
 from streamcore.state.table import StateTable
 from streamcore.state.versions import Versions
 from streamcore.topology.kernel import TopologyStage
@@ -29,6 +36,11 @@ def describe(app: App, stored: Iterable[StoredTable] = ()) -> AppDescription:
         tables=tuple(one for stage in range(len(app.stages)) for one in _tables(app, stage, names)),
         operators=tuple(_operators(app)),
     )
+
+
+def plan_for(stored: SavepointManifest, app: App, decisions: Decisions | None = None) -> RestorePlan:
+    """Whether the savepoint can be restored as this app (``plan``)."""
+    return plan(stored, describe(app, stored.tables), decisions)
 
 
 def _operators(app: App) -> Iterator[OperatorDescription]:

@@ -97,9 +97,23 @@ class Savepoints:
 
     def delete(self, name: str) -> None:
         """Remove one, its manifest first, so that no half of it is left; ``ConfigError`` where there is none."""
-        folder = self.get(name).folder
+        self.get(name)
+        self.discard(name)
+
+    def discard(self, name: str) -> None:
+        """Remove whatever is there under that name: one that is complete, a part that an attempt left, or nothing."""
+        folder = self.folder(name)
         folder.discard(MANIFEST)
         folder.remove()
+
+    def discard_all(self) -> int:
+        """Remove all of the app, and the parts; how many folders there were."""
+        folder = self.place.under(self.app)
+        found = folder.folders()
+        for name in found:
+            folder.under(name).discard(MANIFEST)
+        folder.remove()
+        return len(found)
 
 
 def apps(place: Folder) -> list[str]:

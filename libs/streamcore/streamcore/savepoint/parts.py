@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from streamcore.app import App
 from streamcore.errors import CorruptState
+from streamcore.savepoint.blob_file import write_rows
 from streamcore.savepoint.manifest import StateFile, StoredTable, sha256
 from streamcore.state.blobs import BlobStore
 from streamcore.state.log import HEAD, Head, StateLog
@@ -24,9 +25,8 @@ from streamcore.state.packed import from_bytes, to_bytes
 from streamcore.state.versions import VERSION
 from streamcore.storage import Folder
 
-#: About how much of a table is in one part, and of a file in one row group: what a reader holds at a time.
+#: About how much of a table is in one part.
 PART_BYTES = 4 * 1024 * 1024
-_GROUP_BYTES = 16 * 1024 * 1024
 _SCHEMA = pa.schema([("table", pa.string()), ("rows", pa.int64()), ("blob", pa.binary())])
 
 #: Rows by table.
@@ -88,11 +88,7 @@ def write_shard(folder: Folder, stage: int, shard: int, frames: Frames, cells: M
 def write_parts(parts: Iterable[Part]) -> bytes:
     """As a file."""
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, _SCHEMA, compression="zstd", compression_level=1, use_dictionary=["table"]) as writer:
-        for group in _groups(parts):
-            columns = [[p.table for p in group], [p.rows for p in group], [p.blob for p in group]]
-            arrays = [pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)]
-            writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+    write_rows(sink, _SCHEMA, ((part.table, part.rows, part.blob) for part in parts))
     return sink.getvalue()
 
 
@@ -138,16 +134,3 @@ def _parts(name: str, rows: pl.DataFrame) -> Iterator[Part]:
     height = -(-rows.height // pieces)
     for some in rows.iter_slices(height):
         yield Part(name, some.height, to_bytes(some))
-
-
-def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    group: list[Part] = []
-    size = 0
-    for part in parts:
-        group.append(part)
-        size += len(part.blob)
-        if size >= _GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group

@@ -55,6 +55,11 @@ class Decisions:
         """Whether this table's rows are to be left out."""
         return table in self.drop or table.partition("/")[0] in self.drop
 
+    @property
+    def rewinds(self) -> bool:
+        """Whether what was written after the savepoint is to be written again."""
+        return REWIND in self.accept
+
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:

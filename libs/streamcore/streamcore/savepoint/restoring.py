@@ -14,21 +14,19 @@ savepoint itself is only read.
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamcore.app import App
-from streamcore.checkpoint.files import naming_file_errors
+from streamcore.checkpoint.files import make_folder, remove_folder, writing
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError
 from streamcore.position import Position, partitions_of
+from streamcore.savepoint.blob_file import write_rows
 from streamcore.savepoint.folder import Savepoint
 from streamcore.savepoint.manifest import DomainProgress, SavepointManifest, StateFile
 from streamcore.savepoint.parts import read_parts
@@ -38,7 +36,6 @@ from streamcore.state.log import fresh_log
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
 
 _SCHEMA = pa.schema([("shard", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
-_GROUP_BYTES = 16 * 1024 * 1024
 
 
 def prepare(
@@ -50,14 +47,14 @@ def prepare(
     ``rewinds``: as in ``Origin``.
     """
     # 1. Nothing is written over.
-    _refuse(savepoint.manifest, plan, root, epoch)
+    refuse(savepoint.manifest, plan, root, epoch)
     # 2. The state, by the stage that takes it.
-    with naming_file_errors(root.initial):
-        shutil.rmtree(root.initial, ignore_errors=True)
-        root.initial.mkdir(parents=True)
+    remove_folder(root.initial)
+    make_folder(root.initial)
     cells = {"domains": [to_cells(time) for time in times_of(savepoint.manifest, app)]}
     for number in range(len(app.stages)):
-        _write(root.initial / f"stage-{number}.parquet", _blobs(savepoint, plan, number, app, cells))
+        with writing(root.initial / f"stage-{number}.parquet") as file:
+            write_rows(file, _SCHEMA, _blobs(savepoint, plan, number, app, cells))
     # 3. Where it goes on.
     root.positions.begin(position_of(savepoint.manifest, app))
     manifest = savepoint.manifest
@@ -66,7 +63,8 @@ def prepare(
     root.prepare(AppIdentity(app.name, app.shards), epoch=epoch)
 
 
-def _refuse(manifest: SavepointManifest, plan: RestorePlan, root: CheckpointRoot, epoch: int) -> None:
+def refuse(manifest: SavepointManifest, plan: RestorePlan, root: CheckpointRoot, epoch: int) -> None:
+    """Step 1 alone."""
     if root.identity() is not None or root.is_used:
         raise ConfigError(f"checkpoint {root.path}: it is in use; a savepoint is restored to a new folder")
     if epoch <= manifest.epoch:
@@ -131,23 +129,3 @@ def _rows(savepoint: Savepoint, plan: RestorePlan, number: int, files: Iterable[
                 if part.table in wanted:
                     found[part.table].append(part.frame)
     return {name: pl.concat(frames) for name, frames in found.items()}
-
-
-def _write(path: Path, blobs: Iterable[tuple[int, str, bytes]]) -> None:
-    """In groups of rows that a reader can hold."""
-    with naming_file_errors(path), pq.ParquetWriter(path, _SCHEMA, compression="zstd", compression_level=1) as writer:
-        group: list[tuple[int, str, bytes]] = []
-        size = 0
-        for row in blobs:
-            group.append(row)
-            size += len(row[2])
-            if size >= _GROUP_BYTES:
-                writer.write_batch(_batch(group))
-                group, size = [], 0
-        if group:
-            writer.write_batch(_batch(group))
-
-
-def _batch(group: Iterable[tuple[int, str, bytes]]) -> pa.RecordBatch:
-    columns = zip(*group, strict=True)
-    return pa.record_batch([pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)

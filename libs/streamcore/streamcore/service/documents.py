@@ -5,6 +5,7 @@ Imports little: a service starts its JVM with what is said here, and loads the r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "NotNegative",
     "Positive",
     "StreamDocument",
+    "checked_document",
     "load_document",
     "load_schema",
     "read_yaml",
@@ -82,14 +84,18 @@ def load_schema(path: Path) -> StreamSchema:
 
 def load_document(path: Path, kind: type[D]) -> D:
     """A document from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    document = read_yaml(path)
+    return checked_document(read_yaml(path), kind, str(path))
+
+
+def checked_document(document: Mapping[str, object], kind: type[D], where: str) -> D:
+    """A document that was read already; ``where`` it comes from, for the ``ConfigError``."""
     try:
         return kind.model_validate(document)
     except ValidationError as error:
         lines = [f"  {'.'.join(map(str, e['loc'])) or 'document'}: {e['msg']}" for e in error.errors()]
-        raise ConfigError("\n".join([f"{path}: settings that cannot be used", *lines])) from error
+        raise ConfigError("\n".join([f"{where}: settings that cannot be used", *lines])) from error
     except ConfigError as error:  # what a document of a service means is checked as a part of reading it
-        raise ConfigError(f"{path}: settings that cannot be used\n{error}") from error
+        raise ConfigError(f"{where}: settings that cannot be used\n{error}") from error
 
 
 def read_yaml(path: Path) -> dict[str, object]:

@@ -3,13 +3,15 @@
 What it is asked (``requests``) and what it says (``report``) go through a ``Voice``; signals ask for a drain. A standby
 that is told to go, step by step (a crash after a step leaves what its line says):
 
-1. Restore, when a savepoint is named: a new checkpoint is there, and nobody owns it. Asked again, it is found.
-2. Own the checkpoint, in the epoch that was named. A crash leaves a lease that goes stale.
-3. Build the runner, say ``running``, answer. A crash leaves an owner that is gone; whoever starts next goes on.
-4. Run.
+1. Look whether the checkpoint of that epoch is there, or may be made. A refusal has changed nothing.
+2. Own it, in that epoch. A crash leaves a lease that goes stale, in a folder that counts for nothing.
+3. Make it, if it is not there (``going``). A crash leaves what the next one makes anew, or a checkpoint that is whole.
+4. Build the runner, say ``running``, answer. A crash leaves an owner that is gone; whoever starts next goes on. What
+   fails here ends the process and leaves the request without an answer, as a crash does.
+5. Run. Asked for other settings (``changing``), it runs with those, in the same epoch, or goes on as it was.
 
-Refused at step 2, for somebody else owns it still, it stays a standby and can be asked again. Knows no Spark before the
-service's own modules are imported, which happens while the JVM starts.
+Refused up to step 3, it stays a standby and can be asked again. Knows no Spark before the service's own modules are
+imported, which happens while the JVM starts.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from streamcore.errors import ConfigError
+from streamcore.errors import ConfigError, StreamError
+from streamcore.service.changing import Changes, Current
+from streamcore.service.going import alone, owned, within
 from streamcore.service.mailbox import Mailbox
 from streamcore.service.observers import Observer, Printer, listeners_of
 from streamcore.service.report import Answer, Phase, SavepointSaid
-from streamcore.service.requests import Drain, Go, Request, TakeSavepoint, Unreadable
+from streamcore.service.requests import Configure, Drain, Go, Request, TakeSavepoint, Unreadable, Verify
 from streamcore.service.savepoints import Savepoints, SavepointsOf
 from streamcore.service.settings import ServiceSettings
 from streamcore.service.telling import Silent, Telling, telling
@@ -65,7 +69,7 @@ class Life(Generic[S]):
         build: Callable[[], Make[S]],
         mailbox: Mailbox,
         mode: Mode,
-        savepoints: SavepointsOf[S] | None = None,
+        savepoints: SavepointsOf[S],
     ) -> None:
         self._log = logging.getLogger(name)
         self._settings = settings
@@ -73,7 +77,10 @@ class Life(Generic[S]):
         self._mode = mode
         self._savepoints_of = savepoints
         self._savepoints: Savepoints | None = None
-        self._runner: Runner | None = None
+        self._current: Current[S] | None = None
+        self._changes: Changes[S] | None = None
+        self._epoch: int | None = None
+        self._ready = threading.Event()
         self._stopping = threading.Event()
         self._running = threading.Event()
         self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
@@ -112,10 +119,10 @@ class Life(Generic[S]):
         self._stopping.set()
         self._running.set()
         self._orders.put(None)
-        runner = self._runner
-        if runner is not None:
+        current = self._current
+        if current is not None:
             self._voice.phase(Phase.DRAINING)
-            runner.drain(settle=self._saves)
+            current.runner.drain(settle=self._saves)
 
     @property
     def _saves(self) -> bool:
@@ -124,33 +131,36 @@ class Life(Generic[S]):
 
     def _live(self) -> None:
         settings = self._settings
-        owned = None if self._mode.standby else settings.checkpoint
-        with Start(settings.app, owned, settings.spark_session) as start, self._attending(own=False):
+        checkpoint = None if self._mode.standby else alone(settings)
+        with Start(settings.app, checkpoint, settings.spark_session) as start, self._attending(own=False):
             make = self._build()
-            if self._savepoints_of is not None:
-                self._savepoints = self._savepoints_of(settings, start)
-            told = self._stand_by(make, start) if self._mode.standby else settings
-            if told is not None:
-                self._run_app(make, told, start)
+            self._savepoints = self._savepoints_of(settings, start)
+            self._ready.set()
+            if not self._mode.standby or self._stand_by(make, start):
+                self._run_app(make, start)
             self._seal()
 
-    def _stand_by(self, make: Make[S], start: Start) -> S | None:
-        """Wait until it is told to go, and with which settings, or, None, to stop."""
+    def _stand_by(self, make: Make[S], start: Start) -> bool:
+        """Wait until it is told to go, and may, or, False, to stop."""
         start.session()
         if self._mode.restore_from is not None:
-            plan = self._store().plan(self._mode.restore_from)
-            self._voice.plan(plan)
+            self._voice.plan(self._store().plan(self._mode.restore_from))
         self._rehearse(make, start)
         self._voice.phase(Phase.STANDBY)
         while (go := self._next_order(start)) is not None:
             self._go = go
             try:
-                return self._owned(go, start)
-            except ConfigError as error:
+                # 1. to 3. From here on nobody else.
+                owned(go, self._settings, self._store(), start)
+            except StreamError as error:
                 self._log.warning("go is refused: %s", error)
-                self._voice.refuse(go.id, str(error))
+                self._voice.refuse(go.id, error)
                 self._go = None
-        return None
+            else:
+                self._epoch = go.epoch
+                self._voice.owns(go.epoch)
+                return True
+        return False
 
     def _next_order(self, start: Start) -> Go | None:
         while True:
@@ -166,36 +176,52 @@ class Life(Generic[S]):
             runner = make(settings, start, listeners_of((), self._log))
             runner.rehearse(scratch, lambda: not self._orders.empty())
 
-    def _owned(self, go: Go, start: Start) -> S:
-        settings = self._settings
-        # 1. A checkpoint of its own.
-        if go.restore is not None:
-            checkpoint = self._store().restore(go.restore, go.epoch)
-            settings = settings.model_copy(update={"checkpoint": checkpoint})
-        # 2. From here on nobody else.
-        start.own(settings.checkpoint, go.epoch)
-        self._voice.owns(go.epoch)
-        return settings
-
-    def _run_app(self, make: Make[S], settings: S, start: Start) -> None:
-        with telling(settings) as telemetry:
-            # 3. Everything is ours.
-            observers: tuple[Observer, ...] = (Printer(), self._voice, *telemetry.observers())
-            self._runner = runner = make(settings, start, listeners_of(observers, self._log))
-            self._voice.watch(runner.lag)
-            telemetry.watch(runner.lag)
+    def _run_app(self, make: Make[S], start: Start) -> None:
+        with telling(self._settings) as telemetry:
             self._telemetry = telemetry
+
+            def build(settings: S) -> Current[S]:
+                placed = settings if self._epoch is None else within(settings, self._epoch)
+                return Current(settings, make(placed, start, listeners))
+
+            self._changes = changes = Changes(self._voice, build)
+            observers: tuple[Observer, ...] = (Printer(), self._voice, *telemetry.observers(), changes)
+            listeners = listeners_of(observers, self._log)
+            # 4. Everything is ours.
+            first = build(self._settings)
+            changes.begin(first)
             start.session()
             if self._go is not None:
                 self._voice.answer(self._go.id, Answer(True, f"runs in epoch {self._go.epoch}"))
                 self._go = None
-            if self._stopping.is_set():
-                runner.drain(settle=self._saves)
-            else:
+            if not self._stopping.is_set():
                 self._voice.phase(Phase.RUNNING)
-            self._running.set()
-            # 4. Until it was asked to stop.
-            runner.run()
+            # 5. Until it was asked to stop.
+            current: Current[S] | None = first
+            while current is not None:
+                self._adopt(current, start)
+                self._run_one(current, changes)
+                current = changes.next(stopping=self._stopping.is_set())
+
+    def _adopt(self, current: Current[S], start: Start) -> None:
+        """From here on this one is what is asked, drained and saved."""
+        if current.settings is not self._settings:
+            self._settings, self._savepoints = current.settings, self._savepoints_of(current.settings, start)
+        self._current = current
+        self._voice.watch(current.runner.lag)
+        self._telemetry.watch(current.runner.lag)
+        self._running.set()
+        if self._stopping.is_set():
+            current.runner.drain(settle=self._saves)
+
+    @staticmethod
+    def _run_one(current: Current[S], changes: Changes[S]) -> None:
+        try:
+            current.runner.run()
+        except StreamError as error:
+            if not changes.take_back(error):
+                changes.close(f"{type(error).__name__}: {error}")
+                raise
 
     def _seal(self) -> None:
         """Answer the drain that was asked for, with its savepoint."""
@@ -204,9 +230,9 @@ class Life(Generic[S]):
             return
         made = None
         if drain.savepoint is not None:
-            if self._runner is None:
+            if self._current is None:
                 raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
-            made = self._created(drain.savepoint, self._runner)
+            made = self._created(drain.savepoint, self._current.runner)
         self._drain = None
         self._voice.answer(drain.id, Answer(True, "stopped", made))
 
@@ -221,6 +247,10 @@ class Life(Generic[S]):
                 return self._told_to_go(request)
             case TakeSavepoint():
                 return self._told_to_save(request)
+            case Verify():
+                return self._told_to_verify(request)
+            case Configure():
+                return self._told_to_change(request)
             case Unreadable(_, why):
                 return Answer(False, why)
 
@@ -231,23 +261,38 @@ class Life(Generic[S]):
         return None
 
     def _told_to_save(self, asked: TakeSavepoint) -> Answer | None:
-        """In a thread: it takes its time, and a drain must be heard meanwhile."""
         if self._mode.standby and not self._running.is_set():
             return Answer(False, "a standby has nothing to save")
-        threading.Thread(target=self._save, args=(asked,), name="savepoint", daemon=True).start()
+        self._voice.later(asked.id, lambda: self._save(asked))
         return None
 
-    def _save(self, asked: TakeSavepoint) -> None:
+    def _told_to_verify(self, asked: Verify) -> Answer | None:
+        if not self._mode.standby or self._running.is_set():
+            return Answer(False, "it is no standby: it runs, or is about to")
+        self._voice.later(asked.id, lambda: self._verify(asked))
+        return None
+
+    def _told_to_change(self, asked: Configure) -> Answer | None:
+        if self._mode.standby and not self._running.is_set():
+            return Answer(False, "a standby keeps the settings that it was started with")
+        self._voice.later(asked.id, lambda: self._change(asked))
+        return None
+
+    def _verify(self, asked: Verify) -> Answer:
+        self._ready.wait()
+        return Answer(True, self._store().verify(asked.savepoint))
+
+    def _save(self, asked: TakeSavepoint) -> Answer:
         self._running.wait()
-        try:
-            if self._runner is None or self._stopping.is_set():
-                raise ConfigError("it is stopping; ask for the savepoint with the drain")
-            made = self._created(asked.name, self._runner)
-        except Exception as error:
-            self._log.exception("savepoint %s", asked.name)
-            self._voice.refuse(asked.id, f"{type(error).__name__}: {error}")
-        else:
-            self._voice.answer(asked.id, Answer(True, "", made))
+        if self._current is None or self._stopping.is_set():
+            raise ConfigError("it is stopping; ask for the savepoint with the drain")
+        return Answer(True, "", self._created(asked.name, self._current.runner))
+
+    def _change(self, asked: Configure) -> Answer | None:
+        self._running.wait()
+        if self._current is None or self._changes is None or self._stopping.is_set():
+            raise ConfigError("it is stopping")
+        return self._changes.ask(asked)
 
     def _created(self, name: str, runner: Runner) -> SavepointSaid:
         made = self._store().create(name, runner)
@@ -255,13 +300,14 @@ class Life(Generic[S]):
         return made
 
     def _store(self) -> Savepoints:
-        if self._savepoints is None:
-            raise ConfigError("savepoints: this service has no place for them")
+        assert self._savepoints is not None, "made before anything is asked"
         return self._savepoints
 
     def _fail(self, error: BaseException) -> None:
         why = f"{type(error).__name__}: {error}"
-        for request in (self._drain, self._go):
+        # A no would say that nothing was made. Told again, another process goes on from what is there.
+        refused_go = self._go if self._epoch is None else None
+        for request in (self._drain, refused_go):
             if request is not None:
                 self._voice.refuse(request.id, why)
         self._voice.fail(why)

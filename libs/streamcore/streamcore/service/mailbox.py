@@ -7,12 +7,13 @@ what it answered. Refuses to know what is asked and what is said.
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Protocol
 
-from streamcore.checkpoint.files import naming_file_errors, read_whole, write_text
+from streamcore.checkpoint.files import make_folder, read_whole, write_text
+from streamcore.location import Location, ObjectPath
 
 _LOOK_S = 0.2
+_LOOK_OBJECTS_S = 2.0  # each look is a request
 
 
 class Mailbox(Protocol):
@@ -45,14 +46,15 @@ class Mailbox(Protocol):
 
 
 class FileMailbox:
-    """``request.json`` and ``report.json`` in a folder. Whoever asks must replace the file, as ``ask`` does."""
+    """``request.json`` and ``report.json`` in a folder, or under a prefix of a bucket. Whoever asks must replace the
+    file, as ``ask`` does."""
 
-    def __init__(self, folder: Path, *, is_own: bool = False) -> None:
+    def __init__(self, folder: Location, *, is_own: bool = False) -> None:
         self._is_own = is_own
         self._request, self._report = folder / "request.json", folder / "report.json"
         self._closed = threading.Event()
-        with naming_file_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        self._look_s = _LOOK_OBJECTS_S if isinstance(folder, ObjectPath) else _LOOK_S
+        make_folder(folder)
 
     @property
     def is_own(self) -> bool:
@@ -65,7 +67,7 @@ class FileMailbox:
 
     def wait(self, timeout_s: float) -> None:
         """See ``Mailbox``; looks again a few times a second."""
-        self._closed.wait(min(timeout_s, _LOOK_S))
+        self._closed.wait(min(timeout_s, self._look_s))
 
     def last_report(self) -> str | None:
         """See ``Mailbox``."""
@@ -84,6 +86,11 @@ class FileMailbox:
         write_text(self._request, request)
 
 
-def _text(path: Path) -> str | None:
+def standby_mailbox(checkpoint: Location) -> Location:
+    """The folder of a standby's mailbox, where it is files."""
+    return checkpoint / "standby"
+
+
+def _text(path: Location) -> str | None:
     found = read_whole(path)
     return None if found is None else found.decode("utf-8", "replace")

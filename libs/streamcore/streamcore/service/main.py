@@ -1,7 +1,9 @@
 """``python -m <service> --settings FILE``: run a service until SIGTERM or SIGINT, then stop between batches.
 
-``--standby`` loads all that a service needs and waits for the request ``go`` before it owns anything; with
-``--restore-from NAME`` it says meanwhile whether it can go on from that savepoint (see ``requests``, ``report``).
+``--standby`` loads all that a service needs and waits for the request ``go`` before it owns anything: then it owns the
+checkpoint of an epoch, ``e<epoch>`` in that of the settings. With ``--restore-from NAME`` it says meanwhile whether it
+can go on from that savepoint (see ``requests``, ``report``). Without ``--standby`` it owns the checkpoint of the
+settings itself.
 
 One JSON object a cut goes to standard output, messages go to standard error. Exit codes: 0 stopped as asked, 1 cannot
 go on, 2 settings cannot be used.
@@ -20,7 +22,7 @@ from streamcore.errors import ConfigError, StreamError
 from streamcore.service import logs
 from streamcore.service.documents import load_document
 from streamcore.service.life import Life, Make, Mode
-from streamcore.service.mailbox import FileMailbox, Mailbox
+from streamcore.service.mailbox import FileMailbox, Mailbox, standby_mailbox
 from streamcore.service.savepoints import SavepointsOf
 from streamcore.service.settings import ServiceSettings
 
@@ -30,9 +32,7 @@ S = TypeVar("S", bound=ServiceSettings)
 REPORTS = "HEADGATE_REPORTS"
 
 
-def run_service(
-    name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf[S] | None = None
-) -> int:
+def run_service(name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf[S]) -> int:
     """``name`` is said before every message. ``build`` imports what builds the runner, while the JVM starts."""
     arguments = _parser(name).parse_args()
     log = logging.getLogger(name)
@@ -59,8 +59,9 @@ def _parser(name: str) -> argparse.ArgumentParser:
 def _mailbox(settings: ServiceSettings, mode: Mode, environment: Mapping[str, str]) -> Mailbox:
     where = environment.get(REPORTS)
     if not where:
-        standby = settings.checkpoint / "standby"
-        return FileMailbox(standby, is_own=True) if mode.standby else FileMailbox(settings.checkpoint)
+        if mode.standby:
+            return FileMailbox(standby_mailbox(settings.checkpoint), is_own=True)
+        return FileMailbox(settings.checkpoint)
     if where != "pod":
         return FileMailbox(Path(where), is_own=True)
     from streamcore.pod import PodMailbox

@@ -49,12 +49,24 @@ class PlanSaid:
 
 
 @dataclass(frozen=True, slots=True)
+class NewerSaid:
+    """The newest checkpoint that there is: its epoch, and the last batch that it committed, -1 before the first."""
+
+    epoch: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request."""
+    """What became of a request. ``newer``: what a ``go`` would have gone on beside, and was refused for. ``retry``: a
+    no that is not for good, for the same may go through later.
+    """
 
     ok: bool
     message: str = ""
     savepoint: SavepointSaid | None = None
+    newer: NewerSaid | None = None
+    retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,11 @@ def _shortened(plan: PlanSaid) -> PlanSaid:
 
 
 def _answer(said: Mapping[str, object]) -> Answer:
-    savepoint = said["savepoint"]
-    known = SavepointSaid(**savepoint) if isinstance(savepoint, dict) else None
-    return Answer(bool(said["ok"]), str(said["message"]), known)
+    savepoint, newer = said["savepoint"], said.get("newer")
+    return Answer(
+        bool(said["ok"]),
+        str(said["message"]),
+        SavepointSaid(**savepoint) if isinstance(savepoint, dict) else None,
+        NewerSaid(**newer) if isinstance(newer, dict) else None,
+        bool(said.get("retry")),
+    )

@@ -4,7 +4,13 @@ A request is a JSON object with an ``id``, by which it is answered, once::
 
     {"id": "a1", "do": "savepoint", "name": "before-friday"}     write that savepoint at the next batch boundary, go on
     {"id": "a2", "do": "drain", "savepoint": null}               stop between two batches; a savepoint first, if named
-    {"id": "a3", "do": "go", "epoch": 3, "restore": null}        to a standby: own the checkpoint and run
+    {"id": "a3", "do": "configure", "settings": {...}}           take these settings, all of them, without a new process
+
+and to a standby::
+
+    {"id": "b1", "do": "verify", "savepoint": "before-friday"}   say whether it is whole, fits, and can be read
+    {"id": "b2", "do": "go", "epoch": 3, "restore": null, "begin": false, "accept_newer": false}
+                                                                 own the checkpoint of that epoch and run
 
 Knows neither where requests come from (``mailbox``) nor how they are carried out (``life``).
 """
@@ -18,7 +24,8 @@ import orjson
 
 from streamcore.errors import ConfigError
 
-REQUEST_BYTES = 4096
+#: Settings are the longest that is ever asked.
+REQUEST_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +49,32 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Configure:
+    """Take ``settings``, the whole document as a settings file has it, and go on in this process."""
+
+    id: str
+    settings: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """To a standby: read ``savepoint`` back."""
+
+    id: str
+    savepoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Go:
-    """To a standby: own the checkpoint in ``epoch``, restored from the savepoint ``restore`` when one is named."""
+    """To a standby: own the checkpoint of ``epoch``, and run. One that is there is gone on with. One that is not is
+    made from the savepoint ``restore``, or with nothing if it may ``begin``; never beside something newer, unless that
+    is accepted (``accept_newer``)."""
 
     id: str
     epoch: int
     restore: str | None = None
+    begin: bool = False
+    accept_newer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +85,7 @@ class Unreadable:
     why: str
 
 
-Request = TakeSavepoint | Drain | Go | Unreadable
+Request = TakeSavepoint | Drain | Configure | Verify | Go | Unreadable
 
 
 def parse_request(text: str) -> Request:
@@ -87,10 +114,7 @@ def _read(identity: str, document: Mapping[str, object]) -> Request:
 
 
 def _savepoint(identity: str, document: Mapping[str, object]) -> Request:
-    name = _name(document, "name")
-    if name is None:
-        raise ConfigError("savepoint: it has no name")
-    return TakeSavepoint(identity, name)
+    return TakeSavepoint(identity, _needed(document, "name"))
 
 
 def _drain(identity: str, document: Mapping[str, object]) -> Request:
@@ -101,7 +125,33 @@ def _go(identity: str, document: Mapping[str, object]) -> Request:
     epoch = document.get("epoch")
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
         raise ConfigError(f"go: epoch is {epoch!r}, not a whole number from 1 on")
-    return Go(identity, epoch, _name(document, "restore"))
+    begin, accept_newer = (_is_said(document, field) for field in ("begin", "accept_newer"))
+    return Go(identity, epoch, _name(document, "restore"), begin, accept_newer)
+
+
+def _verify(identity: str, document: Mapping[str, object]) -> Request:
+    return Verify(identity, _needed(document, "savepoint"))
+
+
+def _configure(identity: str, document: Mapping[str, object]) -> Request:
+    settings = document.get("settings")
+    if not isinstance(settings, dict):
+        raise ConfigError("configure: settings is no mapping of names to values")
+    return Configure(identity, settings)
+
+
+def _is_said(document: Mapping[str, object], field: str) -> bool:
+    said = document.get(field, False)
+    if not isinstance(said, bool):
+        raise ConfigError(f"{document['do']}: {field} is {said!r}, neither true nor false")
+    return said
+
+
+def _needed(document: Mapping[str, object], field: str) -> str:
+    name = _name(document, field)
+    if name is None:
+        raise ConfigError(f"{document['do']}: it names no savepoint")
+    return name
 
 
 def _name(document: Mapping[str, object], field: str) -> str | None:
@@ -114,5 +164,7 @@ def _name(document: Mapping[str, object], field: str) -> str | None:
 _KINDS: Mapping[str, Callable[[str, Mapping[str, object]], Request]] = {
     "savepoint": _savepoint,
     "drain": _drain,
+    "configure": _configure,
+    "verify": _verify,
     "go": _go,
 }

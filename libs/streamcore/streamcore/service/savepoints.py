@@ -1,16 +1,16 @@
 """What a running service must be able to do with savepoints, and nothing of how: a seam that one module fills.
 
-Used by ``life``, from its own threads: ``plan`` and ``restore`` before the app runs, ``create`` while it runs or after
-it has stopped.
+Used by ``life``, from its own threads: ``plan``, ``verify``, ``admit`` and ``make`` before the app runs, ``create``
+while it runs or after it has stopped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from streamcore.service.report import PlanSaid, SavepointSaid
+from streamcore.service.requests import Go
 from streamcore.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -27,8 +27,16 @@ class Savepoints(Protocol):
         """Can this version go on from the savepoint? Writes nothing and needs no ownership."""
         ...
 
-    def restore(self, name: str, epoch: int) -> Path:
-        """Make a new checkpoint from the savepoint, in ``epoch``; returns its folder, whose lease is not taken yet."""
+    def verify(self, name: str) -> str:
+        """Read all of a savepoint back, as a restore would; what was read, in words. Writes nothing."""
+        ...
+
+    def admit(self, go: Go) -> None:
+        """Whether the checkpoint that is asked for is there or may be made. Writes nothing and needs no ownership."""
+        ...
+
+    def make(self, go: Go) -> None:
+        """Make it, if it is not there. The caller owns it; when it cannot be made, what there is of it is removed."""
         ...
 
     def create(self, name: str, runner: Runner) -> SavepointSaid:

@@ -9,11 +9,17 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from streamcore.limits import Limits
+from streamcore.location import LocationField, ObjectPath
 from streamcore.service.documents import Document, KafkaDocument, NotNegative, Positive
 from streamcore.service.executors import ExecutorsDocument
 from streamcore.service.telemetry import TelemetryDocument
 from streamcore.spark.session import SparkSettings
 from streamcore.watermark import WatermarkStrategy
+
+_FIXED = (
+    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("executors", "telemetry", "spark"),
+)
 
 
 class RestoreDocument(Document):
@@ -26,14 +32,16 @@ class RestoreDocument(Document):
 
 class ServiceSettings(Document):
     """A service. ``shards`` is fixed by the first start; ``parallelism`` is best the number of cores, of all executors
-    where there are some. ``jars``: a folder of further jars, where Spark's own do not hold them."""
+    where there are some. ``checkpoint``, ``savepoints``: a folder, or ``s3://bucket/prefix``, whose server and keys the
+    environment names (``streamcore.storage.s3``). ``jars``: a folder of further jars, where Spark's own do not hold
+    them."""
 
     #: Modules that a worker needs, imported before the first one is forked.
     preload: ClassVar[tuple[str, ...]] = ()
 
     app: str
     kafka: KafkaDocument
-    checkpoint: Path
+    checkpoint: LocationField
     jars: Path | None = None
     shards: Positive = 4
     parallelism: Positive = 2
@@ -54,6 +62,10 @@ class ServiceSettings(Document):
     spark: dict[str, str] = Field(default_factory=dict)
     savepoints: str | None = None
     restore: RestoreDocument = RestoreDocument()
+
+    def fixed(self, other: ServiceSettings) -> tuple[str, ...]:
+        """What differs from ``other`` and is decided once in a process' life: by its session, ports and checkpoint."""
+        return tuple(name for name in _FIXED if getattr(self, name) != getattr(other, name))
 
     @property
     def savepoint_place(self) -> str:
@@ -92,6 +104,7 @@ class ServiceSettings(Document):
             java_options=self.java_options,
             preload=self.preload,
             executors=executors,
+            objects=isinstance(self.checkpoint, ObjectPath),
             json_logs=self.telemetry.logs == "json",
             extra=self.spark,
         )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from streamcore.checkpoint.epochs import NewerExists
 from streamcore.errors import Retryable
 from streamcore.lag import Lag
 from streamcore.service.clerk import CarryOut, Clerk
 from streamcore.service.mailbox import Mailbox
-from streamcore.service.report import Answer, Phase, PlanSaid, Report
+from streamcore.service.report import Answer, NewerSaid, Phase, PlanSaid, Report
 
 if TYPE_CHECKING:
     from streamcore.spark.runner import CutReport
 
 VERSION = "HEADGATE_VERSION"
+_LOG = logging.getLogger(__name__)
 
 
 class Voice:
@@ -49,9 +53,27 @@ class Voice:
         """It cannot go on."""
         self.attending.say(lambda report: replace(report, phase=Phase.FAILED, message=why))
 
-    def refuse(self, identity: str, why: str) -> None:
-        """A request was not carried out."""
-        self.answer(identity, Answer(False, why))
+    def refuse(self, identity: str, why: Exception | str) -> None:
+        """A request was not carried out: not now when it is ``Retryable``, else for good."""
+        text = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
+        newer = NewerSaid(why.newer.epoch, why.newer.batch) if isinstance(why, NewerExists) else None
+        self.answer(identity, Answer(False, text, newer=newer, retry=isinstance(why, Retryable)))
+
+    def later(self, identity: str, work: Callable[[], Answer | None]) -> None:
+        """Answer a request in a thread: it takes its time, and a drain must be heard meanwhile. ``work``: as of a
+        ``CarryOut``."""
+
+        def run() -> None:
+            try:
+                answer = work()
+            except Exception as error:
+                _LOG.exception("request %s", identity)
+                self.refuse(identity, error)
+            else:
+                if answer is not None:
+                    self.answer(identity, answer)
+
+        threading.Thread(target=run, name=f"request-{identity}", daemon=True).start()
 
     def cut(self, report: CutReport) -> None:
         """See ``Observer``."""

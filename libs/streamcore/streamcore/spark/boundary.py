@@ -60,8 +60,8 @@ class Boundary:
     def reached(self, batch: int, *, begun: bool) -> None:
         """Do what was asked for, before this batch. ``Drained`` to stop here. ``begun``: it is a replay."""
         if not begun:
-            while self._wanted:
-                _answer(*self._wanted.popleft(), batch - 1)
+            while (wanted := self._next()) is not None:
+                _answer(*wanted, batch - 1)
         if self._drain.is_set() and not (begun and self._settle):
             raise Drained(f"{self.what}: stopped before batch {batch}")
 
@@ -73,9 +73,15 @@ class Boundary:
     def close(self) -> None:
         """The app has ended: nothing is done any more."""
         self._open = False
-        while self._wanted:
-            _, asked = self._wanted.popleft()
-            asked.set_exception(Retryable(f"{self.what}: it ended before the savepoint could be taken"))
+        while (wanted := self._next()) is not None:
+            wanted[1].set_exception(Retryable(f"{self.what}: it ended before the savepoint could be taken"))
+
+    def _next(self) -> tuple[Take, Future[Savepoint]] | None:
+        """Each goes to one of the threads that ask at once."""
+        try:
+            return self._wanted.popleft()
+        except IndexError:
+            return None
 
 
 def _answer(take: Take, asked: Future[Savepoint], batch: int) -> None:

@@ -7,17 +7,16 @@ source is not used: moving events as rows from one language to the other was the
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 from streamcore.app import App
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.location import Location, for_spark
 from streamcore.spark.processor import INITIAL, OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
 
 
 def build_query(
-    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: Path | None = None
+    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: Location | None = None
 ) -> DataFrame:
     """The app's output, one row a shard and cut (``processor.OUTPUT``).
 
@@ -35,5 +34,5 @@ def build_query(
     return parcels
 
 
-def _initial(spark: SparkSession, folder: Path, stage: int) -> GroupedData:
-    return spark.read.schema(INITIAL).parquet(str(folder / f"stage-{stage}.parquet")).groupBy("shard")
+def _initial(spark: SparkSession, folder: Location, stage: int) -> GroupedData:
+    return spark.read.schema(INITIAL).parquet(for_spark(folder / f"stage-{stage}.parquet")).groupBy("shard")

@@ -9,18 +9,20 @@ never uses it for the app.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
+from streamcore.checkpoint.files import remove_folder
+from streamcore.errors import StreamError
 from streamcore.kafka.settings import KafkaSettings
+from streamcore.location import Location, for_spark
 from streamcore.planner import Share
 from streamcore.spark.collected import collected
 from streamcore.spark.processor import CUT, pack_shares
@@ -35,7 +37,7 @@ _CLOCK_MS = 1_000
 
 
 def rehearse(
-    session: SparkSession, app: App, kafka: KafkaSettings, tasks: int, scratch: Path, enough: Callable[[], bool]
+    session: SparkSession, app: App, kafka: KafkaSettings, tasks: int, scratch: Location, enough: Callable[[], bool]
 ) -> None:
     """Run it until it is done, or is ``enough``. ``scratch`` is a folder that executors reach too, and is deleted.
 
@@ -52,7 +54,9 @@ def rehearse(
 
     try:
         frame = build_query(session, replace(app, name="rehearsal"), kafka, tasks)
-        stream = frame.writeStream.foreachBatch(cut).outputMode("append").option("checkpointLocation", str(scratch))
+        stream = (
+            frame.writeStream.foreachBatch(cut).outputMode("append").option("checkpointLocation", for_spark(scratch))
+        )
         query = stream.queryName(f"{app.name}-rehearsal").start()
         try:
             while query.isActive and not done.wait(_POLL_S) and not enough() and time.monotonic() < deadline:
@@ -62,4 +66,5 @@ def rehearse(
     except Exception as error:
         _LOG.warning("the rehearsal failed: %s", str(error).partition("\n")[0])
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(StreamError):
+            remove_folder(scratch)

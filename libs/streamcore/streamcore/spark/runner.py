@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import gc
 import json
-import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 import pandas  # noqa: F401 - pyspark asks for it when a query is built; loaded here, while the JVM starts
 from pyspark.errors import StreamingQueryException
@@ -33,6 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streamcore.app import App
 from streamcore.checkpoint.epoch import read_epoch
+from streamcore.checkpoint.files import names_in, remove_folder
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.origin import Origin
@@ -44,6 +43,7 @@ from streamcore.kafka.markers import read_marker
 from streamcore.kafka.rewind import refuse_rewind
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.lag import Lag, LagMeter
+from streamcore.location import Location, for_spark
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
 from streamcore.position import Position
@@ -80,7 +80,7 @@ class RunSettings:
     """
 
     kafka: KafkaSettings
-    checkpoint: Path
+    checkpoint: Location
     spark: SparkSettings
     markers_topic: str
     trigger_ms: int = 0
@@ -184,7 +184,7 @@ class Runner:
         epoch = read_epoch(self.root.epoch_path)
         return take(self.start.session(), self.app, self.root, Taken(place, name, batch, epoch))
 
-    def rehearse(self, scratch: Path, enough: Callable[[], bool]) -> None:
+    def rehearse(self, scratch: Location, enough: Callable[[], bool]) -> None:
         """What can be done before the app is owned, so that its first cut is quick; see ``rehearsal``."""
         kafka, tasks = self.settings.kafka, self.settings.spark.parallelism
         rehearse(self.start.session(), self.app, kafka, tasks, scratch, enough)
@@ -193,7 +193,7 @@ class Runner:
         """Run until drained. Raises ``StreamError`` when the app cannot go on."""
         epoch = self.root.prepare(AppIdentity(self.app.name, self.app.shards), epoch=self.start.epoch)
         if self.root.last_committed() is not None:  # it is in Spark's own state by now
-            shutil.rmtree(self.root.initial, ignore_errors=True)
+            remove_folder(self.root.initial)
         session = self.start.session()
         # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
         gc.freeze()
@@ -269,10 +269,11 @@ class Runner:
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
-        initial = self.root.initial if self.root.initial.is_dir() and self.root.last_committed() is None else None
+        given = self.root.last_committed() is None and names_in(self.root.initial)
+        initial = self.root.initial if given else None
         frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
-        stream = stream.option("checkpointLocation", str(self.root.spark)).queryName(self.app.name)
+        stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _watch(self, query: StreamingQuery) -> None:

@@ -21,6 +21,7 @@ from streamcore.app import App
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.errors import ConfigError
+from streamcore.location import for_spark
 from streamcore.savepoint.folder import Savepoint, Savepoints
 from streamcore.savepoint.parts import ShardReceipt, cells_of, live, write_shard
 from streamcore.savepoint.writing import Moment, finish
@@ -94,13 +95,15 @@ def _reading(session: SparkSession) -> SparkSession:
     """A session beside the query's, with settings for few and large rows."""
     reading = session.newSession()
     reading.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS)
+    # A reader that loads a snapshot would tell a coordinator, which there is only where a query has run.
+    reading.conf.set("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag", "false")
     return reading
 
 
 def _write_state(
     session: SparkSession, app: App, root: CheckpointRoot, batch: int, folder: Folder
 ) -> list[ShardReceipt]:
-    path, operators = str(root.spark), _operators(session, root)
+    path, operators = for_spark(root.spark), _operators(session, root)
     receipts: list[ShardReceipt] = []
     for stage in range(len(app.stages)):
         reader = session.read.format("statestore").option("path", path).option("batchId", batch)
@@ -115,7 +118,7 @@ def _write_state(
 def _operators(session: SparkSession, root: CheckpointRoot) -> Mapping[str, int]:
     """Spark's numbers of the operators, by state variable."""
     found: dict[str, int] = {}
-    for row in session.read.format("state-metadata").load(str(root.spark)).collect():
+    for row in session.read.format("state-metadata").load(for_spark(root.spark)).collect():
         for variable in json.loads(row.operatorProperties).get("stateVariables", []):
             found[variable["stateName"]] = row.operatorId
     return found

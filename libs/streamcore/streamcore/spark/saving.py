@@ -1,29 +1,32 @@
 """What a running service does with savepoints: the seam of ``streamcore.service.savepoints``, filled for Spark.
 
-A savepoint that is named ``n`` is at the settings' place, under the app and ``n``. A restore into epoch ``e`` makes the
-checkpoint ``e<e>`` beside the one in the settings; asked again, it finds the one that it made.
+A savepoint that is named ``n`` is at the settings' place, under the app and ``n``. The checkpoint of epoch ``e`` is
+``e<e>`` in the one of the settings (``streamcore.checkpoint.epochs``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from streamcore.app import App
-from streamcore.checkpoint.epoch import read_epoch
-from streamcore.checkpoint.layout import CheckpointRoot
-from streamcore.checkpoint.lease import Lease
-from streamcore.checkpoint.origin import Origin
+from streamcore.checkpoint.epochs import Claim, Epochs, Reached
+from streamcore.checkpoint.layout import AppIdentity
 from streamcore.errors import ConfigError
-from streamcore.savepoint import REWIND, Decisions, RestorePlan, Savepoint, Savepoints, plan
-from streamcore.savepoint.describe import describe
-from streamcore.savepoint.restoring import prepare
+from streamcore.kafka.markers import read_marker
+from streamcore.savepoint import Decisions, RestorePlan, Savepoint, Savepoints
+from streamcore.savepoint.describe import plan_for
+from streamcore.savepoint.reading import read_back
+from streamcore.savepoint.restoring import prepare, refuse
 from streamcore.service.report import PlanSaid, SavepointSaid
+from streamcore.service.requests import Go
 from streamcore.service.settings import ServiceSettings
 from streamcore.spark.runner import Runner
 from streamcore.spark.savepoints import take_stopped
 from streamcore.spark.start import Start
 from streamcore.storage import open_folder
+from streamcore.writer import WriterId
+
+_MARKERS_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,32 @@ class ServiceSavepoints:
         found = self._plan(self._savepoints.get(name))
         return PlanSaid(str(found.verdict), tuple(reason.text for reason in found.reasons))
 
-    def restore(self, name: str, epoch: int) -> Path:
+    def verify(self, name: str) -> str:
         """See ``service.savepoints``."""
         saved = self._savepoints.get(name)
-        root = CheckpointRoot(self.settings.checkpoint.with_name(f"e{epoch}"))
-        self._refuse_past(epoch)
-        with Lease(root.path):
-            if not _is_made(root, saved, epoch):
-                rewinds = REWIND in self._decisions.accept
-                prepare(saved, self.app, self._plan(saved), root, epoch, rewinds=rewinds)
-        return root.path
+        found = self._plan(saved)
+        if not found.possible:
+            raise ConfigError(f"savepoint {name}: {found.verdict}: {'; '.join(r.text for r in found.reasons)}")
+        return read_back(saved)
 
-    def _refuse_past(self, epoch: int) -> None:
-        """An epoch that is over is not begun again: its checkpoint may be gone, and what it wrote is not."""
-        found = self.settings.checkpoint.parent.glob("e[0-9]*")
-        later = [int(n) for n in (path.name.removeprefix("e") for path in found) if n.isdigit() and int(n) > epoch]
-        if later:
-            raise ConfigError(f"epoch {epoch} is over: there is a checkpoint of epoch {max(later)} already")
+    def admit(self, go: Go) -> None:
+        """See ``service.savepoints``."""
+        saved = self._source(go)
+        moment = None if saved is None else Reached(saved.manifest.epoch, saved.manifest.batch)
+        self._epochs.admit(Claim(go.epoch, moment, go.begin, go.accept_newer), self._written)
+        if saved is not None:
+            refuse(saved.manifest, self._plan(saved), self._epochs.checkpoint(go.epoch), go.epoch)
+
+    def make(self, go: Go) -> None:
+        """See ``service.savepoints``."""
+        root, saved = self._epochs.checkpoint(go.epoch), self._source(go)
+        if not self._epochs.is_made(go.epoch):
+            self._epochs.clear(go.epoch)
+        if saved is not None:
+            rewinds = go.accept_newer or self._decisions.rewinds
+            prepare(saved, self.app, self._plan(saved), root, go.epoch, rewinds=rewinds)
+        # What is there is checked; what begins with nothing is made.
+        root.prepare(AppIdentity(self.app.name, self.app.shards), epoch=go.epoch)
 
     def create(self, name: str, runner: Runner) -> SavepointSaid:
         """See ``service.savepoints``."""
@@ -67,6 +79,25 @@ class ServiceSavepoints:
         one = saved.manifest
         return SavepointSaid(one.name, one.batch, one.epoch, one.digest, one.total_bytes)
 
+    def _source(self, go: Go) -> Savepoint | None:
+        """What the checkpoint is made from. Of one that is there nobody asks any more."""
+        if go.restore is None or self._epochs.is_made(go.epoch):
+            return None
+        return self._savepoints.get(go.restore)
+
+    def _written(self, epoch: int, begun: int) -> int | None:
+        """By the markers, as far as they are known: whoever runs then fences that epoch first and looks again. A sink
+        gets its rows before Kafka has the marker, so where there are any, what was begun counts as written."""
+        if self.app.tables:
+            return begun
+        writer = WriterId(self.app.name, epoch, "driver")
+        marker = read_marker(self.settings.kafka.settings(), self.settings.markers_topic, writer, _MARKERS_MS)
+        return None if marker is None else marker.batch
+
+    @property
+    def _epochs(self) -> Epochs:
+        return Epochs(self.settings.checkpoint)
+
     @property
     def _savepoints(self) -> Savepoints:
         return Savepoints(open_folder(self.settings.savepoint_place), self.app.name)
@@ -76,12 +107,4 @@ class ServiceSavepoints:
         return Decisions(frozenset(self.settings.restore.drop), frozenset(self.settings.restore.accept))
 
     def _plan(self, saved: Savepoint) -> RestorePlan:
-        return plan(saved.manifest, describe(self.app, saved.manifest.tables), self._decisions)
-
-
-def _is_made(root: CheckpointRoot, saved: Savepoint, epoch: int) -> bool:
-    """Whether this very restore has been done: a checkpoint with another past is refused by ``prepare``."""
-    origin = Origin.read(root.origin_path)
-    if root.identity() is None or origin is None:
-        return False
-    return origin.digest == saved.manifest.digest and read_epoch(root.epoch_path) == epoch
+        return plan_for(saved.manifest, self.app, self._decisions)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from streamcore.spark import objects
 from streamcore.spark.executors import Executors
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class SparkSettings:
     """``parallelism``: tasks a stage, best the number of cores. ``jars``: a folder of further jars.
 
     ``java_options`` are added to the JVM's; ``preload``: modules that every Python worker finds loaded. ``executors``:
-    pods that do the work instead of this process; ``master`` is left aside then.
+    pods that do the work instead of this process; ``master`` is left aside then. ``objects``: the checkpoint is in a
+    bucket.
     """
 
     jars: Path | None
@@ -63,6 +65,7 @@ class SparkSettings:
     preload: tuple[str, ...] = ()
     executors: Executors | None = None
     json_logs: bool = False
+    objects: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,6 +111,8 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         options["spark.local.dir"] = str(settings.local_dir)
     if settings.executors is not None:  # which have a volume of their own for it
         options |= settings.executors.options() | {"spark.executor.extraJavaOptions": java_options}
+    if settings.objects:
+        options |= objects.options(os.environ)
     return options | dict(settings.extra)
 
 

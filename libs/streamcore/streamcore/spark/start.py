@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH
+from streamcore.checkpoint.files import make_folder
 from streamcore.checkpoint.layout import CheckpointRoot
-from streamcore.checkpoint.lease import Lease
+from streamcore.checkpoint.lease import Lease, lease_on
 from streamcore.errors import Permanent
+from streamcore.location import Location
 from streamcore.spark.session import SparkSettings, open_session
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Start:
     whatever became of its start, and gives the lease back.
     """
 
-    def __init__(self, app_name: str, checkpoint: Path | None, settings: SparkSettings) -> None:
+    def __init__(self, app_name: str, checkpoint: Location | None, settings: SparkSettings) -> None:
         self._lease: Lease | None = None
         self._checkpoint = checkpoint
         self._app_name = app_name
@@ -50,11 +52,12 @@ class Start:
         assert self._lease is not None, "owned before it is run"
         return self._lease
 
-    def own(self, checkpoint: Path, epoch: int | None = None) -> None:
+    def own(self, checkpoint: Location, epoch: int | None = None, besides: Callable[[], None] = lambda: None) -> None:
         """Take the lease. ``ConfigError`` when another process has it, or when the checkpoint is in another epoch than
-        the one that is asked for; nothing is owned then."""
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        lease = Lease(checkpoint)
+        the one that is asked for; nothing is owned then. ``besides``: what else it takes to be the owner.
+        """
+        make_folder(checkpoint)
+        lease = lease_on(checkpoint, besides=besides)
         lease.acquire(self._begin)
         try:
             self.epoch = FIRST_EPOCH if epoch is None else CheckpointRoot(checkpoint).accept(epoch)
@@ -62,6 +65,12 @@ class Start:
             lease.release()
             raise
         self._lease = lease
+
+    def disown(self) -> None:
+        """Give the lease back."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
 
     def session(self) -> SparkSession:
         """The session, once it is there; ``Permanent`` if it did not start."""
@@ -86,8 +95,7 @@ class Start:
         try:
             self._end()
         finally:
-            if self._lease is not None:
-                self._lease.release()
+            self.disown()
 
     def _begin(self) -> None:
         """Start the session, unless that is under way: it need not wait until an owner that is gone is known to be."""

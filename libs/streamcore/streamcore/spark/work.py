@@ -43,7 +43,7 @@ def parcels(packed: PackedApp, kafka: KafkaSettings, share: Share) -> Iterator[p
     """Stage 1 of a task: its share of the cut to ``processor.PARCEL``."""
     ingest = _ingests.get(packed.identity)
     if ingest is None:
-        ingest = _ingests[packed.identity] = Ingest(open_app(packed))
+        ingest = _ingests[packed.identity] = Ingest(_new(packed))
     timestamps = any(source.time is EventTime.INGESTION for source in ingest.app.sources)
     for parcel in ingest.run(_read(kafka, share, timestamps=timestamps), share.clock_ms, dict(share.partitions)):
         columns = [
@@ -70,13 +70,23 @@ def step(packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs:
     place = (packed.identity, stage, number)
     shard = _shards.get(place)
     if shard is None:
-        shard = _shards[place] = Shard(open_app(packed), number, stage)
+        shard = _shards[place] = Shard(_new(packed), number, stage)
     output = shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
     if shard.last:
         yield _to_row(output)
         return
     for parcel in output.onward():
         yield Row(shard=parcel.shard, kind=int(parcel.kind), clock_ms=parcel.clock_ms, blob=parcel.blob)
+
+
+def _new(packed: PackedApp) -> App:
+    """The app that was packed. What is kept of the app of that name as it was before its settings changed, goes."""
+    app = open_app(packed)
+    for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
+        del _ingests[identity]
+    for place in [p for p, shard in _shards.items() if p[0] != packed.identity and shard.app.name == app.name]:
+        del _shards[place]
+    return app
 
 
 def open_app(packed: PackedApp) -> App:

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
-from streamcore.checkpoint.files import file_error, read_json, write_json
+from streamcore.checkpoint.files import discard, file_error, make_folder, read_json, write_json, write_text
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError, CorruptState, Retryable
+from streamcore.location import Location, location
 from streamcore.position import Position
+from streamcore.storage import Folder
 
 SHOP = AppIdentity("shop", 16)
 OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"shop":{"0":17}}\n'
@@ -24,8 +26,8 @@ COMMIT = 'v1\n{"nextBatchWatermarkMs":0}\n'
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> CheckpointRoot:
-    root = CheckpointRoot(tmp_path / "checkpoint")
+def root(any_place: Folder) -> CheckpointRoot:
+    root = CheckpointRoot(location(any_place.url) / "checkpoint")
     assert root.prepare(SHOP) == 1
     return root
 
@@ -33,13 +35,13 @@ def root(tmp_path: Path) -> CheckpointRoot:
 def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int = 0) -> None:
     """What Spark leaves after planning batches ``first .. planned`` and committing up to ``committed``."""
     for log, last, text in (("offsets", planned, OFFSETS), ("commits", committed, COMMIT)):
-        (root.spark / log).mkdir(parents=True, exist_ok=True)
+        make_folder(root.spark / log)
         for batch in range(first, last + 1):
-            (root.spark / log / str(batch)).write_text(text)
-            (root.spark / log / f".{batch}.crc").write_text("checksum")
+            write_text(root.spark / log / str(batch), text)
+            write_text(root.spark / log / f".{batch}.crc", "checksum")
     for batch in range(first, committed + 1):
         root.positions.write(batch, Bounds(Position(0, {}), Position(batch, {("shop", 0): 17})))
-    (root.spark / "metadata").write_text('{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
+    write_text(root.spark / "metadata", '{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
 
 
 def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> None:
@@ -76,17 +78,21 @@ def test_what_spark_leaves_after_a_crash_or_a_stop_is_fine(planned: int, committ
 Damage = Callable[[CheckpointRoot], None]
 
 
+def place_of(root: CheckpointRoot, name: str) -> Location:
+    return (root.path if name.startswith("positions") else root.spark) / name
+
+
 def remove(*names: str) -> Damage:
     def damage(root: CheckpointRoot) -> None:
         for name in names:
-            (root.spark / name).unlink()
+            discard(place_of(root, name))
 
     return damage
 
 
 def write(name: str, text: str) -> Damage:
     def damage(root: CheckpointRoot) -> None:
-        (root.spark / name).write_text(text)
+        write_text(place_of(root, name), text)
 
     return damage
 
@@ -105,8 +111,8 @@ def write(name: str, text: str) -> Damage:
         (write("offsets/6", "v1\n"), "spark/offsets/6 is cut short"),
         (write("offsets/5", "{}\n{}\n"), "spark/offsets/5 is cut short"),
         (write("commits/5", "v"), "spark/commits/5 is cut short"),
-        (remove("../positions/5"), "positions/5 is missing .batch 5 is committed"),
-        (write("../positions/7", "{}"), "positions has batch 7, the last planned is 6"),
+        (remove("positions/5"), "positions/5 is missing .batch 5 is committed"),
+        (write("positions/7", "{}"), "positions has batch 7, the last planned is 6"),
     ],
 )
 def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
@@ -133,25 +139,25 @@ def test_a_folder_that_is_behind_what_was_written_is_refused(tmp_path: Path, roo
 
 def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> None:
     run_batches(root, 2, 1)
-    (root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp").write_text("v1")
+    write_text(root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp", "v1")
     root.prepare(SHOP)
     assert root.planned() == (0, 1, 2)
 
 
 def test_files_of_ours_that_are_lost_while_batches_exist_are_not_made_up(root: CheckpointRoot) -> None:
     run_batches(root, 2, 2)
-    root.epoch_path.unlink()
+    discard(root.epoch_path)
     with pytest.raises(CorruptState, match="epoch is missing"):
         root.prepare(SHOP)
     create_epoch(root.epoch_path, 3)
-    root.app_path.unlink()
+    discard(root.app_path)
     with pytest.raises(ConfigError, match=r"app.json is missing though batches exist"):
         root.prepare(SHOP)
     assert read_epoch(root.epoch_path) == 3
 
 
 def test_a_creation_that_was_cut_off_is_done_again(root: CheckpointRoot) -> None:
-    root.app_path.unlink()
+    discard(root.app_path)
     assert root.prepare(SHOP) == 1
     assert root.identity() == SHOP
 

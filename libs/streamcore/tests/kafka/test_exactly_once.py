@@ -310,6 +310,30 @@ def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
             writer.commit(0, rows(topics, 0))
 
 
+def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
+    kafka: KafkaSettings, topics: Topics, wire: Wire
+) -> None:
+    """A later epoch began meanwhile, fenced us and read our marker; then our fencing went through."""
+    fenced: list[Step] = []
+
+    def no_longer() -> None:
+        wire.lose_requests(END_TXN, 0)
+        if len(fenced) > 1:
+            raise Fenced("epoch 2 has begun")
+
+    def reached(step: Step) -> None:
+        if step is Step.FENCED:
+            fenced.append(step)
+
+    through, hooks = replace(kafka, bootstrap=wire.bootstrap), Hooks(still_owner=no_longer, reached=reached)
+    with make(through, topics, delivery=IMPATIENT, hooks=hooks) as writer:
+        writer.open()
+        wire.lose_requests(END_TXN, 1_000)
+        with pytest.raises(Fenced, match="epoch 2 has begun"):
+            writer.commit(0, rows(topics, 0))
+    assert written(kafka, topics) == expected()
+
+
 def test_a_transaction_that_outlived_its_time_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
     slept: list[Step] = []
 

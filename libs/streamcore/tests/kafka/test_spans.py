@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -202,6 +203,9 @@ def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
     producer.flush(30)
     assert ends.last()[topics[1], 0] == 0, "an open transaction is not to be read"
     producer.commit_transaction(30)
+    until = time.monotonic() + 30
+    while ends.last()[topics[1], 0] == 0 and time.monotonic() < until:  # the broker puts its mark after it has answered
+        time.sleep(0.05)
     assert ends.last()[topics[1], 0] == 2
     grow(kafka, topics[1], 3)
     assert ends.last() == wanted | {(topics[1], 0): 2, (topics[1], 1): 0, (topics[1], 2): 0}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -71,6 +72,26 @@ def test_a_plain_drain_leaves_what_was_begun_and_one_that_settles_runs_it() -> N
     settling.reached(8, begun=True)
     with pytest.raises(Drained, match="before batch 9"):
         settling.reached(9, begun=False)
+
+
+def test_who_asks_while_the_app_ends_is_answered_once() -> None:
+    class Raced(deque[Any]):
+        """What one thread sees is gone when it takes it: the other one, in which the app ends, was there first."""
+
+        seen = False
+
+        def popleft(self) -> Any:
+            if not self.seen:
+                self.seen = True
+                boundary.close()
+            return super().popleft()
+
+    boundary = Boundary("app")
+    boundary._wanted = Raced()
+    boundary.close()
+    asked = boundary.savepoint(taken)
+    with pytest.raises(Retryable, match="it ended before the savepoint could be taken"):
+        asked.result(0)
 
 
 def test_whoever_asks_of_an_app_that_ends_or_has_ended_is_answered() -> None:

@@ -14,6 +14,7 @@ from streamcore.position import Position
 from streamcore.savepoint import Savepoints
 from streamcore.spark.savepoints import take_stopped
 from streamcore.storage import LocalFolder
+from tests.harness.checkpoints import on_disk
 from tests.harness.savepoints import Version
 
 if TYPE_CHECKING:
@@ -25,9 +26,9 @@ BOUNDS = Bounds(Position(0, {}), Position(1, {}))
 def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
     """The last batch that Spark committed, and the last that was decided."""
     root = CheckpointRoot(folder)
-    (root.spark / "commits").mkdir(parents=True)
+    (on_disk(root.spark) / "commits").mkdir(parents=True)
     for batch in range(committed + 1):
-        (root.spark / "commits" / str(batch)).touch()
+        (on_disk(root.spark) / "commits" / str(batch)).touch()
     for batch in range(begun + 1):
         root.positions.write(batch, BOUNDS)
     return root
@@ -35,7 +36,7 @@ def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
 
 def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
     """Without Spark: whatever is not refused fails on it."""
-    savepoints = Savepoints(LocalFolder(root.path / "savepoints"), "shop")
+    savepoints = Savepoints(LocalFolder(on_disk(root.path) / "savepoints"), "shop")
     app = Version().topology("shop").app()
     take_stopped(cast("SparkSession", None), app, root, savepoints, "one", accept_unsettled=accept_unsettled)
 

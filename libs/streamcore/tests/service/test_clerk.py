@@ -14,7 +14,8 @@ from streamcore.errors import ConfigError, Retryable
 from streamcore.service.clerk import Clerk, Pace
 from streamcore.service.mailbox import FileMailbox
 from streamcore.service.report import Answer, Phase, Report
-from streamcore.service.requests import Drain, Request
+from streamcore.service.requests import Drain, Request, Verify
+from streamcore.service.voice import Voice
 
 QUICK = Pace(news_ms=10, figures_ms=50, retry_ms=10, retry_max_ms=20, last_words_ms=2_000)
 
@@ -107,12 +108,42 @@ def test_a_request_that_fails_is_answered_with_the_reason(tmp_path: Path) -> Non
     assert "not today" in said(tmp_path).answers["1"].message
 
 
+def test_a_refusal_says_whether_it_is_for_good(tmp_path: Path) -> None:
+    voice = Voice(FileMailbox(tmp_path), lambda _: None)
+    for name, why in (("away", Retryable("no broker")), ("never", ConfigError("no such savepoint"))):
+        voice.refuse(name, why)
+    answers = Report.from_json(voice.attending.report.to_json())
+    assert answers is not None
+    assert {name: answer.retry for name, answer in answers.answers.items()} == {"away": True, "never": False}
+
+
 def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> None:
     box = FileMailbox(tmp_path)
     with Clerk(box, Report(Phase.RUNNING), Hand(None), QUICK) as clerk:
         box.ask('{"id":"1","do":"drain"}')
         threading.Timer(0.1, clerk.answer, ("1", Answer(True, "late"))).start()
         eventually(lambda: "1" in said(tmp_path).answers)
+
+
+def test_what_takes_long_keeps_neither_other_requests_nor_the_report_waiting(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def carry_out(request: Request) -> Answer | None:
+        if isinstance(request, Verify):
+            voice.later(request.id, lambda: Answer(done.wait(10), "whole"))
+            return None
+        return Answer(True)
+
+    box, voice = FileMailbox(tmp_path), Voice(FileMailbox(tmp_path), carry_out)
+    with voice.attending:
+        box.ask('{"id":"1","do":"verify","savepoint":"a"}')
+        time.sleep(0.5)
+        box.ask('{"id":"2","do":"drain"}')
+        eventually(lambda: "2" in said(tmp_path).answers)
+        assert "1" not in said(tmp_path).answers
+        done.set()
+        eventually(lambda: "1" in said(tmp_path).answers)
+    assert said(tmp_path).answers["1"] == Answer(True, "whole")
 
 
 def test_a_mailbox_that_was_away_gets_the_report_when_it_is_back(tmp_path: Path) -> None:

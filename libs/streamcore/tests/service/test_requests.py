@@ -6,12 +6,13 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.service.report import REPORT_BYTES, Answer, Phase, PlanSaid, Report, SavepointSaid
-from streamcore.service.requests import Drain, Go, TakeSavepoint, Unreadable, parse_request
+from streamcore.service.report import REPORT_BYTES, Answer, NewerSaid, Phase, PlanSaid, Report, SavepointSaid
+from streamcore.service.requests import Configure, Drain, Go, TakeSavepoint, Unreadable, Verify, parse_request
 
 TEXTS = st.text(max_size=400)
 SAVEPOINTS = st.builds(SavepointSaid, TEXTS, st.integers(0, 9), st.integers(0, 9), TEXTS, st.integers(0, 2**40))
-ANSWERS = st.builds(Answer, st.booleans(), TEXTS, st.none() | SAVEPOINTS)
+NEWER = st.builds(NewerSaid, st.integers(1, 9), st.integers(-1, 9))
+ANSWERS = st.builds(Answer, st.booleans(), TEXTS, st.none() | SAVEPOINTS, st.none() | NEWER)
 PLANS = st.builds(PlanSaid, st.sampled_from(["compatible", "incompatible"]), st.lists(TEXTS, max_size=9).map(tuple))
 REPORTS = st.builds(
     Report,
@@ -30,6 +31,11 @@ def test_each_kind_of_request_is_read() -> None:
     assert parse_request('{"id":"2","do":"drain","savepoint":null}') == Drain("2")
     assert parse_request('{"id":"2","do":"drain","savepoint":"b"}') == Drain("2", "b")
     assert parse_request('{"id":"3","do":"go","epoch":4,"restore":"c"}') == Go("3", 4, "c")
+    assert parse_request('{"id":"3","do":"go","epoch":1,"begin":true,"accept_newer":true}') == Go(
+        "3", 1, None, begin=True, accept_newer=True
+    )
+    assert parse_request('{"id":"4","do":"verify","savepoint":"d"}') == Verify("4", "d")
+    assert parse_request('{"id":"5","do":"configure","settings":{"a":1}}') == Configure("5", {"a": 1})
 
 
 def test_a_request_that_means_nothing_keeps_its_id_so_that_it_can_be_answered() -> None:
@@ -38,7 +44,10 @@ def test_a_request_that_means_nothing_keeps_its_id_so_that_it_can_be_answered() 
         '{"id":"1","do":"savepoint"}',
         '{"id":"1","do":"go","epoch":0}',
         '{"id":"1","do":"go","epoch":true}',
+        '{"id":"1","do":"go","epoch":1,"begin":"yes"}',
         '{"id":"1","do":"drain","savepoint":7}',
+        '{"id":"1","do":"verify","savepoint":null}',
+        '{"id":"1","do":"configure"}',
     ):
         request = parse_request(text)
         assert isinstance(request, Unreadable)

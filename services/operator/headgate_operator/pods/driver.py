@@ -11,7 +11,7 @@ from headgate_operator.pods.image import (
     SETTINGS_FOLDER,
 )
 from headgate_operator.pods.labels import REVISION, Manifest, driver_selector, labels, owned
-from headgate_operator.pods.parts import pod_spec
+from headgate_operator.pods.parts import pod_spec, shared_mounts, shared_volumes
 from headgate_operator.pods.settings import settings_name
 from headgate_operator.reconcile.world import Desired
 from headgate_operator.resources.release import Release
@@ -22,8 +22,8 @@ CONTAINER = "driver"
 def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> Manifest:
     """``against``: the savepoint that it plans against while it waits."""
     spec = release.spec
-    made = pod_spec(spec, spec.driver, _container(release, against))
-    made["volumes"] = [{"name": "settings", "configMap": {"name": settings_name(app, release)}}, *made["volumes"]]
+    told = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
+    made = pod_spec(spec, spec.driver, _container(release, against), [told, *shared_volumes(app, release)])
     made |= {
         "serviceAccountName": service_account_name(app),
         "terminationGracePeriodSeconds": max(1, spec.driver.termination_grace // 1_000),
@@ -51,7 +51,10 @@ def _container(release: Release, against: str) -> Manifest:
             {"name": "blocks", "containerPort": BLOCKS_PORT},
             {"name": "metrics", "containerPort": METRICS_PORT},
         ],
-        "volumeMounts": [{"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "settings", "mountPath": SETTINGS_FOLDER, "readOnly": True},
+            *shared_mounts(spec),
+        ],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

@@ -9,7 +9,13 @@ SETTINGS_FOLDER = "/etc/headgate"
 SETTINGS_FILE = f"{SETTINGS_FOLDER}/settings.yaml"
 EXECUTOR_TEMPLATE = f"{SETTINGS_FOLDER}/executor.yaml"
 SECRET_FOLDER = "/etc/headgate/secret"  # noqa: S105 - a folder, no secret
+SPARK_SECRET_FOLDER = "/etc/headgate/spark"  # noqa: S105 - a folder, no secret
+SPARK_SECRET_KEY = "secret"  # noqa: S105 - the name of a file in it
+FILES_FOLDER = "/etc/headgate/files"
 SCRATCH = "/tmp"  # noqa: S108 - an emptyDir of the pod's own
+#: The volume there, of a driver, and of an executor: Spark knows the second by its name and adds no other.
+SCRATCH_VOLUME = "scratch"
+EXECUTOR_SCRATCH_VOLUME = "spark-local-dir-1"
 DRIVER_PORT = 7078
 BLOCKS_PORT = 7079
 METRICS_PORT = 9464

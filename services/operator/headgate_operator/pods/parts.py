@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from typing import Any  # a manifest is made of anything
 
-from headgate_operator.pods.image import CONTAINER_SECURITY, POD_SECURITY, SCRATCH, SECRET_FOLDER
+from headgate_operator.pods.files import files_mounts, files_volumes
+from headgate_operator.pods.image import (
+    CONTAINER_SECURITY,
+    EXECUTOR_SCRATCH_VOLUME,
+    POD_SECURITY,
+    SCRATCH,
+    SCRATCH_VOLUME,
+    SECRET_FOLDER,
+)
 from headgate_operator.pods.labels import Manifest, labels
+from headgate_operator.pods.secret import spark_mounts, spark_volumes
 from headgate_operator.reconcile.world import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import PodSpec, StreamAppSpec
 
 
-def volumes(spec: StreamAppSpec, pod: PodSpec) -> list[Manifest]:
+def volumes(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
     """The checkpoint's claim, the secret, scratch that is no memory, and what the spec adds."""
-    made: list[Manifest] = [{"name": "scratch", "emptyDir": {}}]
+    made: list[Manifest] = [{"name": scratch, "emptyDir": {}}]
     if spec.checkpoint.claim:
         made.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": spec.checkpoint.claim}})
     if spec.secret:
@@ -21,9 +30,9 @@ def volumes(spec: StreamAppSpec, pod: PodSpec) -> list[Manifest]:
     return [*made, *pod.volumes]
 
 
-def mounts(spec: StreamAppSpec, pod: PodSpec) -> list[Manifest]:
+def mounts(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
     """Of ``volumes``. The claim is mounted at the checkpoint's root."""
-    made: list[Manifest] = [{"name": "scratch", "mountPath": SCRATCH}]
+    made: list[Manifest] = [{"name": scratch, "mountPath": SCRATCH}]
     if spec.checkpoint.claim:
         made.append({"name": "checkpoint", "mountPath": spec.checkpoint.root})
     if spec.secret:
@@ -31,18 +40,22 @@ def mounts(spec: StreamAppSpec, pod: PodSpec) -> list[Manifest]:
     return [*made, *pod.volume_mounts]
 
 
-def pod_spec(spec: StreamAppSpec, pod: PodSpec, container: Manifest) -> Manifest:
-    """Of a pod with one container, which is given the restricted profile, volumes and resources."""
+def pod_spec(
+    spec: StreamAppSpec, pod: PodSpec, container: Manifest, more: list[Manifest] | None = None,
+    scratch: str = SCRATCH_VOLUME,
+) -> Manifest:  # fmt: skip
+    """Of a pod with one container, which is given the restricted profile and volumes; ``more``: volumes that the
+    container mounts already."""
     whole = container | {
         "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": [*container.get("volumeMounts", ()), *mounts(spec, pod)],
+        "volumeMounts": [*container.get("volumeMounts", ()), *mounts(spec, pod, scratch)],
     }
     made: Manifest = {
         "securityContext": POD_SECURITY,
         "restartPolicy": "Never",
         "enableServiceLinks": False,
         "containers": [whole],
-        "volumes": volumes(spec, pod),
+        "volumes": [*(more or ()), *volumes(spec, pod, scratch)],
     }
     return made | _optional(spec, pod)
 
@@ -57,12 +70,23 @@ def _optional(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
     return {name: entry for name, entry in said.items() if entry}
 
 
+def shared_volumes(app: Desired, release: Release) -> list[Manifest]:
+    """What driver and executors both read: Spark's secret, and the spec's files."""
+    return [*spark_volumes(app, release.spec), *files_volumes(app, release.spec)]
+
+
+def shared_mounts(spec: StreamAppSpec) -> list[Manifest]:
+    """Of ``shared_volumes``."""
+    return [*spark_mounts(spec), *files_mounts(spec)]
+
+
 def executor_template(app: Desired, release: Release) -> Manifest:
     """What Spark fills in: name, image, arguments, resources, owner and ports are its own to say."""
     spec, pod = release.spec, release.spec.executor
     marks = labels(app, "executor", pod.labels)
     del marks["app.kubernetes.io/managed-by"]  # Spark makes and removes them
     metadata = {"labels": marks, "annotations": dict(pod.annotations)}
-    container: Manifest = {"name": "executor", "env": list(pod.env)}
-    made = pod_spec(spec, pod, container) | {"automountServiceAccountToken": False}
+    container: Manifest = {"name": "executor", "env": list(pod.env), "volumeMounts": shared_mounts(spec)}
+    made = pod_spec(spec, pod, container, shared_volumes(app, release), EXECUTOR_SCRATCH_VOLUME)
+    made |= {"automountServiceAccountToken": False}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}

@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any  # a service's settings are made of anything
 
-from headgate_operator.pods.image import EXECUTOR_TEMPLATE, METRICS_PORT, SCRATCH
+from headgate_operator.pods.image import EXECUTOR_TEMPLATE, METRICS_PORT, SCRATCH, SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
 from headgate_operator.pods.labels import Manifest, labels, owned
 from headgate_operator.pods.parts import executor_template
 from headgate_operator.reconcile.world import Desired
@@ -68,6 +68,7 @@ def _executors(spec: StreamAppSpec) -> dict[str, Any]:
         "overhead": f"{max(384, memory_mib - heap_mib)}m",
         "cpu": str(requests.get("cpu") or "1"),
         "template": EXECUTOR_TEMPLATE,
+        "secret_file": f"{SPARK_SECRET_FOLDER}/{SPARK_SECRET_KEY}",
     }
 
 

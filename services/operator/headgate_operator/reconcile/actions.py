@@ -48,6 +48,16 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Configure:
+    """Ask a pod to take the settings of ``release`` without a restart: those that a new pod of it would read."""
+
+    pod: str
+    uid: str
+    request: str
+    release: Release
+
+
+@dataclass(frozen=True, slots=True)
 class Go:
     """Give a standby the checkpoint. The shell looks once more, past its cache, that nothing of another pod runs."""
 
@@ -120,6 +130,7 @@ Action = (
     | CreatePod
     | DeletePod
     | Ask
+    | Configure
     | Go
     | CreateSavepoint
     | RecordSavepoint

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from headgate_operator.protocol import Request
+from headgate_operator.protocol import Answer, Request
 from headgate_operator.reconcile.actions import CreatePod, DeletePod, Go
 from headgate_operator.reconcile.step import Context, Step
 from headgate_operator.reconcile.world import PodView
@@ -35,7 +35,9 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """How far it is. ``newer``: why a ``go`` was refused, if it was for something newer than its claim."""
+    """How far it is. ``refused``: a ``go`` was, for good; a no that is not is like a crash. ``newer``: why, if it was
+    for something newer than its claim.
+    """
 
     state: State
     step: Step
@@ -121,7 +123,9 @@ def watch(context: Context, status: Status) -> Brought:
         return Brought(State.FAILED, Step(status), "DriverFailed", _words(pod))
     answer = pod.answer(asked.id) if asked else None
     if answer is not None and not answer.ok:
-        return Brought(State.FAILED, Step(status), "GoRefused", answer.message, refused=True, newer=answer.newer)
+        # An epoch that the root has seen is not handed out again: its checkpoint would be gone on with.
+        status = replace(status, epochs=max(status.epochs, answer.newer[0] if answer.newer else 0))
+        return _refused(status, answer)
     if runs(pod, status):
         return Brought(State.UP, Step(replace(status, asked=None)))
     if asked is not None and context.past(asked.deadline):
@@ -129,6 +133,12 @@ def watch(context: Context, status: Status) -> Brought:
     if asked is not None and answer is None and pod.request_id != asked.id:
         return Brought(State.WAITING, Step(status, (_go(status, pod.uid),)))
     return Brought(State.WAITING, Step(status))
+
+
+def _refused(status: Status, answer: Answer) -> Brought:
+    """What was away for a moment says nothing of the claim: the same one is tried again."""
+    reason, refused = ("GoFailed", False) if answer.retry else ("GoRefused", True)
+    return Brought(State.FAILED, Step(status), reason, answer.message, refused=refused, newer=answer.newer)
 
 
 def runs(pod: PodView, status: Status) -> bool:

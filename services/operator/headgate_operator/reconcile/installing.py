@@ -36,9 +36,15 @@ def pending(context: Context, status: Status) -> Step:
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
         return Step(status)
     restore = context.desired.spec.restore
-    claim = Checkpoint(FIRST_EPOCH, restore=restore.from_, begin=not restore.from_)
+    claim = Checkpoint(_first_epoch(context, restore.from_), restore=restore.from_, begin=not restore.from_)
     upgrade = Upgrade(1, UpgradeKind.INSTALL, context.desired.release, context.now_ms, claim=claim)
     return Step(enter(context, replace(status, upgrade=upgrade, nonce=restore.nonce), Phase.STARTING))
+
+
+def _first_epoch(context: Context, savepoint: str) -> int:
+    """Above that of the savepoint, whose batches would be taken for written otherwise."""
+    line = context.observed.savepoint(savepoint) if savepoint else None
+    return FIRST_EPOCH if line is None else max(FIRST_EPOCH, line.status.epoch + 1)
 
 
 def wants_restore(context: Context, status: Status) -> bool:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate_operator.protocol import Request
-from headgate_operator.reconcile.actions import Ask
 from headgate_operator.reconcile.asking import Reply, forget, pursue
 from headgate_operator.reconcile.bringing import alone
+from headgate_operator.reconcile.configuring import (
+    configure,
+    configuring,
+    heard_of_offer,
+    restart_in_doubt,
+    takes_it_live,
+)
 from headgate_operator.reconcile.installing import begin_restore, wants_restore
 from headgate_operator.reconcile.restarting import restart
 from headgate_operator.reconcile.savepoints import due
@@ -17,9 +22,8 @@ from headgate_operator.reconcile.upgrading import begin
 from headgate_operator.reconcile.world import PodView
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RunState, UpgradeMode
-from headgate_operator.resources.status import Asked, Outcome, Phase, Status
+from headgate_operator.resources.status import Outcome, Phase, Status
 
-_CONFIGURE_WITHIN_MS = 30_000
 _TRIED = (Outcome.REFUSED, Outcome.ROLLED_BACK, Outcome.NEEDS_HUMAN)
 
 
@@ -31,14 +35,15 @@ def running(context: Context, status: Status) -> Step:
     if _hangs(context, pod):
         return restart(context, status, "DriverHangs", f"pod {pod.name} has said nothing for too long")
     if status.asked is not None:
-        return _answering(context, status)
+        return _answering(context, status, pod)
+    status = heard_of_offer(status, pod)
     if wants_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
     if wants_upgrade(context, status):
-        return _configure(context, status) if _takes_it_live(context, status) else begin(context, status)
-    return due(context, status)
+        return configure(context, status) if takes_it_live(context, status) else begin(context, status)
+    return restart_in_doubt(context, status, pod) or due(context, status)
 
 
 def _hangs(context: Context, pod: PodView) -> bool:
@@ -54,48 +59,17 @@ def wants_upgrade(context: Context, status: Status) -> bool:
     return not (upgrade is not None and upgrade.outcome in _TRIED and upgrade.to.revision == wanted)
 
 
-def _takes_it_live(context: Context, status: Status) -> bool:
-    """Only the service's settings differ, and the driver has not said yet that these need a restart."""
-    wanted, stable = context.desired.release, status.stable
-    return stable is not None and wanted.shape == stable.shape and status.not_live != wanted.revision
-
-
-def _configure(context: Context, status: Status) -> Step:
-    assert status.owner is not None
-    number = status.requests + 1
-    by = context.now_ms + _CONFIGURE_WITHIN_MS
-    asked = Asked(f"configure-{number}-{context.desired.release.revision}", "configure", status.owner.name, by)
-    return Step(replace(status, requests=number, asked=asked))
-
-
-def _answering(context: Context, status: Status) -> Step:
+def _answering(context: Context, status: Status, pod: PodView) -> Step:
     asked = status.asked
     assert asked is not None
     if asked.kind == "configure":
-        return _configuring(context, status, asked)
+        return configuring(context, status, pod)
     line = context.observed.savepoint(asked.savepoint)
     reason = line.reason if line else SavepointReason.SCHEDULED
     reply, actions, _ = pursue(context, status, reason)
     if reply is Reply.WAITING:
         return Step(status, actions)
     return Step(forget(status, sealed=reply is Reply.DONE), actions)
-
-
-def _configuring(context: Context, status: Status, asked: Asked) -> Step:
-    """The driver takes the settings, or it does not and they are an upgrade."""
-    revision = asked.id.rsplit("-", 1)[-1]
-    pod, wanted = context.observed.pod(asked.pod), context.desired.release
-    answer = pod.answer(asked.id) if pod else None
-    if wanted.revision != revision:
-        return Step(forget(status))  # whatever the driver took: the next one follows
-    if answer is not None and answer.ok:
-        return Step(replace(forget(status), stable=wanted))
-    if answer is not None or context.past(asked.deadline) or pod is None:
-        return Step(replace(forget(status), not_live=revision))
-    if pod.request_id == asked.id:
-        return Step(status)
-    request = Request(asked.id, "configure", settings=wanted.spec.config)
-    return Step(status, (Ask(pod.name, pod.uid, request),))
 
 
 def suspended(context: Context, status: Status) -> Step:

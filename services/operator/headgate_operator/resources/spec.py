@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from headgate_operator.resources.base import Document, DurationMs, FreeObject
@@ -15,6 +16,47 @@ Count = Annotated[int, Field(ge=0, le=1_000)]
 Positive = Annotated[int, Field(ge=1, le=10_000)]
 Name = Annotated[str, Field(pattern=_LABEL, max_length=63)]
 NameOrNone = Annotated[str, Field(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=63)]
+
+
+#: A name, or a folder and a name; what a ConfigMap's keys can say with ``..`` for the slash.
+FILE_NAME = r"^([a-z0-9]+([._-][a-z0-9]+)*/)?[a-z0-9]+([._-][a-z0-9]+)*$"
+MAX_FILES = 50
+#: The API server takes 1.5 MiB an app, and files are in it up to four times: in the spec, in the copy of it that
+#: ``kubectl apply`` keeps, and in the releases before and after an upgrade.
+FILES_BYTES = 192 * 1024
+_FILES_RULES: list[JsonValue] = [
+    {
+        "rule": f"self.all(name, size(name) <= 120 && name.matches('{FILE_NAME}'))",
+        "message": "a file's name is of a-z, 0-9, and . _ - between them, with one folder before it at most",
+    },
+    {
+        "rule": f"self.map(name, size(self[name])).sum() <= {FILES_BYTES}",
+        "message": f"files are at most {FILES_BYTES} bytes together",
+    },
+]
+
+
+def _check_files(files: dict[str, str]) -> dict[str, str]:
+    for name in files:
+        if len(name) > 120 or not re.fullmatch(FILE_NAME, name):
+            raise ValueError(f"{name!r}: a file's name is of a-z, 0-9, and . _ - between them, with one folder at most")
+    if len(files) > MAX_FILES or sum(len(text.encode()) for text in files.values()) > FILES_BYTES:
+        raise ValueError(f"at most {MAX_FILES} files, of {FILES_BYTES} bytes together")
+    return files
+
+
+Files = Annotated[
+    dict[str, str],
+    AfterValidator(_check_files),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": MAX_FILES,
+            "additionalProperties": {"type": "string", "maxLength": FILES_BYTES},
+            "x-kubernetes-validations": _FILES_RULES,
+        }
+    ),
+]
 
 
 class UpgradeMode(StrEnum):
@@ -153,7 +195,8 @@ _SPEC_RULES: list[JsonValue] = [
 
 
 class StreamAppSpec(Document):
-    """One app."""
+    """One app. ``files``: small texts by name, such as a stream's schema, which ``config`` finds in
+    ``/etc/headgate/files``."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -168,6 +211,7 @@ class StreamAppSpec(Document):
     image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
     image_pull_secrets: Annotated[tuple[Name, ...], Field(max_length=10)] = ()
     config: FreeObject
+    files: Files = Field(default_factory=dict)
     secret: Annotated[NameOrNone, WithJsonSchema({"type": "string", "maxLength": 63})] = ""
     executors: Count = 0
     shuffle_partitions: Positive = 2

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from headgate_operator.resources.base import STORED, InstantMs
+from headgate_operator.resources.base import STORED, FreeObject, InstantMs
 from headgate_operator.resources.release import Release
 
 
@@ -106,6 +106,21 @@ class Asked:
     deadline: InstantMs
     savepoint: str = ""
     batch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Settings that a pod was asked to take, by the request ``id``: those of the release ``revision``, which differs
+    from the stable one in nothing else. It has not answered, so nobody knows which of the two it runs with.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = STORED
+
+    id: str
+    pod: str
+    revision: str
+    generation: int
+    config: FreeObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +237,7 @@ class Status:
     running_since: InstantMs | None = None
     settled: str = ""
     not_live: str = ""
+    offered: Offered | None = None
     last_scheduled: InstantMs | None = None
     newest_savepoint: str = ""
     nonce: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +12,8 @@ from typing import Any  # manifests are made of anything
 
 from headgate_operator import pods as manifests
 from headgate_operator.pods.labels import driver_selector
-from headgate_operator.protocol import REQUEST
+from headgate_operator.pods.settings import settings
+from headgate_operator.protocol import REQUEST, Request
 from headgate_operator.reconcile import actions as act
 from headgate_operator.reconcile.world import Desired, PodView
 from headgate_operator.resources import API_VERSION
@@ -45,6 +47,7 @@ class KubernetesApi:
             act.CreatePod: self._create_pod,
             act.DeletePod: self._delete_pod,
             act.Ask: self._ask,
+            act.Configure: self._configure,
             act.Go: self._ask,
             act.CreateSavepoint: self._create_savepoint,
             act.RecordSavepoint: self._record_savepoint,
@@ -117,10 +120,21 @@ class KubernetesApi:
         account = manifests.service_account(app)
         shared = [manifests.settings_map(app, action.release), manifests.headless_service(app)]
         access = manifests.access_manifests(app, self._drivers(app, action.name))
-        for manifest in (*([account] if account else []), *shared, *access):
+        files = manifests.files_map(app, action.release)
+        for manifest in (*filter(None, (account, files)), *shared, *access):
             self._apply(manifest)
+        if action.release.spec.executors:
+            self._create_secret(app)
         pod = manifests.driver_pod(app, action.release, action.name, action.against)
         self._create(PODS, app.namespace, pod)
+
+    def _create_secret(self, app: Desired) -> None:
+        """Made once. Neither it nor the answer, which has it too, is kept or said."""
+        try:
+            self._rest.post(path("secrets", app.namespace), manifests.spark_secret(app, secrets.token_urlsafe(48)))
+        except ApiError as error:
+            if error.status != _CONFLICT and not _ends(error):
+                raise
 
     def _drivers(self, app: Desired, name: str) -> tuple[str, ...]:
         seen = self._cache.seen((app.namespace, app.name))
@@ -135,9 +149,16 @@ class KubernetesApi:
                 raise
 
     def _ask(self, app: Desired, action: act.Ask | act.Go) -> None:
-        body = {"metadata": {"uid": action.uid, "annotations": {REQUEST: action.request.text()}}}
+        self._request(app, action.pod, action.uid, action.request)
+
+    def _configure(self, app: Desired, action: act.Configure) -> None:
+        document = settings(app.name, action.release.spec)
+        self._request(app, action.pod, action.uid, Request(action.request, "configure", settings=document))
+
+    def _request(self, app: Desired, pod: str, uid: str, request: Request) -> None:
+        body = {"metadata": {"uid": uid, "annotations": {REQUEST: request.text()}}}
         try:
-            self._cache.put(PODS, self._rest.merge(path(PODS, app.namespace, action.pod), body))
+            self._cache.put(PODS, self._rest.merge(path(PODS, app.namespace, pod), body))
         except ApiError as error:
             raise _stale(error) from error
 

@@ -1,14 +1,14 @@
 """Is the loop alive? A key of its own goes through the same queue and the same workers, and asks the API server for the
-same kind of thing that turns do. When it has come around, a file is touched; the liveness probe looks at its age.
+same kind of thing that turns do. When it has come around, a file is touched; the liveness probe (``serving``) looks at
+its age.
 
-A hung worker, a queue that nobody takes from, an API server that answers nobody: all leave the file to grow old.
+A hung worker, a queue that nobody takes from, an API server that answers nobody: all leave the file to grow old. One
+that waits to lead touches it whenever the API server has told it to wait.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 from pathlib import Path
 
 from headgate_operator.shell.cache import APPS, Key
@@ -31,15 +31,9 @@ def sing(rest: Rest, namespace: str) -> None:
     file().touch()
 
 
-def main() -> int:
-    """``python -m headgate_operator.shell.canary``: exit code 0 when the loop is alive."""
+def is_alive(now_s: float) -> bool:
+    """Was it touched lately? ``now_s``: seconds since 1970."""
     try:
-        age_s = time.time() - file().stat().st_mtime
-    except OSError as error:
-        sys.stderr.write(f"no round yet: {error}\n")
-        return 1
-    return 0 if age_s < STALE_S else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return now_s - file().stat().st_mtime < STALE_S
+    except OSError:
+        return False

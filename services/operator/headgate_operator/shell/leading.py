@@ -21,10 +21,13 @@ LEASE = "headgate-operator"
 
 
 class Leader:
-    """``lost`` is called once, when this process may not go on."""
+    """``lost`` is called once, when this process may not go on; ``waits`` each time that another one leads."""
 
-    def __init__(self, rest: Rest, namespace: str, me: str, lost: Callable[[], None], *, stale_s: float = 15.0) -> None:
-        self._rest, self._namespace, self._me, self._lost = rest, namespace, me, lost
+    def __init__(
+        self, rest: Rest, namespace: str, me: str, lost: Callable[[], None],
+        *, waits: Callable[[], None] = lambda: None, stale_s: float = 15.0,
+    ) -> None:  # fmt: skip
+        self._rest, self._namespace, self._me, self._lost, self._waits = rest, namespace, me, lost, waits
         self._stale_s, self._beat_s = stale_s, stale_s / 5
         self._seen: tuple[str, float] = ("", 0.0)
         self._stop = threading.Event()
@@ -70,6 +73,7 @@ class Leader:
                 self._rest.post(path("leases", self._namespace), self._lease())
                 return True
             if not self._may_take(lease):
+                self._waits()
                 return False
             lease["spec"] |= self._spec()
             self._rest.put(path("leases", self._namespace, LEASE), lease)

@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from headgate_operator.reconcile import wake_ms
+from headgate_operator.resources import Status
 from headgate_operator.shell import canary
 from headgate_operator.shell.acting import KubernetesApi
 from headgate_operator.shell.cache import APPS, PODS, SAVEPOINTS, Cache, Key
@@ -72,6 +74,15 @@ class Operator:
         self._queue.close()
         for thread in self._threads:
             thread.join(10.0)
+
+    def apps(self) -> dict[Key, Status]:
+        """Every app whose status can be read, and what it says."""
+        found = {}
+        for key in self._cache.apps():
+            with suppress(Unusable):
+                if (seen := self._cache.seen(key)) is not None:
+                    found[key] = seen.status
+        return found
 
     def _work(self) -> None:
         while (key := self._queue.take()) is not None:

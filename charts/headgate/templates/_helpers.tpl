@@ -1,0 +1,114 @@
+{{- define "headgate.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $made := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- default $made .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- /* (root, component): what a workload is found by. */ -}}
+{{- define "headgate.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{- define "headgate.labels" -}}
+{{ include "headgate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: headgate
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- define "headgate.imageOf" -}}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ .tag }}{{ end -}}
+{{- end }}
+
+{{- define "headgate.image" -}}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- include "headgate.imageOf" (dict "repository" .Values.image.repository "tag" $tag "digest" .Values.image.digest) -}}
+{{- end }}
+
+{{- define "headgate.kafkaImage" -}}
+{{- $own := .Values.kafka.image -}}
+{{- $tag := coalesce $own.tag .Values.image.tag .Chart.AppVersion -}}
+{{- include "headgate.imageOf" (dict "repository" $own.repository "tag" $tag "digest" $own.digest) -}}
+{{- end }}
+
+{{- define "headgate.kafkaService" -}}
+{{ include "headgate.fullname" . }}-kafka
+{{- end }}
+
+{{- define "headgate.bootstrap" -}}
+{{- if .Values.kafka.enabled -}}
+{{ include "headgate.kafkaService" . }}.{{ .Release.Namespace }}.svc:9092
+{{- else -}}
+{{ required "kafka.bootstrap: name the brokers, as host:port[,host:port], or set kafka.enabled" .Values.kafka.bootstrap }}
+{{- end -}}
+{{- end }}
+
+{{- /* The claim of checkpoints; nothing where they are in an object store. */ -}}
+{{- define "headgate.claim" -}}
+{{- if hasPrefix "/" .Values.checkpoints.root -}}
+{{ default (printf "%s-checkpoints" (include "headgate.fullname" .)) .Values.checkpoints.claim }}
+{{- end -}}
+{{- end }}
+
+{{- /* `from` into `to`, in place. Unlike mergeOverwrite it takes 0, false and "" for what somebody said. */ -}}
+{{- define "headgate.merge" -}}
+{{- range $name, $entry := .from -}}
+  {{- if and (kindIs "map" $entry) (kindIs "map" (get $.to $name)) -}}
+    {{- include "headgate.merge" (dict "to" (get $.to $name) "from" $entry) -}}
+  {{- else -}}
+    {{- $_ := set $.to $name $entry -}}
+  {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* (root, name, app): the StreamApp's spec. */ -}}
+{{- define "headgate.appSpec" -}}
+{{- $values := .root.Values -}}
+{{- $kafka := dict "bootstrap" (include "headgate.bootstrap" .root) -}}
+{{- include "headgate.merge" (dict "to" $kafka "from" $values.kafka.settings) -}}
+{{- $checkpoint := dict "root" $values.checkpoints.root -}}
+{{- with include "headgate.claim" .root }}{{ $_ := set $checkpoint "claim" . }}{{ end -}}
+{{- $spec := dict "service" .name "image" (include "headgate.image" .root) "imagePullPolicy" $values.image.pullPolicy -}}
+{{- $_ := set $spec "config" (dict "app" .name "kafka" $kafka) -}}
+{{- $_ := set $spec "checkpoint" $checkpoint -}}
+{{- with $values.image.pullSecrets }}{{ $_ := set $spec "imagePullSecrets" . }}{{ end -}}
+{{- include "headgate.merge" (dict "to" $spec "from" (deepCopy $values.appDefaults)) -}}
+{{- include "headgate.merge" (dict "to" $spec "from" (omit (deepCopy .app) "enabled")) -}}
+{{- toYaml $spec -}}
+{{- end }}
+
+{{- define "headgate.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "headgate.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- /* A container of the image, as every pod of the chart has it: (root, name, args, and what goes below it). */ -}}
+{{- define "headgate.container" -}}
+- name: {{ .name }}
+  image: {{ include "headgate.image" .root | quote }}
+  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  args: {{ toJson .args }}
+  securityContext: {{- include "headgate.containerSecurity" .root | nindent 4 }}
+{{- end }}
+
+{{- define "headgate.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}

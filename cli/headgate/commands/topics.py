@@ -1,0 +1,86 @@
+"""``headgate topics``: event topics made, and records shown, where no other tool of Kafka is at hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.output import Output, emit, output_option
+from headgate.rules_options import bootstrap_option
+
+if TYPE_CHECKING:
+    from streamcore.kafka.readers import Record
+    from streamcore.kafka.settings import KafkaSettings
+
+_POLL_MS = 200
+
+
+class _Topic(click.ParamType["tuple[str, int]"]):
+    """``NAME`` or ``NAME:PARTITIONS``."""
+
+    name = "name[:partitions]"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        name, _, partitions = str(value).partition(":")
+        if not name or (partitions and not (partitions.isdigit() and int(partitions))):
+            self.fail(f"{value!r}: a name, or a name and its number of partitions, as in shop:4", param, ctx)
+        return name, int(partitions or 4)
+
+
+@click.group(name="topics")
+def command() -> None:
+    """Make event topics, look at records."""
+
+
+@command.command()
+@click.argument("topics", nargs=-1, required=True, type=_Topic())
+@click.option("--wait", type=click.FloatRange(0), default=30.0, show_default=True, help="For the broker, in seconds.")
+@bootstrap_option
+@output_option
+def create(topics: tuple[tuple[str, int], ...], wait: float, bootstrap: str, output: Output) -> None:
+    """Make TOPICS (name, or name:partitions; 4 without) unless they are there, as they are."""
+    from headgate.replay import ensure_topic
+    from streamcore.kafka.settings import KafkaSettings
+    from streamcore.kafka.topics import wait_for_broker
+
+    kafka = KafkaSettings(bootstrap, client_id="headgate-topics")
+    wait_for_broker(kafka, round(wait * 1000))
+    made = {name: ensure_topic(kafka, name, partitions) for name, partitions in topics}
+    emit(output, made, "\n".join(f"{name}: {count} partitions" for name, count in made.items()))
+
+
+@command.command()
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="So many records at most.")
+@click.option("--wait", type=click.FloatRange(0), default=10.0, show_default=True, help="For more, in seconds.")
+@bootstrap_option
+def show(topic: str, count: int, wait: float, bootstrap: str) -> int:
+    """Print the values of committed records of TOPIC, from its beginning, one a line.
+
+    Exit code 1 when no record came in time.
+    """
+    from streamcore.kafka.settings import KafkaSettings
+
+    kafka = KafkaSettings(bootstrap, client_id="headgate-topics")
+    shown = 0
+    for record in _records(kafka, topic, wait):
+        click.echo((record.value or b"").decode("utf-8", "replace"))
+        shown += 1
+        if shown == count:
+            break
+    return 0 if shown else 1
+
+
+def _records(kafka: KafkaSettings, topic: str, wait_s: float) -> Iterator[Record]:
+    """Until nothing has come for so long."""
+    from streamcore.kafka.readers import Follower
+
+    with Follower(kafka, [topic]) as follower:
+        last = time.monotonic()
+        while time.monotonic() - last < wait_s:
+            for record in follower.poll(_POLL_MS):
+                yield record
+                last = time.monotonic()

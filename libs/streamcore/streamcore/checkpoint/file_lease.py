@@ -1,0 +1,176 @@
+"""The lease of a checkpoint in a folder.
+
+Two locks, because each is blind where the other sees:
+
+- ``lease.lock`` is held by ``flock``. The kernel lets go of it when the owner dies, ``kill -9`` included, so a restart
+  on the same machine is immediate. Other machines do not see it on every kind of shared storage.
+- ``lease.json`` names the owner: a token, process, host, since when. Its modification time is the owner's heartbeat.
+  A process on another machine watches it: it moves, and the lease is refused; it stands still for ``stale_ms``, and
+  the owner is taken for dead. Only changes are compared, never two machines' clocks.
+
+An owner that was taken for dead and is not (suspended, cut off) finds a foreign token at its next ``check`` and gets
+``Fenced``; the exactly-once writer has fenced its producer besides.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from streamcore.checkpoint.files import naming_file_errors, read_json, write_json
+from streamcore.checkpoint.owner import Owner
+from streamcore.errors import ConfigError, CorruptState, Fenced
+
+
+class FileLease:
+    """The lease of one checkpoint root. ``acquire``, ``check`` before each batch, ``release``.
+
+    A forked child inherits the lock's descriptor and would hold the lock on after our death: start children by
+    ``subprocess``, which closes it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        beat_ms: int = 5_000,
+        stale_ms: int = 30_000,
+        besides: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``besides``: what else ``check`` checks; it raises ``Fenced``."""
+        if not 0 < beat_ms * 2 < stale_ms:
+            raise ConfigError(f"lease: stale_ms ({stale_ms}) must be more than twice beat_ms ({beat_ms})")
+        self._root = root
+        self._lock_path, self._record_path = root / "lease.lock", root / "lease.json"
+        self._beat_ms, self._stale_ms = beat_ms, stale_ms
+        self._owner = Owner.me()
+        self._besides = besides
+        self._descriptor: int | None = None
+        self._stop = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Ourselves."""
+        return self._owner
+
+    def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Become the owner; ``ConfigError`` names the other one.
+
+        At once on one machine. When the last owner was on another machine and did not release, this watches for up
+        to ``stale_ms`` whether it still lives; ``meanwhile`` is called before, for what can be begun in that time.
+        """
+        self._lock()
+        try:
+            self._wait_for_foreign_owner(meanwhile)
+            write_json(self._record_path, self._owner.entries())
+        except BaseException:
+            self._unlock()
+            raise
+        self._stop.clear()
+        self._beat = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
+        self._beat.start()
+
+    def check(self) -> None:
+        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours."""
+        holder = self._holder()
+        if self._descriptor is None or holder is None or holder.token != self._owner.token:
+            who = f"{holder} holds it" if holder else "its record is gone"
+            raise Fenced(f"checkpoint {self._root}: the lease of this process was lost: {who}; stop this process")
+        self._besides()
+
+    def release(self) -> None:
+        """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
+        self._stop.set()
+        if self._beat is not None:
+            self._beat.join()
+            self._beat = None
+        if self._descriptor is None:
+            return
+        holder = self._holder()
+        if holder is not None and holder.token == self._owner.token:
+            self._record_path.unlink(missing_ok=True)
+        self._unlock()
+
+    def __enter__(self) -> FileLease:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _holder(self) -> Owner | None:
+        try:
+            entries = read_json(self._record_path)
+        except CorruptState:
+            entries = {}  # somebody's, but whose cannot be read
+        return None if entries is None else Owner.parse(entries)
+
+    def _lock(self) -> None:
+        if self._descriptor is not None:
+            raise ConfigError(f"checkpoint {self._root}: this process holds the lease already")
+        with naming_file_errors(self._lock_path):
+            self._root.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise self._refusal(self._holder()) from error
+        if not _is_at(self._lock_path, descriptor):
+            os.close(descriptor)
+            raise ConfigError(f"checkpoint {self._root}: it was removed a moment ago; start again")
+        self._descriptor = descriptor
+
+    def _unlock(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _wait_for_foreign_owner(self, meanwhile: Callable[[], None]) -> None:
+        """Return when whoever is in the record cannot be alive."""
+        holder = self._holder()
+        if holder is None or holder.machine == self._owner.machine:
+            return  # we hold the kernel's lock of that machine, so its process is gone
+        meanwhile()
+        first, deadline = self._heartbeat(), time.monotonic() + self._stale_ms / 1000
+        while time.monotonic() < deadline:
+            time.sleep(min(0.2, self._beat_ms / 1000))
+            beat = self._heartbeat()
+            if beat is None:
+                return  # released
+            if beat != first:
+                raise self._refusal(holder)
+
+    def _heartbeat(self) -> int | None:
+        try:
+            return self._record_path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def _keep_beating(self) -> None:
+        """Touching is safe even when the record is no longer ours: it can only make a live process look alive."""
+        while not self._stop.wait(self._beat_ms / 1000):
+            with suppress(OSError):
+                os.utime(self._record_path)
+
+    def _refusal(self, holder: Owner | None) -> ConfigError:
+        who = str(holder) if holder else "another process of this machine"
+        return ConfigError(
+            f"checkpoint {self._root}: in use by {who}; stop that process first, or give this one a checkpoint "
+            "of its own"
+        )
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """A file that was removed between opening and locking it locks nothing."""
+    try:
+        found, mine = path.stat(), os.fstat(descriptor)
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)

@@ -1,0 +1,216 @@
+"""The lease of a checkpoint in a bucket: one object, changed only by whoever knows its last version.
+
+``lease.json`` names the owner and counts heartbeats. Every change is a PUT on a condition that the server checks: that
+there is no such object, or that it is the version (ETag) that was read. So of two that want the same change one gets
+it and the other is told; no lock is needed, no clock is compared, and no request that arrives late can undo what came
+after it. The protocol of ``acquire`` (a crash after a step leaves what its line says):
+
+1. Read the record. Nobody's, or released: go on. Another's: watch it; it changes, and the lease is refused; it stands
+   still for ``stale_ms``, and its owner is taken for dead. An owner of this very system whose process is no more needs
+   no watching. Nothing was changed.
+2. Put our name in its place, if it is what step 1 saw; and make sure that this server does check conditions. A crash
+   leaves an owner that is gone: the next one watches it.
+3. Beat: replace the record by one that counts one more, every ``beat_ms``, if it is the last one of ours.
+
+An answer that was lost is not guessed: after a refusal the record is read again, and may turn out to be our own. An
+owner that was taken for dead and is not cannot beat any more, finds the other's token at its next ``check`` and gets
+``Fenced``. ``release`` leaves a record that says so, by the same condition: to delete has none.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from streamcore.checkpoint.files import Entry
+from streamcore.checkpoint.owner import Owner
+from streamcore.errors import ConfigError, Fenced, StreamError
+
+_RECORD: Final = "lease.json"
+
+
+class Conditional(Protocol):
+    """A place with objects that change on a condition. A tag names one version of an object."""
+
+    @property
+    def url(self) -> str:
+        """For messages."""
+        ...
+
+    def tagged(self, name: str) -> tuple[bytes, str] | None:
+        """What is in it, and its tag; None where there is none."""
+        ...
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        """Replace it if it has this tag, or, with None, if it is not there. The new tag; None where it was refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The record at some moment. ``owner``: None where nobody has it; ``tag``: None where there is no record."""
+
+    owner: Owner | None = None
+    tag: str | None = None
+
+    def names(self, owner: Owner) -> bool:
+        return self.owner is not None and self.owner.token == owner.token
+
+
+class ObjectLease:
+    """See ``lease.Lease``."""
+
+    def __init__(
+        self,
+        place: Conditional,
+        *,
+        beat_ms: int = 5_000,
+        stale_ms: int = 30_000,
+        besides: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``besides``: what else ``check`` checks; it raises ``Fenced``."""
+        if not 0 < beat_ms * 2 < stale_ms:
+            raise ConfigError(f"lease: stale_ms ({stale_ms}) must be more than twice beat_ms ({beat_ms})")
+        self._place = place
+        self._beat_ms, self._stale_ms = beat_ms, stale_ms
+        self._owner = Owner.me()
+        self._besides = besides
+        self._tag: str | None = None
+        self._beats = 0
+        self._held = False
+        self._stop = threading.Event()
+        self._beat: threading.Thread | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """Ourselves."""
+        return self._owner
+
+    def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Become the owner: steps 1 to 3. ``ConfigError`` names the other one.
+
+        ``meanwhile`` is called before another one's heartbeat is watched, for what can be begun in that time.
+        """
+        if self._held:
+            raise ConfigError(f"checkpoint {self._place.url}: this process holds the lease already")
+        # 1. Whoever is in the record cannot be alive.
+        seen = self._without_owner(meanwhile)
+        # 2. Ours, unless somebody was quicker.
+        self._tag = self._put(seen.tag)
+        if self._tag is None:
+            raise self._refusal(self._look().owner)
+        self._held = True
+        self._refuse_careless_server()
+        # 3. Say again and again that we live.
+        self._stop.clear()
+        self._beat = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
+        self._beat.start()
+
+    def check(self) -> None:
+        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours."""
+        seen = self._look()
+        if not self._held or not seen.names(self._owner):
+            who = "its record is gone" if seen.owner is None else f"{seen.owner} holds it"
+            raise Fenced(f"checkpoint {self._place.url}: the lease of this process was lost: {who}; stop this process")
+        self._besides()
+
+    def release(self) -> None:
+        """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
+        self._stop.set()
+        if self._beat is not None:
+            self._beat.join()
+            self._beat = None
+        if self._held and self._tag is not None:
+            with suppress(StreamError):  # who comes next waits until it is stale
+                self._put(self._tag, released=True)
+        self._held = False
+
+    def __enter__(self) -> ObjectLease:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _look(self) -> _Seen:
+        found = self._place.tagged(_RECORD)
+        if found is None:
+            return _Seen()
+        entries = _entries(found[0])
+        return _Seen(None if entries.get("released") else Owner.parse(entries), found[1])
+
+    def _without_owner(self, meanwhile: Callable[[], None]) -> _Seen:
+        first = self._look()
+        if first.owner is None or first.names(self._owner) or first.owner.is_gone():
+            return first
+        meanwhile()
+        deadline = time.monotonic() + self._stale_ms / 1000
+        while time.monotonic() < deadline:
+            time.sleep(self._beat_ms / 4000)
+            seen = self._look()
+            if seen.owner is None:
+                return seen
+            if seen.tag != first.tag:
+                raise self._refusal(seen.owner)
+        return first
+
+    def _put(self, tag: str | None, *, released: bool = False) -> str | None:
+        """Our record in place of the version with this tag; its own tag, None where another one's is there.
+
+        A refusal may be of our own making: an earlier answer was lost. Then it is the version with our token that is
+        replaced.
+        """
+        self._beats += 1  # no two versions are alike, or a tag would not tell them apart
+        record = {**self._owner.entries(), "beat": self._beats, "released": int(released)}
+        content = json.dumps(record, indent=1).encode()
+        made = self._place.exchange(_RECORD, content, tag)
+        if made is None and (seen := self._look()).names(self._owner):
+            made = self._place.exchange(_RECORD, content, seen.tag)
+        return made
+
+    def _refuse_careless_server(self) -> None:
+        """``ConfigError`` when a change that must be refused is made: two owners would both be told that they are."""
+        found = self._place.tagged(_RECORD)
+        if found is not None:
+            made = [self._place.exchange(_RECORD, found[0], tag) for tag in (None, '"no such tag"')]
+            if any(made):
+                self.release()
+                raise ConfigError(
+                    f"checkpoint {self._place.url}: this server does not check the conditions of a PUT (If-None-Match, "
+                    "If-Match), so nothing there can have one owner; use a server that does, or a folder"
+                )
+
+    def _keep_beating(self) -> None:
+        """Until it is released, or another's record was read. A server that is away or refuses is asked again: what it
+        does not answer is not lost, and what it refuses may be overtaken by a change of ours."""
+        while not self._stop.wait(self._beat_ms / 1000):
+            with suppress(StreamError):
+                made = self._put(self._tag)
+                if made is None and self._is_anothers():
+                    return
+                self._tag = made or self._tag
+
+    def _is_anothers(self) -> bool:
+        seen = self._look()
+        return seen.owner is not None and not seen.names(self._owner)
+
+    def _refusal(self, holder: Owner | None) -> ConfigError:
+        who = str(holder) if holder else "another process"
+        return ConfigError(
+            f"checkpoint {self._place.url}: in use by {who}; stop that process first, or give this one a checkpoint "
+            "of its own"
+        )
+
+
+def _entries(content: bytes) -> dict[str, Entry]:
+    """None where it is not JSON of ours: somebody's, but whose cannot be read."""
+    try:
+        entries = json.loads(content)
+    except ValueError:
+        return {}
+    return entries if isinstance(entries, dict) else {}

@@ -1,0 +1,50 @@
+"""A folder of a file system as a place for files."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamcore.checkpoint.files import naming_file_errors, read_whole, write_whole
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFolder:
+    """A folder of this machine, or one that all machines of an app have mounted."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return str(self.path.absolute())
+
+    def under(self, name: str) -> LocalFolder:
+        return LocalFolder(self.path / name)
+
+    def write(self, name: str, content: bytes) -> None:
+        path = self.path / name
+        with naming_file_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+
+    def read(self, name: str) -> bytes | None:
+        return read_whole(self.path / name)
+
+    def discard(self, name: str) -> None:
+        with naming_file_errors(self.path / name):
+            (self.path / name).unlink(missing_ok=True)
+
+    def folders(self) -> list[str]:
+        with naming_file_errors(self.path):
+            return sorted(p.name for p in self.path.iterdir() if p.is_dir()) if self.path.is_dir() else []
+
+    def files(self) -> list[str]:
+        with naming_file_errors(self.path):
+            found = [p for p in self.path.rglob("*") if p.is_file() and not p.name.startswith(".")]
+        return sorted(p.relative_to(self.path).as_posix() for p in found)
+
+    def remove(self) -> None:
+        with naming_file_errors(self.path):
+            if self.path.is_dir():
+                shutil.rmtree(self.path)

@@ -1,0 +1,184 @@
+"""One owner of a checkpoint at a time, whatever became of the last one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from streamcore.checkpoint.file_lease import FileLease
+from streamcore.errors import ConfigError, Fenced
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from streamcore.checkpoint.file_lease import FileLease
+FileLease(Path(sys.argv[1])).acquire()
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@contextmanager
+def another_process(root: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lease."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(root)], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def record(root: Path) -> dict[str, object]:
+    entries: dict[str, object] = json.loads((root / "lease.json").read_text())
+    return entries
+
+
+def elsewhere(root: Path) -> None:
+    """Make the record look as if its owner ran on another machine."""
+    entries = record(root) | {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7}
+    (root / "lease.json").write_text(json.dumps(entries))
+
+
+def test_a_second_owner_is_refused_and_told_who_is_first(tmp_path: Path) -> None:
+    with another_process(tmp_path) as holder:
+        pattern = rf"in use by process {holder.pid} on .* since \d{{4}}-.*stop that process first"
+        with pytest.raises(ConfigError, match=pattern):
+            FileLease(tmp_path).acquire()
+        assert record(tmp_path)["pid"] == holder.pid, "the first owner is unharmed"
+
+
+def test_a_killed_owner_leaves_the_lease_free_at_once(tmp_path: Path) -> None:
+    with another_process(tmp_path) as holder:
+        holder.kill()
+        holder.wait()
+        began = time.monotonic()
+        with FileLease(tmp_path) as lease:
+            lease.check()
+            assert time.monotonic() - began < 10, "no waiting for a heartbeat on one machine"
+            assert record(tmp_path)["pid"] == os.getpid()
+
+
+def test_two_leases_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    with FileLease(tmp_path) as lease:
+        with pytest.raises(ConfigError, match="in use by"):
+            FileLease(tmp_path).acquire()
+        with pytest.raises(ConfigError, match="holds the lease already"):
+            lease.acquire()
+        lease.check()
+
+
+def test_a_released_lease_can_be_taken_again_and_is_no_longer_ours(tmp_path: Path) -> None:
+    lease = FileLease(tmp_path / "new" / "root")
+    for _ in range(2):
+        lease.acquire()
+        lease.check()
+        lease.release()
+    lease.release()
+    with pytest.raises(Fenced, match="its record is gone"):
+        lease.check()
+    assert not (tmp_path / "new" / "root" / "lease.json").exists()
+
+
+@pytest.mark.parametrize("thief", ['{"token": "theirs", "pid": 7, "host": "far"}', "{", "", None])
+def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(thief: str | None, tmp_path: Path) -> None:
+    lease = FileLease(tmp_path)
+    lease.acquire()
+    lease.check()
+    if thief is None:
+        (tmp_path / "lease.json").unlink()
+    else:
+        (tmp_path / "lease.json").write_text(thief)
+    with pytest.raises(Fenced, match="the lease of this process was lost"):
+        lease.check()
+    lease.release()
+    assert (tmp_path / "lease.json").exists() == (thief is not None), "another owner's record is left alone"
+
+
+def test_an_owner_on_another_machine_that_still_moves_is_respected(tmp_path: Path) -> None:
+    with FileLease(tmp_path):
+        pass
+    (tmp_path / "lease.json").write_text("{}")
+    elsewhere(tmp_path)
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(0.05):
+            os.utime(tmp_path / "lease.json")
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    try:
+        with pytest.raises(ConfigError, match="in use by process 7 on far"):
+            FileLease(tmp_path, beat_ms=50, stale_ms=5_000).acquire()
+    finally:
+        stop.set()
+        beating.join()
+    assert record(tmp_path)["token"] == "theirs"
+
+
+def test_an_owner_on_another_machine_that_stands_still_is_replaced_and_notices(tmp_path: Path) -> None:
+    theirs = FileLease(tmp_path, beat_ms=50, stale_ms=300)
+    theirs.acquire()
+    theirs_token = theirs.owner.token
+    elsewhere_copy = record(tmp_path) | {"machine": "far/boot"}
+    os.close(theirs._descriptor or -1)  # the kernel's lock of the other machine is not visible here
+    theirs._stop.set()  # and its process is suspended
+    (tmp_path / "lease.json").write_text(json.dumps(elsewhere_copy))
+
+    with FileLease(tmp_path, beat_ms=50, stale_ms=300) as ours:
+        ours.check()
+        assert record(tmp_path)["token"] != theirs_token
+        with pytest.raises(Fenced, match=rf"process {os.getpid()} on .* holds it"):
+            theirs.check()
+
+
+def test_an_owner_on_another_machine_that_releases_meanwhile_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "lease.json").write_text("{}")
+    elsewhere(tmp_path)
+    timer = threading.Timer(0.3, (tmp_path / "lease.json").unlink)
+    timer.start()
+    with FileLease(tmp_path, beat_ms=50, stale_ms=20_000) as ours:
+        ours.check()
+    timer.join()
+
+
+def test_the_time_of_watching_another_machine_can_be_used_and_there_is_none_on_one_machine(tmp_path: Path) -> None:
+    used: list[str] = []
+    (tmp_path / "lease.json").write_text("{}")
+    elsewhere(tmp_path)
+    for where in ("far", "near"):
+        lease = FileLease(tmp_path, beat_ms=50, stale_ms=300)
+        lease.acquire(lambda where=where: used.append(where))  # type: ignore[misc]
+        lease.release()
+    assert used == ["far"]
+
+
+def test_the_owner_keeps_its_record_moving(tmp_path: Path) -> None:
+    with FileLease(tmp_path, beat_ms=20, stale_ms=1_000) as lease:
+        first = (tmp_path / "lease.json").stat().st_mtime_ns
+        deadline = time.monotonic() + 10
+        while (tmp_path / "lease.json").stat().st_mtime_ns == first and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert (tmp_path / "lease.json").stat().st_mtime_ns > first
+        lease.check()
+
+
+def test_a_heartbeat_too_slow_for_its_own_limit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="more than twice"):
+        FileLease(tmp_path, beat_ms=1_000, stale_ms=2_000)
+
+
+def test_a_root_that_is_no_folder_is_an_error_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"file.*the checkpoint must be a folder"):
+        FileLease(tmp_path / "file").acquire()

@@ -1,0 +1,66 @@
+"""An owner is taken for gone when the system has it no more, and not because it shows less of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from streamcore.checkpoint.owner import Owner
+
+SAYS = """
+import json
+from streamcore.checkpoint.owner import Owner
+print(json.dumps(Owner.me().entries()), flush=True)
+input()
+"""
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[str]]:
+    """One that says who it is, and waits."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", SAYS], text=True, **pipes) as made:  # type: ignore[call-overload]
+        yield made
+        made.kill()
+
+
+def of(process: subprocess.Popen[str]) -> Owner:
+    assert process.stdout is not None
+    return Owner.parse(json.loads(process.stdout.readline()))
+
+
+def test_one_that_lives_is_there_and_one_that_has_ended_is_gone(process: subprocess.Popen[str]) -> None:
+    there = of(process)
+    assert not there.is_gone()
+    assert replace(there, process=there.process + "0").is_gone(), "its number is another's"
+    assert not replace(there, machine="far/boot").is_gone()
+    process.kill()
+    while not there.is_gone():  # before its parent has asked for it
+        pass
+    process.wait()
+    assert there.is_gone()
+
+
+def test_one_that_the_system_hides_is_there_until_it_has_ended(
+    process: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with ``hidepid`` for a process of another user."""
+    hidden = of(process)
+    read = Path.read_text
+
+    def without_it(path: Path, **how: str) -> str:
+        if path == Path(f"/proc/{hidden.pid}/stat"):
+            raise FileNotFoundError
+        return read(path, **how)
+
+    monkeypatch.setattr(Path, "read_text", without_it)
+    assert not hidden.is_gone()
+    process.kill()
+    process.wait()
+    assert hidden.is_gone()

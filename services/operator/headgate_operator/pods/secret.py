@@ -1,0 +1,41 @@
+"""The Secret by which Spark's driver and executors know each other: one an app, made once, read by pods only.
+
+The operator may create Secrets and read none, so it cannot say what is in one that is there; what it made, it forgets.
+The name has a part of the app's uid, so an app that is made anew never waits for the Secret of the one before.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from headgate_operator.pods.image import SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
+from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.reconcile.world import Desired
+from headgate_operator.resources.spec import StreamAppSpec
+
+_VOLUME = "spark"
+
+
+def spark_secret_name(app: Desired) -> str:
+    """Of this life of the app."""
+    return f"{app.stem}-spark"
+
+
+def spark_secret(app: Desired, text: str) -> Manifest:
+    """``text``: random, at least 32 characters. Whoever gets this manifest keeps it to himself."""
+    data = {SPARK_SECRET_KEY: base64.b64encode(text.encode()).decode()}
+    metadata = owned(app, spark_secret_name(app), labels(app, "driver"))
+    return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data} | {
+        "immutable": True
+    }
+
+
+def spark_volumes(app: Desired, spec: StreamAppSpec) -> list[Manifest]:
+    """Without executors nobody has to be known."""
+    made = {"name": _VOLUME, "secret": {"secretName": spark_secret_name(app), "defaultMode": 0o440}}
+    return [made] if spec.executors else []
+
+
+def spark_mounts(spec: StreamAppSpec) -> list[Manifest]:
+    """Of ``spark_volumes``."""
+    return [{"name": _VOLUME, "mountPath": SPARK_SECRET_FOLDER, "readOnly": True}] if spec.executors else []

@@ -1,0 +1,45 @@
+"""An operator whose own namespace is being deleted goes with it, perhaps before the apps: then nobody is left who could
+let go of them, and the deletion would never end. So it lets go of them as the last thing that it does.
+
+Nothing is lost by it that could be kept: no pod can be made there any more, so no savepoint either. Drivers end between
+two batches, as any pod that is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any  # JSON of other people's making
+
+from headgate_operator.shell.paths import path
+from headgate_operator.shell.reading import FINALIZER
+from headgate_operator.shell.rest import ApiError, Rest
+
+_LOG = logging.getLogger(__name__)
+_GONE, _CONFLICT = 404, 409
+
+
+def let_go_with_namespace(rest: Rest, namespace: str) -> None:
+    """Take our finalizer off everything in the namespace, if that is being deleted. No turn may be under way."""
+    if not rest.get(path("namespaces", name=namespace))["metadata"].get("deletionTimestamp"):
+        return
+    for kind in ("streamapps", "savepoints"):
+        for raw in rest.get(path(kind, namespace))["items"]:
+            if FINALIZER in raw["metadata"].get("finalizers", ()):
+                _LOG.warning("%s %s/%s: goes with its namespace", kind, namespace, raw["metadata"]["name"])
+                _let_go(rest, kind, raw)
+
+
+def _let_go(rest: Rest, kind: str, raw: dict[str, Any]) -> None:
+    meta = raw["metadata"]
+    where = path(kind, meta["namespace"], meta["name"])
+    while True:
+        left = [name for name in meta["finalizers"] if name != FINALIZER]
+        try:
+            rest.merge(where, {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left}})
+            return
+        except ApiError as error:
+            if error.status == _GONE:
+                return
+            if error.status != _CONFLICT:
+                raise
+        meta = rest.get(where)["metadata"]

@@ -1,0 +1,316 @@
+"""The product on a real cluster, as its user has it: installed by Helm, changed by kubectl, under load.
+
+One story in order, so a test that fails leaves those after it without their ground. All events are of the shop's story,
+whose alerts are known without the product (``headgate.local.shop.expected``); after each disturbance all alerts that a
+reader of committed records finds are compared with them: none lost, none twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from headgate.feeding import story
+from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, expect
+from tests.harness.on_cluster.apps import App
+from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
+from tests.harness.on_cluster.kubectl import KUBECONFIG, Namespace, run, until
+from tests.harness.on_cluster.toolbox import Feeder, Toolbox
+from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
+
+OPENSEARCH = os.environ.get("HEADGATE_CLUSTER_OPENSEARCH", "")
+FULL = os.environ.get("HEADGATE_CLUSTER_FULL") == "1"
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(
+        not (KUBECONFIG and IMAGE and KAFKA_IMAGE),
+        reason="make cluster-test names a cluster (KUBECONFIG) and the images (HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
+    ),
+]
+long_form = pytest.mark.skipif(not FULL, reason="part of the long form: HEADGATE_CLUSTER_FULL=1")
+CHART = Path(__file__).parents[2] / "charts" / "headgate"
+RELEASE, SEED, PARTITIONS, BLOCK = "headgate", 7, 4, 1_000
+LIMIT_S = 480.0
+SHIPPED = {*PER_EVENT, *WINDOWED}
+#: Small, for a machine with two cores; the load is the shop's.
+_PODS = {"resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "3Gi"}}}
+_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}}
+#: Waits that suit a test: a version that hangs is given up after a minute.
+_UPGRADE = {"prepareDeadline": "3m", "startDeadline": "2m", "proof": {"batches": 20, "within": "3m"}}
+
+
+class Shop:
+    """The release, its rules app, and how much of the story was sent."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.namespace = namespace
+        self.app = App(namespace, "rules")
+        self.toolbox = Toolbox(namespace, IMAGE, "headgate-kafka:9092")
+        self.sent = 0
+        self.feeder: Feeder | None = None
+
+    def install(self, values: Mapping[str, object]) -> None:
+        """With the images of this run."""
+        arguments = ["install", RELEASE, str(CHART), "--wait", "--timeout", "5m", "-f", "-"]
+        run("helm", "-n", self.namespace.name, *arguments, given=json.dumps(values), limit_s=330)
+
+    def upgrade_release(self, values: Mapping[str, object]) -> None:
+        """With other values beside those that it has."""
+        arguments = ["upgrade", RELEASE, str(CHART), "--reuse-values", "--timeout", "5m", "-f", "-"]
+        run("helm", "-n", self.namespace.name, *arguments, given=json.dumps(values), limit_s=330)
+
+    def feed(self, blocks: int, rate: float) -> None:
+        """Begin to send so many more blocks; ``agree`` waits for them."""
+        self.feeder = self.toolbox.feed(f"feed-{uuid.uuid4().hex[:6]}", blocks * BLOCK, rate, SEED)
+
+    def alerts(self) -> list[tuple[AlertId, bytes]]:
+        """All that a reader of committed records finds."""
+        return [(AlertId.of(record.value), record.value) for record in self.toolbox.records("rules.alerts")]
+
+    def alerts_of(self, rule: str) -> list[AlertId]:
+        """Those of one rule."""
+        return [alert for alert, _ in self.alerts() if alert.rule == rule]
+
+    def agree(self) -> None:
+        """All is sent and read, and the alerts are those of the story."""
+        if self.feeder is not None:
+            self.sent = self.feeder.wait(LIMIT_S)
+            self.feeder = None
+        self.app.until_idle(LIMIT_S)
+        expected = expect(story(SEED), self.sent, PARTITIONS)
+        alerts = self.alerts()
+        found = Counter(alert for alert, _ in alerts if alert.rule in SHIPPED)
+        twice = [value for alert, value in alerts if found[alert] > 1]
+        missing, wrong = expected.alerts - found.keys(), found.keys() - expected.alerts - expected.uncertain
+        found_wrong = {"twice": twice, "missing": missing, "wrong": wrong}
+        assert not any(found_wrong.values()), str(found_wrong)
+        assert found
+
+    def pause_s(self, since_ms: float) -> float:
+        """The longest time without a cut since then."""
+        return longest_gap_s(r.made_ms for r in self.toolbox.records("rules.markers") if r.made_ms >= since_ms)
+
+    def upgrade(self, outcome: str = "Succeeded", **spec: object) -> None:
+        """Change the spec under load; it ends so, and the alerts are right."""
+        before, number = self.app.status["stable"]["revision"], self.app.upgrades
+        self.feed(3, 40)
+        began = time.time()
+        self.app.change(spec)
+        found = self.app.until_upgraded(number, LIMIT_S)
+        took_s = round(time.time() - began, 1)
+        self.agree()
+        status = self.app.status
+        pause_s = self.pause_s(began * 1_000)
+        told("upgrade", to=spec, outcome=found, took_s=took_s, phases=phases(status), pause_s=pause_s)
+        assert found == outcome, json.dumps(status["upgrade"])
+        assert (status["stable"]["revision"] == before) == (outcome != "Succeeded")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    namespace = Namespace(f"headgate-{uuid.uuid4().hex[:6]}")
+    run("kubectl", "create", "namespace", namespace.name)
+    run("kubectl", "label", "namespace", namespace.name, "pod-security.kubernetes.io/enforce=restricted")
+    try:
+        yield Shop(namespace)
+    finally:
+        if not os.environ.get("HEADGATE_CLUSTER_KEEP"):
+            run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
+            took = until(lambda: not _there(namespace), LIMIT_S, "the namespace goes")
+            told("namespace deleted", seconds=round(took, 1))
+
+
+def _there(namespace: Namespace) -> bool:
+    return bool(run("kubectl", "get", "namespace", namespace.name, "--ignore-not-found", "-o", "name").strip())
+
+
+def _values() -> dict[str, object]:
+    image, _, tag = IMAGE.rpartition(":")
+    kafka, _, kafka_tag = KAFKA_IMAGE.rpartition(":")
+    rules = {"executors": 1, "upgrade": _UPGRADE, "driver": _PODS, "executor": _EXECUTORS}
+    return {
+        "image": {"repository": image, "tag": tag},
+        "kafka": {"image": {"repository": kafka, "tag": kafka_tag}},
+        "apps": {"rules": rules},
+    }
+
+
+def test_installed_it_gives_its_first_alert(shop: Shop) -> None:
+    began = time.monotonic()
+    shop.install(_values())
+    shop.app.until_phase("Stable", LIMIT_S)
+    stable = time.monotonic() - began
+    shop.toolbox.headgate("rules", "publish", "rules/shop", "--app", "rules")
+    shop.feed(1, 50)
+    until(lambda: bool(shop.alerts()), LIMIT_S, "a first alert", shop.app.told)
+    told("installed", stable_s=round(stable, 1), first_alert_s=round(time.monotonic() - began, 1))
+    shop.agree()
+    assert len(shop.app.executors()) == 1
+
+
+def test_a_published_rule_takes_effect_in_the_running_app(shop: Shop) -> None:
+    before = shop.app.drivers()
+    rule = {"id": "any-refund", "version": 1, "owner": "tests", "on": "shop", "where": "type = 'refund'"}
+    rule |= {"then": {"severity": "low", "outcome": "review", "score": 1, "message": "a refund"}}
+    script = "cat > /tmp/any-refund.yaml; headgate rules publish /tmp/any-refund.yaml --app rules"
+    shop.toolbox.run("sh", "-c", script, given=json.dumps(rule))
+    assert not shop.alerts_of("any-refund")
+    shop.feed(1, 50)
+    shop.agree()
+    assert shop.alerts_of("any-refund")
+    assert [pod["metadata"]["uid"] for pod in shop.app.drivers()] == [pod["metadata"]["uid"] for pod in before]
+
+
+def test_an_upgrade_by_savepoint_loses_nothing(shop: Shop) -> None:
+    shop.upgrade(image=faulty("none"))
+
+
+@long_form
+def test_another_number_of_executors_and_partitions(shop: Shop) -> None:
+    shop.upgrade(executors=2, shufflePartitions=4)
+
+
+@long_form
+def test_an_upgrade_in_place(shop: Shop) -> None:
+    shop.upgrade(image=faulty("none_2"), upgrade={"mode": "in-place"})
+    shop.app.change({"upgrade": {"mode": "savepoint"}})
+    shop.app.until_seen(LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("ends_later", "RolledBack"),
+        pytest.param("ends_at_once", "Refused", marks=long_form),
+        pytest.param("never_ready", "Refused", marks=long_form),
+        pytest.param("never_runs", "RolledBack", marks=long_form),
+        pytest.param("stalls_later", "RolledBack", marks=long_form),
+    ],
+)
+def test_a_version_that_fails_gives_way_to_the_one_before(shop: Shop, fault: str, outcome: str) -> None:
+    before = shop.app.status["stable"]["spec"]["image"]
+    shop.upgrade(outcome, image=faulty(fault))
+    shop.app.change({"image": before})
+    shop.app.until_seen(LIMIT_S)
+
+
+def test_a_driver_that_is_deleted_is_replaced(shop: Shop) -> None:
+    (driver,) = shop.app.drivers()
+    shop.feed(2, 40)
+    shop.namespace.kubectl("delete", "pod", driver["metadata"]["name"], "--grace-period=0", "--force", "--wait=false")
+    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.told)
+    shop.agree()
+
+
+def _others(app: App, driver: Mapping[str, dict[str, str]]) -> list[object]:
+    return [pod for pod in app.drivers() if pod["metadata"]["uid"] != driver["metadata"]["uid"]]
+
+
+def test_an_executor_that_is_deleted_is_replaced(shop: Shop) -> None:
+    before = shop.app.executors()
+    shop.feed(2, 40)
+    shop.namespace.kubectl("delete", "pod", before[0], "--grace-period=0", "--force", "--wait=false")
+    until(lambda: bool({*shop.app.executors()} - {*before}), LIMIT_S, "another executor", shop.app.told)
+    shop.agree()
+
+
+@long_form
+def test_an_operator_that_is_deleted_in_mid_upgrade_goes_on_with_it(shop: Shop) -> None:
+    number = shop.app.upgrades
+    shop.feed(3, 40)
+    shop.app.change({"image": faulty("none_3")})
+    for phases_ in (("Preflight",), ("Stopping", "Sealed", "Verified", "Fenced", "Starting", "Proving")):
+        until(lambda phases_=phases_: shop.app.phase in phases_, LIMIT_S, str(phases_), shop.app.told)  # type: ignore[misc]
+        marks = "app.kubernetes.io/component=operator"
+        shop.namespace.kubectl("delete", "pod", "-l", marks, "--grace-period=0", "--force", "--wait=false")
+    assert shop.app.until_upgraded(number, LIMIT_S) == "Succeeded"
+    shop.agree()
+
+
+@long_form
+def test_a_node_is_drained(shop: Shop) -> None:
+    """The only node of a small cluster: what was evicted comes back when it may be used again."""
+    (driver,) = shop.app.drivers()
+    node = driver["spec"]["nodeName"]
+    shop.feed(2, 40)
+    try:
+        selector = f"headgate.dev/app={shop.app.name}"
+        run("kubectl", "cordon", node)
+        options = ["--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=180s"]
+        run("kubectl", "drain", node, "--pod-selector", selector, *options, limit_s=200)
+    finally:
+        run("kubectl", "uncordon", node)
+    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.told)
+    shop.agree()
+
+
+def test_suspended_and_resumed(shop: Shop) -> None:
+    shop.app.change({"state": "suspended"})
+    shop.app.until_phase("Suspended", LIMIT_S)
+    assert not shop.app.drivers()
+    shop.feed(1, 200)
+    shop.app.change({"state": "running"})
+    shop.app.until_seen(LIMIT_S)
+    shop.agree()
+
+
+@long_form
+def test_the_other_services_run_beside_it(shop: Shop) -> None:
+    """etl and sessions, and search where pods reach an OpenSearch (HEADGATE_CLUSTER_OPENSEARCH)."""
+    lanes = {"etl": "etl.payments", "sessions": "sessions.sessions"}
+    apps: dict[str, object] = {name: {"enabled": True, "driver": _PODS} for name in lanes}
+    if OPENSEARCH:
+        index = {"alias": "products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
+        products = {"schema_file": "/app/streams/products.yaml", "topic": "shop.products"}
+        config = {"products": products, "opensearch": {"hosts": [OPENSEARCH], "indexes": {"documents": index}}}
+        apps["search"] = {"enabled": True, "driver": _PODS, "config": config | {"publish_changes": True}}
+        lanes["search"] = "search.changes"
+    shop.upgrade_release({"apps": apps})
+    for name in lanes:
+        App(shop.namespace, name).until_phase("Stable", LIMIT_S)
+    shop.feed(1, 100)
+    shop.agree()
+    for name, lane in lanes.items():
+        App(shop.namespace, name).until_idle(LIMIT_S)
+        told("output", lane=lane, records=len(shop.toolbox.records(lane)))
+        assert shop.toolbox.records(lane)
+
+
+def test_savepoints_are_listed_and_verified_by_the_command(shop: Shop) -> None:
+    shop.namespace.apply(
+        {
+            "apiVersion": "headgate.dev/v1alpha1",
+            "kind": "Savepoint",
+            "metadata": {"name": "by-hand"},
+            "spec": {"app": "rules"},
+        }
+    )
+    until(lambda: _savepoint_phase(shop, "by-hand") == "Complete", LIMIT_S, "the savepoint", shop.app.told)
+    listed = json.loads(shop.toolbox.headgate("savepoint", "list", "--app", "rules", "-o", "json"))
+    assert "by-hand" in json.dumps(listed)
+    shop.toolbox.headgate("savepoint", "verify", "by-hand", "--app", "rules")
+
+
+def _savepoint_phase(shop: Shop, name: str) -> str:
+    return str((shop.namespace.get("savepoint", name).get("status") or {}).get("phase"))
+
+
+def test_helm_test_sees_an_alert_and_uninstall_leaves_no_pod(shop: Shop) -> None:
+    shop.namespace.helm("test", RELEASE, "--timeout", "5m")
+    shop.namespace.helm("uninstall", RELEASE, "--wait", "--timeout", "10m", limit_s=630)
+    until(lambda: not _pods_left(shop), 120, "the release's pods go", lambda: str(_pods_left(shop)))
+    assert shop.namespace.items("streamapps") == []
+
+
+def _pods_left(shop: Shop) -> list[str]:
+    names = [pod["metadata"]["name"] for pod in shop.namespace.items("pods")]
+    return [name for name in names if not name.startswith("feed-")]

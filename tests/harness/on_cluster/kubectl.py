@@ -1,0 +1,74 @@
+"""``kubectl`` and ``helm`` as processes, and waiting for what they show."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KUBECONFIG = os.environ.get("KUBECONFIG", "")
+_POLL_S = 0.5
+
+
+def run(*command: str, given: str = "", limit_s: float = 120.0) -> str:
+    """Its standard output; an error with all that it said."""
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=limit_s, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout}")
+    return done.stdout
+
+
+def until(condition: Callable[[], bool], limit_s: float, what: str, told: Callable[[], str] = lambda: "") -> float:
+    """Wait; the seconds that it took. ``TimeoutError`` with what ``told`` says then."""
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > limit_s:
+            raise TimeoutError(f"{what}: not within {limit_s:.0f} s. {told()}")
+        time.sleep(_POLL_S)
+    return time.monotonic() - began
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace of the cluster."""
+
+    name: str
+
+    def kubectl(self, *arguments: str, given: str = "", limit_s: float = 120.0) -> str:
+        """What it prints."""
+        return run("kubectl", "-n", self.name, *arguments, given=given, limit_s=limit_s)
+
+    def helm(self, *arguments: str, limit_s: float = 600.0) -> str:
+        """What it prints."""
+        return run("helm", "-n", self.name, *arguments, limit_s=limit_s)
+
+    def get(self, *what: str) -> dict[str, Any]:
+        """An object, or a list of them."""
+        found = json.loads(self.kubectl("get", *what, "-o", "json"))
+        assert isinstance(found, dict)
+        return found
+
+    def maybe(self, *what: str) -> dict[str, Any] | None:
+        """The same; None when it is not there."""
+        text = self.kubectl("get", *what, "-o", "json", "--ignore-not-found")
+        return json.loads(text) if text.strip() else None
+
+    def items(self, *what: str) -> list[dict[str, Any]]:
+        """The objects of a list."""
+        return list(self.get(*what)["items"])
+
+    def apply(self, manifest: Mapping[str, object]) -> None:
+        """Make it so."""
+        self.kubectl("apply", "-f", "-", given=json.dumps(manifest))
+
+    def patch(self, what: str, name: str, change: Mapping[str, object]) -> None:
+        """Merge a change."""
+        self.kubectl("patch", what, name, "--type=merge", "-p", json.dumps(change))
+
+    def events(self) -> str:
+        """What happened, for who reads a failure."""
+        return self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-4_000:]
