@@ -13,7 +13,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,8 @@ from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, expect
 from tests.harness.on_cluster.apps import App
 from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
 from tests.harness.on_cluster.kubectl import KUBECONFIG, Namespace, run, until
-from tests.harness.on_cluster.toolbox import Feeder, Toolbox
+from tests.harness.on_cluster.release import DRIVER, RELEASE, Release, namespace_of_its_own, small_pods
+from tests.harness.on_cluster.toolbox import Feeder
 from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
 
 OPENSEARCH = os.environ.get("HEADGATE_CLUSTER_OPENSEARCH", "")
@@ -37,13 +37,9 @@ pytestmark = [
     ),
 ]
 long_form = pytest.mark.skipif(not FULL, reason="part of the long form: HEADGATE_CLUSTER_FULL=1")
-CHART = Path(__file__).parents[2] / "charts" / "headgate"
-RELEASE, SEED, PARTITIONS, BLOCK = "headgate", 7, 4, 1_000
+SEED, PARTITIONS, BLOCK = 7, 4, 1_000
 LIMIT_S = 480.0
 SHIPPED = {*PER_EVENT, *WINDOWED}
-#: Small, for a machine with two cores; the load is the shop's.
-_PODS = {"resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "3Gi"}}}
-_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}}
 #: Waits that suit a test: a version that hangs is given up after a minute.
 _UPGRADE = {"prepareDeadline": "3m", "startDeadline": "2m", "proof": {"batches": 20, "within": "3m"}}
 
@@ -53,20 +49,11 @@ class Shop:
 
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
+        self.release = Release(namespace)
+        self.toolbox = self.release.toolbox
         self.app = App(namespace, "rules")
-        self.toolbox = Toolbox(namespace, IMAGE, "headgate-kafka:9092")
         self.sent = 0
         self.feeder: Feeder | None = None
-
-    def install(self, values: Mapping[str, object]) -> None:
-        """With the images of this run."""
-        arguments = ["install", RELEASE, str(CHART), "--wait", "--timeout", "5m", "-f", "-"]
-        run("helm", "-n", self.namespace.name, *arguments, given=json.dumps(values), limit_s=330)
-
-    def upgrade_release(self, values: Mapping[str, object]) -> None:
-        """With other values beside those that it has."""
-        arguments = ["upgrade", RELEASE, str(CHART), "--reuse-values", "--timeout", "5m", "-f", "-"]
-        run("helm", "-n", self.namespace.name, *arguments, given=json.dumps(values), limit_s=330)
 
     def feed(self, blocks: int, rate: float) -> None:
         """Begin to send so many more blocks; ``agree`` waits for them."""
@@ -117,36 +104,13 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
-    namespace = Namespace(f"headgate-{uuid.uuid4().hex[:6]}")
-    run("kubectl", "create", "namespace", namespace.name)
-    run("kubectl", "label", "namespace", namespace.name, "pod-security.kubernetes.io/enforce=restricted")
-    try:
+    with namespace_of_its_own(LIMIT_S) as namespace:
         yield Shop(namespace)
-    finally:
-        if not os.environ.get("HEADGATE_CLUSTER_KEEP"):
-            run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
-            took = until(lambda: not _there(namespace), LIMIT_S, "the namespace goes")
-            told("namespace deleted", seconds=round(took, 1))
-
-
-def _there(namespace: Namespace) -> bool:
-    return bool(run("kubectl", "get", "namespace", namespace.name, "--ignore-not-found", "-o", "name").strip())
-
-
-def _values() -> dict[str, object]:
-    image, _, tag = IMAGE.rpartition(":")
-    kafka, _, kafka_tag = KAFKA_IMAGE.rpartition(":")
-    rules = {"executors": 1, "upgrade": _UPGRADE, "driver": _PODS, "executor": _EXECUTORS}
-    return {
-        "image": {"repository": image, "tag": tag},
-        "kafka": {"image": {"repository": kafka, "tag": kafka_tag}},
-        "apps": {"rules": rules},
-    }
 
 
 def test_installed_it_gives_its_first_alert(shop: Shop) -> None:
     began = time.monotonic()
-    shop.install(_values())
+    shop.release.install({"rules": small_pods(executors=1, upgrade=_UPGRADE)})
     shop.app.until_phase("Stable", LIMIT_S)
     stable = time.monotonic() - began
     shop.toolbox.headgate("rules", "publish", "rules/shop", "--app", "rules")
@@ -267,14 +231,14 @@ def test_suspended_and_resumed(shop: Shop) -> None:
 def test_the_other_services_run_beside_it(shop: Shop) -> None:
     """etl and sessions, and search where pods reach an OpenSearch (HEADGATE_CLUSTER_OPENSEARCH)."""
     lanes = {"etl": "etl.payments", "sessions": "sessions.sessions"}
-    apps: dict[str, object] = {name: {"enabled": True, "driver": _PODS} for name in lanes}
+    apps: dict[str, object] = {name: {"enabled": True, "driver": DRIVER} for name in lanes}
     if OPENSEARCH:
         index = {"alias": "products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
         products = {"schema_file": "/app/streams/products.yaml", "topic": "shop.products"}
         config = {"products": products, "opensearch": {"hosts": [OPENSEARCH], "indexes": {"documents": index}}}
-        apps["search"] = {"enabled": True, "driver": _PODS, "config": config | {"publish_changes": True}}
+        apps["search"] = {"enabled": True, "driver": DRIVER, "config": config | {"publish_changes": True}}
         lanes["search"] = "search.changes"
-    shop.upgrade_release({"apps": apps})
+    shop.release.change({"apps": apps})
     for name in lanes:
         App(shop.namespace, name).until_phase("Stable", LIMIT_S)
     shop.feed(1, 100)

@@ -85,8 +85,26 @@ class Toolbox:
             "--rate",
             str(rate),
         ]
-        self.namespace.apply(self._pod(name, [*what, "--seed", str(seed), "-o", "json"]))
-        return Feeder(self.namespace, name)
+        self.start(name, [*what, "--seed", str(seed), "-o", "json"])
+        return Feeder(self, name)
+
+    def start(self, name: str, command: list[str]) -> None:
+        """Run a command of the image in a pod of its own."""
+        self.namespace.apply(self._pod(name, command))
+
+    def ended(self, name: str, limit_s: float) -> str:
+        """Wait until such a pod has ended well; what it printed."""
+        until(lambda: self._phase(name) in ("Succeeded", "Failed"), limit_s, f"{name} ends")
+        said = self.namespace.kubectl("logs", name)
+        assert self._phase(name) == "Succeeded", said
+        return said
+
+    def delete(self, name: str) -> None:
+        """End such a pod."""
+        self.namespace.kubectl("delete", "pod", name, "--ignore-not-found")
+
+    def _phase(self, name: str) -> str:
+        return str(self.namespace.get("pod", name)["status"]["phase"])
 
     def _pod(self, name: str, command: list[str]) -> dict[str, object]:
         container = {
@@ -112,16 +130,10 @@ class Toolbox:
 class Feeder:
     """A feed that is under way."""
 
-    namespace: Namespace
+    toolbox: Toolbox
     name: str
 
     def wait(self, limit_s: float) -> int:
         """Until it has sent all; how many events the topic holds then."""
-        until(lambda: self._phase() in ("Succeeded", "Failed"), limit_s, f"{self.name} has sent all")
-        said = self.namespace.kubectl("logs", self.name)
-        assert self._phase() == "Succeeded", said
-        found: dict[str, Any] = json.loads(said.splitlines()[-1])
+        found: dict[str, Any] = json.loads(self.toolbox.ended(self.name, limit_s).splitlines()[-1])
         return int(found["next"])
-
-    def _phase(self) -> str:
-        return str(self.namespace.get("pod", self.name)["status"]["phase"])

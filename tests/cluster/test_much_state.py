@@ -1,0 +1,134 @@
+"""An upgrade of an app with much state on a real cluster: how long nothing comes out, and that no state is lost.
+
+Every user is seen once before the upgrade and some of them again after it. Rules that want to see a user twice within a
+day then give one alert each for those users and none for others: what a lost, doubled or mixed up row would change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.on_cluster.apps import App
+from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
+from tests.harness.on_cluster.kubectl import KUBECONFIG
+from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
+
+#: 0: the short form leaves it out.
+MEGABYTES = int(os.environ.get("HEADGATE_CLUSTER_STATE_MB", "0"))
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(
+        not (KUBECONFIG and IMAGE and KAFKA_IMAGE and MEGABYTES),
+        reason="HEADGATE_CLUSTER_STATE_MB=100 of make cluster-test (KUBECONFIG, HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
+    ),
+]
+LIMIT_S = 900.0
+RULES = 10
+#: Of a user's row with one rule, as a savepoint tells it.
+_ROW_BYTES = 35
+USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES // RULES)
+AGAIN = range(0, USERS, max(1, USERS // 1_000))
+#: Makes records of the shop: first user, one after the last, step, records a second (0: at once), type of event. Their
+#: times differ by less than the disorder that the app allows for.
+_PRODUCE = """
+import json, sys, time, confluent_kafka as ck
+bootstrap, kind = sys.argv[1:3]
+first, stop, step, rate = map(int, sys.argv[3:])
+client = ck.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+began = time.monotonic()
+for sent, user in enumerate(range(first, stop, step)):
+    if rate:
+        time.sleep(max(0, began + sent / rate - time.monotonic()))
+    event = {"event_id": f"{kind}-{user}", "ts": 1_577_923_200_000 + sent % 5_000, "type": kind, "user_id": f"u{user}",
+             "quantity": 100}
+    while True:
+        try:
+            client.produce("shop", json.dumps(event).encode(), event["user_id"].encode())
+            break
+        except BufferError:
+            client.poll(0.1)
+    client.poll(0)
+if client.flush(60):
+    raise SystemExit("records were not sent")
+"""
+
+
+@pytest.fixture(scope="module")
+def release() -> Iterator[Release]:
+    with namespace_of_its_own(LIMIT_S) as namespace:
+        yield Release(namespace)
+
+
+def _rule(number: int) -> dict[str, object]:
+    return {
+        "id": f"twice-{number}",
+        "version": 1,
+        "owner": "tests",
+        "on": "shop",
+        "where": f"quantity >= {number}",
+        "group_by": ["user_id"],
+        "within": {"tumbling": "24h"},
+        "having": "count(*) >= 2",
+        "then": {"severity": "low", "outcome": "review", "score": 1, "message": "seen twice"},
+    }
+
+
+def _produce(release: Release, kind: str, users: range, rate: int = 0) -> str:
+    name = f"{kind}-{uuid.uuid4().hex[:6]}"
+    numbers = [str(n) for n in (users.start, users.stop, users.step, rate)]
+    release.toolbox.start(name, ["python", "-c", _PRODUCE, release.toolbox.bootstrap, kind, *numbers])
+    return name
+
+
+def _alerts(release: Release) -> Counter[tuple[str, str]]:
+    found = [json.loads(record.value) for record in release.toolbox.records("rules.alerts")]
+    return Counter((alert["rule"], alert["key"]["user_id"]) for alert in found)
+
+
+def test_an_upgrade_with_much_state(release: Release) -> None:
+    app = App(release.namespace, "rules")
+    upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
+    release.install({"rules": small_pods(executors=1, upgrade=upgrade)})
+    app.until_phase("Stable", LIMIT_S)
+    rules = "\n---\n".join(json.dumps(_rule(number)) for number in range(RULES))
+    publish = "cat > /tmp/twice.yaml; headgate rules publish /tmp/twice.yaml --app rules"
+    release.toolbox.run("sh", "-c", publish, given=rules)
+    release.toolbox.ended(_produce(release, "view", range(USERS)), LIMIT_S)
+    app.until_idle(LIMIT_S)
+    assert not _alerts(release)
+
+    steady = _produce(release, "login", range(USERS, USERS + 400 * 20), rate=20)
+    time.sleep(10)  # so that there are cuts of one rhythm before it
+    number, began_ms = app.upgrades, time.time() * 1_000
+    app.change({"image": faulty("none")})
+    outcome = app.until_upgraded(number, LIMIT_S)
+    status = app.status
+    markers = [record.made_ms for record in release.toolbox.records("rules.markers") if record.made_ms >= began_ms]
+    size = _size_mb(release, status)
+    told("much state", mb=size, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers))
+    assert outcome == "Succeeded", json.dumps(status["upgrade"])
+    release.toolbox.delete(steady)
+
+    release.toolbox.ended(_produce(release, "view", AGAIN), LIMIT_S)
+    app.until_idle(LIMIT_S)
+    expected = Counter({(f"twice-{rule}", f"u{user}"): 1 for rule in range(RULES) for user in AGAIN})
+    found = _alerts(release)
+    assert found == expected, str(((expected - found).most_common(3), (found - expected).most_common(3)))
+
+
+def _size_mb(release: Release, status: dict[str, dict[str, str]]) -> float:
+    shown = json.loads(
+        release.toolbox.headgate("savepoint", "show", status["upgrade"]["savepoint"], "--app", "rules", "-o", "json")
+    )
+    size = sum(int(table["bytes"]) for table in shown["tables"])
+    return round(size / 1e6, 1)
