@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import uuid
 from collections import Counter
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
 from tests.harness.on_cluster.kubectl import KUBECONFIG
 from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
 from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
+from tests.harness.on_cluster.visits import send
 
 #: 0: the short form leaves it out.
 MEGABYTES = int(os.environ.get("HEADGATE_CLUSTER_STATE_MB", "0"))
@@ -38,29 +38,6 @@ RULES = 10
 _ROW_BYTES = 35
 USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES // RULES)
 AGAIN = range(0, USERS, max(1, USERS // 1_000))
-#: Makes records of the shop: first user, one after the last, step, records a second (0: at once), type of event. Their
-#: times differ by less than the disorder that the app allows for.
-_PRODUCE = """
-import json, sys, time, confluent_kafka as ck
-bootstrap, kind = sys.argv[1:3]
-first, stop, step, rate = map(int, sys.argv[3:])
-client = ck.Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
-began = time.monotonic()
-for sent, user in enumerate(range(first, stop, step)):
-    if rate:
-        time.sleep(max(0, began + sent / rate - time.monotonic()))
-    event = {"event_id": f"{kind}-{user}", "ts": 1_577_923_200_000 + sent % 5_000, "type": kind, "user_id": f"u{user}",
-             "quantity": 100}
-    while True:
-        try:
-            client.produce("shop", json.dumps(event).encode(), event["user_id"].encode())
-            break
-        except BufferError:
-            client.poll(0.1)
-    client.poll(0)
-if client.flush(60):
-    raise SystemExit("records were not sent")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +60,6 @@ def _rule(number: int) -> dict[str, object]:
     }
 
 
-def _produce(release: Release, kind: str, users: range, rate: int = 0) -> str:
-    name = f"{kind}-{uuid.uuid4().hex[:6]}"
-    numbers = [str(n) for n in (users.start, users.stop, users.step, rate)]
-    release.toolbox.start(name, ["python", "-c", _PRODUCE, release.toolbox.bootstrap, kind, *numbers])
-    return name
-
-
 def _alerts(release: Release) -> Counter[tuple[str, str]]:
     found = [json.loads(record.value) for record in release.toolbox.records("rules.alerts")]
     return Counter((alert["rule"], alert["key"]["user_id"]) for alert in found)
@@ -103,11 +73,11 @@ def test_an_upgrade_with_much_state(release: Release) -> None:
     rules = "\n---\n".join(json.dumps(_rule(number)) for number in range(RULES))
     publish = "cat > /tmp/twice.yaml; headgate rules publish /tmp/twice.yaml --app rules"
     release.toolbox.run("sh", "-c", publish, given=rules)
-    release.toolbox.ended(_produce(release, "view", range(USERS)), LIMIT_S)
+    release.toolbox.ended(send(release.toolbox, "view", range(USERS)), LIMIT_S)
     app.until_idle(LIMIT_S)
     assert not _alerts(release)
 
-    steady = _produce(release, "login", range(USERS, USERS + 400 * 20), rate=20)
+    steady = send(release.toolbox, "login", range(USERS, USERS + 400 * 20), rate=20)
     time.sleep(10)  # so that there are cuts of one rhythm before it
     number, began_ms = app.upgrades, time.time() * 1_000
     app.change({"image": faulty("none")})
@@ -119,7 +89,7 @@ def test_an_upgrade_with_much_state(release: Release) -> None:
     assert outcome == "Succeeded", json.dumps(status["upgrade"])
     release.toolbox.delete(steady)
 
-    release.toolbox.ended(_produce(release, "view", AGAIN), LIMIT_S)
+    release.toolbox.ended(send(release.toolbox, "view", AGAIN), LIMIT_S)
     app.until_idle(LIMIT_S)
     expected = Counter({(f"twice-{rule}", f"u{user}"): 1 for rule in range(RULES) for user in AGAIN})
     found = _alerts(release)

@@ -15,8 +15,17 @@ _BUILD = os.environ.get("HEADGATE_IMAGE_BUILD", "docker build -t {image} {contex
 
 
 def faulty(fault: str) -> str:
-    """Build it; returns its name."""
-    name = f"{IMAGE}-{fault.replace('_', '-')}"
-    command = shlex.split(_BUILD.replace("{image}", name).replace("{context}", str(_FOLDER)))
-    run(*command, "--build-arg", f"BASE={IMAGE}", "--build-arg", f"FAULT={fault}", limit_s=600)
+    """The rules app with a fault of ``faults.py``; its image's name."""
+    return _built("faults", fault.replace("_", "-"), f"FAULT={fault}")
+
+
+def counter(version: int) -> str:
+    """A version of the app of ``counter.py``, in the place of the sessions app; its image's name."""
+    return _built("counter", f"counter-{version}", f"VERSION={version}")
+
+
+def _built(folder: str, suffix: str, argument: str) -> str:
+    name = f"{IMAGE}-{suffix}"
+    command = shlex.split(_BUILD.replace("{image}", name).replace("{context}", str(_FOLDER / folder)))
+    run(*command, "--build-arg", f"BASE={IMAGE}", "--build-arg", argument, limit_s=600)
     return name

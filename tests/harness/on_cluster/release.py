@@ -16,11 +16,15 @@ from tests.harness.on_cluster.upgrades import told
 
 CHART = Path(__file__).parents[3] / "charts" / "headgate"
 RELEASE = "headgate"
+#: ``s3://bucket/prefix``: all memory of the apps lies there, and this process' AWS variables go into a Secret.
+BUCKET = os.environ.get("HEADGATE_CLUSTER_BUCKET", "")
+_SECRET = "bucket"
+_AWS = {name: value for name, value in os.environ.items() if BUCKET and name.startswith("AWS_")}
+_ENV = [{"name": name, "valueFrom": {"secretKeyRef": {"name": _SECRET, "key": name}}} for name in sorted(_AWS)]
+_REQUESTS = {"cpu": "50m", "memory": "512Mi"}
 #: Small, for a machine with two cores; the load is the test's.
-DRIVER: Mapping[str, object] = {
-    "resources": {"requests": {"cpu": "50m", "memory": "512Mi"}, "limits": {"memory": "3Gi"}}
-}
-_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}}
+DRIVER: Mapping[str, object] = {"resources": {"requests": _REQUESTS, "limits": {"memory": "3Gi"}}, "env": _ENV}
+_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}, "env": _ENV}
 
 
 def small_pods(**spec: object) -> dict[str, object]:
@@ -39,11 +43,15 @@ class Release:
         """With values of so named apps."""
         image, _, tag = IMAGE.rpartition(":")
         kafka, _, kafka_tag = KAFKA_IMAGE.rpartition(":")
-        values = {
+        values: dict[str, object] = {
             "image": {"repository": image, "tag": tag},
             "kafka": {"image": {"repository": kafka, "tag": kafka_tag}},
             "apps": apps,
         }
+        if BUCKET:
+            values |= {"checkpoints": {"root": f"{BUCKET}/{self.namespace.name}"}, "toolbox": {"env": _ENV}}
+            meta = {"name": _SECRET}
+            self.namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": _AWS})
         self._helm("install", values, "--wait")
 
     def change(self, values: Mapping[str, object]) -> None:

@@ -1,0 +1,69 @@
+"""An upgrade to a version that keeps its state in another layout, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.on_cluster.apps import App
+from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, counter
+from tests.harness.on_cluster.kubectl import KUBECONFIG
+from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.on_cluster.upgrades import phases, told
+from tests.harness.on_cluster.visits import QUANTITY, send
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(
+        not (KUBECONFIG and IMAGE and KAFKA_IMAGE),
+        reason="make cluster-test names a cluster (KUBECONFIG) and the images (HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
+    ),
+    pytest.mark.skipif(
+        os.environ.get("HEADGATE_CLUSTER_FULL") != "1", reason="part of the long form: HEADGATE_CLUSTER_FULL=1"
+    ),
+]
+LIMIT_S = 480.0
+USERS = range(2_000)
+
+
+@pytest.fixture(scope="module")
+def release() -> Iterator[Release]:
+    with namespace_of_its_own(LIMIT_S) as namespace:
+        yield Release(namespace)
+
+
+def _seen(release: Release, app: App, visits: range) -> None:
+    release.toolbox.ended(send(release.toolbox, "view", visits), LIMIT_S)
+    app.until_idle(LIMIT_S)
+
+
+def _totals(release: Release) -> Counter[tuple[str, str]]:
+    rows = [json.loads(record.value) for record in release.toolbox.records("sessions.totals")]
+    return Counter((row["user_id"], row["total"]) for row in rows)
+
+
+def test_what_a_version_keeps_in_another_layout_goes_on(release: Release) -> None:
+    app = App(release.namespace, "sessions")
+    upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
+    sessions = small_pods(enabled=True, image=counter(1), upgrade=upgrade)
+    release.install({"rules": {"enabled": False}, "sessions": sessions})
+    app.until_phase("Stable", LIMIT_S)
+    _seen(release, app, USERS)
+
+    number = app.upgrades
+    app.change({"image": counter(2)})
+    outcome = app.until_upgraded(number, LIMIT_S)
+    told("migration", outcome=outcome, phases=phases(app.status))
+    assert outcome == "Succeeded", json.dumps(app.status["upgrade"])
+
+    _seen(release, app, USERS)
+    expected = Counter((f"u{user}", str(QUANTITY)) for user in USERS)
+    expected += Counter((f"u{user}", f"{2 * QUANTITY / 100:.2f}") for user in USERS)
+    found = _totals(release)
+    assert found == expected, str(((expected - found).most_common(3), (found - expected).most_common(3)))
