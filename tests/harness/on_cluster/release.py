@@ -23,8 +23,8 @@ _AWS = {name: value for name, value in os.environ.items() if BUCKET and name.sta
 _ENV = [{"name": name, "valueFrom": {"secretKeyRef": {"name": _SECRET, "key": name}}} for name in sorted(_AWS)]
 _REQUESTS = {"cpu": "50m", "memory": "512Mi"}
 #: Small, for a machine with two cores; the load is the test's.
-DRIVER: Mapping[str, object] = {"resources": {"requests": _REQUESTS, "limits": {"memory": "3Gi"}}, "env": _ENV}
-_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}, "env": _ENV}
+DRIVER: Mapping[str, object] = {"resources": {"requests": _REQUESTS, "limits": {"memory": "3Gi"}}}
+_EXECUTORS = {"resources": {"requests": {"cpu": "50m"}, "limits": {"memory": "2Gi"}}}
 
 
 def small_pods(**spec: object) -> dict[str, object]:
@@ -49,7 +49,8 @@ class Release:
             "apps": apps,
         }
         if BUCKET:
-            values |= {"checkpoints": {"root": f"{BUCKET}/{self.namespace.name}"}, "toolbox": {"env": _ENV}}
+            values["checkpoints"] = {"root": f"{BUCKET}/{self.namespace.name}"}
+            values["appDefaults"] = {"driver": {"env": _ENV}, "executor": {"env": _ENV}}
             meta = {"name": _SECRET}
             self.namespace.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": _AWS})
         self._helm("install", values, "--wait")
