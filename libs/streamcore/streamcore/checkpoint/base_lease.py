@@ -5,7 +5,9 @@ Refuses to know how a record is taken, read and changed: that is ``file_lease`` 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -38,6 +40,7 @@ class Lease(ABC):
         self._besides = besides
         self._owner = Owner.me()
         self._held = False
+        self._looked_s = -math.inf
         self._stop = threading.Event()
         self._beat: threading.Thread | None = None
 
@@ -60,13 +63,20 @@ class Lease(ABC):
         self._beat = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
         self._beat.start()
 
-    def check(self) -> None:
-        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours."""
+    def check(self, *, max_age_s: float = 0.0) -> None:
+        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours.
+
+        ``max_age_s``: a look that is no older will do, for whoever only waits: each is a request or two.
+        """
+        began_s = time.monotonic()
+        if self._held and began_s - self._looked_s < max_age_s:
+            return
         holder = self._holder()
         if not self._held or holder is None or holder.token != self._owner.token:
             who = f"{holder} holds it" if holder else "its record is gone"
             raise Fenced(f"{self._what}: the lease of this process was lost: {who}; stop this process")
         self._besides()
+        self._looked_s = began_s
 
     def release(self) -> None:
         """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
