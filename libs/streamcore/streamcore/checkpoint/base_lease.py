@@ -17,6 +17,10 @@ from streamcore.checkpoint.owner import Owner
 from streamcore.errors import ConfigError, Fenced, StreamError
 
 
+class LeaseHeld(ConfigError):
+    """Another process has the lease, or let go of it this very moment. Catch it to ask again: it may end."""
+
+
 class Lease(ABC):
     """The lease of one checkpoint root. ``acquire``, ``check`` before each batch, ``release``."""
 
@@ -50,7 +54,7 @@ class Lease(ABC):
         return self._owner
 
     def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Become the owner; ``ConfigError`` names the other one.
+        """Become the owner; ``LeaseHeld`` names the other one.
 
         When the last owner did not release and nothing here can know that it is gone, this watches for up to
         ``stale_ms`` whether it still lives; ``meanwhile`` is called before, for what can be begun in that time.
@@ -118,7 +122,7 @@ class Lease(ABC):
                 if not self._beat_once():
                     return
 
-    def _refusal(self, holder: Owner | str) -> ConfigError:
-        return ConfigError(
+    def _refusal(self, holder: Owner | str) -> LeaseHeld:
+        return LeaseHeld(
             f"{self._what}: in use by {holder}; stop that process first, or give this one a checkpoint of its own"
         )

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streamcore.checkpoint.base_lease import Lease
+from streamcore.checkpoint.base_lease import Lease, LeaseHeld
 from streamcore.checkpoint.files import naming_file_errors, read_json, write_json
 from streamcore.checkpoint.owner import Owner
-from streamcore.errors import ConfigError, CorruptState
+from streamcore.errors import CorruptState
 
 
 class FileLease(Lease):
@@ -79,7 +79,7 @@ class FileLease(Lease):
             raise self._refusal(self._holder() or "another process of this machine") from error
         if not _is_at(self._lock_path, descriptor):
             os.close(descriptor)
-            raise ConfigError(f"{self._what}: it was removed a moment ago; start again")
+            raise LeaseHeld(f"{self._what}: it was removed a moment ago; start again")
         self._descriptor = descriptor
 
     def _unlock(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from streamcore.checkpoint.base_lease import Lease
+from streamcore.checkpoint.base_lease import Lease, LeaseHeld
 from streamcore.checkpoint.file_lease import FileLease
 from streamcore.checkpoint.object_lease import ObjectLease
 from streamcore.location import Location, ObjectPath
@@ -25,4 +25,4 @@ def lease_on(
     return ObjectLease(S3Folder.parse(root.url), beat_ms=beat_ms, stale_ms=stale_ms, besides=besides)
 
 
-__all__ = ["Lease", "lease_on"]
+__all__ = ["Lease", "LeaseHeld", "lease_on"]

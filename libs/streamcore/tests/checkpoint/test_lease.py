@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from streamcore.checkpoint.lease import Lease, lease_on
+from streamcore.checkpoint.lease import Lease, LeaseHeld, lease_on
 from streamcore.errors import ConfigError, Fenced
 from streamcore.location import Location, location
 from streamcore.storage import Folder
@@ -45,7 +45,7 @@ def test_a_second_owner_is_refused_and_told_who_is_first(root: Location) -> None
     with another_process(root) as holder:
         pattern = rf"in use by process {holder.pid} on .* since \d{{4}}-.*stop that process first"
         for _ in range(2):
-            with pytest.raises(ConfigError, match=pattern):
+            with pytest.raises(LeaseHeld, match=pattern):
                 lease_on(root).acquire()
             assert record(root)["pid"] == holder.pid, "the first owner is unharmed"
 
