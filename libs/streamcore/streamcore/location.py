@@ -15,6 +15,8 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 from streamcore.errors import ConfigError
 
 BUCKETS: Final = "s3://"
+#: Where the environment says which server has the buckets, the first that it has.
+ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +63,9 @@ Location = Path | ObjectPath
 
 def location(text: str | Path | ObjectPath) -> Location:
     """Of an address as people write it."""
-    return ObjectPath(text) if isinstance(text, str) and text.startswith(BUCKETS) else _path(text)
-
-
-def _path(text: str | Path | ObjectPath) -> Location:
-    return text if isinstance(text, ObjectPath) else Path(text)
+    if isinstance(text, ObjectPath):
+        return text
+    return ObjectPath(text) if isinstance(text, str) and text.startswith(BUCKETS) else Path(text)
 
 
 def for_spark(place: Location) -> str:

@@ -53,11 +53,12 @@ class Planner:
     from_the_end: bool = False
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def cut(self, batch: int, check: Callable[[], None]) -> Bounds:
+    def cut(self, batch: int, meanwhile: Callable[[], None], check: Callable[[], None]) -> Bounds:
         """What the batch reads: as decided before, or decided now.
 
-        Then it waits for input, a second at most, for time goes on without any. ``check`` is called meanwhile, and may
-        raise. ``CorruptState`` when the batch before it is unknown, ``Permanent`` when records that were read are gone.
+        Then it waits for input, a second at most, for time goes on without any, and calls ``meanwhile`` at each look.
+        ``check``: whether it may be decided, asked once that is known and before it is written down. Both may raise.
+        ``CorruptState`` when the batch before it is unknown, ``Permanent`` when records that were read are gone.
         """
         decided = self.log.read(batch)
         if decided is not None:
@@ -65,7 +66,7 @@ class Planner:
         start = self._start(batch)
         unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
         while True:
-            check()
+            meanwhile()
             ends = self.ends.last()
             _refuse_shrunk(start, ends)
             end = next_position(start, ends, unlimited, limit, self.now_ms())
@@ -73,6 +74,7 @@ class Planner:
                 break
             time.sleep(_LOOK_S)
         decided = Bounds(start, end)
+        check()
         self.log.write(batch, decided)
         return decided
 

@@ -66,17 +66,17 @@ def planner(log: PositionLog, topics: Topics, *times: int, from_the_end: bool = 
 
 def test_a_batch_that_was_decided_reads_the_same_whatever_has_come_since(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 4, ("ty", 0): 0, ("control", 0): 1})
-    first = planner(log, topics, 100).cut(0, go_on)
+    first = planner(log, topics, 100).cut(0, go_on, go_on)
     assert first == Bounds(Position(0, topics.first()), Position(100, topics.last()))
     topics.reach[("tx", 0)] = 9
-    assert planner(log, topics).cut(0, go_on) == first, "no clock was asked"
-    assert planner(log, topics, 200).cut(1, go_on) == Bounds(first.end, Position(200, topics.last()))
+    assert planner(log, topics).cut(0, go_on, go_on) == first, "no clock was asked"
+    assert planner(log, topics, 200).cut(1, go_on, go_on) == Bounds(first.end, Position(200, topics.last()))
 
 
 def test_without_input_a_cut_waits_for_a_second_to_pass(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 0, ("control", 0): 0})
     log.write(0, Bounds(Position(0, topics.reach), Position(5_000, topics.reach)))
-    assert planner(log, topics, 5_001, 5_999, 6_000).cut(1, go_on).end.clock_ms == 6_000
+    assert planner(log, topics, 5_001, 5_999, 6_000).cut(1, go_on, go_on).end.clock_ms == 6_000
 
 
 def test_a_stop_while_it_waits_decides_nothing(log: PositionLog) -> None:
@@ -89,13 +89,13 @@ def test_a_stop_while_it_waits_decides_nothing(log: PositionLog) -> None:
             raise stop
 
     with pytest.raises(Drained):
-        planner(log, topics, 5_001, 5_002).cut(1, check)
+        planner(log, topics, 5_001, 5_002).cut(1, check, go_on)
     assert log.read(1) is None
 
 
 def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: PositionLog) -> None:
     topics = Topics({("tx", 0): 7, ("control", 0): 3}, {("tx", 0): 2})
-    cut = planner(log, topics, 1_000, from_the_end=True).cut(0, go_on)
+    cut = planner(log, topics, 1_000, from_the_end=True).cut(0, go_on, go_on)
     assert cut.start == Position(0, {("tx", 0): 7, ("control", 0): 0})
     assert cut.end.offsets == topics.reach
 
@@ -103,14 +103,14 @@ def test_an_app_may_begin_at_the_end_but_with_all_its_control_records(log: Posit
 def test_records_that_are_gone_stop_the_app(log: PositionLog) -> None:
     log.write(0, Bounds(Position(0, {}), Position(1, {("tx", 0): 8, ("ty", 1): 2})))
     with pytest.raises(Permanent, match=r"topic tx, partition 0: was read up to offset 8, and now it ends at 5"):
-        planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).cut(1, go_on)
+        planner(log, Topics({("tx", 0): 5, ("ty", 1): 2}), 2).cut(1, go_on, go_on)
     with pytest.raises(Permanent, match=r"topic ty, partition 1: .* now it is not there"):
-        planner(log, Topics({("tx", 0): 8}), 2).cut(1, go_on)
+        planner(log, Topics({("tx", 0): 8}), 2).cut(1, go_on, go_on)
 
 
 def test_a_position_that_is_lost_is_not_made_up(log: PositionLog) -> None:
     with pytest.raises(CorruptState, match="position of batch 3 is missing"):
-        planner(log, Topics({("tx", 0): 5}), 2).cut(4, go_on)
+        planner(log, Topics({("tx", 0): 5}), 2).cut(4, go_on, go_on)
 
 
 def test_shares_hold_all_spans_and_one_of_them_names_the_partitions(log: PositionLog) -> None:

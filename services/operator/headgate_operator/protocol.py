@@ -62,7 +62,8 @@ class Sealed:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``newer``: (epoch, batch) of the newest checkpoint, which a ``go`` would have left behind or begun over, and was
-    refused for; batch -1 before the first. ``retry``: a no that is not for good: something was away.
+    refused for; batch -1 before the first. ``retry``: a no that is not for good: something was away, or the
+    lease is still held.
     """
 
     ok: bool

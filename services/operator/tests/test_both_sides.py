@@ -14,8 +14,13 @@ from headgate_operator.pods.settings import settings
 from headgate_operator.reconcile.upgrading import UNKNOWN_REQUEST
 from headgate_operator.resources.spec import StreamAppSpec
 from headgate_rules.settings import RulesSettings
+from streamcore.checkpoint.epochs import NewerExists, Reached
+from streamcore.checkpoint.lease import LeaseHeld
+from streamcore.errors import ConfigError, Retryable, StreamError
 from streamcore.service import report as said
 from streamcore.service import requests as asked
+from streamcore.service.mailbox import FileMailbox
+from streamcore.service.voice import Voice
 
 NAMES = st.text("abc-09", min_size=1, max_size=63)
 #: By kind: what the operator asks, and what the driver must understand.
@@ -116,6 +121,27 @@ def _is_the_same(heard: protocol.Answer, spoken: said.Answer) -> None:
         one, other = heard.savepoint, spoken.savepoint
         assert (one.name, one.batch, one.epoch, one.digest) == (other.name, other.batch, other.epoch, other.digest)
         assert one.size_bytes == other.bytes
+
+
+@pytest.mark.parametrize(
+    ("why", "retry", "newer"),
+    [
+        (LeaseHeld("in use by process 7 on far"), True, None),
+        (Retryable("the storage is away"), True, None),
+        (NewerExists("epoch 2 is over", Reached(3, 4)), False, (3, 4)),
+        (ConfigError("a checkpoint of another app"), False, None),
+    ],
+)
+def test_why_a_driver_says_no_is_understood(
+    why: StreamError, retry: bool, newer: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    voice = Voice(FileMailbox(tmp_path), lambda _: None)
+    voice.refuse("1", why)
+    heard = protocol.parse_report(voice.attending.report.to_json())
+    assert heard is not None
+    answer = heard.answers["1"]
+    assert (answer.ok, answer.retry, answer.newer) == (False, retry, newer)
+    assert str(why) in answer.message
 
 
 def test_the_settings_that_a_driver_is_asked_to_take_differ_from_its_own_in_what_was_changed_only(

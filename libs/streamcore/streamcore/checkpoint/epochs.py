@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import read_epoch
-from streamcore.checkpoint.files import entries_in, read_whole, remove_entry, remove_folder
+from streamcore.checkpoint.files import names_in, numbers_of, read_whole, remove_entry, remove_folder
 from streamcore.checkpoint.layout import CheckpointRoot
 from streamcore.errors import ConfigError, Fenced, StreamError
 from streamcore.location import Location, ObjectPath
@@ -96,8 +96,7 @@ class Epochs:
 
     def folders(self) -> tuple[int, ...]:
         """The epochs that have a folder, ascending, whatever is in it."""
-        names = [name for name in open_folder(self.root).folders() if name.startswith("e")]
-        return tuple(sorted(int(n) for n in (name[1:] for name in names) if n.isascii() and n.isdigit()))
+        return numbers_of(open_folder(self.root).folders(), prefix="e")
 
     def newest(self) -> CheckpointRoot | None:
         """That of the highest epoch, the folder itself among them; None where there is none."""
@@ -138,7 +137,7 @@ class Epochs:
         root = self.checkpoint(epoch)
         if _is_made(root) or root.is_used:
             raise ConfigError(f"checkpoint {root.path}: it is in use; if app.json is missing, restore it from a copy")
-        for name in entries_in(root.path):
+        for name in names_in(root.path):
             if not name.startswith(_LEASE):
                 remove_entry(root.path / name)
 
@@ -160,16 +159,16 @@ class Epochs:
     def remove(self, root: CheckpointRoot) -> None:
         """Remove one of ``all_roots`` that the caller owns, its lease last: nobody else begins in half of it. Of the
         folder itself what is ours, and not the epochs."""
-        names = entries_in(root.path)
+        names = names_in(root.path)
         rest = [name for name in names if not name.startswith(_LEASE) and (root.path != self.root or name in _OWN)]
         for name in (*rest, *sorted(name for name in names if name.startswith(_LEASE))):
             remove_entry(root.path / name)
-        if not entries_in(root.path):
+        if not names_in(root.path):
             remove_folder(root.path)
 
     def left(self) -> tuple[str, ...]:
         """The names of what is in the folder."""
-        return tuple(sorted(entries_in(self.root)))
+        return tuple(names_in(self.root))
 
     def _every(self) -> list[tuple[int, CheckpointRoot]]:
         """Ascending. One without an identity that has batches is damaged, and counts: its batches were written."""
@@ -196,4 +195,4 @@ def _reached(epoch: int, root: CheckpointRoot, written: LastWritten) -> Reached:
 
 def _is_there(folder: Location) -> bool:
     """A bucket has no folder without a file."""
-    return bool(entries_in(folder)) if isinstance(folder, ObjectPath) else folder.is_dir()
+    return bool(names_in(folder)) if isinstance(folder, ObjectPath) else folder.is_dir()

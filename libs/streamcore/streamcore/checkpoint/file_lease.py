@@ -16,19 +16,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from streamcore.checkpoint.base_lease import Lease, LeaseHeld
 from streamcore.checkpoint.files import naming_file_errors, read_json, write_json
 from streamcore.checkpoint.owner import Owner
-from streamcore.errors import ConfigError, CorruptState, Fenced
+from streamcore.errors import CorruptState
 
 
-class FileLease:
-    """The lease of one checkpoint root. ``acquire``, ``check`` before each batch, ``release``.
+class FileLease(Lease):
+    """See ``Lease``. At once on one machine: only an owner on another one is watched.
 
     A forked child inherits the lock's descriptor and would hold the lock on after our death: start children by
     ``subprocess``, which closes it.
@@ -42,29 +41,12 @@ class FileLease:
         stale_ms: int = 30_000,
         besides: Callable[[], None] = lambda: None,
     ) -> None:
-        """``besides``: what else ``check`` checks; it raises ``Fenced``."""
-        if not 0 < beat_ms * 2 < stale_ms:
-            raise ConfigError(f"lease: stale_ms ({stale_ms}) must be more than twice beat_ms ({beat_ms})")
+        super().__init__(root, beat_ms=beat_ms, stale_ms=stale_ms, besides=besides)
         self._root = root
         self._lock_path, self._record_path = root / "lease.lock", root / "lease.json"
-        self._beat_ms, self._stale_ms = beat_ms, stale_ms
-        self._owner = Owner.me()
-        self._besides = besides
         self._descriptor: int | None = None
-        self._stop = threading.Event()
-        self._beat: threading.Thread | None = None
 
-    @property
-    def owner(self) -> Owner:
-        """Ourselves."""
-        return self._owner
-
-    def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Become the owner; ``ConfigError`` names the other one.
-
-        At once on one machine. When the last owner was on another machine and did not release, this watches for up
-        to ``stale_ms`` whether it still lives; ``meanwhile`` is called before, for what can be begun in that time.
-        """
+    def _take(self, meanwhile: Callable[[], None]) -> None:
         self._lock()
         try:
             self._wait_for_foreign_owner(meanwhile)
@@ -72,37 +54,12 @@ class FileLease:
         except BaseException:
             self._unlock()
             raise
-        self._stop.clear()
-        self._beat = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
-        self._beat.start()
 
-    def check(self) -> None:
-        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours."""
-        holder = self._holder()
-        if self._descriptor is None or holder is None or holder.token != self._owner.token:
-            who = f"{holder} holds it" if holder else "its record is gone"
-            raise Fenced(f"checkpoint {self._root}: the lease of this process was lost: {who}; stop this process")
-        self._besides()
-
-    def release(self) -> None:
-        """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
-        self._stop.set()
-        if self._beat is not None:
-            self._beat.join()
-            self._beat = None
-        if self._descriptor is None:
-            return
+    def _give_back(self) -> None:
         holder = self._holder()
         if holder is not None and holder.token == self._owner.token:
             self._record_path.unlink(missing_ok=True)
         self._unlock()
-
-    def __enter__(self) -> FileLease:
-        self.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
     def _holder(self) -> Owner | None:
         try:
@@ -112,8 +69,6 @@ class FileLease:
         return None if entries is None else Owner.parse(entries)
 
     def _lock(self) -> None:
-        if self._descriptor is not None:
-            raise ConfigError(f"checkpoint {self._root}: this process holds the lease already")
         with naming_file_errors(self._lock_path):
             self._root.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -121,10 +76,10 @@ class FileLease:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise self._refusal(self._holder()) from error
+            raise self._refusal(self._holder() or "another process of this machine") from error
         if not _is_at(self._lock_path, descriptor):
             os.close(descriptor)
-            raise ConfigError(f"checkpoint {self._root}: it was removed a moment ago; start again")
+            raise LeaseHeld(f"{self._what}: it was removed a moment ago; start again")
         self._descriptor = descriptor
 
     def _unlock(self) -> None:
@@ -153,18 +108,11 @@ class FileLease:
         except FileNotFoundError:
             return None
 
-    def _keep_beating(self) -> None:
+    def _beat_once(self) -> bool:
         """Touching is safe even when the record is no longer ours: it can only make a live process look alive."""
-        while not self._stop.wait(self._beat_ms / 1000):
-            with suppress(OSError):
-                os.utime(self._record_path)
-
-    def _refusal(self, holder: Owner | None) -> ConfigError:
-        who = str(holder) if holder else "another process of this machine"
-        return ConfigError(
-            f"checkpoint {self._root}: in use by {who}; stop that process first, or give this one a checkpoint "
-            "of its own"
-        )
+        with naming_file_errors(self._record_path):
+            os.utime(self._record_path)
+        return True
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

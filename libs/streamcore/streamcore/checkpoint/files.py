@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -58,19 +58,32 @@ def create_json(path: Location, entries: Mapping[str, object]) -> bool:
 
 
 def _create(path: Path, content: bytes) -> bool:
-    # No other process has this name, not even one of the same number on another machine.
+    with _temporary(path) as temporary:
+        with _synced(temporary) as file:
+            file.write(content)
+        return _link(temporary, path)
+
+
+@contextmanager
+def _temporary(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` that no other process has, not even one of the same number on another machine. The block
+    gives what is there its own name; what it leaves is removed."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     with naming_file_errors(path):
         try:
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            made = _link(temporary, path)
+            yield temporary
             _sync_folder(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
-    return made
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[IO[bytes]]:
+    """A new file, whose content survives a power cut once the block has ended without an error."""
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _link(temporary: Path, path: Path) -> bool:
@@ -98,17 +111,10 @@ def writing(path: Location) -> Iterator[IO[bytes]]:
             file.seek(0)
             _folder(path.parent).write_from(path.name, file)
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with naming_file_errors(path):
-        try:
-            with temporary.open("wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            _sync_folder(path.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with _temporary(path) as temporary:
+        with _synced(temporary) as file:
+            yield file
+        temporary.replace(path)
 
 
 def read_whole(path: Location) -> bytes | None:
@@ -130,11 +136,22 @@ def make_folder(path: Location) -> None:
 
 
 def names_in(folder: Location) -> list[str]:
-    """The names of what is in a folder; none where there is no such folder. In a bucket: of files, also those below."""
+    """The names of files and folders in it; none where there is no such folder."""
     if isinstance(folder, ObjectPath):
-        return _folder(folder).files()
+        return sorted({name.partition("/")[0] for name in _folder(folder).files()})
     with naming_file_errors(folder):
-        return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def numbered_in(folder: Location) -> tuple[int, ...]:
+    """The numbers among the names, ascending: a log's batches. Checksums and temporary files are not part of it."""
+    return numbers_of(names_in(folder))
+
+
+def numbers_of(names: Iterable[str], prefix: str = "") -> tuple[int, ...]:
+    """Of those that are a number after ``prefix``, ascending."""
+    rest = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    return tuple(sorted(int(name) for name in rest if name.isascii() and name.isdigit()))
 
 
 def discard(path: Location) -> None:
@@ -154,13 +171,6 @@ def remove_folder(folder: Location) -> None:
     with naming_file_errors(folder):
         if folder.is_dir():
             shutil.rmtree(folder)
-
-
-def entries_in(folder: Location) -> list[str]:
-    """The names of files and folders in it; none where there is no such folder."""
-    if isinstance(folder, ObjectPath):
-        return sorted({name.partition("/")[0] for name in _folder(folder).files()})
-    return names_in(folder)
 
 
 def remove_entry(path: Location) -> None:

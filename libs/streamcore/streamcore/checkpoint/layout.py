@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
-from streamcore.checkpoint.files import Entry, make_folder, names_in, read_int, read_json, read_whole, write_json
+from streamcore.checkpoint.files import Entry, make_folder, numbered_in, read_int, read_json, read_whole, write_json
 from streamcore.checkpoint.positions import PositionLog
 from streamcore.errors import ConfigError
 from streamcore.location import Location
@@ -155,11 +155,11 @@ class CheckpointRoot:
 
     def planned(self) -> tuple[int, ...]:
         """Batches in Spark's offset log, ascending."""
-        return _batches(self.spark / "offsets")
+        return numbered_in(self.spark / "offsets")
 
     def committed(self) -> tuple[int, ...]:
         """Batches in Spark's commit log, ascending."""
-        return _batches(self.spark / "commits")
+        return numbered_in(self.spark / "commits")
 
     def last_planned(self) -> int | None:
         """The last batch whose inputs are fixed, or None."""
@@ -223,11 +223,6 @@ class CheckpointRoot:
 
     def _refuse(self, what: str, why: str) -> None:
         raise ConfigError(f"checkpoint {self.path}: {what} ({why}); {_RESTORE}. Nothing was changed.")
-
-
-def _batches(folder: Location) -> tuple[int, ...]:
-    """Batch ids of a log; checksums and temporary files are not part of it."""
-    return tuple(sorted(int(name) for name in names_in(folder) if name.isascii() and name.isdigit()))
 
 
 def _gap(batches: Sequence[int]) -> int | None:

@@ -20,16 +20,16 @@ owner that was taken for dead and is not cannot beat any more, finds the other's
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from streamcore.checkpoint.base_lease import Lease
 from streamcore.checkpoint.files import Entry
 from streamcore.checkpoint.owner import Owner
-from streamcore.errors import ConfigError, Fenced, StreamError
+from streamcore.errors import ConfigError, StreamError
 
 _RECORD: Final = "lease.json"
 
@@ -62,8 +62,8 @@ class _Seen:
         return self.owner is not None and self.owner.token == owner.token
 
 
-class ObjectLease:
-    """See ``lease.Lease``."""
+class ObjectLease(Lease):
+    """See ``Lease``."""
 
     def __init__(
         self,
@@ -73,69 +73,39 @@ class ObjectLease:
         stale_ms: int = 30_000,
         besides: Callable[[], None] = lambda: None,
     ) -> None:
-        """``besides``: what else ``check`` checks; it raises ``Fenced``."""
-        if not 0 < beat_ms * 2 < stale_ms:
-            raise ConfigError(f"lease: stale_ms ({stale_ms}) must be more than twice beat_ms ({beat_ms})")
+        super().__init__(place.url, beat_ms=beat_ms, stale_ms=stale_ms, besides=besides)
         self._place = place
-        self._beat_ms, self._stale_ms = beat_ms, stale_ms
-        self._owner = Owner.me()
-        self._besides = besides
         self._tag: str | None = None
         self._beats = 0
-        self._held = False
-        self._stop = threading.Event()
-        self._beat: threading.Thread | None = None
 
-    @property
-    def owner(self) -> Owner:
-        """Ourselves."""
-        return self._owner
-
-    def acquire(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Become the owner: steps 1 to 3. ``ConfigError`` names the other one.
-
-        ``meanwhile`` is called before another one's heartbeat is watched, for what can be begun in that time.
-        """
-        if self._held:
-            raise ConfigError(f"checkpoint {self._place.url}: this process holds the lease already")
+    def _take(self, meanwhile: Callable[[], None]) -> None:
         # 1. Whoever is in the record cannot be alive.
         seen = self._without_owner(meanwhile)
         # 2. Ours, unless somebody was quicker.
         self._tag = self._put(seen.tag)
         if self._tag is None:
-            raise self._refusal(self._look().owner)
-        self._held = True
-        self._refuse_careless_server()
-        # 3. Say again and again that we live.
-        self._stop.clear()
-        self._beat = threading.Thread(target=self._keep_beating, name="lease", daemon=True)
-        self._beat.start()
+            raise self._refusal(self._look().owner or "another process")
+        try:
+            self._refuse_careless_server()
+        except BaseException:
+            self._give_back()
+            raise
 
-    def check(self) -> None:
-        """Call before each batch. ``Fenced`` when the checkpoint is not, or no longer, ours."""
-        seen = self._look()
-        if not self._held or not seen.names(self._owner):
-            who = "its record is gone" if seen.owner is None else f"{seen.owner} holds it"
-            raise Fenced(f"checkpoint {self._place.url}: the lease of this process was lost: {who}; stop this process")
-        self._besides()
+    def _holder(self) -> Owner | None:
+        return self._look().owner
 
-    def release(self) -> None:
-        """Give it back, so that the next owner need not wait. Leaves another owner's record alone."""
-        self._stop.set()
-        if self._beat is not None:
-            self._beat.join()
-            self._beat = None
-        if self._held and self._tag is not None:
+    def _give_back(self) -> None:
+        if self._tag is not None:
             with suppress(StreamError):  # who comes next waits until it is stale
                 self._put(self._tag, released=True)
-        self._held = False
 
-    def __enter__(self) -> ObjectLease:
-        self.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def _beat_once(self) -> bool:
+        """Step 3. Until another's record was read: what a server refuses may be overtaken by a change of ours."""
+        made = self._put(self._tag)
+        if made is None and self._is_anothers():
+            return False
+        self._tag = made or self._tag
+        return True
 
     def _look(self) -> _Seen:
         found = self._place.tagged(_RECORD)
@@ -179,32 +149,14 @@ class ObjectLease:
         if found is not None:
             made = [self._place.exchange(_RECORD, found[0], tag) for tag in (None, '"no such tag"')]
             if any(made):
-                self.release()
                 raise ConfigError(
-                    f"checkpoint {self._place.url}: this server does not check the conditions of a PUT (If-None-Match, "
+                    f"{self._what}: this server does not check the conditions of a PUT (If-None-Match, "
                     "If-Match), so nothing there can have one owner; use a server that does, or a folder"
                 )
-
-    def _keep_beating(self) -> None:
-        """Until it is released, or another's record was read. A server that is away or refuses is asked again: what it
-        does not answer is not lost, and what it refuses may be overtaken by a change of ours."""
-        while not self._stop.wait(self._beat_ms / 1000):
-            with suppress(StreamError):
-                made = self._put(self._tag)
-                if made is None and self._is_anothers():
-                    return
-                self._tag = made or self._tag
 
     def _is_anothers(self) -> bool:
         seen = self._look()
         return seen.owner is not None and not seen.names(self._owner)
-
-    def _refusal(self, holder: Owner | None) -> ConfigError:
-        who = str(holder) if holder else "another process"
-        return ConfigError(
-            f"checkpoint {self._place.url}: in use by {who}; stop that process first, or give this one a checkpoint "
-            "of its own"
-        )
 
 
 def _entries(content: bytes) -> dict[str, Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from streamcore.checkpoint.files import create_json, discard, make_folder, names_in, read_whole, write_json
+from streamcore.checkpoint.files import create_json, discard, make_folder, numbered_in, read_whole, write_json
 from streamcore.errors import CorruptState, Fenced
 from streamcore.location import Location
 from streamcore.position import Position
@@ -34,7 +34,7 @@ class PositionLog:
 
     def batches(self) -> tuple[int, ...]:
         """Batches with a position, ascending."""
-        return tuple(sorted(int(name) for name in names_in(self.folder) if name.isascii() and name.isdigit()))
+        return numbered_in(self.folder)
 
     def read(self, batch: int) -> Bounds | None:
         """What the batch reads, None when that has not been decided; ``CorruptState`` for a file that is not ours."""

@@ -3,18 +3,20 @@
 1. Look whether the checkpoint is there, or may be made (``Epochs.admit``). A refusal has changed nothing.
 2. Own it: a folder with a lease. A crash leaves a lease that goes stale, in a folder that counts for nothing.
 3. Look again, for somebody else may have been faster; then make it, its identity last, unless it is there. A crash
-   leaves what the next one makes anew, or a checkpoint that is whole and that nobody owns.
+   leaves what the next one makes anew, or a checkpoint that is whole and that nobody owns. An answer that was lost is
+   not guessed: what is there after all was made.
 
 What goes wrong in step 3 takes the folder away again, if it is no checkpoint yet, and lets go of the lease.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from streamcore.checkpoint.epochs import Epochs
-from streamcore.errors import ConfigError
+from streamcore.errors import ConfigError, Retryable, StreamError
 from streamcore.location import Location
 from streamcore.service.requests import Go
 from streamcore.service.savepoints import Savepoints
@@ -37,13 +39,26 @@ def owned(go: Go, settings: ServiceSettings, savepoints: Savepoints, start: Star
     # 3. A checkpoint, whole.
     try:
         savepoints.admit(go)
-        savepoints.make(go)
+        _make(go, savepoints, epochs)
     except BaseException:
         try:
             epochs.discard(go.epoch)
         finally:
             start.disown()
         raise
+
+
+def _make(go: Go, savepoints: Savepoints, epochs: Epochs) -> None:
+    """The identity is written last, and by nobody but the owner: with it, all that was to be made is there."""
+    try:
+        savepoints.make(go)
+    except Retryable:
+        made = False
+        with suppress(StreamError):  # a place that is away says nothing of it
+            made = epochs.is_made(go.epoch)
+        if not made:
+            raise
+        savepoints.make(go)  # looks whether what is there is the app's, and whole
 
 
 def alone(settings: ServiceSettings) -> Location:

@@ -49,6 +49,7 @@ S = TypeVar("S", bound=ServiceSettings)
 Make = Callable[[S, Start, "Listeners"], "Runner"]
 
 _CHECK_S = 5.0
+_NO_STANDBY = "it is no standby: it runs, or is about to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,11 @@ class Life(Generic[S]):
     def _saves(self) -> bool:
         """Whether a savepoint is to be made of what it stops with, for which no batch may be left unfinished."""
         return self._drain is not None and self._drain.savepoint is not None
+
+    @property
+    def _waits_to_go(self) -> bool:
+        """Whether it is a standby that owns nothing yet."""
+        return self._mode.standby and not self._running.is_set()
 
     def _live(self) -> None:
         settings = self._settings
@@ -255,25 +261,25 @@ class Life(Generic[S]):
                 return Answer(False, why)
 
     def _told_to_go(self, go: Go) -> Answer | None:
-        if not self._mode.standby or self._running.is_set():
-            return Answer(False, "it is no standby: it runs, or is about to")
+        if not self._waits_to_go:
+            return Answer(False, _NO_STANDBY)
         self._orders.put(go)
         return None
 
     def _told_to_save(self, asked: TakeSavepoint) -> Answer | None:
-        if self._mode.standby and not self._running.is_set():
+        if self._waits_to_go:
             return Answer(False, "a standby has nothing to save")
         self._voice.later(asked.id, lambda: self._save(asked))
         return None
 
     def _told_to_verify(self, asked: Verify) -> Answer | None:
-        if not self._mode.standby or self._running.is_set():
-            return Answer(False, "it is no standby: it runs, or is about to")
+        if not self._waits_to_go:
+            return Answer(False, _NO_STANDBY)
         self._voice.later(asked.id, lambda: self._verify(asked))
         return None
 
     def _told_to_change(self, asked: Configure) -> Answer | None:
-        if self._mode.standby and not self._running.is_set():
+        if self._waits_to_go:
             return Answer(False, "a standby keeps the settings that it was started with")
         self._voice.later(asked.id, lambda: self._change(asked))
         return None

@@ -11,6 +11,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from streamcore.checkpoint.epochs import NewerExists
+from streamcore.checkpoint.lease import LeaseHeld
 from streamcore.errors import Retryable
 from streamcore.lag import Lag
 from streamcore.service.clerk import CarryOut, Clerk
@@ -54,10 +55,10 @@ class Voice:
         self.attending.say(lambda report: replace(report, phase=Phase.FAILED, message=why))
 
     def refuse(self, identity: str, why: Exception | str) -> None:
-        """A request was not carried out: not now when it is ``Retryable``, else for good."""
+        """A request was not carried out: not now when something was away or is held, else for good."""
         text = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
         newer = NewerSaid(why.newer.epoch, why.newer.batch) if isinstance(why, NewerExists) else None
-        self.answer(identity, Answer(False, text, newer=newer, retry=isinstance(why, Retryable)))
+        self.answer(identity, Answer(False, text, newer=newer, retry=isinstance(why, Retryable | LeaseHeld)))
 
     def later(self, identity: str, work: Callable[[], Answer | None]) -> None:
         """Answer a request in a thread: it takes its time, and a drain must be heard meanwhile. ``work``: as of a

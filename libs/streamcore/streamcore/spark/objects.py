@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from streamcore.location import ENDPOINTS
+
 _S3A: Final = "spark.hadoop.fs.s3a"
 _MANAGER: Final = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _KEYS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -31,7 +32,7 @@ def options(environment: Mapping[str, str]) -> dict[str, str]:
     }
     if region := _first(_REGIONS, environment):
         found[f"{_S3A}.endpoint.region"] = region
-    if endpoint := _first(_ENDPOINTS, environment):
+    if endpoint := _first(ENDPOINTS, environment):
         # Not Amazon's: what has an address of its own has no name a bucket.
         found |= {f"{_S3A}.endpoint": endpoint, f"{_S3A}.path.style.access": "true"}
         found[f"{_S3A}.connection.ssl.enabled"] = str(not endpoint.startswith("http://")).lower()

@@ -5,7 +5,8 @@ calls once a batch (a crash after a step leaves what the step's line says):
 
 1. Refuse the batch if a drain was asked for, or if the lease is no longer ours; take the savepoints that were asked
    for, of the batch before (``streamcore.spark.boundary``). Then decide what it reads, unless that was decided
-   before, and write it down (``streamcore.planner``). Nothing of the batch has run; the next start runs it.
+   before, look once more whose the lease is, and write it down (``streamcore.planner``). Nothing of the batch has run;
+   the next start runs it.
 2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
    yet part of the query; a replay starts from the state before it.
 3. Write the output of all shards: rows to the sinks, then records and the marker in one transaction
@@ -33,8 +34,8 @@ from streamcore.app import App
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.files import names_in, remove_folder
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
-from streamcore.checkpoint.lease import Lease
 from streamcore.checkpoint.origin import Origin
+from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
 from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, record_bytes
 from streamcore.kafka.ends import Ends
@@ -61,6 +62,8 @@ from streamcore.storage import open_folder
 from streamcore.writer import WriterId
 
 _POLL_S = 0.2
+#: While a cut waits for input: so old may be what is known of the lease.
+_LEASE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,7 @@ class Runner:
     def _take(self, name: str, batch: int) -> Savepoint:
         if not self.settings.savepoints:
             raise ConfigError(f"app {self.app.name}: it has no place for savepoints")
+        self.start.lease.check()
         place = Savepoints(open_folder(self.settings.savepoints), self.app.name)
         epoch = read_epoch(self.root.epoch_path)
         return take(self.start.session(), self.app, self.root, Taken(place, name, batch, epoch))
@@ -198,16 +202,16 @@ class Runner:
         # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
         gc.freeze()
         try:
-            self._run_with_restarts(session, self.start.lease, epoch)
+            self._run_with_restarts(session, epoch)
         finally:
             self._boundary.close()
 
-    def _run_with_restarts(self, session: SparkSession, lease: Lease, epoch: int) -> None:
+    def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
         """One query after the other until drained; cuts that were committed between two failures reset the count."""
         failures, pause_ms, last = 0, self.settings.restarts.pause_ms, -1
         while not self._boundary.draining:
             try:
-                self._run_query(session, lease, epoch)
+                self._run_query(session, epoch)
                 return
             except Retryable as error:
                 if self._committed > last:
@@ -221,7 +225,8 @@ class Runner:
             self._boundary.wait(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 
-    def _run_query(self, session: SparkSession, lease: Lease, epoch: int) -> None:
+    def _run_query(self, session: SparkSession, epoch: int) -> None:
+        lease = self.start.lease
         hooks = Hooks(still_owner=lease.check, replace_oversized=_shortened)
         writer_id = WriterId(self.app.name, epoch, "driver")
         delivery = self.settings.delivery
@@ -236,7 +241,7 @@ class Runner:
                 self.root.refuse_behind(max((batch for batch in written if batch is not None), default=-1), epoch)
                 self._refuse_rewind(epoch)
                 self._failure = None
-                query = self._start(session, _Cuts(self, self._planner(), session, outputs, lease, epoch))
+                query = self._start(session, _Cuts(self, self._planner(), session, outputs, epoch))
                 try:
                     self._watch(query)
                 finally:
@@ -312,9 +317,18 @@ class Runner:
         self._last = report.batch
         self.listeners.report(report)
 
-    def at_boundary(self, batch: int, *, begun: bool) -> None:
-        """Do what was asked for before this batch; ``Drained`` once a drain was."""
+    def plan(self, planner: Planner, batch: int) -> Bounds:
+        """Step 1 of the module's text. ``Drained`` once a drain was asked for, ``Fenced`` when another process owns the
+        checkpoint; nothing is decided then."""
+        lease, begun = self.start.lease, self.root.positions.read(batch) is not None
+
+        def meanwhile() -> None:
+            lease.check(max_age_s=_LEASE_S)
+            self._boundary.reached(batch, begun=begun)
+
+        lease.check()
         self._boundary.reached(batch, begun=begun)
+        return planner.cut(batch, meanwhile, lease.check)
 
     def failed(self, error: BaseException) -> None:
         """Keep what a cut raised: Spark passes on its text only."""
@@ -329,7 +343,6 @@ class _Cuts:
     planner: Planner
     session: SparkSession
     outputs: Outputs
-    lease: Lease
     epoch: int
 
     def run(self, frame: DataFrame, batch: int) -> None:
@@ -342,9 +355,7 @@ class _Cuts:
 
     def _run(self, frame: DataFrame, batch: int) -> None:
         # 1. Not a row of the batch has been read yet.
-        begun = self.runner.root.positions.read(batch) is not None
-        self._check(batch, begun=begun)
-        cut = self.planner.cut(batch, lambda: self._check(batch, begun=begun))
+        cut = self.runner.plan(self.planner, batch)
         shares = self.planner.shares(cut, self.runner.settings.spark.parallelism)
         self.session.sparkContext.setLocalProperty(CUT, pack_shares(shares))
         # 2. The only action on the frame: a second one would run the whole plan again.
@@ -376,10 +387,6 @@ class _Cuts:
             ),
             cut.end,
         )
-
-    def _check(self, batch: int, *, begun: bool) -> None:
-        self.lease.check()
-        self.runner.at_boundary(batch, begun=begun)
 
 
 def _total(counted: Iterable[str]) -> dict[str, int]:

@@ -53,8 +53,8 @@ class Start:
         return self._lease
 
     def own(self, checkpoint: Location, epoch: int | None = None, besides: Callable[[], None] = lambda: None) -> None:
-        """Take the lease. ``ConfigError`` when another process has it, or when the checkpoint is in another epoch than
-        the one that is asked for; nothing is owned then. ``besides``: what else it takes to be the owner.
+        """Take the lease. ``LeaseHeld`` when another process has it, ``ConfigError`` when the checkpoint is in another
+        epoch than the one that is asked for; nothing is owned then. ``besides``: what else it takes to be the owner.
         """
         make_folder(checkpoint)
         lease = lease_on(checkpoint, besides=besides)

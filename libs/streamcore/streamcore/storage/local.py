@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamcore.checkpoint.files import naming_file_errors, read_whole, write_whole
+from streamcore.checkpoint.files import discard, make_folder, naming_file_errors, read_whole, remove_folder, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +23,14 @@ class LocalFolder:
 
     def write(self, name: str, content: bytes) -> None:
         path = self.path / name
-        with naming_file_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_whole(path, content)
 
     def read(self, name: str) -> bytes | None:
         return read_whole(self.path / name)
 
     def discard(self, name: str) -> None:
-        with naming_file_errors(self.path / name):
-            (self.path / name).unlink(missing_ok=True)
+        discard(self.path / name)
 
     def folders(self) -> list[str]:
         with naming_file_errors(self.path):
@@ -45,6 +42,4 @@ class LocalFolder:
         return sorted(p.relative_to(self.path).as_posix() for p in found)
 
     def remove(self) -> None:
-        with naming_file_errors(self.path):
-            if self.path.is_dir():
-                shutil.rmtree(self.path)
+        remove_folder(self.path)

@@ -18,19 +18,22 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from hashlib import md5
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from streamcore.errors import ConfigError, Retryable, StreamError
+from streamcore.location import ENDPOINTS
 
 if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import BackoffConfig, ClientConfig, S3Store
+
+T = TypeVar("T")
 
 #: What one request carries at most.
 PIECE_BYTES: Final = 16 * 1024 * 1024
@@ -47,7 +50,6 @@ _ALIKE: Final = 3
 #: ... with this between two looks.
 _LOOK_S: Final = 0.02
 _PAUSE: Final = timedelta(milliseconds=200)
-_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _ALLOW: Final = "AWS_ALLOW_HTTP"
 #: Asked for where the environment has no keys: the metadata service of a cloud's machine.
 _MACHINE = re.compile(r"/latest/(api|meta-data)/")
@@ -90,23 +92,9 @@ class S3Folder:
 
     def read(self, name: str) -> bytes | None:
         """See ``Folder``. Large ones come in pieces: nothing here replaces an object that is as large."""
-        import obstore
-
         store, key = _store(self.bucket), self._key(name)
         with _naming(self, name):
-            try:
-                first = obstore.get(store, key)
-                size = first.meta["size"]
-                if size <= PIECE_BYTES:
-                    return bytes(first.bytes())
-                del first
-                starts = range(0, size, PIECE_BYTES)
-                pieces = (obstore.get_range(store, key, start=n, end=min(size, n + PIECE_BYTES)) for n in starts)
-                return b"".join(map(bytes, pieces))
-            except FileNotFoundError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                raise
+            return _unless_missing(lambda: _whole(store, key))
 
     def write_from(self, name: str, file: IO[bytes]) -> None:
         """The same from a file, however large."""
@@ -122,9 +110,11 @@ class S3Folder:
         (seen: one of four, under constant writes). So a pair counts when the tag is the content's digest, as it mostly
         is, or when it is the same several times; ``Retryable`` when it never is.
         """
+        store, key = _store(self.bucket), self._key(name)
         same, last = 0, None
         for _ in range(_LOOKS):
-            found = self._tagged(name)
+            with _naming(self, name):
+                found = _unless_missing(lambda: _with_tag(store, key))
             if found is None or found[1].strip('"') == md5(found[0], usedforsecurity=False).hexdigest():
                 return found
             same, last = same + 1 if found == last else 1, found
@@ -132,20 +122,6 @@ class S3Folder:
                 return found
             time.sleep(_LOOK_S)
         raise Retryable(f"{self.url}/{name}: is being replaced all the time")
-
-    def _tagged(self, name: str) -> tuple[bytes, str] | None:
-        import obstore
-
-        with _naming(self, name):
-            try:
-                found = obstore.get(_store(self.bucket), self._key(name))
-                tag = found.meta["e_tag"]
-                assert tag is not None, "S3 has a tag for every object"
-                return bytes(found.bytes()), tag
-            except FileNotFoundError as error:
-                if _code(error) == "NoSuchKey":
-                    return None
-                raise
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         """Write a small file if it has this tag, or, with None, if it is not there; its new tag.
@@ -212,7 +188,7 @@ def _store(bucket: str) -> S3Store:
 
     client: ClientConfig = {"timeout": timedelta(seconds=_TIMEOUT_S), "connect_timeout": timedelta(seconds=5)}
     pauses: BackoffConfig = {"init_backoff": _PAUSE, "max_backoff": 25 * _PAUSE, "base": 2}
-    plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    plain = any(os.environ.get(name, "").startswith("http://") for name in ENDPOINTS)
     if plain and os.environ.get(_ALLOW, "").lower() not in ("true", "1"):
         raise ConfigError(
             f"s3://{bucket}: the endpoint in the environment has no TLS; set {_ALLOW}=true if it is meant"
@@ -226,6 +202,38 @@ def _store(bucket: str) -> S3Store:
         )
     except Exception as error:
         raise ConfigError(f"s3://{bucket}: {_said(error)}; look at the environment's AWS_ names") from None
+
+
+def _whole(store: S3Store, key: str) -> bytes:
+    import obstore
+
+    first = obstore.get(store, key)
+    size = first.meta["size"]
+    if size <= PIECE_BYTES:
+        return bytes(first.bytes())
+    del first
+    starts = range(0, size, PIECE_BYTES)
+    pieces = (obstore.get_range(store, key, start=n, end=min(size, n + PIECE_BYTES)) for n in starts)
+    return b"".join(map(bytes, pieces))
+
+
+def _with_tag(store: S3Store, key: str) -> tuple[bytes, str]:
+    import obstore
+
+    found = obstore.get(store, key)
+    tag = found.meta["e_tag"]
+    assert tag is not None, "S3 has a tag for every object"
+    return bytes(found.bytes()), tag
+
+
+def _unless_missing(read: Callable[[], T]) -> T | None:
+    """What is read; None where there is no such object. A bucket that is not there is an error."""
+    try:
+        return read()
+    except FileNotFoundError as error:
+        if _code(error) == "NoSuchKey":
+            return None
+        raise
 
 
 @contextmanager

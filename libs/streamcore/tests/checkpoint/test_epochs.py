@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streamcore.checkpoint import epochs as module
 from streamcore.checkpoint.epochs import Claim, Epochs, NewerExists, Reached
-from streamcore.checkpoint.files import discard, entries_in, make_folder, remove_entry, write_text
+from streamcore.checkpoint.files import discard, make_folder, names_in, remove_entry, write_text
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.lease import lease_on
 from streamcore.checkpoint.positions import Bounds
@@ -60,7 +60,7 @@ def test_an_empty_place_is_begun_in_only_by_who_may(epochs: Epochs) -> None:
     epochs.admit(Claim(1, begin=True))
     with pytest.raises(ConfigError, match="there is no checkpoint of epoch 1 to go on from, and it may not begin"):
         epochs.admit(Claim(1))
-    assert entries_in(epochs.root) == []
+    assert names_in(epochs.root) == []
 
 
 def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: Epochs) -> None:
@@ -154,8 +154,8 @@ def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epoc
         assert epochs.made() == ()
         epochs.admit(Claim(1, begin=True))
         epochs.clear(2)
-        assert "lease.json" in entries_in(root.path)
-        assert all(name.startswith("lease.") for name in entries_in(root.path))
+        assert "lease.json" in names_in(root.path)
+        assert all(name.startswith("lease.") for name in names_in(root.path))
         root.prepare(SHOP, epoch=2)
         with pytest.raises(ConfigError, match="it is in use"):
             epochs.clear(2)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
-from streamcore.checkpoint.files import discard, file_error, make_folder, read_json, write_json, write_text
+from streamcore.checkpoint.files import discard, file_error, make_folder, read_json, write_json, write_text, writing
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError, CorruptState, Retryable
@@ -210,3 +210,15 @@ def test_a_folder_without_rights_says_so() -> None:
     error = file_error(Path("/x/epoch.json"), PermissionError(errno.EACCES, "Permission denied"))
     assert isinstance(error, ConfigError)
     assert "/x/epoch.json: Permission denied; give this user the right" in str(error)
+
+
+def test_two_that_write_one_file_at_once_do_not_meet_in_a_temporary_one(tmp_path: Path) -> None:
+    """Nor do two processes of one number, in two pods."""
+    path = tmp_path / "state"
+    with writing(path) as one:
+        one.write(b"one")
+        with writing(path) as other:
+            other.write(b"other")
+        assert path.read_bytes() == b"other"
+    assert path.read_bytes() == b"one"
+    assert [*tmp_path.iterdir()] == [path]

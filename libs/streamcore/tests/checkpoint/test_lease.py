@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 
-from streamcore.checkpoint.lease import Lease, lease_on
+from streamcore.checkpoint.lease import Lease, LeaseHeld, lease_on
 from streamcore.errors import ConfigError, Fenced
 from streamcore.location import Location, location
 from streamcore.storage import Folder
+from tests.harness.leases import another_process, record
 
-HOLDER = """
-import sys, time
-from streamcore.checkpoint.lease import lease_on
-from streamcore.location import location
-lease_on(location(sys.argv[1])).acquire()
-print("held", flush=True)
-time.sleep(60)
-"""
 #: All begin at the same moment; who gets it says so and keeps it.
 RIVAL = """
 import sys, time
@@ -48,23 +41,13 @@ def root(any_place: Folder) -> Location:
     return location(any_place.url) / "root"
 
 
-@contextmanager
-def another_process(root: Location) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the lease."""
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(root)], stdout=subprocess.PIPE, text=True)
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield process
-        process.kill()
-
-
 def test_a_second_owner_is_refused_and_told_who_is_first(root: Location) -> None:
     with another_process(root) as holder:
         pattern = rf"in use by process {holder.pid} on .* since \d{{4}}-.*stop that process first"
         for _ in range(2):
-            with pytest.raises(ConfigError, match=pattern):
+            with pytest.raises(LeaseHeld, match=pattern):
                 lease_on(root).acquire()
+            assert record(root)["pid"] == holder.pid, "the first owner is unharmed"
 
 
 def test_a_killed_owner_leaves_the_lease_free_at_once_on_its_machine(root: Location) -> None:
@@ -75,6 +58,7 @@ def test_a_killed_owner_leaves_the_lease_free_at_once_on_its_machine(root: Locat
         with lease_on(root) as lease:
             lease.check()
             assert time.monotonic() - began < 10, "no waiting for a heartbeat on one machine"
+            assert record(root)["pid"] == os.getpid()
 
 
 def test_two_leases_of_one_process_exclude_each_other(root: Location) -> None:

@@ -13,6 +13,7 @@ import pytest
 from streamcore.checkpoint.object_lease import Conditional, ObjectLease
 from streamcore.errors import ConfigError, Fenced, Retryable
 from streamcore.storage.s3 import S3Folder
+from tests.harness.leases import record
 from tests.harness.places import s3_place
 
 
@@ -22,8 +23,8 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> S3Folder:
 
 
 @dataclass
-class Careless:
-    """A server that takes every PUT, whatever its condition."""
+class Passing:
+    """Passes everything on. Those below stand before a real server and do one thing otherwise."""
 
     place: S3Folder
 
@@ -33,6 +34,14 @@ class Careless:
 
     def tagged(self, name: str) -> tuple[bytes, str] | None:
         return self.place.tagged(name)
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        return self.place.exchange(name, content, tag)
+
+
+@dataclass
+class Careless(Passing):
+    """A server that takes every PUT, whatever its condition."""
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.place.write(name, content)
@@ -48,75 +57,49 @@ class Believing(ObjectLease):
 
 
 @dataclass
-class Unheard:
+class Unheard(Passing):
     """A server whose answers to some changes are lost: they were made."""
 
-    place: S3Folder
     lost: set[int]
     asked: int = 0
 
-    @property
-    def url(self) -> str:
-        return self.place.url
-
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
-        return self.place.tagged(name)
-
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.asked += 1
-        lost, made = self.asked in self.lost, self.place.exchange(name, content, tag)
+        lost, made = self.asked in self.lost, super().exchange(name, content, tag)
         if lost:
             raise Retryable("no answer")
         return made
 
 
 @dataclass
-class Refusing:
+class Refusing(Passing):
     """A server that refuses some changes, though the record is what they say."""
 
-    place: S3Folder
     refused: set[int]
     asked: int = 0
 
-    @property
-    def url(self) -> str:
-        return self.place.url
-
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
-        return self.place.tagged(name)
-
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.asked += 1
-        return None if self.asked in self.refused else self.place.exchange(name, content, tag)
+        return None if self.asked in self.refused else super().exchange(name, content, tag)
 
 
 @dataclass
-class Frozen:
+class Frozen(Passing):
     """A machine that stands still: nothing of it reaches the server while it does."""
 
-    place: S3Folder
     moving: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def url(self) -> str:
-        return self.place.url
 
     def tagged(self, name: str) -> tuple[bytes, str] | None:
         self.moving.wait()
-        return self.place.tagged(name)
+        return super().tagged(name)
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.moving.wait()
-        return self.place.exchange(name, content, tag)
+        return super().exchange(name, content, tag)
 
 
 def lease(place: Conditional, kind: type[ObjectLease] = ObjectLease, stale_ms: int = 600) -> ObjectLease:
     return kind(place, beat_ms=50, stale_ms=stale_ms)
-
-
-def record(bucket: S3Folder) -> dict[str, object]:
-    entries: dict[str, object] = json.loads(bucket.read("lease.json") or b"{}")
-    return entries
 
 
 def elsewhere(bucket: S3Folder) -> None:
@@ -177,7 +160,7 @@ def test_an_owner_that_still_moves_is_respected(bucket: S3Folder) -> None:
         number = 1
         while not stop.wait(0.2):
             number += 1
-            bucket.write("lease.json", json.dumps({**record(bucket), "beat": number}).encode())
+            bucket.write("lease.json", json.dumps({**record(bucket.url), "beat": number}).encode())
 
     beating = threading.Thread(target=beat)
     beating.start()
@@ -187,7 +170,7 @@ def test_an_owner_that_still_moves_is_respected(bucket: S3Folder) -> None:
     finally:
         stop.set()
         beating.join()
-    assert record(bucket)["token"] == "theirs"
+    assert record(bucket.url)["token"] == "theirs"
 
 
 def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_again(bucket: S3Folder) -> None:
@@ -230,7 +213,7 @@ def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
 
 def test_an_owner_that_releases_meanwhile_is_followed(bucket: S3Folder) -> None:
     elsewhere(bucket)
-    released = json.dumps({**record(bucket), "released": 1}).encode()
+    released = json.dumps({**record(bucket.url), "released": 1}).encode()
     timer = threading.Timer(0.3, bucket.write, ("lease.json", released))
     timer.start()
     with lease(bucket, stale_ms=20_000) as ours:
@@ -270,11 +253,11 @@ def test_an_answer_that_is_lost_loses_no_lease(bucket: S3Folder) -> None:
     while server.asked < 14 and time.monotonic() < deadline:
         time.sleep(0.05)
     mine.check()
-    beat = record(bucket)["beat"]
+    beat = record(bucket.url)["beat"]
     time.sleep(0.5)
-    assert record(bucket)["beat"] != beat, "it still beats"
+    assert record(bucket.url)["beat"] != beat, "it still beats"
     mine.release()
-    assert record(bucket)["released"] == 1
+    assert record(bucket.url)["released"] == 1
 
 
 def test_an_owner_beats_on_until_it_has_read_that_another_one_is(bucket: S3Folder) -> None:
@@ -283,14 +266,14 @@ def test_an_owner_beats_on_until_it_has_read_that_another_one_is(bucket: S3Folde
     mine.acquire()
     eventually(lambda: server.asked > 10)
     mine.check()
-    beat = record(bucket)["beat"]
-    eventually(lambda: record(bucket)["beat"] != beat)
+    beat = record(bucket.url)["beat"]
+    eventually(lambda: record(bucket.url)["beat"] != beat)
     elsewhere(bucket)
     assert mine._beat is not None
     mine._beat.join(10)
     assert not mine._beat.is_alive()
     mine.release()
-    assert record(bucket)["token"] == "theirs"
+    assert record(bucket.url)["token"] == "theirs"
 
 
 def eventually(holds: Callable[[], bool]) -> None:

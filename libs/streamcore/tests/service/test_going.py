@@ -13,7 +13,8 @@ from streamcore.app import App
 from streamcore.checkpoint import epochs, files
 from streamcore.checkpoint.epoch import read_epoch
 from streamcore.checkpoint.epochs import Epochs, NewerExists
-from streamcore.checkpoint.lease import lease_on
+from streamcore.checkpoint.layout import AppIdentity
+from streamcore.checkpoint.lease import LeaseHeld, lease_on
 from streamcore.checkpoint.origin import Origin
 from streamcore.checkpoint.positions import Bounds
 from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
@@ -223,6 +224,56 @@ def test_whatever_write_it_dies_after_the_next_one_makes_the_same_checkpoint(
     assert died >= 3, "lease, epoch and identity are written at least"
 
 
+@pytest.mark.parametrize(("restore", "begin"), [("one", False), (None, True)])
+def test_a_lost_answer_to_the_last_write_denies_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, begin: bool
+) -> None:
+    shop.standby().go(2, restore, begin=begin)
+    wanted = shop.contents()
+    shutil.rmtree(on_disk(shop.epochs.root))
+    unheard(monkeypatch, made=True)
+    standby = shop.standby()
+    standby.go(2, restore, begin=begin)
+    standby.start.lease.check()
+    assert shop.contents() == wanted
+
+
+def test_a_last_write_that_was_not_made_is_denied_and_leaves_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unheard(monkeypatch, made=False)
+    with pytest.raises(Retryable, match="no answer"):
+        shop.standby().go(2, "one")
+    assert shop.everything() == set()
+
+
+def test_a_lost_answer_is_no_leave_to_go_on_with_another_apps_checkpoint(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_was_made(*_: object) -> None:
+        monkeypatch.undo()
+        shop.epochs.checkpoint(2).prepare(AppIdentity("another", 2), epoch=2)
+        raise Retryable("no answer")
+
+    monkeypatch.setattr(ServiceSavepoints, "make", another_was_made)
+    with pytest.raises(ConfigError, match="belongs to app another"):
+        shop.standby().go(2, "one")
+
+
+def unheard(monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
+    """Nobody answers to the write of an identity, which was made or not."""
+    real = files.write_whole
+
+    def write(path: Path, content: bytes) -> None:
+        if path.name == "app.json" and not made:
+            raise Retryable("no answer")
+        real(path, content)
+        if path.name == "app.json":
+            raise Retryable("no answer")
+
+    monkeypatch.setattr(files, "write_whole", write)
+
+
 def test_what_a_dead_restore_left_is_not_begun_with(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     shop.standby().go(2, begin=True)
     wanted = shop.contents()
@@ -293,5 +344,5 @@ def test_a_lease_that_was_removed_while_it_was_taken_is_none(tmp_path: Path, mon
         lock(descriptor, how)
 
     monkeypatch.setattr(fcntl, "flock", removed_first)
-    with pytest.raises(ConfigError, match="it was removed a moment ago"):
+    with pytest.raises(LeaseHeld, match="it was removed a moment ago"):
         lease_on(root).acquire()

@@ -11,6 +11,7 @@ import pytest
 
 from streamcore.checkpoint.epochs import Epochs
 from streamcore.checkpoint.layout import AppIdentity
+from streamcore.checkpoint.lease import lease_on
 from streamcore.errors import Retryable
 from streamcore.service import life
 from streamcore.service.life import Life, Mode
@@ -99,6 +100,18 @@ def test_a_go_that_made_nothing_is_denied(tmp_path: Path, monkeypatch: pytest.Mo
     one.run()
     assert epochs.folders() == ()
     assert "the place is away" in said(tmp_path).answers["1"].message
+
+
+def test_a_go_to_what_another_process_still_holds_may_be_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, epochs = standby(tmp_path, Making, monkeypatch)
+    one._voice.refuse = stopping(one, one._voice.refuse)  # type: ignore[method-assign]
+    with lease_on(epochs.checkpoint(1).path):
+        one.run()
+    answer = said(tmp_path).answers["1"]
+    assert (answer.ok, answer.retry) == (False, True)
+    assert "in use by process" in answer.message
 
 
 def stopping(one: Life[ServiceSettings], refuse: Any) -> Any:

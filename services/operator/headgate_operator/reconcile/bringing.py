@@ -136,7 +136,7 @@ def watch(context: Context, status: Status) -> Brought:
 
 
 def _refused(status: Status, answer: Answer) -> Brought:
-    """What was away for a moment says nothing of the claim: the same one is tried again."""
+    """What was away or held for a moment says nothing of the claim: the same one is tried again."""
     reason, refused = ("GoFailed", False) if answer.retry else ("GoRefused", True)
     return Brought(State.FAILED, Step(status), reason, answer.message, refused=refused, newer=answer.newer)
 

@@ -8,8 +8,8 @@ What there is to go back to, in this order:
 refuses it when the root holds anything newer, so what the new version did commit is never written again;
 - its checkpoint, in place. The driver refuses it when its code cannot read that state.
 
-What is refused leads to the next one, and the last one to a person. A crash, or a no because something was away, says
-nothing of the way: it is tried again, later each time, and in the end is a person's.
+What is refused leads to the next one, and the last one to a person. A crash, or a no because something was away or
+held, says nothing of the way: it is tried again, later each time, and in the end is a person's.
 """
 
 from __future__ import annotations
