@@ -43,6 +43,7 @@ def _metrics() -> frozenset[str]:
             "matches",
         ):
             getattr(figures, name)["one"] = 1
+        figures.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.saved(1)
         telemetry.progress({"durationMs": {"commit": 1}})
