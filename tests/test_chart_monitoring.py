@@ -13,7 +13,9 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headgate_operator.resources import Status
+from headgate_operator.resources import Phase, Status, StreamAppSpec
+from headgate_operator.resources.release import release_of
+from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
 from headgate_operator.shell.counters import Counters
 from headgate_operator.shell.serving import Said
 from streamcore.lag import Lag
@@ -21,6 +23,14 @@ from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.chart import CHART, EVERYTHING, of_kind, program, rendered
 from tests.harness.operator.api_server import free_port
 
+_SPEC = {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
+_UPGRADE = Upgrade(
+    1,
+    UpgradeKind.UPGRADE,
+    release_of(StreamAppSpec.model_validate(_SPEC), 1),
+    0,
+    phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
+)
 _BY_NAME = ("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_refused", "markers", "candidates", "matches")
 _DASHBOARD = CHART / "files/dashboard.json"
 
@@ -43,6 +53,7 @@ def _metrics() -> frozenset[str]:
             "matches",
         ):
             getattr(figures, name)["one"] = 1
+        figures.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.saved(1)
         telemetry.progress({"durationMs": {"commit": 1}})
@@ -51,7 +62,7 @@ def _metrics() -> frozenset[str]:
     counters, registry = Counters(), CollectorRegistry()
     counters.add("api_calls", "GET pods")
     counters.add("turns", "all")
-    registry.register(Said(counters, lambda: {("shop", "rules"): Status()}))
+    registry.register(Said(counters, lambda: {("shop", "rules"): Status(upgrade=_UPGRADE)}))
     return _series(text + generate_latest(registry).decode())
 
 

@@ -22,11 +22,11 @@ from headgate_operator.shell.rest import ApiError, Json, Rest
 from headgate_operator.shell.running import Operator, Settings
 from tests.harness.chart import CHART, program
 from tests.harness.operator.api_server import AsUser, until
-from tests.harness.operator.fixtures import _kubeconfig
+from tests.harness.operator.fixtures import _kubeconfig, _kubelet
 from tests.harness.operator.jobs import PlayedJob
 from tests.harness.operator.kubelet import Kubelet
 
-__all__ = ["_kubeconfig"]
+__all__ = ["_kubeconfig", "_kubelet"]
 _WITHIN_S = 120.0
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OLD_COLUMN = {"name": "Old", "type": "string", "jsonPath": ".x"}
@@ -97,14 +97,6 @@ class Release:
 @pytest.fixture(name="release")
 def _release(kubeconfig: str, namespace: str) -> Release:
     return Release(kubeconfig, namespace)
-
-
-@pytest.fixture(name="kubelet")
-def _kubelet(rest: Rest, namespace: str) -> Iterator[Kubelet]:
-    kubelet = Kubelet(rest, namespace)
-    kubelet.start()
-    yield kubelet
-    kubelet.stop.set()
 
 
 @pytest.fixture(name="operator")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from headgate_operator import rbac
+from headgate_operator.pods.image import SECRET_FOLDER
 from headgate_operator.resources import StreamAppSpec
+from streamcore.service.documents import KafkaDocument
 from tests.harness.chart import (
     CASES,
     CHART,
@@ -52,7 +55,7 @@ def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_ima
             assert container["resources"]["limits"]["memory"], name
             assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
         kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
-        assert kinds <= {"emptyDir", "configMap", "persistentVolumeClaim"}, name
+        assert kinds <= {"emptyDir", "configMap", "persistentVolumeClaim", "secret"}, name
 
 
 def test_only_the_operator_and_the_hooks_may_speak_to_the_api_server(made: list[Manifest]) -> None:
@@ -76,6 +79,57 @@ def test_nothing_secret_is_in_it(made: list[Manifest]) -> None:
         for container in pod["containers"]:
             assert not [e for e in container.get("env", ()) if re.search("(?i)password|secret|token", str(e))], name
             assert not re.search("(?i)password|token", str(container["args"])) if "args" in container else True
+
+
+def test_secrets_are_mounted_where_kafka_is_spoken_to_and_the_values_name_one(made: list[Manifest]) -> None:
+    named = {app["spec"].get("secret") for app in of_kind(made, "StreamApp").values()} - {None, ""}
+    for name, pod in pod_specs(made).items():
+        mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        assert mounted == (named if "-test-" in name or name.endswith("-toolbox") else set()), name
+
+
+_ENV = [{"name": "KAFKA_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "kafka"}}}]
+_LOGINS: Manifest = OWN_SERVERS | {
+    "toolbox": {"enabled": True},
+    "appDefaults": {
+        "secret": "headgate-logins",
+        "driver": {
+            "env": _ENV,
+            "volumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+            "volumeMounts": [{"name": "ca", "mountPath": "/etc/ca"}],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
+    made = rendered(_LOGINS)
+    (app,) = of_kind(made, "StreamApp").values()
+    (pod,) = (pod for name, pod in pod_specs(made).items() if name.startswith(kind) and not name.endswith("-operator"))
+    (container,) = pod["containers"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert volumes["secret"]["secret"] == {"secretName": "headgate-logins", "defaultMode": 0o440}
+    assert (mounts["secret"], mounts["ca"]) == (SECRET_FOLDER, "/etc/ca")
+    assert volumes["ca"]["configMap"] == {"name": "company-ca"}
+    assert _ENV[0] in container["env"]
+    file = Path(next(entry["value"] for entry in container["env"] if entry["name"] == "HEADGATE_KAFKA"))
+    login = volumes["login"]["configMap"]
+    (item,) = login["items"]
+    assert Path(mounts["login"]) / item["path"] == file
+    said = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
+    assert said == app["spec"]["config"]["kafka"]
+    assert KafkaDocument.model_validate(said).settings().password_file == Path(SECRET_FOLDER) / "kafka"
+
+
+def test_a_probe_logs_in_as_its_own_app_does_where_that_is_another_one() -> None:
+    own = {"secret": "risk-logins", "config": {"kafka": {"username": "risk"}}}
+    made = rendered(OWN_SERVERS | {"apps": {"rules": own}})
+    pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
+    assert [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v] == ["risk-logins"]
+    login = of_kind(made, "ConfigMap")["demo-headgate-test-rules-login"]["data"]["kafka.json"]
+    assert json.loads(login)["username"] == "risk"
 
 
 def test_every_name_and_every_label_fits(made: list[Manifest]) -> None:

@@ -62,7 +62,11 @@ def test_every_window_that_has_ended_equals_the_oracles_once(
     steps = send(kafka, topic, oracle.arrivals.order)
     script = Script(app, kafka, tmp_path / "checkpoint", SparkSettings(spark_jars), steps)
     run(tmp_path, [script])
-    watermark_ms = json.loads(script.reports.read_bytes().splitlines()[-1])["watermark_ms"]
+    report = json.loads(script.reports.read_bytes().splitlines()[-1])
+    watermark_ms = report["watermark_ms"]
+    assert report["watermarks"].keys() == {topic}
+    assert report["watermarks"][topic].keys() == report["offsets"][topic].keys()
+    assert max(report["watermarks"][topic].values()) >= watermark_ms
 
     def ended(rows: set[Row]) -> Counter[Row]:
         return Counter(row for row in rows if int(str(row[-3])) <= watermark_ms)

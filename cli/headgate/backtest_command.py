@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.errors import InputError
+from headgate.login import Login
 from headgate.output import Output, emit, output_option
 from headgate.rules_options import files_option, target_option
 
@@ -44,7 +45,7 @@ def backtest(
     disorder: str,
     limit: int | None,
     alerts: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     output: Output,
 ) -> int:
@@ -88,7 +89,7 @@ def backtest(
         start,
         end,
         topic,
-        bootstrap,
+        login,
         app,
         now_ms,
     )

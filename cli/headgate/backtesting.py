@@ -12,6 +12,7 @@ from pathlib import Path
 from headgate.backtest_sources import Range, count_events, file_batches, parquet_files, topic_batches
 from headgate.errors import InputError
 from headgate.history import read_history
+from headgate.login import Login
 from headgate.moments import parse_offset, parse_time
 from headgate.publishing import AppTopics
 from headgate.rulebook import Book, read_book, shipped_rules
@@ -44,14 +45,14 @@ class Request:
     start: str | None
     end: str
     topic: str | None
-    bootstrap: str
+    login: Login
     app: str
     now_ms: int
 
     @property
     def kafka(self) -> KafkaSettings:
         """How to reach it."""
-        return KafkaSettings(self.bootstrap, client_id="headgate-backtest")
+        return self.login.settings("headgate-backtest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def _others(
         return None, ()
     if request.compare in (None, "live"):
         if not published.there:
-            raise InputError(f"--compare live: no topic {published.topic} at {request.bootstrap}; correct --app")
+            raise InputError(f"--compare live: no topic {published.topic} at {request.kafka.bootstrap}; correct --app")
         found = [published.rule(rule.rule.id) for rule in rules]
         live = tuple(one for one in found if one is not None and one.rule.on == schema.name)
         return f"the live versions of app {request.app}", live
@@ -211,7 +212,7 @@ def _events(request: Request, schema: StreamSchema) -> Events:
 
 def _range(request: Request, topic: str) -> Range:
     if not describe(request.kafka, [topic]):
-        raise InputError(f"no topic {topic} at {request.bootstrap}; correct --topic or --bootstrap")
+        raise InputError(f"no topic {topic} at {request.kafka.bootstrap}; correct --topic or --bootstrap")
     ends = Ends(request.kafka, [topic])
     first, last = ends.first(), ends.last()
 

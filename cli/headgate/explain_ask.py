@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import InputError
+from headgate.login import Login
 from headgate.moments import parse_time
 from rulecore.compiled import CompiledRule
 from rulecore.explanation import Circumstance, Explanation
@@ -32,7 +33,7 @@ class Ask:
     streams: Path | None
     lists: Path | None
     topic: str | None
-    bootstrap: str
+    login: Login
     app: str
     scan: int
     now_ms: int
@@ -40,9 +41,7 @@ class Ask:
     @property
     def kafka(self) -> KafkaSettings:
         """How to reach it."""
-        from streamcore.kafka.settings import KafkaSettings
-
-        return KafkaSettings(self.bootstrap, client_id="headgate-explain")
+        return self.login.settings("headgate-explain")
 
     @property
     def rule(self) -> tuple[str, int | None]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headgate.login import Login
 from headgate.output import Output, emit, output_option
 from headgate.rules_options import lists_option, streams_option, target_option
 
@@ -37,7 +38,7 @@ def explain(
     scan: int,
     streams: Path | None,
     lists: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     output: Output,
 ) -> None:
@@ -59,6 +60,6 @@ def explain(
     from headgate.explaining import answer
 
     now_ms = int(time.time() * 1000)
-    ask = Ask(target, event, event_json, key, at, rules, streams, lists, topic, bootstrap, app, scan, now_ms)
+    ask = Ask(target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms)
     found = answer(ask)
     emit(output, as_json(found), as_text(found))

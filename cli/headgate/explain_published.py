@@ -72,7 +72,7 @@ def _rules(ask: Ask, known: Known) -> tuple[Mapping[str, CompiledRule], ListStor
         return {rule.rule.id: rule for rule in book.rules}, book.list_store(known.history.lists)
     if not known.there:
         topic = known.topics.control
-        raise InputError(f"app {ask.app}: no topic {topic} at {ask.bootstrap}; correct --app or --bootstrap")
+        raise InputError(f"app {ask.app}: no topic {topic} at {ask.kafka.bootstrap}; correct --app or --bootstrap")
     return {name: one for name in known.names if (one := known.compiled(name)) is not None}, known.history.lists
 
 

@@ -13,13 +13,13 @@ from typing import Final
 
 from headgate.local.shop.feed import Feed
 from headgate.local.shop.produce import Pace, positions, produce
-from headgate.local.shop.settings import BLOCK, ShopSettings
+from headgate.local.shop.settings import BLOCK, ShopSettings, start_before
 from headgate.local.workspace import PARTITIONS
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 
-#: 2020-01-01, 20:41:30 UTC: the first day ends after ten blocks, in the gap between two.
-START_MS: Final = 1_577_911_290_000
+#: On 2020-01-01.
+START_MS: Final = start_before(1_577_923_200_000, days=0)
 #: Of the first block. What is late depends on what the app has read before, so it must come in several cuts; an app
 #: that makes a cut a second reads less than its allowance for disorder in each.
 FIRST_BLOCK_PER_SECOND: Final = 40.0

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.login import Login, login_option
 from headgate.output import Json, Output, emit, output_option
 from headgate.problems import problem_json
-from headgate.rules_options import bootstrap_option
 
 if TYPE_CHECKING:
     from rulecore.diff import FieldChange, RuleDiff, StateChange
@@ -31,14 +31,14 @@ SAME, DIFFERENT, TROUBLE = 0, 1, 2
 @click.option("--against", multiple=True, type=_PATH, help="Files or folders instead of the app. Repeatable.")
 @click.option("--prune", is_flag=True, help="The files are the whole truth: other live rules would be removed.")
 @click.option("--streams", type=_FOLDER, default=None, help="Folder of the streams (default: streams/).")
-@bootstrap_option
+@login_option
 @click.option("--app", default="shop", show_default=True, help="The rules app.")
 @output_option
 def command(
     paths: Sequence[Path],
     against: Sequence[Path],
     streams: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     output: Output,
     *,
@@ -59,7 +59,7 @@ def command(
     from streamcore.errors import StreamError
 
     try:
-        found = _compared(paths, against, streams, AppAt(bootstrap, app), prune=prune)
+        found = _compared(paths, against, streams, AppAt(login, app), prune=prune)
     except _UnreadError as error:
         emit(output, {"problems": [problem_json(p) for p in error.problems]}, _refusal(error.problems))
         return TROUBLE
@@ -74,7 +74,7 @@ def command(
 class AppAt:
     """A rules app and where its Kafka is."""
 
-    bootstrap: str
+    login: Login
     name: str
 
 
@@ -105,9 +105,8 @@ def _live(app: AppAt, streams: Path | None) -> list[Rule]:
     from headgate.history import read_history
     from headgate.publishing import AppTopics, require_app
     from rulecore.slots import Slot
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, topics = KafkaSettings(app.bootstrap, client_id="headgate-rules"), AppTopics(app.name)
+    kafka, topics = app.login.settings("headgate-rules"), AppTopics(app.name)
     require_app(kafka, topics)
     rules = read_history(kafka, topics, streams).rules.rules
     return [rule.rule for place, rule in sorted(rules.items()) if place.slot is Slot.LIVE]

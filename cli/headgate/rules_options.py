@@ -8,9 +8,11 @@ from typing import TypeVar
 
 import click
 
+from headgate.login import login_option
+
+R = TypeVar("R")
 _Command = TypeVar("_Command", bound=Callable[..., object])
 DEFAULT_APP = "shop"
-DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
 
 
 def streams_option(command: _Command) -> _Command:
@@ -33,20 +35,6 @@ def files_option(command: _Command) -> _Command:
     return click.argument("paths", nargs=-1, type=click.Path(path_type=Path))(streams_option(lists_option(command)))
 
 
-def target_option(command: _Command) -> _Command:
-    """``--bootstrap --app``."""
-    return bootstrap_option(
-        click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command)
-    )
-
-
-def bootstrap_option(command: _Command) -> _Command:
-    """``--bootstrap``."""
-    return click.option(
-        "--bootstrap",
-        default=DEFAULT_BOOTSTRAP,
-        envvar="HEADGATE_BOOTSTRAP",
-        show_default=True,
-        show_envvar=True,
-        help="Kafka, as host:port[,host:port].",
-    )(command)
+def target_option(command: Callable[..., R]) -> Callable[..., R]:
+    """``--bootstrap --kafka --app``, as the parameters ``login`` and ``app``."""
+    return login_option(click.option("--app", default=DEFAULT_APP, show_default=True, help="The rules app.")(command))

@@ -46,6 +46,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 {{- end }}
 
+{{- /* What every app has under `kafka:`, as JSON, unless it says otherwise. */ -}}
+{{- define "headgate.kafka" -}}
+{{- $kafka := dict "bootstrap" (include "headgate.bootstrap" .) -}}
+{{- include "headgate.merge" (dict "to" $kafka "from" .Values.kafka.settings) -}}
+{{- toJson $kafka -}}
+{{- end }}
+
 {{- /* The claim of checkpoints; nothing where they are in an object store. */ -}}
 {{- define "headgate.claim" -}}
 {{- if hasPrefix "/" .Values.checkpoints.root -}}
@@ -67,8 +74,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- /* (root, name, app): the StreamApp's spec. */ -}}
 {{- define "headgate.appSpec" -}}
 {{- $values := .root.Values -}}
-{{- $kafka := dict "bootstrap" (include "headgate.bootstrap" .root) -}}
-{{- include "headgate.merge" (dict "to" $kafka "from" $values.kafka.settings) -}}
+{{- $kafka := fromJson (include "headgate.kafka" .root) -}}
 {{- $checkpoint := dict "root" $values.checkpoints.root -}}
 {{- with include "headgate.claim" .root }}{{ $_ := set $checkpoint "claim" . }}{{ end -}}
 {{- $spec := dict "service" .name "image" (include "headgate.image" .root) "imagePullPolicy" $values.image.pullPolicy -}}
@@ -102,6 +108,35 @@ capabilities: {drop: [ALL]}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   args: {{ toJson .args }}
   securityContext: {{- include "headgate.containerSecurity" .root | nindent 4 }}
+{{- end }}
+
+{{- /* What a pod with the command has of an app, so that it logs in to servers as its drivers do: (spec, configMap), the
+       app's spec, or a part of one, and what has the app's `kafka:`. */ -}}
+{{- define "headgate.loginEnv" -}}
+- {name: HEADGATE_KAFKA, value: /etc/headgate/login/kafka.json}
+{{- with (default dict .spec.driver).env }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.loginMounts" -}}
+- {name: login, mountPath: /etc/headgate/login, readOnly: true}
+{{- if .spec.secret }}
+- {name: secret, mountPath: /etc/headgate/secret, readOnly: true}
+{{- end }}
+{{- with (default dict .spec.driver).volumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.loginVolumes" -}}
+- {name: login, configMap: {name: {{ .configMap }}, items: [{key: kafka.json, path: kafka.json}]}}
+{{- with .spec.secret }}
+- {name: secret, secret: {secretName: {{ . }}, defaultMode: 0440}}
+{{- end }}
+{{- with (default dict .spec.driver).volumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "headgate.pullSecrets" -}}

@@ -8,10 +8,11 @@ from typing import TypeVar
 
 import click
 
+from headgate.login import Login
 from headgate.output import Json, Output, emit, output_option
 from headgate.rules_options import target_option
 
-_Command = TypeVar("_Command", bound=Callable[..., object])
+R = TypeVar("R")
 _HEAD = ("CODE", "LETTERS", "LATEST", "EXAMPLE", "REASON")
 
 
@@ -23,7 +24,7 @@ def command() -> None:
     """
 
 
-def _which(command: _Command) -> _Command:
+def _which(command: Callable[..., R]) -> Callable[..., R]:
     """What names letters."""
     decorators = [
         click.argument("places", nargs=-1),
@@ -46,7 +47,7 @@ def list_(
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    bootstrap: str,
+    login: Login,
     app: str,
     output: Output,
 ) -> None:
@@ -55,9 +56,8 @@ def list_(
     from headgate.deadletters_replay import already, read_letters
     from headgate.tables import table
     from rulecore.values import render_time
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, name = KafkaSettings(bootstrap, client_id="headgate-deadletters"), topic or f"{app}.deadletters"
+    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     counts: dict[str, int] = {}
     latest: dict[str, Letter] = {}
     sent: dict[str, int] = {}
@@ -90,7 +90,7 @@ def show(
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    bootstrap: str,
+    login: Login,
     app: str,
     limit: int,
     output: Output,
@@ -101,9 +101,8 @@ def show(
 
     from headgate.deadletters import Wanted
     from headgate.deadletters_replay import read_letters
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, name = KafkaSettings(bootstrap, client_id="headgate-deadletters"), topic or f"{app}.deadletters"
+    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     found = read_letters(kafka, name, Wanted.of(places, codes, reason, sources))
     for letter in itertools.islice(found, limit):
         if output is Output.JSON:
@@ -128,7 +127,7 @@ def replay(
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    bootstrap: str,
+    login: Login,
     app: str,
     edit: Path | None,
     fields: Sequence[str],
@@ -144,9 +143,8 @@ def replay(
     from headgate.deadletters import Repair, Wanted, read_edits, read_fields
     from headgate.progress import progress
     from headgate.talk import to_stderr
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, name = KafkaSettings(bootstrap, client_id="headgate-deadletters"), topic or f"{app}.deadletters"
+    kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     edits = {} if edit is None else read_edits(edit)
     wanted = Wanted.of(places or tuple(edits), codes, reason, sources)
     letters = [*sending.read_letters(kafka, name, wanted)] if places or edits or edit is None else []

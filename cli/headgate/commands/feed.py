@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import click
 
+from headgate.login import Login, login_option
 from headgate.output import Output, emit, output_option
-from headgate.rules_options import bootstrap_option
 from headgate.up_services import SERVICES, Chosen
 
 
 @click.command(name="feed")
 @click.argument("service", type=click.Choice([*SERVICES]), default="rules")
-@bootstrap_option
+@login_option
 @click.option("--topic", default=None, help="Of the events (default: as headgate up names it); others: TOPIC.NAME.")
 @click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
 @click.option("--rate", type=click.FloatRange(0.1), default=100.0, show_default=True, help="Records/s.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed tells the same story.")
 @output_option
 def command(
-    service: str, bootstrap: str, topic: str | None, events: int | None, rate: float, seed: int, output: Output
+    service: str, login: Login, topic: str | None, events: int | None, rate: float, seed: int, output: Output
 ) -> int:
     """Send an invented shop's events into Kafka, for an app of SERVICE that runs elsewhere.
 
@@ -37,11 +37,10 @@ def command(
     from headgate.progress import progress
     from headgate.run_up import Signals
     from headgate.talk import to_stderr
-    from streamcore.kafka.settings import KafkaSettings
 
     chosen = SERVICES[service](Chosen(None, None, None, None, None))
     names = chosen.names if topic is None else replace(chosen.names, app=topic)
-    kafka = KafkaSettings(bootstrap, client_id="headgate-feed")
+    kafka = login.settings("headgate-feed")
     what, signals = chosen.feed(names, story(seed)), Signals(to_stderr, setting_up=False)
     with signals.caught(), progress(f"the shop's events to {names.events}", events) as told:
         fed = feed(kafka, what, events, rate, signals.stop.is_set, told)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headgate.errors import InputError
+from headgate.login import Login
 from headgate.output import Json, Output, emit, output_option
 from headgate.rules_options import target_option
 
@@ -29,17 +30,16 @@ def command() -> None:
 @click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For an answer, in seconds.")
 @click.option("--why", default=None, help="The reason of the change, kept in the history.")
 @output_option
-def publish(paths: Sequence[Path], bootstrap: str, app: str, wait: float, why: str | None, output: Output) -> int:
+def publish(paths: Sequence[Path], login: Login, app: str, wait: float, why: str | None, output: Output) -> int:
     """Check lists and publish them; show what the app answers. Exit code 1 when one was refused."""
     from headgate.publishing import AppTopics, Change, own_note, publish_in_steps, read_log, require_app
     from headgate.publishing import publish as send
     from headgate.rulebook import read_lists
-    from streamcore.kafka.settings import KafkaSettings
 
     found = [read_lists(path) for path in paths]
     if problems := [problem for _, some in found for problem in some]:
         raise InputError("lists: nothing was published\n" + "\n".join(p.render() for p in problems))
-    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-lists"), AppTopics(app)
+    kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
     note = own_note(why)
@@ -69,15 +69,14 @@ def _line(name: str, version: int, status: str | None, reason: str | None) -> st
 @command.command(name="list")
 @target_option
 @output_option
-def list_(bootstrap: str, app: str, output: Output) -> None:
+def list_(login: Login, app: str, output: Output) -> None:
     """Show the lists that were published to an app, from its control topic alone."""
     from headgate.history import read_history
     from headgate.publishing import AppTopics, require_app
     from headgate.shown_rules import as_json, as_table
     from rulecore.values import render_time
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-lists"), AppTopics(app)
+    kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     rows = []
     for name, live in sorted(read_history(kafka, topics, None).lists.lists.items()):

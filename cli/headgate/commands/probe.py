@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from headgate.login import Login
 from headgate.output import Output, emit, output_option
 from headgate.rules_options import streams_option, target_option
 
@@ -21,7 +22,7 @@ from headgate.rules_options import streams_option, target_option
 @streams_option
 @output_option
 def command(
-    bootstrap: str,
+    login: Login,
     app: str,
     stream: str,
     topic: str | None,
@@ -39,11 +40,10 @@ def command(
     from headgate.moments import parse_time
     from headgate.probing import probe
     from headgate.streams import load_stream
-    from streamcore.kafka.settings import KafkaSettings
 
     now_ms = time.time_ns() // 1_000_000
     schema, at_ms = load_stream(stream, streams), parse_time(at, now_ms, "--at")
-    kafka = KafkaSettings(bootstrap, client_id="headgate-probe")
+    kafka = login.settings("headgate-probe")
     found = probe(kafka, app, schema, topic or schema.name, at_ms, round(wait * 1000))
     taken, seen = f"rule taken after {found.rule_ms} ms", f"alert {found.alert_ms} ms after its event"
     text = f"app {app} works: {taken}, {seen} ({found.alert_id})"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import click
 
+from headgate.login import Login, login_option
 from headgate.output import Json, Output, emit, output_option
-from headgate.rules_options import bootstrap_option
 
 
 @click.command(name="replay")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--stream", required=True, help="The stream whose events the file holds (streams/NAME.yaml).")
 @click.option("--topic", default=None, help="Where to send them (default: the stream's name).")
-@bootstrap_option
+@login_option
 @click.option("--speed", default="max", show_default=True, help="max, or a multiple of event time: 1x, 100x.")
 @click.option("--key", default=None, help="Fields of the record key, by commas (default: the stream's first key).")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Only so many rows.")
@@ -28,7 +28,7 @@ def command(
     file: Path,
     stream: str,
     topic: str | None,
-    bootstrap: str,
+    login: Login,
     speed: str,
     key: str | None,
     limit: int | None,
@@ -44,7 +44,6 @@ def command(
     from headgate.replay import KafkaSink, Speed, SystemClock, ensure_topic, replay
     from headgate.rows import count_rows, read_rows
     from headgate.streams import load_stream
-    from streamcore.kafka.settings import KafkaSettings
 
     pace = Speed.parse(speed)
     schema = load_stream(stream, streams)
@@ -53,7 +52,7 @@ def command(
     rows = itertools.islice(read_rows(file, schema, fields), limit)
     known = count_rows(file)
     total = limit if known is None else min(known, limit or known)
-    settings = KafkaSettings(bootstrap, client_id="headgate-replay")
+    settings = login.settings("headgate-replay")
     ensure_topic(settings, target, partitions)
     with _progress(f"{file.name} to {target}", total) as told:
         sent = replay(rows, KafkaSink(settings, target), pace, SystemClock(), told)

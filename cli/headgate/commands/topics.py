@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headgate.login import Login, login_option
 from headgate.output import Output, emit, output_option
-from headgate.rules_options import bootstrap_option
 
 if TYPE_CHECKING:
     from streamcore.kafka.readers import Record
@@ -38,15 +38,14 @@ def command() -> None:
 @command.command()
 @click.argument("topics", nargs=-1, required=True, type=_Topic())
 @click.option("--wait", type=click.FloatRange(0), default=30.0, show_default=True, help="For the broker, in seconds.")
-@bootstrap_option
+@login_option
 @output_option
-def create(topics: tuple[tuple[str, int], ...], wait: float, bootstrap: str, output: Output) -> None:
+def create(topics: tuple[tuple[str, int], ...], wait: float, login: Login, output: Output) -> None:
     """Make TOPICS (name, or name:partitions; 4 without) unless they are there, as they are."""
     from headgate.replay import ensure_topic
-    from streamcore.kafka.settings import KafkaSettings
     from streamcore.kafka.topics import wait_for_broker
 
-    kafka = KafkaSettings(bootstrap, client_id="headgate-topics")
+    kafka = login.settings("headgate-topics")
     wait_for_broker(kafka, round(wait * 1000))
     made = {name: ensure_topic(kafka, name, partitions) for name, partitions in topics}
     emit(output, made, "\n".join(f"{name}: {count} partitions" for name, count in made.items()))
@@ -56,15 +55,14 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, bootstrap: str, out
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="So many records at most.")
 @click.option("--wait", type=click.FloatRange(0), default=10.0, show_default=True, help="For more, in seconds.")
-@bootstrap_option
-def show(topic: str, count: int, wait: float, bootstrap: str) -> int:
+@login_option
+def show(topic: str, count: int, wait: float, login: Login) -> int:
     """Print the values of committed records of TOPIC, from its beginning, one a line.
 
     Exit code 1 when no record came in time.
     """
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka = KafkaSettings(bootstrap, client_id="headgate-topics")
+    kafka = login.settings("headgate-topics")
     shown = 0
     for record in _records(kafka, topic, wait):
         click.echo((record.value or b"").decode("utf-8", "replace"))

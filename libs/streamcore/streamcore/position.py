@@ -28,6 +28,11 @@ def partitions_of(source: int) -> range:
     return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
 
 
+def place_of(partition: int, topics: Sequence[str]) -> Place:
+    """The topic of a source partition, and its number in it. ``topics``: those of the app."""
+    return topics[source_of(partition)], partition % PARTITIONS_PER_TOPIC
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
     """How far everything has been read. ``offsets``: the next one of every partition that is known. ``clock_ms``: the

@@ -43,7 +43,8 @@ class ShardOutput:
     """What one shard gives out in one cut, with figures for the metrics.
 
     ``records`` and ``lanes`` are for the sinks, ``parcels`` for the shards of the next stage. ``figures`` are those of
-    this shard and of what it was told by shards before it.
+    this shard and of what it was told by shards before it. ``partitions``: the watermark of each source partition that
+    has one; every shard knows all of them, so they are the same in all.
     """
 
     shard: int
@@ -53,6 +54,7 @@ class ShardOutput:
     parcels: list[Parcel]
     events: int
     watermark_ms: int
+    partitions: Mapping[int, int]
     clock_ms: int
     figures: Figures
 
@@ -104,6 +106,7 @@ class Shard:
             parcels=[] if self.last else [*self._copies(contents), *contents.onward, *self._sent(output, contents)],
             events=sum(p.events for p in contents.progress),
             watermark_ms=after[0].watermark_ms,
+            partitions={n: one.watermark_ms for time in after for n, one in time.partitions.items() if one.has_begun},
             clock_ms=contents.clock_ms,
             figures=sum(contents.figures, Figures(written, int(loaded), output.counted)),
         )

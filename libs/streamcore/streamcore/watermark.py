@@ -78,6 +78,11 @@ class PartitionTime:
     active_ms: int
     watermark_ms: int = NO_WATERMARK
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an event has said how far event time has come."""
+        return self.watermark_ms > NO_WATERMARK
+
 
 #: How long each source partition may be silent before it is idle.
 IdleMs = Callable[[int], int]

@@ -125,6 +125,14 @@ def test_an_event_from_the_future_is_a_dead_letter_and_does_not_move_the_waterma
     assert app.outputs[0].watermark_ms == CLOCK - 10_000
 
 
+def test_every_shard_knows_the_watermark_of_each_partition_that_had_events() -> None:
+    app = LocalApp(new_app(shards=2))
+    app.cut([event(0, "a", 0), event(0, "b", 3, ts=CLOCK - 60_000)], CLOCK)
+    assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 70_000}] * 2
+    app.cut([event(1, "a", 3, ts=CLOCK - 20_000)], CLOCK + 1_000)
+    assert [one.partitions for one in app.outputs] == [{0: CLOCK - 10_000, 3: CLOCK - 30_000}] * 2
+
+
 def test_every_shard_takes_part_in_a_cut_of_nothing() -> None:
     app = LocalApp(new_app())
     out = app.cut([], CLOCK)

@@ -160,6 +160,15 @@ def test_a_changed_file_is_another_release_that_needs_another_pod(app: Desired) 
     assert pods.files_map(one, one.release) != pods.files_map(other, other.release)
 
 
+def test_another_version_of_the_operator_finds_the_maps_that_one_before_it_made(app: Desired) -> None:
+    filed = _changed(app, files=_FILES, executors=0)
+    made = pods.files_map(filed, filed.release)
+    assert made is not None
+    assert made["metadata"]["name"] == "rules-0a1b2-files-a0f24ada15"
+    assert pods.settings_map(app, app.release)["metadata"]["name"] == "rules-0a1b2-88a1cb145c"
+    assert pods.settings_map(filed, filed.release)["metadata"]["name"] == "rules-0a1b2-c67e982b7f"
+
+
 def _changed(app: Desired, **spec: object) -> Desired:
     return Desired.of("shop", "rules", "0a1b2c3d", 2, app.spec.model_copy(update=spec))
 

@@ -11,15 +11,30 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate_operator.resources import Phase, Status
-from headgate_operator.resources.status import Condition
+from headgate_operator.resources import Phase, Status, StreamAppSpec
+from headgate_operator.resources.release import release_of
+from headgate_operator.resources.status import Condition, PhaseTime, Upgrade, UpgradeKind
 from headgate_operator.shell import canary
 from headgate_operator.shell.counters import Counters
 from headgate_operator.shell.serving import serve
 
+_RELEASE = release_of(
+    StreamAppSpec.model_validate(
+        {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
+    ),
+    1,
+)
+_PHASES = ((Phase.PREFLIGHT, 1_000), (Phase.STOPPING, 5_000), (Phase.STARTING, 7_500), (Phase.ROLLING_BACK, 8_500))
+_UPGRADE = Upgrade(
+    1,
+    UpgradeKind.UPGRADE,
+    _RELEASE,
+    1_000,
+    phases=tuple(PhaseTime(*one) for one in (*_PHASES, (Phase.STARTING, 9_000), (Phase.ROLLED_BACK, 9_250))),
+)
 _READY = Condition("Ready", "True", "Running", "", 0)
 _APPS = {
-    ("shop", "rules"): Status(phase=Phase.STABLE, conditions=(_READY,)),
+    ("shop", "rules"): Status(phase=Phase.STABLE, conditions=(_READY,), upgrade=_UPGRADE),
     ("shop", "etl"): Status(phase=Phase.NEEDS_HUMAN, restarts=2),
 }
 
@@ -53,7 +68,7 @@ def test_it_is_alive_while_its_loop_comes_around_and_dead_when_it_did_not_for_lo
     assert _get(f"{url}/healthz")[0] == 503
 
 
-def test_each_app_has_its_phase_and_whether_it_is_ready(url: str) -> None:
+def test_each_app_has_its_phase_whether_it_is_ready_and_what_its_upgrade_took(url: str) -> None:
     families = text_string_to_metric_families(_get(f"{url}/metrics")[1])
     said = {(one.name, *sorted(one.labels.values())): one.value for family in families for one in family.samples}
     assert said == {
@@ -64,6 +79,10 @@ def test_each_app_has_its_phase_and_whether_it_is_ready(url: str) -> None:
         ("headgate_app_ready", "etl", "shop"): 0,
         ("headgate_app_restarts", "rules", "shop"): 0,
         ("headgate_app_restarts", "etl", "shop"): 2,
+        ("headgate_app_upgrade_phase_seconds", "Preflight", "rules", "shop"): 4,
+        ("headgate_app_upgrade_phase_seconds", "Stopping", "rules", "shop"): 2.5,
+        ("headgate_app_upgrade_phase_seconds", "Starting", "rules", "shop"): 1.25,
+        ("headgate_app_upgrade_phase_seconds", "RollingBack", "rules", "shop"): 0.5,
     }
 
 

@@ -10,6 +10,7 @@ import click
 
 from headgate.commands.rules.options import read
 from headgate.errors import InputError
+from headgate.login import Login
 from headgate.output import Json, Output, emit, output_option
 from headgate.problems import problem_json
 from headgate.rules_options import files_option, streams_option, target_option
@@ -44,7 +45,7 @@ def publish(
     paths: Sequence[Path],
     streams: Path | None,
     lists: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     wait: float,
     why: str | None,
@@ -64,7 +65,7 @@ def publish(
     book = read(paths, streams, lists)
     if book.problems:
         return _refused(book, output)
-    kafka, topics = _app(bootstrap, app)
+    kafka, topics = _app(login, app)
     changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in book.rules]
     done = send(kafka, topics, changes, own_note(why), None if no_wait else round(wait * 1000))
     return _show(done, app, wait, output, waited=not no_wait)
@@ -82,7 +83,7 @@ def release(
     paths: Sequence[Path],
     streams: Path | None,
     lists: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     wait: float,
     why: str | None,
@@ -96,7 +97,7 @@ def release(
     book = read(paths, streams, lists)
     if book.problems:
         return _refused(book, output)
-    return _release(name, [r.rule for r in book.rules], deleted, (bootstrap, app, wait, why), output)
+    return _release(name, [r.rule for r in book.rules], deleted, (login, app, wait, why), output)
 
 
 @click.command()
@@ -110,7 +111,7 @@ def release(
 def rollback(
     rule: str | None,
     streams: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     wait: float,
     why: str | None,
@@ -130,12 +131,12 @@ def rollback(
 
     if (rule is None) is (undone is None):
         raise InputError("rollback: name a RULE, or a release with --release NAME")
-    kafka, topics = _app(bootstrap, app)
+    kafka, topics = _app(login, app)
     history = read_history(kafka, topics, streams)
     if undone is not None:
         rules, deleted = release_undone(history, undone)
         name = f"undo-{undone}"[:80]
-        return _release(name, rules, deleted, (bootstrap, app, wait, why or f"undo release {undone}"), output)
+        return _release(name, rules, deleted, (login, app, wait, why or f"undo release {undone}"), output)
     assert rule is not None
     back = rolled_back(history, rule, to)
     done = send(kafka, topics, [rule_change(back)], own_note(why or "roll back"), round(wait * 1000))
@@ -146,23 +147,22 @@ def _release(
     name: str,
     rules: Sequence[Rule],
     deleted: Sequence[str],
-    where: tuple[str, str, float, str | None],
+    where: tuple[Login, str, float, str | None],
     output: Output,
 ) -> int:
     from headgate.publishing import own_note, publish_in_steps, release_changes
 
-    bootstrap, app, wait, why = where
-    kafka, topics = _app(bootstrap, app)
+    login, app, wait, why = where
+    kafka, topics = _app(login, app)
     changes = release_changes(name, rules, deleted)
     done = publish_in_steps(kafka, topics, changes, own_note(why), round(wait * 1000))
     return _show(done[-1:], app, wait, output, waited=True)
 
 
-def _app(bootstrap: str, app: str) -> tuple[KafkaSettings, AppTopics]:
+def _app(login: Login, app: str) -> tuple[KafkaSettings, AppTopics]:
     from headgate.publishing import AppTopics, require_app
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-rules"), AppTopics(app)
+    kafka, topics = login.settings("headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
     return kafka, topics
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headgate.login import Login
 from headgate.output import Json, Output, emit, output_option
 from headgate.rules_options import streams_option, target_option
 
@@ -29,7 +30,7 @@ def warm(
     why: str | None,
     wait: float,
     streams: Path | None,
-    bootstrap: str,
+    login: Login,
     app: str,
     output: Output,
 ) -> int:
@@ -48,9 +49,8 @@ def warm(
     from headgate.publishing import AppTopics, own_note, require_app
     from headgate.warming import History, said
     from headgate.warming import warm as fill
-    from streamcore.kafka.settings import KafkaSettings
 
-    kafka, topics = KafkaSettings(bootstrap, client_id="headgate-rules"), AppTopics(app)
+    kafka, topics = login.settings("headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
     now_ms = int(time.time() * 1000)
     history = History(topic, parse_time(start, now_ms, "--from"), now_ms, parquet)

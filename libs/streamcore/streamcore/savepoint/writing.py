@@ -16,7 +16,7 @@ from importlib import metadata
 from typing import Any
 
 from streamcore.app import App
-from streamcore.position import PARTITIONS_PER_TOPIC, Position, source_of
+from streamcore.position import Position, place_of
 from streamcore.savepoint.describe import describe
 from streamcore.savepoint.manifest import MANIFEST, DomainProgress, PartitionProgress, SavepointManifest
 from streamcore.savepoint.parts import ShardReceipt, merged
@@ -86,6 +86,5 @@ def _age(time: WatermarkState) -> tuple[int, int, int]:
 
 
 def _progress(app: App, number: int, time: PartitionTime) -> PartitionProgress:
-    topic = app.topics[source_of(number)]
-    partition = number % PARTITIONS_PER_TOPIC
+    topic, partition = place_of(number, app.topics)
     return PartitionProgress(topic, partition, time.max_event_ms, time.active_ms, time.watermark_ms)

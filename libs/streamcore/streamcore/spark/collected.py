@@ -27,6 +27,7 @@ class ShardRow:
     produced: int
     events: int
     watermark_ms: int
+    partitions: str
     clock_ms: int
     state_bytes: int
     loaded: int

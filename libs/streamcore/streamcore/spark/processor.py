@@ -50,6 +50,7 @@ OUTPUT = StructType(
         StructField("produced", LongType()),
         StructField("events", LongType()),
         StructField("watermark_ms", LongType()),
+        StructField("partitions", StringType()),
         StructField("clock_ms", LongType()),
         StructField("state_bytes", LongType()),
         StructField("loaded", IntegerType()),

@@ -19,7 +19,7 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ from streamcore.lag import Lag, LagMeter
 from streamcore.location import Location, for_spark
 from streamcore.outputs import Outputs, SinkReport
 from streamcore.planner import Planner
-from streamcore.position import Position
+from streamcore.position import Position, place_of
 from streamcore.savepoint.folder import Savepoint, Savepoints
 from streamcore.sinks.sink import SinkFactory, SinkHooks
 from streamcore.spark.boundary import Boundary
@@ -99,9 +99,9 @@ class CutReport:
     """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane,
     ``reasons`` its dead letters by their code.
 
-    ``offsets``: by topic and partition, up to where the cut has read. ``events`` were decoded in this cut (dead letters
-    not among them); ``loaded`` shards had to read their state. ``counted``: what operators counted, by operator and
-    name.
+    ``offsets``: by topic and partition, up to where the cut has read; ``watermarks``: how far event time has come in
+    those that have had events. ``events`` were decoded in this cut (dead letters not among them); ``loaded`` shards had
+    to read their state. ``counted``: what operators counted, by operator and name.
     """
 
     batch: int
@@ -113,6 +113,7 @@ class CutReport:
     offsets: Mapping[str, Mapping[str, int]]
     clock_ms: int
     watermark_ms: int
+    watermarks: Mapping[str, Mapping[str, int]]
     run_ms: int
     commit_ms: int
     state_bytes: int
@@ -377,6 +378,7 @@ class _Cuts:
                 offsets=cut.end.by_topic(),
                 clock_ms=cut.end.clock_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
+                watermarks=_by_topic(self.runner.app, [row.partitions for row in rows]),
                 run_ms=round((ran - started) * 1000),
                 commit_ms=round((done - ran) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
@@ -387,6 +389,15 @@ class _Cuts:
             ),
             cut.end,
         )
+
+
+def _by_topic(app: App, said: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Watermarks of source partitions, as ``CutReport`` has them."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for number, watermark_ms in (pair for text in said for pair in json.loads(text)):
+        topic, partition = place_of(number, app.topics)
+        found[topic][str(partition)] = watermark_ms
+    return dict(found)
 
 
 def _total(counted: Iterable[str]) -> dict[str, int]:

@@ -6,7 +6,7 @@ A savepoint that is named ``n`` is at the settings' place, under the app and ``n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streamcore.app import App
 from streamcore.checkpoint.epochs import Claim, Epochs, Reached
@@ -36,6 +36,8 @@ class ServiceSavepoints:
     settings: ServiceSettings
     app: App
     start: Start
+    #: By the savepoint's digest: on the way from ``plan`` to ``make`` one is asked for again and again.
+    _plans: dict[str, RestorePlan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def plan(self, name: str) -> PlanSaid:
         """See ``service.savepoints``."""
@@ -107,4 +109,7 @@ class ServiceSavepoints:
         return Decisions(frozenset(self.settings.restore.drop), frozenset(self.settings.restore.accept))
 
     def _plan(self, saved: Savepoint) -> RestorePlan:
-        return plan_for(saved.manifest, self.app, self._decisions)
+        digest = saved.manifest.digest
+        if digest not in self._plans:
+            self._plans[digest] = plan_for(saved.manifest, self.app, self._decisions)
+        return self._plans[digest]

@@ -104,6 +104,8 @@ def _to_row(output: ShardOutput) -> Row:
         produced=produced,
         events=output.events,
         watermark_ms=output.watermark_ms,
+        # Every shard would say the same: the first one says it.
+        partitions=orjson.dumps([*output.partitions.items()] if output.shard == 0 else []).decode(),
         clock_ms=output.clock_ms,
         state_bytes=output.figures.state_bytes,
         loaded=output.figures.loaded,

@@ -2,13 +2,15 @@
 
 Added to in the cut, so it is a few additions to dictionaries; read by exporters' threads. Every dictionary is bounded:
 names come from operators, lanes, sinks and reasons, of which an app has few, and beyond ``NAMES`` of a kind they are
-counted together as ``other``.
+counted together as ``other``. Of source partitions those are kept that are furthest behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Figures:
     candidates: dict[str, int] = field(default_factory=dict)
     matches: dict[str, int] = field(default_factory=dict)
     delay_ms: int = 0
+    partition_delay_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     cut_at_ms: int = 0
     savepoint_at_ms: int | None = None
 
@@ -58,6 +61,7 @@ class Figures:
         self.cut_at_ms = report.clock_ms
         # Kafka's own marker is in the transaction of every cut.
         self.markers |= dict.fromkeys(("kafka", *report.sinks), report.batch)
+        self.partition_delay_ms = _furthest_behind(report)
         # Before the first event there is no watermark, and nothing that is late.
         self.delay_ms = max(0, report.clock_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
@@ -74,6 +78,16 @@ class Figures:
         add_all(self.candidates, by_kind["candidates"])
         add_all(self.matches, by_kind["matches"])
         add_all(self.counted, by_kind[OTHER])
+
+
+def _furthest_behind(report: CutReport) -> dict[tuple[str, str], int]:
+    """By topic and partition, how far its watermark is behind the clock. One that has ended is not behind."""
+    delays = {
+        (topic, partition): max(0, report.clock_ms - watermark_ms)
+        for topic, partitions in report.watermarks.items()
+        for partition, watermark_ms in partitions.items()
+    }
+    return dict(nlargest(NAMES, delays.items(), key=itemgetter(1)))
 
 
 def add_all(totals: dict[str, int], counts: Mapping[str, int]) -> None:

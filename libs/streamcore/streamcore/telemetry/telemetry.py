@@ -89,9 +89,16 @@ class Telemetry:
         meter.create_observable_gauge(
             "headgate.marker", [_named(lambda f: f.markers, "sink", figures)], "", "the last batch that a sink has"
         )
+        meter.create_observable_gauge(
+            "headgate.partition.watermark.delay", [self._partitions], "s", "how far a source partition is behind"
+        )
         meter.create_observable_gauge("headgate.lag.rows", [self._lag_rows], "", "offsets that are there, unread")
         meter.create_observable_gauge("headgate.lag.time", [self._lag_time], "s", "age of the oldest unread record")
         meter.create_observable_gauge("headgate.savepoint.age", [self._age], "s", "since the newest savepoint")
+
+    def _partitions(self, _: CallbackOptions) -> Iterable[Observation]:
+        for (topic, partition), ms in [*self.figures.partition_delay_ms.items()]:
+            yield Observation(ms / 1000, {"topic": topic, "partition": partition})
 
     def _lag_rows(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._lag().rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,62 +9,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.local.broker import BrokerSettings, EmbeddedBroker
-from headgate.local.embedded import Lifetime
 from headgate.local.java import Java
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.readers import read_topic
-from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import wait_for_broker
 from streamcore.writer import WriterId
+from tests.harness.passwords import SECRET, asking_broker
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics
 
 pytestmark = pytest.mark.kafka
-SECRET, WRONG = "correct-horse", "wrong-horse"
-MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-
-
-def asking_on(port: int, controller_port: int) -> tuple[tuple[str, str], ...]:
-    """Settings of a broker that takes ann's password and nobody else's."""
-    return (
-        ("listeners", f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"),
-        ("controller.quorum.voters", f"1@127.0.0.1:{controller_port}"),
-        ("listener.security.protocol.map", "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
-        ("inter.broker.listener.name", "SASL_PLAINTEXT"),
-        ("sasl.enabled.mechanisms", "PLAIN"),
-        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
-        (
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
-            f'{MODULE} required username="self" password="self" user_self="self" user_ann="{SECRET}";',
-        ),
-    )
-
-
-def free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1]), int(other.getsockname()[1])
+WRONG = "wrong-horse"
 
 
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[KafkaSettings]:
     """Login of ann on a broker that asks for it; the password is in HG_TEST_LOGIN."""
-    folder, (port, other) = tmp_path_factory.mktemp("asking"), free_ports()
-    wanted = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=asking_on(port, other))
-    with EmbeddedBroker(wanted, java) as broker:
-        yield KafkaSettings(
-            broker.bootstrap,
-            SecurityProtocol.SASL_PLAINTEXT,
-            SaslMechanism.PLAIN,
-            username="ann",
-            password_env="HG_TEST_LOGIN",
-            request_timeout_ms=60_000,  # a guard: machines are shared
-        )
+    with asking_broker(tmp_path_factory.mktemp("asking"), java, "HG_TEST_LOGIN") as login:
+        yield login
 
 
 def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -21,7 +22,8 @@ from streamcore.outputs import SinkReport
 from streamcore.sinks.sink import Result
 from streamcore.spark.runner import CutReport
 from streamcore.telemetry import Telemetry, TelemetrySettings
-from streamcore.telemetry.figures import NAMES, OTHER, add_all
+from streamcore.telemetry.figures import NAMES, OTHER, Figures, add_all
+from streamcore.watermark import END_OF_TIME_MS
 
 
 def free_port() -> int:
@@ -40,6 +42,7 @@ def cut(batch: int) -> CutReport:
         offsets={},
         clock_ms=50_000,
         watermark_ms=40_000,
+        watermarks={"shop": {"0": 40_000, "1": 48_000, "2": END_OF_TIME_MS}},
         run_ms=200,
         commit_ms=30,
         state_bytes=4_096,
@@ -78,6 +81,9 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_lag_rows") == 42
     assert value(samples, "headgate_lag_time_seconds") == 1.5
     assert value(samples, "headgate_watermark_delay_seconds") == 10
+    for partition, seconds in ((0, 10), (1, 2), (2, 0)):
+        labels = ('topic="shop"', f'partition="{partition}"')
+        assert value(samples, "headgate_partition_watermark_delay_seconds", *labels) == seconds
     assert value(samples, "headgate_state_written_bytes_total") == 3 * 4_096
     assert value(samples, "headgate_rule_candidates_total", 'rule="large@1"') == 27
     assert value(samples, "headgate_rule_matches_total", 'rule="large@1"') == 6
@@ -87,6 +93,12 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
     assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25
     assert 59 < value(samples, "headgate_savepoint_age_seconds") < 70
+
+
+def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:
+    figures = Figures()
+    figures.add(replace(cut(1), clock_ms=10_000, watermarks={"shop": {str(n): n for n in range(10 * NAMES)}}))
+    assert figures.partition_delay_ms == {("shop", str(n)): 10_000 - n for n in range(NAMES)}
 
 
 def test_a_port_that_is_taken_is_said_and_nothing_stays_open() -> None:

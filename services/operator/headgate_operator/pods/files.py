@@ -5,11 +5,10 @@ Of its own beside the settings': executors mount it too, and the settings hold t
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 from headgate_operator.pods.image import FILES_FOLDER
-from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.pods.labels import Manifest, content_name, labels, owned
 from headgate_operator.reconcile.world import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import StreamAppSpec
@@ -39,7 +38,7 @@ def files_mounts(spec: StreamAppSpec) -> list[Manifest]:
 
 
 def _name(app: Desired, spec: StreamAppSpec) -> str:
-    return f"{app.stem}-files-{hashlib.sha256(json.dumps(spec.files, sort_keys=True).encode()).hexdigest()[:10]}"
+    return content_name(f"{app.stem}-files", json.dumps(spec.files, sort_keys=True))
 
 
 def _key(name: str) -> str:

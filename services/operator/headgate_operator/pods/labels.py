@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any  # a manifest is made of anything
 
@@ -27,6 +28,11 @@ def labels(app: Desired, component: str, more: Mapping[str, str] | None = None) 
 def driver_selector(app_name: str) -> dict[str, str]:
     """Finds an app's drivers, of whichever life of it."""
     return {APP: app_name}
+
+
+def content_name(stem: str, content: str) -> str:
+    """Of something immutable: what holds the same has the same name."""
+    return f"{stem}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
 
 def owned(app: Desired, name: str, labelled: Mapping[str, str]) -> Manifest:

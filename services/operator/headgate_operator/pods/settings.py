@@ -6,13 +6,12 @@ settings name files.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from typing import Any  # a service's settings are made of anything
 
 from headgate_operator.pods.image import EXECUTOR_TEMPLATE, METRICS_PORT, SCRATCH, SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
-from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.pods.labels import Manifest, content_name, labels, owned
 from headgate_operator.pods.parts import executor_template
 from headgate_operator.reconcile.world import Desired
 from headgate_operator.resources.release import Release
@@ -26,7 +25,7 @@ _EXECUTOR_MEMORY = "2Gi"
 
 def settings_name(app: Desired, release: Release) -> str:
     """Of the ConfigMap: by what it holds, so that an operator that writes it otherwise makes another one."""
-    return f"{app.stem}-{hashlib.sha256(json.dumps(_data(app, release)).encode()).hexdigest()[:10]}"
+    return content_name(app.stem, json.dumps(_data(app, release)))
 
 
 def settings_map(app: Desired, release: Release) -> Manifest:

@@ -19,13 +19,14 @@ from headgate_operator.reconcile.world import Desired, PodView
 from headgate_operator.resources import API_VERSION
 from headgate_operator.resources.status import Status
 from headgate_operator.shell.cache import APPS, PODS, SAVEPOINTS, Cache
+from headgate_operator.shell.orphans import release_savepoint
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.reading import FINALIZER, read_pod, write_savepoint_status, write_status
-from headgate_operator.shell.rest import MANAGER, ApiError, Rest
+from headgate_operator.shell.rest import CONFLICT, GONE, MANAGER, ApiError, Rest, gone_is_fine
 from headgate_operator.shell.turn import Seen, Stale
 
 Json = dict[str, Any]
-_FORBIDDEN, _GONE, _CONFLICT = 403, 404, 409
+_FORBIDDEN = 403
 _PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "ConfigMap": "configmaps",
@@ -133,7 +134,7 @@ class KubernetesApi:
         try:
             self._rest.post(path("secrets", app.namespace), manifests.spark_secret(app, secrets.token_urlsafe(48)))
         except ApiError as error:
-            if error.status != _CONFLICT and not _ends(error):
+            if error.status != CONFLICT and not _ends(error):
                 raise
 
     def _drivers(self, app: Desired, name: str) -> tuple[str, ...]:
@@ -145,7 +146,7 @@ class KubernetesApi:
         try:
             self._rest.delete(path(PODS, app.namespace, action.name), action.uid)
         except ApiError as error:
-            if error.status not in (_GONE, _CONFLICT):
+            if error.status not in (GONE, CONFLICT):
                 raise
 
     def _ask(self, app: Desired, action: act.Ask | act.Go) -> None:
@@ -193,18 +194,11 @@ class KubernetesApi:
             raise _stale(error) from error
 
     def _delete_savepoint(self, app: Desired, action: act.DeleteSavepoint) -> None:
-        try:
+        with gone_is_fine():
             self._rest.delete(path(SAVEPOINTS, app.namespace, action.name), "")
-        except ApiError as error:
-            if error.status != _GONE:
-                raise
 
     def _release_savepoint(self, app: Desired, action: act.ReleaseSavepoint) -> None:
-        try:
-            self._rest.merge(path(SAVEPOINTS, app.namespace, action.name), {"metadata": {"finalizers": None}})
-        except ApiError as error:
-            if error.status != _GONE:
-                raise
+        release_savepoint(self._rest, app.namespace, action.name)
 
     # -- the rest ---------------------------------------------------------------------------------------------------
 
@@ -212,7 +206,7 @@ class KubernetesApi:
         try:
             self._cache.put(plural, self._rest.post(path(plural, namespace), manifest))
         except ApiError as error:
-            if error.status != _CONFLICT and not _ends(error):
+            if error.status != CONFLICT and not _ends(error):
                 raise
 
     def _apply(self, manifest: Json) -> None:
@@ -263,4 +257,4 @@ def _ends(error: ApiError) -> bool:
 
 
 def _stale(error: ApiError) -> Exception:
-    return Stale(str(error)) if error.status in (_GONE, _CONFLICT) else error
+    return Stale(str(error)) if error.status in (GONE, CONFLICT) else error

@@ -15,16 +15,15 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from headgate_operator.crds import crds
 from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.orphans import release_savepoint
 from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Json, Rest
+from headgate_operator.shell.rest import CONFLICT, GONE, ApiError, Json, Rest, gone_is_fine
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_GONE, _CONFLICT = 404, 409
 _PAUSE_S = 1.0
 
 
@@ -42,7 +41,7 @@ def _replaced(rest: Rest, crd: Json) -> bool:
     try:
         there = rest.get(where)["metadata"]
     except ApiError as error:
-        if error.status != _GONE:
+        if error.status != GONE:
             raise
         rest.post(_CRDS, crd)
         return True
@@ -51,7 +50,7 @@ def _replaced(rest: Rest, crd: Json) -> bool:
     try:
         rest.put(where, crd | {"metadata": kept | {"annotations": annotations}})
     except ApiError as error:
-        if error.status != _CONFLICT:
+        if error.status != CONFLICT:
             raise
         return False
     return True
@@ -60,7 +59,7 @@ def _replaced(rest: Rest, crd: Json) -> bool:
 def remove_apps(rest: Rest, namespace: str, apps: Sequence[str], within_s: float) -> tuple[str, ...]:
     """Those that are still there when the time is over."""
     for app in apps:  # 1.
-        with _gone_is_fine():
+        with gone_is_fine():
             rest.delete(path("streamapps", namespace, app), "")
     left = _until_gone(lambda: [app for app in apps if _is_there(rest, namespace, app)], within_s)  # 2.
     if not left:
@@ -81,28 +80,17 @@ def _is_there(rest: Rest, namespace: str, app: str) -> bool:
     try:
         rest.get(path("streamapps", namespace, app))
     except ApiError as error:
-        if error.status != _GONE:
+        if error.status != GONE:
             raise
         return False
     return True
 
 
 def _release_savepoints(rest: Rest, namespace: str, apps: Sequence[str]) -> None:
-    with _gone_is_fine():  # without the CRD there are none
+    with gone_is_fine():  # without the CRD there are none
         for raw in rest.get(path("savepoints", namespace))["items"]:
             if raw["spec"]["app"] in apps and raw["metadata"].get("finalizers"):
-                where = path("savepoints", namespace, raw["metadata"]["name"])
-                with _gone_is_fine():
-                    rest.merge(where, {"metadata": {"finalizers": None}})
-
-
-@contextmanager
-def _gone_is_fine() -> Iterator[None]:
-    try:
-        yield
-    except ApiError as error:
-        if error.status != _GONE:
-            raise
+                release_savepoint(rest, namespace, raw["metadata"]["name"])
 
 
 def main(arguments: Sequence[str] | None = None, rest: Rest | None = None) -> int:

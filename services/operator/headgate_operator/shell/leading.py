@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Json, Rest
+from headgate_operator.shell.rest import GONE, ApiError, Json, Rest
 
 _LOG = logging.getLogger(__name__)
 LEASE = "headgate-operator"
@@ -86,7 +86,7 @@ class Leader:
         try:
             return self._rest.get(path("leases", self._namespace, LEASE))
         except ApiError as error:
-            if error.status == 404:
+            if error.status == GONE:
                 return None
             raise
 

@@ -12,10 +12,9 @@ from typing import Any  # JSON of other people's making
 
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.reading import FINALIZER
-from headgate_operator.shell.rest import ApiError, Rest
+from headgate_operator.shell.rest import CONFLICT, ApiError, Rest, gone_is_fine
 
 _LOG = logging.getLogger(__name__)
-_GONE, _CONFLICT = 404, 409
 
 
 def let_go_with_namespace(rest: Rest, namespace: str) -> None:
@@ -35,11 +34,10 @@ def _let_go(rest: Rest, kind: str, raw: dict[str, Any]) -> None:
     while True:
         left = [name for name in meta["finalizers"] if name != FINALIZER]
         try:
-            rest.merge(where, {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left}})
+            with gone_is_fine():
+                rest.merge(where, {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left}})
             return
         except ApiError as error:
-            if error.status == _GONE:
-                return
-            if error.status != _CONFLICT:
+            if error.status != CONFLICT:
                 raise
         meta = rest.get(where)["metadata"]

@@ -9,7 +9,7 @@ import logging
 
 from headgate_operator.shell.cache import SAVEPOINTS, Cache, Key
 from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Rest
+from headgate_operator.shell.rest import Rest, gone_is_fine
 
 _LOG = logging.getLogger(__name__)
 
@@ -20,10 +20,12 @@ def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
         meta = raw["metadata"]
         if not meta.get("deletionTimestamp") or not meta.get("finalizers"):
             continue
-        try:
-            rest.merge(path(SAVEPOINTS, meta["namespace"], meta["name"]), {"metadata": {"finalizers": None}})
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        release_savepoint(rest, meta["namespace"], meta["name"])
         where = (raw.get("status") or {}).get("location", "its folder")
         _LOG.warning("savepoint %s/%s: its app is gone; the data stays at %s", meta["namespace"], meta["name"], where)
+
+
+def release_savepoint(rest: Rest, namespace: str, name: str) -> None:
+    """Let go of one, if it is there."""
+    with gone_is_fine():
+        rest.merge(path(SAVEPOINTS, namespace, name), {"metadata": {"finalizers": None}})

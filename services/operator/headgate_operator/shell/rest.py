@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any  # JSON of other people's making
 from urllib.parse import urlencode
 
@@ -24,6 +25,8 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 MANAGER = "headgate-operator"
+#: Statuses of an ``ApiError``: there is no such thing; there is one already, or it is another one by now.
+GONE, CONFLICT = 404, 409
 _TIMEOUT_S = (5.0, 30.0)
 _WATCH_S = 300
 #: Of one operator, whatever it has to do.
@@ -36,6 +39,16 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
         self.status = status
+
+
+@contextmanager
+def gone_is_fine() -> Iterator[None]:
+    """For what need not be there: the rest of the block is left out when it is not."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != GONE:
+            raise
 
 
 class Rest:

@@ -1,7 +1,7 @@
 """What the operator says on a port: ``/healthz``, whether its loop is alive (``canary``), and ``/metrics``.
 
-Of each app: its phase, whether it is ready, how often in a row it was restarted. Every name of a phase is an app's
-series for as long as it is in it, so alerts can ask for one by name.
+Of each app: its phase, whether it is ready, how often in a row it was restarted, what its last upgrade took. Every name
+of a phase is an app's series for as long as it is in it, so alerts can ask for one by name.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headgate_operator.resources import Status
+from headgate_operator.resources import Phase, Status
+from headgate_operator.resources.status import Upgrade
 from headgate_operator.shell import canary
 from headgate_operator.shell.cache import Key
 from headgate_operator.shell.counters import Counters
@@ -41,11 +43,18 @@ class Said(Collector):
         phase = GaugeMetricFamily("headgate_app_phase", "1 for the phase that the app is in", labels=(*_APP, "phase"))
         ready = GaugeMetricFamily("headgate_app_ready", "1: it runs as asked", labels=_APP)
         restarts = GaugeMetricFamily("headgate_app_restarts", "restarts in a row of its driver", labels=_APP)
+        upgrade = GaugeMetricFamily(
+            "headgate_app_upgrade_phase_seconds",
+            "how long the phases of the last upgrade took that are over",
+            labels=(*_APP, "phase"),
+        )
         for key, status in self._apps().items():
             phase.add_metric((*key, status.phase.value), 1)
             ready.add_metric(key, any(one.type == "Ready" and one.status == "True" for one in status.conditions))
             restarts.add_metric(key, status.restarts)
-        yield from (phase, ready, restarts)
+            for name, ms in phases_ms(status.upgrade).items():
+                upgrade.add_metric((*key, name), ms / 1_000)
+        yield from (phase, ready, restarts, upgrade)
 
     def _counts(self) -> Iterator[Metric]:
         families = {
@@ -54,6 +63,14 @@ class Said(Collector):
         for (of, label), count in self._counters.read().items():
             families[of].add_metric((label,), count)
         yield from families.values()
+
+
+def phases_ms(upgrade: Upgrade | None) -> dict[Phase, int]:
+    """Of each phase that is over, in all: a roll-back goes through some of them a second time."""
+    took: dict[Phase, int] = {}
+    for one, following in pairwise(upgrade.phases if upgrade is not None else ()):
+        took[one.phase] = took.get(one.phase, 0) + following.at - one.at
+    return took
 
 
 def serve(port: int, counters: Counters, apps: Apps) -> ThreadingHTTPServer:
