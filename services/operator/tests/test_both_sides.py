@@ -35,7 +35,9 @@ PAIRS = {
     "verify": st.builds(lambda name: (protocol.Request("i", "verify", savepoint=name), asked.Verify("i", name)), NAMES),
     "configure": st.builds(
         lambda document: (protocol.Request("i", "configure", settings=document), asked.Configure("i", document)),
-        st.dictionaries(st.text(max_size=9), st.integers() | st.text(max_size=9) | st.lists(st.booleans())),
+        st.dictionaries(
+            st.text(max_size=9), st.integers(-(2**63), 2**63 - 1) | st.text(max_size=9) | st.lists(st.booleans())
+        ),
     ),
     "go": st.builds(
         lambda epoch, restore, begin, accept: (

@@ -18,6 +18,7 @@ from streamcore.kafka.clients import Isolation
 from streamcore.kafka.delivery import Step
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
+from tests.harness.committed import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Topics
@@ -57,7 +58,7 @@ def test_a_crash_at_any_step_neither_loses_nor_repeats_a_record(
 ) -> None:
     assert run(start(step)) == CRASHED
     assert run(start()) == 0
-    assert values(read_topic(kafka, topics.out)) == EXPECTED
+    assert values(read_committed(kafka, topics.out, len(EXPECTED))) == EXPECTED
 
 
 def test_without_the_marker_the_crash_after_the_commit_repeats_the_batch(
@@ -73,7 +74,7 @@ def test_a_crash_before_the_commit_leaves_records_that_only_uncommitted_readers_
     start: Start, kafka: KafkaSettings, topics: Topics
 ) -> None:
     assert run(start(Step.BEFORE_COMMIT)) == CRASHED
-    committed = read_topic(kafka, topics.out)
+    committed = read_committed(kafka, topics.out, 2 * RECORDS)
     everything = read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)
     assert len(committed) == 2 * RECORDS
     assert len(everything) == 3 * RECORDS
@@ -106,7 +107,7 @@ def test_kills_at_random_moments_and_a_reader_that_watches_them(
     stop.set()
     watcher.join(30)
 
-    final = read_topic(kafka, topics.out)
+    final = read_committed(kafka, topics.out, len(EXPECTED))
     everything = read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)
     assert values(final) == EXPECTED
     assert not watcher.is_alive(), "the watcher did not see every record"

@@ -21,6 +21,7 @@ from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
 from streamcore.writer import WriterId
+from tests.harness.committed import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics, Topics, Wire
@@ -53,7 +54,7 @@ def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSetti
     with make(kafka, topics) as writer:
         assert writer.open() is None
         receipt = writer.commit(7, rows(topics, 7))
-    record = next(r for r in read_topic(kafka, topics.out) if r.value == b"7:3")
+    record = next(r for r in read_committed(kafka, topics.out, 10) if r.value == b"7:3")
     assert record.headers == (("n", b"3"), ("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"7"))
     assert (receipt.outcome, receipt.records, receipt.attempts) == (Outcome.COMMITTED, 10, 1)
     assert receipt.bytes == sum(record_bytes(r) for r in rows(topics, 7))
@@ -82,7 +83,7 @@ def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSe
         writer.commit(2, rows(topics, 2))
         assert writer.commit(1, []).outcome is Outcome.SKIPPED
     assert written(kafka, topics) == expected(0, 2)
-    assert [r.value for r in read_topic(kafka, topics.markers)] == [b"0", b"2"]
+    assert [r.value for r in read_committed(kafka, topics.markers, 2)] == [b"0", b"2"]
 
 
 def test_a_zombie_is_fenced_at_once_and_for_good(kafka: KafkaSettings, topics: Topics) -> None:
@@ -378,7 +379,7 @@ def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSetting
     one_by_one = [*few, *rows(topics, 0, 2), *(cut_short(r, 0) if r.value == values[3] else r for r in many)]
     assert (receipt.records, receipt.oversized) == (10, 1)
     assert receipt.bytes == sum(record_bytes(record) for record in one_by_one if record is not None)
-    found = read_topic(kafka, topics.out)
+    found = read_committed(kafka, topics.out, 10)
     common = (("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"0"))
     assert Counter((r.key, r.value) for r in found) == Counter((r.key, r.value) for r in one_by_one if r is not None)
     assert all(r.headers[-3:] == common for r in found)

@@ -13,10 +13,10 @@ from headgate.local.java import Java
 from streamcore.errors import ConfigError
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
-from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import wait_for_broker
 from streamcore.writer import WriterId
+from tests.harness.committed import read_committed
 from tests.harness.passwords import SECRET, asking_broker
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_both_clients_log_in(asking: KafkaSettings, new_topics: NewTopics, monke
     with ExactlyOnceWriter(asking, WriterId(topics.app, 1), topics.markers) as writer:
         writer.open()
         writer.commit(0, [OutRecord(topics.out, b"k", b"v")])
-    assert [r.value for r in read_topic(asking, topics.out)] == [b"v"]
+    assert [r.value for r in read_committed(asking, topics.out, 1)] == [b"v"]
 
 
 def test_a_wrong_password_is_told_at_once_and_not_repeated(

@@ -9,9 +9,9 @@ import pytest
 from conftest import NewTopic
 from streamcore.errors import StreamError
 from streamcore.kafka.once import OnceSender, Parcel
-from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.writer import WriterId
+from tests.harness.committed import read_committed
 
 pytestmark = pytest.mark.kafka
 
@@ -55,11 +55,11 @@ def test_a_sender_that_is_killed_leaves_all_or_nothing_to_the_next(
         assert second.send(parcels) == (5 if dying is DiesBeforeCommit else 0)
         with pytest.raises(StreamError):  # fenced: it is not the owner any more
             OnceSender.send(first, [Parcel("0/9", b"{}", topic, 0, b"k", b"9")])
-    assert [record.value for record in read_topic(kafka, topic)] == [b"%d" % n for n in range(5)]
+    assert [record.value for record in read_committed(kafka, topic, 5)] == [b"%d" % n for n in range(5)]
 
 
 def test_a_name_that_comes_twice_in_one_batch_is_sent_once(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, memory = new_topic("target"), new_topic("memory", compacted=True)
     with OnceSender(kafka, WriterId(topic, 1, "replay"), memory) as sender:
         assert sender.send([Parcel("a", b"", topic, 0, None, b"1"), Parcel("a", b"", topic, 0, None, b"1")]) == 1
-    assert len(read_topic(kafka, topic)) == 1
+    assert len(read_committed(kafka, topic, 1)) == 1

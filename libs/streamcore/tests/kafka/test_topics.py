@@ -21,6 +21,7 @@ from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, 
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics, wait_for_broker
 from streamcore.writer import WriterId
+from tests.harness.committed import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Topics, Wire
@@ -84,7 +85,7 @@ def test_both_readers_give_the_same_records(kafka: KafkaSettings, topics: Topics
     with ExactlyOnceWriter(kafka, WriterId(topics.app, 1), topics.markers) as writer:
         writer.open()
         writer.commit(0, [OutRecord(topics.out, b"k", None, (("h", b"1"), ("h", b"2")))])
-    independent = read_topic(kafka, topics.out)
+    independent = read_committed(kafka, topics.out, 801)
     assert independent == sorted(scan_topic(kafka, topics.out), key=lambda r: (r.partition, r.offset))
     assert len(independent) == 801
     last = next(r for r in independent if r.key == b"k")
