@@ -19,9 +19,9 @@ _AGAIN_S = 0.5
 
 def existing(settings: KafkaSettings, topics: Sequence[str]) -> list[str]:
     """Those of the topics that exist, by one request to a cluster."""
-    action = f"describe topics {list(topics)}"
-    with clients.naming_errors(settings, action):
-        answers = clients.volume_admin(settings).describe_topics(
+    client = clients.volume_admin(settings)  # answers come while it lives
+    with clients.naming_errors(settings, f"describe topics {list(topics)}"):
+        answers = client.describe_topics(
             ck.TopicCollection(list(topics)), request_timeout=settings.request_timeout_ms / 1000
         )
         return [name for name, answer in answers.items() if _is_there(answer)]
