@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from headgate.decoding import Decoding
 from headgate.errors import InputError
-from streamcore.kafka.ends import Ends
+from streamcore.kafka.ends import Ends, existing
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.spans import SpanReader
-from streamcore.kafka.topics import describe
 from streamcore.position import Place, Span
 from streamcore.raw import RAW
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
@@ -60,7 +59,7 @@ class Reading:
 
     def look(self, topics: Sequence[str]) -> None:
         """Ask for the bounds of several topics at once."""
-        there = [*describe(self.kafka, topics)]
+        there = existing(self.kafka, topics)
         self._bounds |= {topic: ({}, {}) for topic in topics}
         if there:
             ends = Ends(self.kafka, there)

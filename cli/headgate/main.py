@@ -63,9 +63,11 @@ def main() -> None:
 
     What a command loads lives as long as the command. To look through it at every 700 new objects, as Python does, is a
     twelfth of the time of a short one, and to look for what may be freed of it at the end is another tenth. NumPy
-    starts a thread a core for linear algebra, which nothing here does.
+    starts a thread a core for linear algebra, which nothing here does. Pydantic looks through all that is installed for
+    plugins of its own, of which there are none.
     """
     gc.set_threshold(400_000)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     pandas_ban.impose()
     code = run()

@@ -82,6 +82,19 @@ def test_an_explanation_of_a_window_loads_no_client_and_no_kind_of_rules_that_it
     assert not loaded & {"pyarrow.compute", "streamcore.decode", "fastavro"}  # a seventh of the time
 
 
+def test_nobody_looks_for_plugins_of_pydantic() -> None:
+    """To look through all that is installed took a thirtieth of a short command's time."""
+    code = (
+        "import atexit; from headgate.main import main; from pydantic.plugin import _loader; "
+        "atexit.register(lambda: print('plugins', _loader._plugins)); main()"
+    )
+    arguments = ["rules", "check", "rules/shop/large-payment.yaml"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines()[-1] == "plugins None"
+
+
 def test_a_command_of_a_group_is_where_the_group_says() -> None:
     context = click.Context(rules)
     assert isinstance(rules, LazyGroup)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -229,6 +231,17 @@ def test_what_is_not_there_is_said(
 ) -> None:
     assert past("explain", *arguments) == 1
     assert words in capsys.readouterr().err
+
+
+def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past: Past) -> None:
+    """The other client took a ninth of the CPU time; it is for administration and for writing rules."""
+    code = "import atexit, sys; from headgate.main import main; atexit.register(lambda: print(*sys.modules)); main()"
+    asked = ["rules", "explain", str(past.alerts["large"][0]["alert_id"]), "--topic", TOPIC]
+    where = ["--bootstrap", past.bootstrap, "--app", APP]
+    done = subprocess.run([sys.executable, "-c", code, *asked, *where], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"confluent_kafka", "headgate.explain_published"} <= loaded
+    assert not loaded & {"kafka", "pandas", "pyspark", "streamcore.decode", "fastavro"}
 
 
 def test_an_explanation_takes_about_a_second(past: Past, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from rulecore.lang.convert import convert, growth
 from rulecore.lang.limits import Limits
 from rulecore.lang.pieces import Kind, Piece
 from rulecore.lang.scope import ListType, Scope
-from rulecore.lang.sql import COMPARISONS, OPERAND, PREDICATES, Syntax
+from rulecore.lang.syntax import COMPARISONS, OPERAND, PREDICATES, Syntax
 from rulecore.lang.tree import (
     Aggregate,
     And,

@@ -8,7 +8,7 @@ from rulecore.lang.limits import Limits
 from rulecore.lang.pieces import Kind, Piece
 from rulecore.lang.scan import Scanner
 from rulecore.lang.scope import Scope
-from rulecore.lang.sql import FUNCTION, OPERAND, NotArranged, arrange
+from rulecore.lang.syntax import FUNCTION, OPERAND, NotArranged, arrange
 from rulecore.lang.tree import Expr
 from streamcore.schema import BOOLEAN, Type
 
@@ -26,7 +26,7 @@ def parse(
     """
     pieces = Scanner(text, field, limits).scan()
     try:
-        syntax = arrange([_item(p) for p in pieces], [p.partner for p in pieces], limits.depth)
+        syntax = arrange([_item(p) for p in pieces], limits.depth)
     except NotArranged as error:
         raise _refused(text, field, pieces, error) from None
     return Checker(text, field, pieces, scope, limits).root(syntax, expect)

@@ -36,7 +36,7 @@ OPERANDS = frozenset({Kind.NAME, Kind.CONSTANT, Kind.NULL, Kind.INTERVAL, Kind.T
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``start`` and ``end`` count characters of the text, ``end`` excluded; ``partner`` is the other bracket."""
+    """``start`` and ``end`` count characters of the text, ``end`` excluded."""
 
     kind: Kind
     text: str
@@ -45,7 +45,6 @@ class Piece:
     value: bool | int | float | Decimal | str | None = None
     escape: str | None = None
     distinct: bool = False
-    partner: int = -1
 
     def is_operator(self, *texts: str) -> bool:
         """One of these operators or keywords."""

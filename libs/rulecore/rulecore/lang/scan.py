@@ -1,6 +1,6 @@
 """From text to pieces: the first half of parsing, and the gate that everything has to pass.
 
-The text is cut by sqlglot's Spark tokenizer and sorted here into *pieces*: operands (column names, constants,
+The text is cut as Spark SQL cuts it (``tokens``) and sorted here into *pieces*: operands (column names, constants,
 intervals), function names, and a closed list of operators and keywords. Whatever is not on the list is refused at its
 place: comments, semicolons, subqueries, casts, lambdas, hints, indexing. Nesting is measured here too, before any
 recursion sees the text. What an operand means (is there such a column?) is for ``check``.
@@ -16,8 +16,8 @@ from rulecore.errors import ExpressionError
 from rulecore.lang.limits import Limits
 from rulecore.lang.literals import interval_ms, number, string_value, timestamp_ms
 from rulecore.lang.pieces import KEYWORDS, SYMBOLS, Kind, Piece, foreign_hint
-from rulecore.lang.sql import Token, TokenKind, tokenise
 from rulecore.lang.structure import Structure
+from rulecore.lang.tokens import Token, TokenKind, tokenise
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SPACE = " \t\r\n"
@@ -41,7 +41,7 @@ class Scanner:
         )
 
     def scan(self) -> list[Piece]:
-        """All pieces, with brackets matched. ``ExpressionError`` for anything outside of the language."""
+        """All pieces. ``ExpressionError`` for anything outside of the language."""
         self._check_text()
         tokens = self._tokens()
         index = 0
@@ -52,7 +52,7 @@ class Scanner:
         structure = Structure(self.text, self.pieces, self.limits.depth, self.error)
         structure.match_brackets()
         structure.check_neighbours()
-        return structure.pieces
+        return self.pieces
 
     def _check_text(self) -> None:
         size = len(self.text.encode("utf-8", "surrogatepass"))

@@ -1,13 +1,12 @@
 """The structure that can be seen without a grammar: brackets, nesting, and what may stand beside what.
 
-Checked before sqlglot sees anything, for two reasons: its recursion must be bounded, and a mistake between two
-neighbours is explained best by looking at the two.
+Checked before anything is arranged, for two reasons: recursion must be bounded, and a mistake between two neighbours is
+explained best by looking at the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from rulecore.errors import ExpressionError
 from rulecore.lang.pieces import FOREIGN, OPERANDS, Kind, Piece, foreign_hint, words
@@ -24,10 +23,10 @@ class Structure:
     """The pieces of one text. ``error`` makes an error of message, start, end and hint."""
 
     def __init__(self, text: str, pieces: list[Piece], depth: int, error: MakeError) -> None:
-        self.text, self.pieces, self.depth, self.error = text, list(pieces), depth, error
+        self.text, self.pieces, self.depth, self.error = text, pieces, depth, error
 
     def match_brackets(self) -> None:
-        """Give each bracket its partner; refuse too much nesting, prefix operators counted."""
+        """Refuse brackets without a partner and too much nesting, prefix operators counted."""
         opened: list[int] = []
         prefixes = [0]
         for index, piece in enumerate(self.pieces):
@@ -56,9 +55,7 @@ class Structure:
         wanted = "(" if piece.text == ")" else "case"
         if not opened or self.pieces[opened[-1]].text != wanted:
             raise self.error(f"{piece.text} without {wanted}", piece.start, piece.end, "")
-        partner = opened.pop()
-        self.pieces[partner] = replace(self.pieces[partner], partner=index)
-        self.pieces[index] = replace(piece, partner=partner)
+        opened.pop()
 
     def _is_prefix(self, index: int) -> bool:
         """No operand stands before it."""

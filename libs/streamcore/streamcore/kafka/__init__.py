@@ -1,7 +1,7 @@
 """Everything that talks to Kafka, and the only package that imports a Kafka client.
 
 confluent-kafka carries the volume and the transactions; kafka-python (pure Python, 14-30 times the CPU) does the
-administration, the control topic and the independent reading that checks the former. Errors of both come out as
+administration, writes the control topic and reads independently, which checks the former. Errors of both come out as
 ``streamcore.errors``.
 
 ``settings`` one cluster and login -> ``clients`` factories and error mapping -> ``topics`` create and check,

@@ -12,13 +12,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from streamcore.kafka import control_plane
-from streamcore.kafka.readers import Follower, Record, read_topic
+from streamcore.kafka.readers import Follower, Record, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import COMPACTED, TopicSpec, alter_topic, describe
 from streamcore.lanes import Headers
 
 if TYPE_CHECKING:
     import kafka
+
+_READ_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ class ControlLog:
         return Position(int(written.partition), int(written.offset))
 
     def read_log(self) -> list[Record]:
-        """Every change that was ever written, in order."""
-        return read_topic(self._settings, self._topic)
+        """Every change that was ever written, in order. ``Retryable`` when the end is not reached in a minute."""
+        return list(scan_topic(self._settings, self._topic, limit_ms=_READ_MS))
 
     def follow(self, next_offset: int = 0) -> Follower:
         """Changes from ``next_offset`` on, in order; deletions have the value None."""

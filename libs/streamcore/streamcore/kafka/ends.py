@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 
 import confluent_kafka as ck
 from confluent_kafka import admin
@@ -14,6 +15,26 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.position import Place
 
 _AGAIN_S = 0.5
+
+
+def existing(settings: KafkaSettings, topics: Sequence[str]) -> list[str]:
+    """Those of the topics that exist, by one request to a cluster."""
+    client = clients.volume_admin(settings)  # answers come while it lives
+    with clients.naming_errors(settings, f"describe topics {list(topics)}"):
+        answers = client.describe_topics(
+            ck.TopicCollection(list(topics)), request_timeout=settings.request_timeout_ms / 1000
+        )
+        return [name for name, answer in answers.items() if _is_there(answer)]
+
+
+def _is_there(answer: Future[admin.TopicDescription]) -> bool:
+    try:
+        answer.result()
+    except ck.KafkaException as error:
+        if error.args[0].code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return False
+        raise
+    return True
 
 
 class Ends:

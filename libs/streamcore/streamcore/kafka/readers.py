@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_RECORDS = 5_000_000
 _POLL_MS = 500
+_END_WAIT_MS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def scan_topic(
 ) -> Iterator[Record]:
     """Records from the beginning to the end, in order within a partition; ``Retryable`` after ``limit_ms``."""
     deadline = time.monotonic() + limit_ms / 1000
-    with closing(clients.consumer(settings, isolation)) as client:
+    with closing(clients.consumer(settings, isolation, end_wait_ms=_END_WAIT_MS)) as client:
         open_partitions = set(range(partition_count(client, settings, topic)))
         client.assign([ck.TopicPartition(topic, p, ck.OFFSET_BEGINNING) for p in open_partitions])
         while open_partitions:
