@@ -1,7 +1,8 @@
-"""How long savepoint and restore of much state take, and how much room: ``python -m bench.savepoint [--mb N]``.
+"""How long savepoint and restore of much state take, and how much room: ``python -m bench.savepoint``.
 
 State is made in this process (rows that a join keeps, with text that does not compress further) and written as a
-savepoint. A new app is restored from it on Spark, runs, and takes one of its own, which must hold the same rows.
+savepoint. A new app is restored from it on Spark, runs, and takes one of its own, which must hold the same rows. With
+``--standby`` its session has rehearsed before, as the one of an upgrade has; else the first cut is the session's first.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class _Watched:
         self.cuts: list[float] = []
         self.runner = Runner(app, settings, start, Listeners(self._report))
         self._thread = threading.Thread(target=self.runner.run, daemon=True)
+
+    def start(self) -> None:
+        """Its checkpoint is there."""
         self._thread.start()
 
     def _report(self, _: CutReport) -> None:
@@ -104,8 +108,8 @@ class _Watched:
         self._thread.join(_LIMIT_S)
 
 
-def savepoint(place: Place, megabytes: int) -> Result:
-    """Restore, run, save."""
+def savepoint(place: Place, megabytes: int, *, standby: bool = False) -> Result:
+    """Restore, run, save. ``standby``: the session rehearses before."""
     name = place.new_name("savepoint")
     folder = place.run_folder(name)
     topics = {"orders": f"{name}.orders", "views": f"{name}.views"}
@@ -120,11 +124,14 @@ def savepoint(place: Place, megabytes: int) -> Result:
     settings = RunSettings(place.kafka, checkpoint, spark, f"{name}.markers", savepoints=savepoints.place.url)
     with Start(name, checkpoint, spark) as start, Yardstick() as yardstick:
         start.session()
+        watched = _Watched(app, settings, start)
+        if standby:
+            watched.runner.rehearse(folder / "rehearsal", lambda: False)
         begun = time.monotonic()
         planned = plan_for(first.manifest, app)
         prepare(first, app, planned, CheckpointRoot(checkpoint), 2)
         prepared = time.monotonic()
-        watched = _Watched(app, settings, start)
+        watched.start()
         watched.wait(1)
         restored = watched.cuts[0]
         watched.wait(3)
@@ -137,6 +144,7 @@ def savepoint(place: Place, megabytes: int) -> Result:
     same = [(t.name, t.rows) for t in first.manifest.tables] == [(t.name, t.rows) for t in second.manifest.tables]
     return {
         "workload": "savepoint",
+        "standby": standby,
         "state_mb": round(state_bytes / 1e6, 1),
         "rows": second.manifest.total_rows,
         "restore_prepared_s": round(prepared - begun, 1),
@@ -152,7 +160,9 @@ def main() -> int:
     """With a broker and Spark."""
     parser = argparse.ArgumentParser(prog="bench.savepoint")
     parser.add_argument("--mb", type=int, default=100)
-    show(savepoint(open_place(to_stderr, fresh=False), parser.parse_args().mb))
+    parser.add_argument("--standby", action="store_true")
+    wanted = parser.parse_args()
+    show(savepoint(open_place(to_stderr, fresh=False), wanted.mb, standby=wanted.standby))
     return 0
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from streamcore.aggregates import Count, Sum
 from streamcore.app import App
@@ -19,12 +18,13 @@ from streamcore.operators.operator import MAIN
 from streamcore.position import Position
 from streamcore.savepoint import Decisions, Savepoint, Savepoints
 from streamcore.savepoint.describe import plan_for
+from streamcore.savepoint.initial import first_blobs
 from streamcore.savepoint.parts import cells_of, live, write_shard
 from streamcore.savepoint.restoring import prepare
 from streamcore.savepoint.writing import Moment, finish
 from streamcore.schema import StreamSchema
 from streamcore.state.blobs import MemoryBlobs
-from streamcore.storage import LocalFolder
+from streamcore.storage import LocalFolder, open_folder
 from streamcore.topology.stream import Stream, source
 from streamcore.topology.topology import Topology
 from streamcore.watermark import bounded
@@ -181,9 +181,9 @@ def restore(
 
 
 def initial_of(checkpoint: Path, stages: int) -> dict[tuple[int, int], MemoryBlobs]:
-    """What the shards of a checkpoint that was made from a savepoint are given."""
-    found: dict[tuple[int, int], MemoryBlobs] = {}
-    for stage in range(stages):
-        for row in pq.read_table(CheckpointRoot(checkpoint).initial / f"stage-{stage}.parquet").to_pylist():
-            found.setdefault((stage, row["shard"]), MemoryBlobs()).put(row["name"], row["blob"])
-    return found
+    """What the shards of a checkpoint that was made from a savepoint begin with."""
+    root = CheckpointRoot(checkpoint)
+    folder, identity = open_folder(root.initial), root.identity()
+    assert identity is not None, "it was made"
+    places = [(stage, shard) for stage in range(stages) for shard in range(identity.shards)]
+    return {place: MemoryBlobs(dict(first_blobs(folder, *place))) for place in places}

@@ -38,11 +38,7 @@ class Savepoint:
 
     def content(self, file: StateFile) -> bytes:
         """A file of it. ``CorruptState`` when it is not what was written."""
-        content = self.folder.read(file.path)
-        if (fault := _fault(file, content)) is not None:
-            raise CorruptState(f"savepoint {self.manifest.name}: {fault}; take the file from a copy")
-        assert content is not None, "a missing file is a fault"
-        return content
+        return content_of(self.folder, file, f"savepoint {self.manifest.name}")
 
     def verify(self) -> list[str]:
         """What is wrong with its files, a line each; none when it is whole."""
@@ -119,6 +115,15 @@ class Savepoints:
 def apps(place: Folder) -> list[str]:
     """The apps that have savepoints at this place."""
     return [app for app in place.folders() if any(True for _ in Savepoints(place, app))]
+
+
+def content_of(folder: Folder, file: StateFile, what: str) -> bytes:
+    """A file in a folder. ``CorruptState``, which says ``what`` has it, when it is not what was written."""
+    content = folder.read(file.path)
+    if (fault := _fault(file, content)) is not None:
+        raise CorruptState(f"{what}: {fault}; take the file from a copy")
+    assert content is not None, "a missing file is a fault"
+    return content
 
 
 def _fault(file: StateFile, content: bytes | None) -> str | None:

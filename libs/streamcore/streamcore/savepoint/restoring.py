@@ -3,39 +3,32 @@
 What ``prepare`` does, in steps (a crash after a step leaves what its line says; the next attempt begins anew):
 
 1. Refuse a folder that belongs to an app already, and a plan that is not possible. Nothing was written.
-2. Write the state that somebody takes to ``initial/``, a file a stage: the blobs that each shard finds before its first
-   cut, a log that begins with these rows (``streamcore.state.log``). The folder is still nobody's.
+2. Copy the state that somebody takes to ``initial/``, and write down who takes what (``initial``). The folder is still
+   nobody's.
 3. Write where the first cut begins, and what the checkpoint comes from. The folder is still nobody's.
 4. Write epoch and identity, the identity last: from here on it is the app's checkpoint.
 
-The engine gives ``initial/`` to its state store with batch 0 and needs it no more once that batch is committed. The
-savepoint itself is only read.
+Each shard makes its first log of that in batch 0, and ``initial/`` is needed no more once that batch is committed. The
+savepoint itself is only read, and needed no more after step 4.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-
-import polars as pl
-import pyarrow as pa
+from collections.abc import Iterable
 
 from streamcore.app import App
-from streamcore.checkpoint.files import make_folder, remove_folder, writing
+from streamcore.checkpoint.files import remove_folder
 from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
 from streamcore.checkpoint.origin import Origin
 from streamcore.errors import ConfigError
 from streamcore.position import Position, partitions_of
-from streamcore.savepoint.blob_file import write_rows
 from streamcore.savepoint.folder import Savepoint
-from streamcore.savepoint.manifest import DomainProgress, SavepointManifest, StateFile
-from streamcore.savepoint.parts import read_parts
+from streamcore.savepoint.initial import fill
+from streamcore.savepoint.manifest import DomainProgress, SavepointManifest
 from streamcore.savepoint.plan import RestorePlan
 from streamcore.shard import to_cells
-from streamcore.state.log import fresh_log
+from streamcore.storage import open_folder
 from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
-
-_SCHEMA = pa.schema([("shard", pa.int32()), ("name", pa.string()), ("blob", pa.binary())])
 
 
 def prepare(
@@ -50,11 +43,8 @@ def prepare(
     refuse(savepoint.manifest, plan, root, epoch)
     # 2. The state, by the stage that takes it.
     remove_folder(root.initial)
-    make_folder(root.initial)
     cells = {"domains": [to_cells(time) for time in times_of(savepoint.manifest, app)]}
-    for number in range(len(app.stages)):
-        with writing(root.initial / f"stage-{number}.parquet") as file:
-            write_rows(file, _SCHEMA, _blobs(savepoint, plan, number, app, cells))
+    fill(open_folder(root.initial), savepoint, plan, cells, app.state.buckets)
     # 3. Where it goes on.
     root.positions.begin(position_of(savepoint.manifest, app))
     manifest = savepoint.manifest
@@ -105,27 +95,3 @@ def times_of(manifest: SavepointManifest, app: App) -> list[WatermarkState]:
 def _latest(domains: Iterable[DomainProgress], topics: set[str]) -> int:
     related = [one.watermark_ms for one in domains if topics <= {*one.topics} or topics >= {*one.topics}]
     return max(related, default=NO_WATERMARK)
-
-
-def _blobs(
-    savepoint: Savepoint, plan: RestorePlan, number: int, app: App, cells: Mapping[str, object]
-) -> Iterator[tuple[int, str, bytes]]:
-    """Shard, name and content of what the shards of a stage are given. All get the times, also those without state."""
-    files: dict[int, list[StateFile]] = defaultdict(list)
-    for file in savepoint.manifest.files:
-        files[file.shard].append(file)
-    for shard in range(app.shards):
-        rows = _rows(savepoint, plan, number, files[shard])
-        yield from ((shard, name, blob) for name, blob in fresh_log(rows, app.state.buckets, cells))
-
-
-def _rows(savepoint: Savepoint, plan: RestorePlan, number: int, files: Iterable[StateFile]) -> dict[str, pl.DataFrame]:
-    """What a shard of a stage takes, by table."""
-    found: dict[str, list[pl.DataFrame]] = defaultdict(list)
-    for file in files:
-        wanted = {name for (stage, name), taker in plan.stages.items() if stage == file.stage and taker == number}
-        if wanted:
-            for part in read_parts(savepoint.content(file), file.path):
-                if part.table in wanted:
-                    found[part.table].append(part.frame)
-    return {name: pl.concat(frames) for name, frames in found.items()}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamcore.app import App
     from streamcore.kafka.settings import KafkaSettings
     from streamcore.planner import Share
+    from streamcore.storage import Folder
 
 #: The job's property with the shares of its tasks.
 CUT = "streamcore.cut"
@@ -56,10 +57,6 @@ OUTPUT = StructType(
         StructField("loaded", IntegerType()),
         StructField("counted", StringType()),
     ]
-)
-#: What a shard is given before its first cut (``streamcore.savepoint.restoring``).
-INITIAL = StructType(
-    [StructField("shard", IntegerType()), StructField("name", StringType()), StructField("blob", BinaryType())]
 )
 _NAME = StructType([StructField("name", StringType())])
 _BLOB = StructType([StructField("blob", BinaryType())])
@@ -130,23 +127,18 @@ class _SparkBlobs:
 
 
 class ShardProcessor(StatefulProcessor):
-    """A keyed stage: one grouping key of ``transformWithState`` is one shard."""
+    """A keyed stage: one grouping key of ``transformWithState`` is one shard.
 
-    def __init__(self, app: PackedApp, stage: int) -> None:
+    ``initial``: where shards find what they begin with (``streamcore.savepoint.initial``), None where with nothing.
+    """
+
+    def __init__(self, app: PackedApp, stage: int, initial: Folder | None = None) -> None:
         self.app = app
         self.stage = stage
+        self.initial = initial
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.blobs = _SparkBlobs(handle, self.stage)
-
-    def handleInitialState(  # noqa: N802 - Spark's name
-        self,
-        key: tuple[int, ...],  # noqa: ARG002 - it is in the row
-        initialState: Row,  # noqa: N803 - Spark's signature
-        timerValues: object,  # noqa: ARG002, N803
-    ) -> None:
-        """Called in batch 0 only, before the shard's rows."""
-        self.blobs.put(initialState.name, bytes(initialState.blob))
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -156,7 +148,7 @@ class ShardProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         from streamcore.spark import work
 
-        yield from work.step(self.app, self.stage, int(key[0]), rows, self.blobs)
+        yield from work.step(self.app, self.stage, int(key[0]), rows, self.blobs, self.initial)
 
     def close(self) -> None:
         """Nothing to close: what is kept, is kept on purpose."""

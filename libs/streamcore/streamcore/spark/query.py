@@ -7,20 +7,20 @@ source is not used: moving events as rows from one language to the other was the
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, GroupedData, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from streamcore.app import App
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.location import Location, for_spark
-from streamcore.spark.processor import INITIAL, OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
+from streamcore.spark.processor import OUTPUT, PARCEL, PackedApp, ShardProcessor, Stage1
+from streamcore.storage import Folder
 
 
 def build_query(
-    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: Location | None = None
+    spark: SparkSession, app: App, kafka: KafkaSettings, tasks: int, initial: Folder | None = None
 ) -> DataFrame:
     """The app's output, one row a shard and cut (``processor.OUTPUT``).
 
-    ``initial``: the state that shards find before batch 0, a file a stage (``streamcore.savepoint.restoring``).
+    ``initial``: where shards find what they begin with (``streamcore.savepoint.initial``).
     """
     last = len(app.stages) - 1
     packed = PackedApp.of(app)
@@ -28,11 +28,6 @@ def build_query(
     parcels = batches.load().select("value").mapInArrow(Stage1(packed, kafka), PARCEL)
     for stage in range(len(app.stages)):
         schema = OUTPUT if stage == last else PARCEL
-        given = None if initial is None else _initial(spark, initial, stage)
-        processor = ShardProcessor(packed, stage)
-        parcels = parcels.groupBy("shard").transformWithState(processor, schema, "Append", "None", given)
+        processor = ShardProcessor(packed, stage, initial)
+        parcels = parcels.groupBy("shard").transformWithState(processor, schema, "Append", "None")
     return parcels
-
-
-def _initial(spark: SparkSession, folder: Location, stage: int) -> GroupedData:
-    return spark.read.schema(INITIAL).parquet(for_spark(folder / f"stage-{stage}.parquet")).groupBy("shard")

@@ -276,7 +276,7 @@ class Runner:
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
         settings = self.settings
         given = self.root.last_committed() is None and names_in(self.root.initial)
-        initial = self.root.initial if given else None
+        initial = open_folder(self.root.initial) if given else None
         frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)

@@ -21,9 +21,11 @@ from streamcore.kafka.spans import SpanReader
 from streamcore.lane_blobs import to_ipc
 from streamcore.packing import Parcel
 from streamcore.planner import Share
+from streamcore.savepoint.initial import FirstBlobs
 from streamcore.shard import Shard, ShardOutput
 from streamcore.spark.processor import PackedApp
 from streamcore.state.blobs import BlobStore
+from streamcore.storage import Folder
 
 _PARCEL_ARROW = pa.schema(
     [
@@ -64,13 +66,17 @@ def _read(kafka: KafkaSettings, share: Share, *, timestamps: bool) -> Iterator[p
     _readers[kafka] = reader
 
 
-def step(packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs: BlobStore) -> Iterator[Row]:
+def step(
+    packed: PackedApp, stage: int, number: int, rows: Iterable[Row], blobs: BlobStore, initial: Folder | None
+) -> Iterator[Row]:
     """A shard of a keyed stage: its parcels of a cut to those of the next stage, or, of the last one, to
-    ``processor.OUTPUT``."""
+    ``processor.OUTPUT``. ``initial``: as in ``processor.ShardProcessor``."""
     place = (packed.identity, stage, number)
     shard = _shards.get(place)
     if shard is None:
         shard = _shards[place] = Shard(_new(packed), number, stage)
+    if initial is not None:
+        blobs = FirstBlobs(blobs, initial, stage, number)
     output = shard.step([Parcel(r[0], r[1], r[2], bytes(r[3])) for r in rows], blobs)
     if shard.last:
         yield _to_row(output)
