@@ -19,7 +19,7 @@ from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
 from tests.harness.on_cluster.kubectl import KUBECONFIG
 from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
 from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
-from tests.harness.on_cluster.visits import send
+from tests.harness.on_cluster.visits import QUANTITY, send
 
 #: 0: the short form leaves it out.
 MEGABYTES = int(os.environ.get("HEADGATE_CLUSTER_STATE_MB", "0"))
@@ -33,10 +33,10 @@ pytestmark = [
     ),
 ]
 LIMIT_S = 900.0
-RULES = 10
-#: Of a user's row with one rule, as a savepoint tells it.
-_ROW_BYTES = 35
-USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES // RULES)
+RULES = 20
+#: Of a user's row with a sum for each rule, about, as a savepoint tells it.
+_ROW_BYTES = 200
+USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES)
 AGAIN = range(0, USERS, max(1, USERS // 1_000))
 
 
@@ -55,14 +55,25 @@ def _rule(number: int) -> dict[str, object]:
         "where": f"quantity >= {number}",
         "group_by": ["user_id"],
         "within": {"tumbling": "24h"},
-        "having": "count(*) >= 2",
+        "having": f"sum(quantity) >= {2 * QUANTITY}",
         "then": {"severity": "low", "outcome": "review", "score": 1, "message": "seen twice"},
     }
 
 
+#: An alert for each of the steady events, so that every cut has an output and a time without any can be seen.
+STEADY = {
+    "id": "steady",
+    "version": 1,
+    "owner": "tests",
+    "on": "shop",
+    "where": "type = 'login'",
+    "then": {"severity": "low", "outcome": "review", "score": 1, "message": "a login"},
+}
+
+
 def _alerts(release: Release) -> Counter[tuple[str, str]]:
     found = [json.loads(record.value) for record in release.toolbox.records("rules.alerts")]
-    return Counter((alert["rule"], alert["key"]["user_id"]) for alert in found)
+    return Counter((a["rule"], a["key"]["user_id"]) for a in found if a["rule"] != STEADY["id"])
 
 
 def test_an_upgrade_with_much_state(release: Release) -> None:
@@ -70,7 +81,7 @@ def test_an_upgrade_with_much_state(release: Release) -> None:
     upgrade = {"prepareDeadline": "5m", "startDeadline": "5m", "proof": {"batches": 5, "within": "3m"}}
     release.install({"rules": small_pods(executors=1, upgrade=upgrade)})
     app.until_phase("Stable", LIMIT_S)
-    rules = "\n---\n".join(json.dumps(_rule(number)) for number in range(RULES))
+    rules = "\n---\n".join(map(json.dumps, [STEADY, *map(_rule, range(RULES))]))
     publish = "cat > /tmp/twice.yaml; headgate rules publish /tmp/twice.yaml --app rules"
     release.toolbox.run("sh", "-c", publish, given=rules)
     release.toolbox.ended(send(release.toolbox, "view", range(USERS)), LIMIT_S)
