@@ -12,7 +12,7 @@ from headgate_operator.reconcile import Step, reconcile
 from headgate_operator.reconcile import actions as act
 from headgate_operator.reconcile.world import Desired, Observed, PodView, SavepointView
 from headgate_operator.resources import Phase, SavepointPhase, SavepointReason, SavepointStatus, Status, StreamAppSpec
-from headgate_operator.resources.status import Asked, Checkpoint, Outcome, PodRef, Upgrade, UpgradeKind
+from headgate_operator.resources.status import Asked, Checkpoint, Collecting, Outcome, PodRef, Upgrade, UpgradeKind
 
 _NOW = 10_000_000
 _SPEC = {"service": "rules", "image": "headgate:1", "config": {"level": 1}, "checkpoint": {"root": "/c"}}
@@ -126,6 +126,17 @@ def test_a_savepoint_that_is_behind_what_was_committed_is_not_believed() -> None
     assert step.status.phase is Phase.STABLE
     recorded = [action for action in step.actions if isinstance(action, act.RecordSavepoint)]
     assert [one.status.phase for one in recorded] == [SavepointPhase.FAILED]
+
+
+def test_a_savepoint_is_not_asked_for_while_its_data_is_being_removed() -> None:
+    """A cache that has not heard of its deletion still has it as one that somebody waits for."""
+    line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
+    observed = Observed((_running(),), savepoints=(line,))
+    asked = reconcile(_desired(), observed, _stable(), _NOW).status.asked
+    assert asked is not None
+    assert asked.savepoint == "by-hand"
+    removing = replace(_stable(), collecting=Collecting(("by-hand",), "rules-c1", 1, _NOW + 1_000))
+    assert reconcile(_desired(), observed, removing, _NOW).status.asked is None
 
 
 def test_another_number_of_partitions_in_place_is_refused_before_anything_was_done() -> None:

@@ -57,7 +57,7 @@ class Schedule:
             self.nested = True
             try:
                 self._pods()
-                if self.rng.random() < 0.3:
+                if self.rng.random() < 0.3 and len(self.operators) > 1:
                     self._operate(self.rng.choice(self.operators))
             finally:
                 self.nested = False
@@ -132,8 +132,7 @@ class Schedule:
         """Nodes come back or are removed, people leave it alone, one operator lives and hears everything."""
         operator = self.operators[0]
         operator.deaths = 0.0
-        for one in self.operators:
-            one.deaths = 0.0
+        self.operators = [operator]
         quiet = 0
         for step in range(_CALM_STEPS):
             self.cluster.now_ms += 2_000

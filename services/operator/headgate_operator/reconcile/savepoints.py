@@ -17,8 +17,13 @@ WITHIN_MS = 600_000
 
 
 def due(context: Context, status: Status) -> Step:
-    """The oldest that a person asked for, else the clock's."""
+    """The oldest that a person asked for, else the clock's.
+
+    None whose data is being removed: that a person deleted it may have been seen by another operator only.
+    """
+    going = () if status.collecting is None else status.collecting.names
     asked_for = [s for s in context.observed.savepoints if s.open and s.reason is SavepointReason.MANUAL]
+    asked_for = [s for s in asked_for if s.name not in going]
     if asked_for:
         oldest = min(asked_for, key=lambda savepoint: (savepoint.created_ms, savepoint.name))
         return Step(ask(context, status, "savepoint", oldest.name, WITHIN_MS))
