@@ -35,7 +35,7 @@ pytestmark = [
 LIMIT_S = 900.0
 RULES = 20
 #: Of a user's row with a sum for each rule, about, as a savepoint tells it.
-_ROW_BYTES = 200
+_ROW_BYTES = 88
 USERS = max(1, MEGABYTES * 1_000_000 // _ROW_BYTES)
 AGAIN = range(0, USERS, max(1, USERS // 1_000))
 
