@@ -277,6 +277,21 @@ def test_drivers_are_reached_by_their_own_executors_only() -> None:
     assert metrics == {"ports": [{"port": 9464}]}
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [("http://collector.observe:4318", 4318), ("https://otel.example/in", 443), ("http://collector", 80), ("", None)],
+)
+def test_the_operator_reaches_its_collector_of_traces_and_knows_of_none_by_default(
+    endpoint: str, port: int | None
+) -> None:
+    made = rendered(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})
+    (pod,) = (pod for name, pod in pod_specs(made).items() if name.endswith("-operator"))
+    said = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
+    assert said == ([endpoint] if endpoint else [])
+    policy = of_kind(made, "NetworkPolicy")["demo-headgate-operator"]["spec"]
+    assert [one["port"] for rule in policy["egress"][1:] for one in rule["ports"]] == ([port] if port else [])
+
+
 def test_files_of_an_app_are_where_its_probe_looks_for_them() -> None:
     app = {
         "files": {"streams/orders.yaml": "name: orders\n"},

@@ -75,6 +75,7 @@ class Operator(_Values):
     all_namespaces: bool
     replicas: Count
     workers: Count
+    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s/:]+(:[0-9]+)?(/[^\s]*)?)?$")]
     resources: Resources
     node_selector: Text
     tolerations: list[FreeObject]

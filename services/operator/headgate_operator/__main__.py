@@ -1,6 +1,7 @@
 """``python -m headgate_operator``: run until SIGTERM. Exit code 1 when another one leads.
 
-Environment: ``POD_NAME``, ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster.
+Environment: ``POD_NAME``, ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster; ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or
+``..._TRACES_ENDPOINT``, and OpenTelemetry's others) for a trace of every upgrade.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 
 from headgate_operator.shell import canary, serving
 from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.exporting import traces
 from headgate_operator.shell.leading import Leader
 from headgate_operator.shell.leaving import let_go_with_namespace
 from headgate_operator.shell.rest import ApiError, Rest
@@ -47,7 +49,8 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     namespace = os.environ.get("POD_NAMESPACE", "default")
     leader = Leader(rest, namespace, me, lambda: os._exit(1), waits=canary.file().touch)
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
-    operator = Operator(rest, counters, settings)
+    sending = traces(os.environ, counters)
+    operator = Operator(rest, counters, settings, traces=sending)
     if port:
         serving.serve(port, counters, operator.apps)
     if not leader.wait():
@@ -58,6 +61,7 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     operator.stop()
     _leave(rest, namespace)
     leader.release()
+    sending.close()  # the next one leads already
     return 0
 
 

@@ -17,7 +17,8 @@ REPORT = "headgate.dev/report"
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request. ``savepoint``: of ``savepoint``, ``drain`` and ``verify``. ``epoch`` and what follows: of ``go``.
-    ``settings``: of ``configure``, the whole document that a new pod would read.
+    ``settings``: of ``configure``, the whole document that a new pod would read. ``traceparent``: as W3C writes it, the
+    span of an upgrade that it belongs to; a driver that does not know it passes it over.
     """
 
     id: str
@@ -28,10 +29,12 @@ class Request:
     begin: bool = False
     accept_newer: bool = False
     settings: Mapping[str, object] = field(default_factory=dict)
+    traceparent: str = ""
 
     def text(self) -> str:
         """As the annotation's value."""
-        return json.dumps({"id": self.id, "do": self.do} | _ENTRIES[self.do](self), sort_keys=True)
+        traced = {"traceparent": self.traceparent} if self.traceparent else {}
+        return json.dumps({"id": self.id, "do": self.do} | _ENTRIES[self.do](self) | traced, sort_keys=True)
 
 
 _ENTRIES: Mapping[str, Callable[[Request], dict[str, object]]] = {

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.trace import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from headgate_operator import protocol
 from headgate_operator.pods.settings import settings
 from headgate_operator.reconcile.upgrading import UNKNOWN_REQUEST
+from headgate_operator.resources.release import release_of
 from headgate_operator.resources.spec import StreamAppSpec
+from headgate_operator.resources.status import Phase, PhaseTime, Upgrade, UpgradeKind
+from headgate_operator.traces import App, spans_of, traceparent
 from headgate_rules.settings import RulesSettings
 from streamcore.checkpoint.epochs import NewerExists, Reached
 from streamcore.checkpoint.lease import LeaseHeld
@@ -22,6 +28,9 @@ from streamcore.service import requests as asked
 from streamcore.service.mailbox import FileMailbox
 from streamcore.service.voice import Voice
 
+APP = StreamAppSpec.model_validate(
+    {"service": "rules", "image": "headgate:1", "config": {}, "checkpoint": {"root": "/var/lib/headgate"}}
+)
 NAMES = st.text("abc-09", min_size=1, max_size=63)
 #: By kind: what the operator asks, and what the driver must understand.
 PAIRS = {
@@ -61,6 +70,29 @@ def test_every_request_is_understood(kind: str) -> None:
         assert protocol.request_id(request.text()) == meaning.id
 
     understood()
+
+
+#: What the driver makes a span of. It reads the others as if nothing had been said.
+TRACED = ("savepoint", "drain", "go")
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+def test_the_span_that_a_request_belongs_to_is_understood_and_changes_nothing_else(kind: str) -> None:
+    upgrade = Upgrade(3, UpgradeKind.UPGRADE, release_of(APP, 1), 1_000, phases=(PhaseTime(Phase.STOPPING, 2_000),))
+    parent = traceparent("0a1b2c3d", upgrade)
+    span = spans_of(App("shop", "rules", "0a1b2c3d"), upgrade)[1]
+
+    @given(PAIRS[kind])
+    def understood(pair: tuple[protocol.Request, asked.Request]) -> None:
+        request, meaning = pair
+        said = {"traceparent": parent} if kind in TRACED else {}
+        text = replace(request, traceparent=parent).text()
+        assert asked.parse_request(text) == replace(meaning, **said)  # type: ignore[arg-type]
+        assert json.loads(text) == json.loads(request.text()) | {"traceparent": parent}
+
+    understood()
+    heard = get_current_span(TraceContextTextMapPropagator().extract({"traceparent": parent})).get_span_context()
+    assert (heard.trace_id, heard.span_id, heard.trace_flags.sampled) == (span.trace_id, span.span_id, True)
 
 
 def test_there_is_no_kind_that_only_one_side_knows() -> None:

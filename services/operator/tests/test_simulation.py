@@ -144,6 +144,13 @@ def test_a_new_version_that_is_not_proven_is_called_stable(monkeypatch: pytest.M
     assert _notices(Faults(), "without its proof")
 
 
+def test_an_upgrade_that_begins_in_the_step_in_which_another_ends_hides_how_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate_operator.reconcile.ended", lambda *_: None)
+    assert _notices(Faults(), "nobody can know how upgrade")
+
+
 def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on without the old version's savepoint: sealed is said of what is not there."""
     monkeypatch.setattr(upgrading, "pursue", lambda *_: (Reply.DONE, (), ""))

@@ -46,6 +46,8 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
         yield f"{new.phase} without savepoint {upgrade.savepoint}"
     if _succeeded(new) and not (_succeeded(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
         yield "stable without its proof"
+    if _number(new) != _number(old) and old.upgrade is not None and old.upgrade.outcome is Outcome.OPEN:
+        yield f"nobody can know how upgrade {old.upgrade.number} ended"
     if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished(cluster):
         yield "suspended while a pod runs"
     if _way_back(new) > _way_back(old) > 0 and _was_away(cluster, old):
@@ -58,6 +60,10 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
 
 def _succeeded(status: Status) -> bool:
     return status.upgrade is not None and status.upgrade.outcome is Outcome.SUCCEEDED
+
+
+def _number(status: Status) -> int:
+    return status.upgrade.number if status.upgrade is not None else 0
 
 
 def _way_back(status: Status) -> int:

@@ -87,6 +87,7 @@ class Life(Generic[S]):
         self._orders: queue.SimpleQueue[Go | None] = queue.SimpleQueue()
         self._drain: Drain | None = None
         self._go: Go | None = None
+        self._drain_ns = self._go_ns = 0  # when they began to be carried out
         self._telemetry: Telling = Silent()
         self._mailbox = mailbox
         self._voice = Voice(mailbox, self._carry_out)
@@ -144,7 +145,8 @@ class Life(Generic[S]):
             self._ready.set()
             if not self._mode.standby or self._stand_by(make, start):
                 self._run_app(make, start)
-            self._seal()
+            else:
+                self._seal()
 
     def _stand_by(self, make: Make[S], start: Start) -> bool:
         """Wait until it is told to go, and may, or, False, to stop."""
@@ -154,7 +156,7 @@ class Life(Generic[S]):
         self._rehearse(make, start)
         self._voice.phase(Phase.STANDBY)
         while (go := self._next_order(start)) is not None:
-            self._go = go
+            self._go, self._go_ns = go, time.time_ns()
             try:
                 # 1. to 3. From here on nobody else.
                 owned(go, self._settings, self._store(), start)
@@ -199,6 +201,7 @@ class Life(Generic[S]):
             start.session()
             if self._go is not None:
                 self._voice.answer(self._go.id, Answer(True, f"runs in epoch {self._go.epoch}"))
+                telemetry.carried_out("go", self._go.traceparent, self._go_ns)
                 self._go = None
             if not self._stopping.is_set():
                 self._voice.phase(Phase.RUNNING)
@@ -208,6 +211,7 @@ class Life(Generic[S]):
                 self._adopt(current, start)
                 self._run_one(current, changes)
                 current = changes.next(stopping=self._stopping.is_set())
+            self._seal()
 
     def _adopt(self, current: Current[S], start: Start) -> None:
         """From here on this one is what is asked, drained and saved."""
@@ -238,15 +242,16 @@ class Life(Generic[S]):
         if drain.savepoint is not None:
             if self._current is None:
                 raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
-            made = self._created(drain.savepoint, self._current.runner)
+            made = self._created(drain.savepoint, self._current.runner, drain.traceparent)
         self._drain = None
         self._voice.answer(drain.id, Answer(True, "stopped", made))
+        self._telemetry.carried_out("drain", drain.traceparent, self._drain_ns)
 
     def _carry_out(self, request: Request) -> Answer | None:
         """Called by the clerk, one request after the other."""
         match request:
             case Drain():
-                self._drain = request
+                self._drain, self._drain_ns = request, time.time_ns()
                 self.stop()
                 return None
             case Go():
@@ -292,7 +297,7 @@ class Life(Generic[S]):
         self._running.wait()
         if self._current is None or self._stopping.is_set():
             raise ConfigError("it is stopping; ask for the savepoint with the drain")
-        return Answer(True, "", self._created(asked.name, self._current.runner))
+        return Answer(True, "", self._created(asked.name, self._current.runner, asked.traceparent))
 
     def _change(self, asked: Configure) -> Answer | None:
         self._running.wait()
@@ -300,8 +305,10 @@ class Life(Generic[S]):
             raise ConfigError("it is stopping")
         return self._changes.ask(asked)
 
-    def _created(self, name: str, runner: Runner) -> SavepointSaid:
+    def _created(self, name: str, runner: Runner, traceparent: str | None) -> SavepointSaid:
+        began_ns = time.time_ns()
         made = self._store().create(name, runner)
+        self._telemetry.carried_out("savepoint", traceparent, began_ns)
         self._telemetry.saved(time.time_ns() // 1_000_000)
         return made
 

@@ -12,6 +12,9 @@ and to a standby::
     {"id": "b2", "do": "go", "epoch": 3, "restore": null, "begin": false, "accept_newer": false}
                                                                  own the checkpoint of that epoch and run
 
+``savepoint``, ``drain`` and ``go`` may have a ``traceparent``, as W3C writes it: the span that whoever asks is in. One
+that is none is passed over, as are fields that nobody here knows.
+
 Knows neither where requests come from (``mailbox``) nor how they are carried out (``life``).
 """
 
@@ -34,6 +37,7 @@ class TakeSavepoint:
 
     id: str
     name: str
+    traceparent: str | None = None
 
     def to_json(self) -> str:
         """As whoever asks writes it."""
@@ -46,6 +50,7 @@ class Drain:
 
     id: str
     savepoint: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class Go:
     restore: str | None = None
     begin: bool = False
     accept_newer: bool = False
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +120,11 @@ def _read(identity: str, document: Mapping[str, object]) -> Request:
 
 
 def _savepoint(identity: str, document: Mapping[str, object]) -> Request:
-    return TakeSavepoint(identity, _needed(document, "name"))
+    return TakeSavepoint(identity, _needed(document, "name"), _traceparent(document))
 
 
 def _drain(identity: str, document: Mapping[str, object]) -> Request:
-    return Drain(identity, _name(document, "savepoint"))
+    return Drain(identity, _name(document, "savepoint"), _traceparent(document))
 
 
 def _go(identity: str, document: Mapping[str, object]) -> Request:
@@ -126,7 +132,13 @@ def _go(identity: str, document: Mapping[str, object]) -> Request:
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 1:
         raise ConfigError(f"go: epoch is {epoch!r}, not a whole number from 1 on")
     begin, accept_newer = (_is_said(document, field) for field in ("begin", "accept_newer"))
-    return Go(identity, epoch, _name(document, "restore"), begin, accept_newer)
+    return Go(identity, epoch, _name(document, "restore"), begin, accept_newer, _traceparent(document))
+
+
+def _traceparent(document: Mapping[str, object]) -> str | None:
+    """Telemetry finds out whether it means something: it must not cost the request."""
+    said = document.get("traceparent")
+    return said if isinstance(said, str) and said else None
 
 
 def _verify(identity: str, document: Mapping[str, object]) -> Request:

@@ -26,6 +26,10 @@ class Telling(Protocol):
         """A savepoint is complete."""
         ...
 
+    def carried_out(self, do: str, traceparent: str | None, began_ns: int) -> None:
+        """What was asked is done: from ``began_ns``, since 1970, to now."""
+        ...
+
 
 class Silent:
     """Nobody is to be told."""
@@ -37,6 +41,9 @@ class Silent:
         """See ``Telling``."""
 
     def saved(self, at_ms: int) -> None:
+        """See ``Telling``."""
+
+    def carried_out(self, do: str, traceparent: str | None, began_ns: int) -> None:
         """See ``Telling``."""
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import Attributes
 
 from streamcore.errors import Retryable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 #: Seconds: a cut is usually some tenths of one, and a backlog's is some.
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _MS_NS = 1_000_000
+_W3C = TraceContextTextMapPropagator()
 
 Numbers = Callable[[Figures], Mapping[str, int]]
 
@@ -57,6 +60,12 @@ class Telemetry:
     def saved(self, at_ms: int) -> None:
         """A savepoint is complete."""
         self.figures.savepoint_at_ms = at_ms
+
+    def carried_out(self, do: str, traceparent: str | None, began_ns: int) -> None:
+        """What was asked is done, from ``began_ns`` to now: a span within the asker's, or of its own when
+        ``traceparent`` is none or makes no sense."""
+        within = _W3C.extract({"traceparent": traceparent or ""}, Context())
+        self._tracer.start_span(do, within, SpanKind.SERVER, start_time=began_ns).end(max(began_ns, time.time_ns()))
 
     def cut(self, report: CutReport) -> None:
         """A cut is done."""

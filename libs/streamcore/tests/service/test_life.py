@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import http.server
 import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from streamcore.checkpoint.epochs import Epochs
 from streamcore.checkpoint.layout import AppIdentity
 from streamcore.checkpoint.lease import lease_on
 from streamcore.errors import Retryable
+from streamcore.lag import Lag
 from streamcore.service import life
 from streamcore.service.life import Life, Mode
 from streamcore.service.mailbox import FileMailbox
-from streamcore.service.report import Phase, Report
+from streamcore.service.report import Phase, Report, SavepointSaid
 from streamcore.service.requests import Go
 from streamcore.service.settings import ServiceSettings
 from streamcore.spark.start import Start
@@ -64,15 +71,26 @@ class Builds:
         return SimpleNamespace(rehearse=lambda *_: None)
 
 
-def standby(folder: Path, kind: type[Making], monkeypatch: pytest.MonkeyPatch) -> tuple[Life[ServiceSettings], Epochs]:
+def standby(
+    folder: Path,
+    kind: type[Making],
+    monkeypatch: pytest.MonkeyPatch,
+    builds: Any = Builds,
+    telemetry: dict[str, str] | None = None,
+) -> tuple[Life[ServiceSettings], Epochs]:
     monkeypatch.setattr(life, "Start", Sessionless)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     settings = ServiceSettings.model_validate(
-        {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}, "checkpoint": str(folder / "shop"), "shards": 2}
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "nowhere:1"},
+            "checkpoint": str(folder / "shop"),
+            "shards": 2,
+            "telemetry": telemetry or {},
+        }
     )
     epochs, box = Epochs(folder / "shop"), FileMailbox(folder / "box", is_own=True)
     box.ask('{"id":"1","do":"go","epoch":1,"begin":true}')
-    builds: Any = Builds
     made: Any = lambda *_: kind(epochs)  # noqa: E731
     return Life("shop", settings, builds, box, Mode(standby=True), made), epochs
 
@@ -122,3 +140,87 @@ def stopping(one: Life[ServiceSettings], refuse: Any) -> Any:
         one.stop()
 
     return refused
+
+
+class Saving(Making):
+    """Takes savepoints of nothing."""
+
+    def create(self, name: str, _: object) -> SavepointSaid:
+        return SavepointSaid(name, 0, 1, "digest", 0)
+
+
+class Idle:
+    """A runner with nothing to run, until it is asked to stop."""
+
+    def __init__(self) -> None:
+        self.drained = threading.Event()
+
+    def rehearse(self, *_: object) -> None:
+        """Nothing to warm."""
+
+    def run(self) -> None:
+        assert self.drained.wait(30)
+
+    def drain(self, *, settle: bool) -> None:
+        self.drained.set()
+
+    def lag(self) -> Lag:
+        return Lag()
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP."""
+
+    spans: list[Span]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path == "/v1/traces":
+            for part in ExportTraceServiceRequest.FromString(body).resource_spans:
+                type(self).spans += [span for scope in part.scope_spans for span in scope.spans]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    Collector.spans = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
+    collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The go before there is telemetry, and the drain's savepoint after the last cut."""
+    one, _ = standby(tmp_path, Saving, monkeypatch, lambda: lambda *_: Idle(), {"otlp_endpoint": collector})
+    trace, fenced, stopping = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
+    box = FileMailbox(tmp_path / "box", is_own=True)
+    box.ask(f'{{"id":"1","do":"go","epoch":1,"begin":true,"traceparent":"00-{trace}-{fenced}-01"}}')
+
+    def stop() -> None:
+        while not (box.last_report() and said(tmp_path).phase is Phase.RUNNING):
+            time.sleep(0.05)
+        box.ask(f'{{"id":"2","do":"drain","savepoint":"last","traceparent":"00-{trace}-{stopping}-01"}}')
+
+    asking = threading.Thread(target=stop, daemon=True)
+    asking.start()
+    one.run()
+    asking.join()
+    answer = said(tmp_path).answers["2"]
+    assert answer.savepoint is not None
+    assert (answer.ok, answer.savepoint.name) == (True, "last")
+    found = {span.name: (span.trace_id.hex(), span.parent_span_id.hex()) for span in Collector.spans}
+    assert found == {"go": (trace, fenced), "drain": (trace, stopping), "savepoint": (trace, stopping)}
+    by_name = {span.name: span for span in Collector.spans}
+    drain, savepoint = by_name["drain"], by_name["savepoint"]
+    assert drain.start_time_unix_nano <= savepoint.start_time_unix_nano
+    assert savepoint.end_time_unix_nano <= drain.end_time_unix_nano

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +38,19 @@ def test_each_kind_of_request_is_read() -> None:
     )
     assert parse_request('{"id":"4","do":"verify","savepoint":"d"}') == Verify("4", "d")
     assert parse_request('{"id":"5","do":"configure","settings":{"a":1}}') == Configure("5", {"a": 1})
+
+
+def test_a_request_may_say_what_span_it_belongs_to_and_what_is_no_text_costs_nothing() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for entries, meaning in (
+        ('"do":"savepoint","name":"a"', TakeSavepoint("1", "a")),
+        ('"do":"drain"', Drain("1")),
+        ('"do":"go","epoch":4', Go("1", 4)),
+    ):
+        said = parse_request(f'{{"id":"1",{entries},"traceparent":"{parent}"}}')
+        assert said == replace(meaning, traceparent=parent)
+        for nonsense in ("7", '""', "null", "{}"):
+            assert parse_request(f'{{"id":"1",{entries},"traceparent":{nonsense}}}') == meaning
 
 
 def test_a_request_that_means_nothing_keeps_its_id_so_that_it_can_be_answered() -> None:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import Outcome
@@ -151,6 +152,38 @@ def test_a_cut_is_a_trace_with_its_phases_and_sinks(collector: str) -> None:
         assert part.parent_span_id == whole.span_id
         assert whole.start_time_unix_nano <= part.start_time_unix_nano <= part.end_time_unix_nano
         assert part.end_time_unix_nano <= whole.end_time_unix_nano
+
+
+PARENT = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
+
+
+def spans_taken() -> list[Span]:
+    bodies = [body for path, body in Collector.taken if path == "/v1/traces"]
+    requests = map(ExportTraceServiceRequest.FromString, bodies)
+    return [
+        span for one in requests for part in one.resource_spans for scope in part.scope_spans for span in scope.spans
+    ]
+
+
+def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
+    began_ns = time.time_ns()
+    with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
+        telemetry.carried_out("drain", f"00-{PARENT[0]}-{PARENT[1]}-01", began_ns)
+    (span,) = spans_taken()
+    assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("drain", *PARENT)
+    assert began_ns == span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [None, "", "7", "\x00", "00-xyz", f"ff-{PARENT[0]}-{PARENT[1]}-01", f"00-{'0' * 32}-{PARENT[1]}-01", "00" * 9_999],
+)
+def test_a_parent_that_makes_no_sense_is_none(nonsense: str | None, collector: str) -> None:
+    with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
+        telemetry.carried_out("go", nonsense, time.time_ns())
+    (span,) = spans_taken()
+    assert (span.name, span.parent_span_id) == ("go", b"")
+    assert span.trace_id.hex() != PARENT[0]
 
 
 def test_names_that_are_too_many_are_counted_together() -> None:

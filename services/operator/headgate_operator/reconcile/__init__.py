@@ -32,6 +32,7 @@ from headgate_operator.reconcile.upgrading import fenced, preflight, sealed, sta
 from headgate_operator.reconcile.world import Desired, Observed
 from headgate_operator.resources.spec import RunState
 from headgate_operator.resources.status import Phase, Status, UpgradeKind
+from headgate_operator.traces import ended
 
 __all__ = ["ENDS_WITH_ABSENCE", "Action", "Desired", "Observed", "Step", "reconcile", "wake_ms"]
 
@@ -56,10 +57,12 @@ def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int)
 
 
 def _decide(context: Context, status: Status) -> Step:
-    """Phases that need no action follow each other at once."""
+    """Phases that need no action follow each other at once. The end of an upgrade is written before another begins."""
     step = _phase(context, status)
     for _ in range(_MOST_PHASES):
         if step.actions or step.status.phase is status.phase or step.status.phase in ENDS_WITH_ABSENCE:
+            break
+        if ended(status, step.status) is not None:
             break
         status = step.status
         step = _phase(context, status)

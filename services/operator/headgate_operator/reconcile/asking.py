@@ -52,14 +52,20 @@ def pursue(context: Context, status: Status, reason: SavepointReason) -> tuple[R
         return _failed(Reply.LOST, line, "the driver ended before it answered")
     if context.past(asked.deadline):
         return _failed(Reply.LATE, line, "the driver did not answer in time")
-    return Reply.WAITING, _request(asked, pod, line, reason), ""
+    return Reply.WAITING, _request(context, status, pod, line, reason), ""
 
 
-def _request(asked: Asked, pod: PodView, line: SavepointView | None, reason: SavepointReason) -> tuple[Action, ...]:
+def _request(
+    context: Context, status: Status, pod: PodView, line: SavepointView | None, reason: SavepointReason
+) -> tuple[Action, ...]:
+    asked = status.asked
+    assert asked is not None
     create = (CreateSavepoint(asked.savepoint, reason),) if asked.savepoint and line is None else ()
     if pod.request_id == asked.id:
         return create
-    return (*create, Ask(pod.name, pod.uid, Request(asked.id, asked.kind, savepoint=asked.savepoint)))
+    traceparent = context.traceparent(status)
+    request = Request(asked.id, asked.kind, savepoint=asked.savepoint, traceparent=traceparent)
+    return (*create, Ask(pod.name, pod.uid, request))
 
 
 def _answered(

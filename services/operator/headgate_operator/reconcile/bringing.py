@@ -113,7 +113,7 @@ def hand_over(context: Context, status: Status, claim: Checkpoint) -> Step:
         asked=Asked(f"go-{number}", "go", standby.name, by),
         gone_by=None,
     )
-    return Step(status, (_go(status, standby.uid),))
+    return Step(status, (_go(context, status, standby.uid),))
 
 
 def watch(context: Context, status: Status) -> Brought:
@@ -131,7 +131,7 @@ def watch(context: Context, status: Status) -> Brought:
     if asked is not None and context.past(asked.deadline):
         return Brought(State.FAILED, Step(status), "StartTimeout", f"pod {pod.name} did not run in time")
     if asked is not None and answer is None and pod.request_id != asked.id:
-        return Brought(State.WAITING, Step(status, (_go(status, pod.uid),)))
+        return Brought(State.WAITING, Step(status, (_go(context, status, pod.uid),)))
     return Brought(State.WAITING, Step(status))
 
 
@@ -161,7 +161,7 @@ def bring_up(context: Context, status: Status, release: Release, claim: Checkpoi
     return Brought(State.WAITING, wait if wait is not None else hand_over(context, status, claim))
 
 
-def _go(status: Status, uid: str) -> Go:
+def _go(context: Context, status: Status, uid: str) -> Go:
     asked, claim = status.asked, status.checkpoint
     assert asked is not None
     assert claim is not None
@@ -172,6 +172,7 @@ def _go(status: Status, uid: str) -> Go:
         restore="" if claim.established else claim.restore,
         begin=claim.begin and not claim.established,
         accept_newer=claim.accept_newer,
+        traceparent=context.traceparent(status),
     )
     return Go(asked.pod, uid, request)
 

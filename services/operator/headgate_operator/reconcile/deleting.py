@@ -27,7 +27,7 @@ from headgate_operator.resources.status import Collecting, Outcome, Phase, Statu
 def delete(context: Context, status: Status) -> Step:
     """Begin it, from wherever the app is."""
     if status.upgrade is not None and status.upgrade.outcome is Outcome.OPEN:
-        status = close(status, Outcome.SUPERSEDED, "Deleted", "the app was deleted")
+        status = close(context, status, Outcome.SUPERSEDED, "Deleted", "the app was deleted")
     since = context.desired.deleting_since_ms
     assert since is not None
     status = replace(

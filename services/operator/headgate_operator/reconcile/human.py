@@ -12,7 +12,7 @@ from headgate_operator.resources.status import Candidate, Outcome, Phase, Status
 def needs_human(context: Context, status: Status, reason: str, message: str) -> Step:
     """Stop deciding. The upgrade, if one is open, is over."""
     if status.upgrade is not None and status.upgrade.outcome is Outcome.OPEN:
-        status = close(status, Outcome.NEEDS_HUMAN, reason, message)
+        status = close(context, status, Outcome.NEEDS_HUMAN, reason, message)
     status = replace(status, asked=None, standby=None, owner=None)
     return Step(enter(context, status, Phase.NEEDS_HUMAN), (told("NeedsHuman", f"{reason}: {message}", warning=True),))
 

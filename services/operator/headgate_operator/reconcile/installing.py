@@ -129,5 +129,5 @@ def _as_wanted_now(context: Context, status: Status) -> Status:
 
 def give_up_install(context: Context, status: Status) -> Status:
     """Suspended before it ever ran."""
-    status = close(status, Outcome.SUPERSEDED, "Suspended", "suspended before the first start was done")
+    status = close(context, status, Outcome.SUPERSEDED, "Suspended", "suspended before the first start was done")
     return enter(context, replace(status, standby=None), Phase.SUSPENDING)

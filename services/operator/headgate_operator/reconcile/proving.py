@@ -48,7 +48,7 @@ def _shown(pod: PodView, upgrade: Upgrade) -> str:
 
 def _stable(context: Context, status: Status, upgrade: Upgrade) -> Step:
     status = replace(
-        close(enter(context, status, Phase.STABLE), Outcome.SUCCEEDED),
+        close(context, enter(context, status, Phase.STABLE), Outcome.SUCCEEDED),
         stable=upgrade.to,
         restarts=0,
         running_since=context.now_ms,

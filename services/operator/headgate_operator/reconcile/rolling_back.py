@@ -118,7 +118,7 @@ def _next_way(context: Context, brought: Brought) -> Step:
 
 def _back(context: Context, status: Status) -> Step:
     upgrade = open_upgrade(status)
-    status = close(enter(context, status, Phase.ROLLED_BACK), Outcome.ROLLED_BACK)
+    status = close(context, enter(context, status, Phase.ROLLED_BACK), Outcome.ROLLED_BACK)
     status = replace(status, restarts=0, running_since=context.now_ms)
     words = f"{upgrade.to.version} was rolled back: {upgrade.reason}: {upgrade.message}"
     return Step(status, (told("RolledBack", words, warning=True),))

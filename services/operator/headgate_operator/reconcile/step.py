@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from headgate_operator.reconcile.actions import Action, Tell
 from headgate_operator.reconcile.world import Desired, Observed, PodView
 from headgate_operator.resources.status import Outcome, Phase, PhaseTime, Status, Upgrade
+from headgate_operator.traces import traceparent
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,10 @@ class Context:
     def past(self, deadline_ms: int | None) -> bool:
         """True when there is a deadline and it is over."""
         return deadline_ms is not None and self.now_ms >= deadline_ms
+
+    def traceparent(self, status: Status) -> str:
+        """The span that what a driver is asked now belongs to; empty outside of an upgrade."""
+        return traceparent(self.desired.uid, status.upgrade)
 
     def owner(self, status: Status) -> PodView | None:
         """The pod that has, or may have, the checkpoint: as far as was seen."""
@@ -65,11 +70,17 @@ def with_upgrade(status: Status, upgrade: Upgrade) -> Status:
     return replace(status, upgrade=upgrade)
 
 
-def close(status: Status, outcome: Outcome, reason: str = "", message: str = "") -> Status:
+def close(context: Context, status: Status, outcome: Outcome, reason: str = "", message: str = "") -> Status:
     """The upgrade is over."""
     upgrade = open_upgrade(status)
-    said = reason or upgrade.reason
-    return replace(status, upgrade=replace(upgrade, outcome=outcome, reason=said, message=message or upgrade.message))
+    over = replace(
+        upgrade,
+        outcome=outcome,
+        reason=reason or upgrade.reason,
+        message=message or upgrade.message,
+        ended=context.now_ms,
+    )
+    return replace(status, upgrade=over)
 
 
 def resting_phase(status: Status) -> Phase:

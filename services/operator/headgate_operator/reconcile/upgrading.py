@@ -64,7 +64,7 @@ def preflight(context: Context, status: Status) -> Step:
         return interrupt(context, status)
     if not _still_wanted(context, upgrade):
         status = close(
-            status, Outcome.SUPERSEDED, "Superseded", "the spec was changed before the old version was stopped"
+            context, status, Outcome.SUPERSEDED, "Superseded", "the spec was changed before the old version was stopped"
         )
         return Step(enter(context, replace(status, standby=None), Phase.STABLE))
     prepared = prepare(context, status, upgrade.to, status.newest_savepoint)
@@ -229,7 +229,7 @@ def undo(context: Context, status: Status, failed: Brought) -> Step:
     status = replace(with_upgrade(status, upgrade), asked=None)
     event = told("UpgradeFailed", f"{upgrade.to.version}: {failed.reason}: {failed.message}", warning=True)
     if upgrade.to.spec.upgrade.rollback is RollbackPolicy.MANUAL and upgrade.handed:
-        status = close(enter(context, status, Phase.NEEDS_HUMAN), Outcome.NEEDS_HUMAN)
+        status = close(context, enter(context, status, Phase.NEEDS_HUMAN), Outcome.NEEDS_HUMAN)
         return Step(status, (event,))
     return Step(enter(context, status, Phase.ROLLING_BACK), (event,))
 
@@ -237,12 +237,14 @@ def undo(context: Context, status: Status, failed: Brought) -> Step:
 def refuse(context: Context, status: Status, reason: str, message: str) -> Step:
     """The upgrade is over before it began: the old version runs on."""
     version = open_upgrade(status).to.version
-    status = close(status, Outcome.REFUSED, reason, message)
+    status = close(context, status, Outcome.REFUSED, reason, message)
     event = told("UpgradeRefused", f"{version}: {reason}: {message}", warning=True)
     return Step(enter(context, replace(status, standby=None), resting_phase(status)), (event,))
 
 
 def interrupt(context: Context, status: Status) -> Step:
     """The old version ended by itself: bring it back first. From there the upgrade begins anew."""
-    status = close(status, Outcome.INTERRUPTED, "OldVersionEnded", "the old version ended; it is restarted first")
+    status = close(
+        context, status, Outcome.INTERRUPTED, "OldVersionEnded", "the old version ended; it is restarted first"
+    )
     return restart(context, replace(status, asked=None), "OldVersionEnded")

@@ -136,7 +136,7 @@ class PhaseTime:
 @dataclass(frozen=True, slots=True)
 class Upgrade:
     """One change of what runs. ``base``: the checkpoint of the version before. ``handed``: the new version may own
-    one.
+    one. ``ended``: when its outcome was written.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
@@ -158,6 +158,7 @@ class Upgrade:
     outcome: Outcome = Outcome.OPEN
     reason: str = ""
     message: str = ""
+    ended: InstantMs | None = None
 
 
 @dataclass(frozen=True, slots=True)

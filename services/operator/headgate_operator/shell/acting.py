@@ -19,11 +19,13 @@ from headgate_operator.reconcile.world import Desired, PodView
 from headgate_operator.resources import API_VERSION
 from headgate_operator.resources.status import Status
 from headgate_operator.shell.cache import APPS, PODS, SAVEPOINTS, Cache
+from headgate_operator.shell.exporting import Traces
 from headgate_operator.shell.orphans import release_savepoint
 from headgate_operator.shell.paths import path
 from headgate_operator.shell.reading import FINALIZER, read_pod, write_savepoint_status, write_status
 from headgate_operator.shell.rest import CONFLICT, GONE, MANAGER, ApiError, Rest, gone_is_fine
 from headgate_operator.shell.turn import Seen, Stale
+from headgate_operator.traces import App, ended
 
 Json = dict[str, Any]
 _FORBIDDEN = 403
@@ -39,8 +41,8 @@ _PLURALS = {
 class KubernetesApi:
     """``turn.Api`` on a real API server. What it wrote goes into the cache at once, so that the next turn knows."""
 
-    def __init__(self, rest: Rest, cache: Cache) -> None:
-        self._rest, self._cache = rest, cache
+    def __init__(self, rest: Rest, cache: Cache, traces: Traces) -> None:
+        self._rest, self._cache, self._traces = rest, cache, traces
         self._applied: dict[tuple[str, str, str], str] = {}
         self._perform: dict[type, Callable[[Desired, Any], None]] = {
             act.AddFinalizer: self._add_finalizer,
@@ -60,7 +62,7 @@ class KubernetesApi:
         }
 
     def write_status(self, seen: Seen, status: Status) -> None:
-        """Onto the version that was read."""
+        """Onto the version that was read. An upgrade that is over with it is told to whoever traces them."""
         app = seen.desired
         meta = {"name": app.name, "namespace": app.namespace, "uid": app.uid, "resourceVersion": seen.resource_version}
         raw = self._cache.raw(APPS, (app.namespace, app.name))
@@ -72,6 +74,9 @@ class KubernetesApi:
         except ApiError as error:
             raise _stale(error) from error
         self._cache.put(APPS, made)
+        over = ended(seen.status, status)
+        if over is not None:
+            self._traces.ended(App(app.namespace, app.name, app.uid), over)
 
     def is_newest(self, seen: Seen) -> bool:
         """One get."""

@@ -1,4 +1,4 @@
-"""Counts of what the operator does at the API server, behind one small interface, for whoever publishes them."""
+"""Counts of what the operator does and what became of it, behind one small interface, for whoever publishes them."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from headgate_operator.shell import canary
 from headgate_operator.shell.acting import KubernetesApi
 from headgate_operator.shell.cache import APPS, PODS, SAVEPOINTS, Cache, Key
 from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.exporting import NOBODY, Traces
 from headgate_operator.shell.orphans import release_orphans
 from headgate_operator.shell.queue import WorkQueue
 from headgate_operator.shell.reading import Unusable
@@ -44,10 +45,17 @@ def clock_ms() -> int:
 class Operator:
     """``start``, ``stop``."""
 
-    def __init__(self, rest: Rest, counters: Counters, settings: Settings, clock: Callable[[], int] = clock_ms) -> None:
+    def __init__(
+        self,
+        rest: Rest,
+        counters: Counters,
+        settings: Settings,
+        clock: Callable[[], int] = clock_ms,
+        traces: Traces = NOBODY,
+    ) -> None:
         self._rest, self._counters, self._settings, self._clock = rest, counters, settings, clock
         self._cache = Cache()
-        self._api = KubernetesApi(rest, self._cache)
+        self._api = KubernetesApi(rest, self._cache, traces)
         self._queue: WorkQueue[Key] = WorkQueue()
         kinds = ((APPS, ""), (SAVEPOINTS, ""), (PODS, _MANAGED))
         self._watches = [

@@ -27,6 +27,7 @@ Apps = Callable[[], Mapping[Key, Status]]
 _APP = ("namespace", "app")
 _COUNTED = {
     "api_calls": ("headgate_operator_api_calls", "requests to the API server", "call"),
+    "traces": ("headgate_operator_traces", "traces of upgrades, sent, or dropped because nobody took them", "result"),
     "turns": ("headgate_operator_turns", "looks at an app, and those that have to be repeated", "what"),
 }
 

@@ -1,0 +1,115 @@
+"""An upgrade as a trace: its spans as values, made of what the status says and of nothing else.
+
+Identities are hashes of the app's uid, the upgrade's number and the phase, so an operator that was restarted in
+between, or says it twice, says the same trace; and a driver can be told its parent (``traceparent``) before that span
+has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate_operator.resources.status import RESTING, Outcome, PhaseTime, Status, Upgrade
+
+_TRACE_BYTES, _SPAN_BYTES = 16, 8  # W3C Trace Context
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """Whose upgrade it is. ``uid``: of the resource, so that an app of the same name that was is another one."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """``start_ms`` and ``end_ms``: since 1970. ``parent_id`` is 0 for the root. No identity is 0."""
+
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int
+    start_ms: int
+    end_ms: int
+    attributes: Mapping[str, str | int]
+    failed: bool = False
+
+
+def ended(before: Status, after: Status) -> Upgrade | None:
+    """The upgrade that is over in ``after`` and was not in ``before``."""
+    upgrade, was = after.upgrade, before.upgrade
+    if upgrade is None or upgrade.outcome is Outcome.OPEN:
+        return None
+    known = was is not None and was.number == upgrade.number and was.outcome is not Outcome.OPEN
+    return None if known else upgrade
+
+
+def spans_of(app: App, upgrade: Upgrade) -> tuple[Span, ...]:
+    """Of an upgrade that is over: the root, and in it the phases, one after the other. A clock that went back between
+    two phases gives a phase of no length, for none begins before the one before it has ended."""
+    trace, root = _trace_id(app.uid, upgrade), _root_id(app.uid, upgrade)
+    phases = [one for one in dict.fromkeys(upgrade.phases) if one.phase not in RESTING]
+    starts_ms = _rising(upgrade.started, *(one.at for one in phases), upgrade.ended or 0)
+    whole = Span("upgrade", trace, root, 0, upgrade.started, starts_ms[-1], _said(app, upgrade), _failed(upgrade))
+    ends_ms = starts_ms[2:]
+    return (
+        whole,
+        *(
+            Span(one.phase.value, trace, _phase_id(app.uid, upgrade, one), root, start_ms, end_ms, {})
+            for one, start_ms, end_ms in zip(phases, starts_ms[1:-1], ends_ms, strict=True)
+        ),
+    )
+
+
+def traceparent(uid: str, upgrade: Upgrade | None) -> str:
+    """As W3C writes it: the phase that an open upgrade is in. Empty when none is open."""
+    if upgrade is None or upgrade.outcome is not Outcome.OPEN:
+        return ""
+    parent = _phase_id(uid, upgrade, upgrade.phases[-1]) if upgrade.phases else _root_id(uid, upgrade)
+    return f"00-{_trace_id(uid, upgrade):032x}-{parent:016x}-01"
+
+
+def _said(app: App, upgrade: Upgrade) -> dict[str, str | int]:
+    return {
+        "headgate.namespace": app.namespace,
+        "headgate.app": app.name,
+        "headgate.upgrade.number": upgrade.number,
+        "headgate.upgrade.kind": upgrade.kind.value,
+        "headgate.upgrade.from_version": upgrade.from_version,
+        "headgate.upgrade.to_version": upgrade.to.version,
+        "headgate.upgrade.outcome": upgrade.outcome.value,
+        "headgate.upgrade.reason": upgrade.reason,
+    }
+
+
+def _failed(upgrade: Upgrade) -> bool:
+    return upgrade.outcome in (Outcome.REFUSED, Outcome.ROLLED_BACK, Outcome.NEEDS_HUMAN)
+
+
+def _rising(*instants_ms: int) -> list[int]:
+    """None before the one before it."""
+    risen = [instants_ms[0]]
+    for at_ms in instants_ms[1:]:
+        risen.append(max(risen[-1], at_ms))
+    return risen
+
+
+def _trace_id(uid: str, upgrade: Upgrade) -> int:
+    return _hashed(_TRACE_BYTES, uid, upgrade.number)
+
+
+def _root_id(uid: str, upgrade: Upgrade) -> int:
+    return _hashed(_SPAN_BYTES, uid, upgrade.number, "upgrade")
+
+
+def _phase_id(uid: str, upgrade: Upgrade, phase: PhaseTime) -> int:
+    return _hashed(_SPAN_BYTES, uid, upgrade.number, phase.phase.value, phase.at)
+
+
+def _hashed(size_bytes: int, *parts: str | int) -> int:
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:size_bytes]) or 1  # 0 is no identity

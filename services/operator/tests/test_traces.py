@@ -1,0 +1,314 @@
+"""An upgrade is one trace: what its spans are, and that they arrive, or are dropped, and nobody waits."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1 import trace_pb2
+
+from headgate_operator.reconcile import reconcile
+from headgate_operator.reconcile.actions import Ask
+from headgate_operator.reconcile.world import Desired, Observed, PodView
+from headgate_operator.resources import Phase, Status, StreamAppSpec
+from headgate_operator.resources.release import release_of
+from headgate_operator.resources.status import RESTING, Asked, Checkpoint, Outcome, PhaseTime, PodRef, Upgrade
+from headgate_operator.resources.status import UpgradeKind as Kind
+from headgate_operator.shell.acting import KubernetesApi
+from headgate_operator.shell.cache import APPS, Cache
+from headgate_operator.shell.counters import Counters
+from headgate_operator.shell.exporting import NOBODY, OtlpTraces, Traces, traces
+from headgate_operator.shell.reading import read_app, write_status
+from headgate_operator.shell.rest import Json, Rest
+from headgate_operator.shell.turn import Seen
+from headgate_operator.traces import App, Span, ended, spans_of, traceparent
+
+_SPEC = StreamAppSpec.model_validate(
+    {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
+)
+_APP = App("shop", "rules", "0a1b2c3d-aaaa")
+_UPGRADE = Upgrade(
+    7,
+    Kind.UPGRADE,
+    release_of(_SPEC, 1),
+    1_000,
+    from_version="1",
+    phases=tuple(
+        PhaseTime(*one)
+        for one in (
+            (Phase.PREFLIGHT, 1_000),
+            (Phase.STOPPING, 5_000),
+            (Phase.STARTING, 7_500),
+            (Phase.ROLLING_BACK, 8_500),
+            (Phase.STARTING, 9_000),
+            (Phase.ROLLED_BACK, 9_250),
+        )
+    ),
+    outcome=Outcome.ROLLED_BACK,
+    reason="StartTimeout",
+    ended=9_250,
+)
+
+
+def test_an_upgrade_is_a_root_and_in_it_its_phases_until_it_rests() -> None:
+    root, *phases = spans_of(_APP, _UPGRADE)
+    assert (root.name, root.parent_id, root.start_ms, root.end_ms, root.failed) == ("upgrade", 0, 1_000, 9_250, True)
+    assert root.attributes == {
+        "headgate.namespace": "shop",
+        "headgate.app": "rules",
+        "headgate.upgrade.number": 7,
+        "headgate.upgrade.kind": "upgrade",
+        "headgate.upgrade.from_version": "1",
+        "headgate.upgrade.to_version": "2",
+        "headgate.upgrade.outcome": "RolledBack",
+        "headgate.upgrade.reason": "StartTimeout",
+    }
+    assert [(span.name, span.start_ms, span.end_ms) for span in phases] == [
+        ("Preflight", 1_000, 5_000),
+        ("Stopping", 5_000, 7_500),
+        ("Starting", 7_500, 8_500),
+        ("RollingBack", 8_500, 9_000),
+        ("Starting", 9_000, 9_250),
+    ]
+
+
+_INSTANTS = st.integers(0, 2**41)
+_UPGRADES = st.builds(
+    replace,
+    st.just(_UPGRADE),
+    number=st.integers(1, 2**31),
+    started=_INSTANTS,
+    ended=st.none() | _INSTANTS,
+    outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.OPEN]),
+    phases=st.lists(st.builds(PhaseTime, st.sampled_from(Phase), _INSTANTS), max_size=12).map(tuple),
+)
+
+
+@given(_UPGRADES)
+def test_whatever_the_clock_did_phases_lie_in_the_root_one_after_the_other(upgrade: Upgrade) -> None:
+    root, *phases = spans_of(_APP, upgrade)
+    assert (root.parent_id, {span.parent_id for span in phases} - {root.span_id}) == (0, set())
+    at_ms = root.start_ms
+    for span in phases:
+        assert at_ms <= span.start_ms <= span.end_ms
+        at_ms = span.end_ms
+    assert at_ms <= root.end_ms
+    assert len({span.span_id for span in (root, *phases)}) == 1 + len(phases)
+    for span in (root, *phases):
+        assert (span.trace_id, 0 < span.trace_id < 2**128, 0 < span.span_id < 2**64) == (root.trace_id, True, True)
+
+
+@given(_UPGRADES, st.text(min_size=1, max_size=40))
+def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is_another(
+    upgrade: Upgrade, uid: str
+) -> None:
+    app = App("shop", "rules", uid)
+    raw = {
+        "metadata": {"namespace": "shop", "name": "rules", "uid": uid},
+        "spec": _SPEC.model_dump(mode="json", by_alias=True),
+        "status": write_status(Status(upgrade=upgrade)),
+    }
+    again = read_app(raw)[1].upgrade
+    assert again is not None
+    spans = spans_of(app, upgrade)
+    assert spans_of(app, again) == spans
+    for other in (
+        spans_of(app, replace(upgrade, number=upgrade.number + 1)),
+        spans_of(replace(app, uid=uid + "b"), again),
+    ):
+        assert other[0].trace_id != spans[0].trace_id
+        assert not {span.span_id for span in other} & {span.span_id for span in spans}
+
+
+@given(_UPGRADES)
+def test_what_a_driver_is_asked_in_a_phase_has_that_phases_span_for_a_parent(upgrade: Upgrade) -> None:
+    known = {f"00-{span.trace_id:032x}-{span.span_id:016x}-01" for span in spans_of(_APP, upgrade)}
+    going = [number for number, one in enumerate(upgrade.phases, 1) if one.phase not in RESTING]
+    for number in (0, *going):
+        until = replace(upgrade, phases=upgrade.phases[:number], outcome=Outcome.OPEN, ended=None)
+        assert traceparent(_APP.uid, until) in known
+    assert (traceparent(_APP.uid, upgrade), traceparent(_APP.uid, None)) == ("", "")
+
+
+def test_an_upgrade_is_over_once() -> None:
+    begun = Status(upgrade=replace(_UPGRADE, outcome=Outcome.OPEN, ended=None))
+    over = Status(upgrade=_UPGRADE)
+    assert ended(begun, over) is _UPGRADE
+    assert ended(Status(upgrade=replace(_UPGRADE, number=6)), over) is _UPGRADE
+    assert [ended(*two) for two in ((over, over), (Status(), begun), (begun, begun), (over, begun))] == [None] * 4
+
+
+def _superseded() -> tuple[Desired, Observed, Status]:
+    """In Preflight, and another image is wanted by now."""
+    first, second, third = (
+        replace(Desired.of("shop", "rules", _APP.uid, n, _SPEC.model_copy(update={"image": f"x:{n}"})), finalized=True)
+        for n in (1, 2, 3)
+    )
+    owner = PodRef("old", first.release.revision, "u1")
+    checkpoint = Checkpoint(1, established=True)
+    status = Status(phase=Phase.STABLE, stable=first.release, owner=owner, checkpoint=checkpoint, epochs=1)
+    observed = Observed((PodView("old", "u1"),))
+    return third, observed, reconcile(second, observed, status, 10_000).status
+
+
+def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
+    desired, observed, status = _superseded()
+    over = reconcile(desired, observed, status, 12_000).status
+    upgrade = ended(status, over)
+    assert upgrade is not None
+    assert (upgrade.number, upgrade.outcome, upgrade.ended) == (1, Outcome.SUPERSEDED, 12_000)
+    following = reconcile(desired, observed, over, 13_000).status.upgrade
+    assert following is not None
+    assert (following.number, following.outcome) == (2, Outcome.OPEN)
+
+
+def test_a_request_of_an_upgrade_names_the_phase_and_any_other_nothing() -> None:
+    desired, observed, status = _superseded()
+    asked = Asked("drain-1", "drain", "old", 20_000)
+    status = replace(status, asked=asked, phase=Phase.STOPPING)
+    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, Ask))
+    assert ask.request.traceparent == traceparent(_APP.uid, status.upgrade)
+    assert ask.request.traceparent
+    status = replace(status, upgrade=None, phase=Phase.SUSPENDING)
+    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, Ask))
+    assert ask.request.traceparent == ""
+
+
+# -- sent ----------------------------------------------------------------------------------------------------
+
+
+class Collector(http.server.BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP."""
+
+    taken: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        type(self).taken.append((self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(name="collector")
+def _collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    Collector.taken = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    yield url
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class Server(Rest):
+    """An API server that takes every status."""
+
+    def __init__(self) -> None:
+        """Nothing is opened."""
+
+    def put(self, at: str, body: Json) -> Json:
+        return body
+
+
+def _writes(sending: Traces) -> Callable[[Status, Status], None]:
+    """Write one status onto another, as a turn does."""
+    desired = Desired.of("shop", "rules", _APP.uid, 1, _SPEC)
+    cache, meta = Cache(), {"namespace": "shop", "name": "rules", "uid": _APP.uid, "resourceVersion": "1"}
+    cache.put(APPS, {"metadata": meta, "spec": {}})
+    api = KubernetesApi(Server(), cache, sending)
+    return lambda before, after: api.write_status(Seen(desired, before, "1", Observed()), after)
+
+
+def _received() -> list[trace_pb2.Span]:
+    assert {path for path, _ in Collector.taken} <= {"/v1/traces"}
+    requests = [ExportTraceServiceRequest.FromString(body) for _, body in Collector.taken]
+    return [
+        span for one in requests for part in one.resource_spans for scope in part.scope_spans for span in scope.spans
+    ]
+
+
+def _as_sent(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:
+    parent = span.parent_id.to_bytes(8) if span.parent_id else b""
+    ids = (span.trace_id.to_bytes(16), span.span_id.to_bytes(8), parent)
+    return (span.name, *ids, span.start_ms * 1_000_000, span.end_ms * 1_000_000)
+
+
+@pytest.mark.usefixtures("collector")
+def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
+    counters = Counters()
+    sending = OtlpTraces(counters)
+    write = _writes(sending)
+    begun = Status(upgrade=replace(_UPGRADE, phases=_UPGRADE.phases[:1], outcome=Outcome.OPEN, ended=None))
+    going = Status(upgrade=replace(_UPGRADE, outcome=Outcome.OPEN, ended=None))
+    over = Status(phase=Phase.ROLLED_BACK, upgrade=_UPGRADE)
+    for before, after in ((Status(), begun), (begun, going), (going, over), (over, replace(over, restarts=1))):
+        write(before, after)
+    sending.close()
+    sent = [
+        (s.name, s.trace_id, s.span_id, s.parent_span_id, s.start_time_unix_nano, s.end_time_unix_nano)
+        for s in _received()
+    ]
+    assert sent == [_as_sent(span) for span in spans_of(_APP, _UPGRADE)]
+    assert len(Collector.taken) == 1
+    root = _received()[0]
+    said = {one.key: one.value.string_value or one.value.int_value for one in root.attributes}
+    assert said == dict(spans_of(_APP, _UPGRADE)[0].attributes)
+    assert root.status.code == trace_pb2.Status.STATUS_CODE_ERROR
+    assert counters.read() == {("traces", "sent"): 1}
+
+
+def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_dropped_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as silent:  # takes connections and says nothing
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        counters = Counters()
+        sending = OtlpTraces(counters, queued=2)
+        began = time.monotonic()
+        for number in range(50):
+            sending.ended(_APP, replace(_UPGRADE, number=number))
+        assert time.monotonic() - began < 0.5
+        sending.close()
+    took = counters.read()
+    assert set(took) == {("traces", "dropped")}
+    assert 47 <= took["traces", "dropped"] <= 50
+    assert time.monotonic() - began < 15
+
+
+def test_without_an_endpoint_nobody_hears_of_upgrades_and_none_of_it_is_loaded() -> None:
+    assert traces({}, Counters()) is NOBODY
+    assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NOBODY
+    code = (
+        "import sys; import headgate_operator.__main__; from headgate_operator.shell.exporting import traces; "
+        "traces({}, None); print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'requests')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "opentelemetry" not in done.stdout
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
+def test_either_of_the_standard_variables_is_enough(name: str, collector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+    value = collector if name == "OTEL_EXPORTER_OTLP_ENDPOINT" else f"{collector}/v1/traces"
+    monkeypatch.setenv(name, value)
+    sending = traces({name: value}, Counters())
+    sending.ended(_APP, _UPGRADE)
+    sending.close()
+    assert len(_received()) == 6
