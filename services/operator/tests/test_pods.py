@@ -116,6 +116,13 @@ def test_settings_are_one_immutable_map_a_content(app: Desired) -> None:
     assert set(made["data"]) == {"settings.yaml", "executor.yaml"}
 
 
+def test_an_app_that_says_something_of_telemetry_keeps_the_rest_of_it(app: Desired) -> None:
+    config = {"telemetry": {"otlp_endpoint": "http://collector:4318", "logs": "text"}}
+    said = settings("rules", app.spec.model_copy(update={"config": config}))["telemetry"]
+    assert said == {"otlp_endpoint": "http://collector:4318", "logs": "text", "prometheus_port": 9464}
+    assert settings("rules", app.spec)["telemetry"] == {"logs": "json", "prometheus_port": 9464}
+
+
 def test_driver_and_executors_read_the_secret_of_spark_and_collectors_do_not(app: Desired) -> None:
     driver, executor, collector = _pods(app)
     for pod in (driver, executor):

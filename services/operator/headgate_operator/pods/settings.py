@@ -21,6 +21,8 @@ _MIB = {"Ki": 1 / 1024, "Mi": 1, "Gi": 1024, "Ti": 1024 * 1024, "k": 1e3 / 2**20
 #: Of an executor's memory: what is not the JVM's is for Python and RocksDB.
 _HEAP_SHARE = 0.25
 _EXECUTOR_MEMORY = "2Gi"
+#: Unless the app says otherwise, entry by entry.
+_TELEMETRY: dict[str, Any] = {"prometheus_port": METRICS_PORT, "logs": "json"}
 
 
 def settings_name(app: Desired, release: Release) -> str:
@@ -45,8 +47,9 @@ def _data(app: Desired, release: Release) -> dict[str, str]:
 def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
     """The document that the service reads. Where things are is the operator's to say, whatever ``config`` says."""
     root = spec.checkpoint.root.rstrip("/")
-    said: dict[str, Any] = {"app": app_name, "telemetry": {"prometheus_port": METRICS_PORT, "logs": "json"}}
-    said |= spec.config
+    said: dict[str, Any] = {"app": app_name, "telemetry": _TELEMETRY, **spec.config}
+    if isinstance(said["telemetry"], dict):
+        said["telemetry"] = _TELEMETRY | said["telemetry"]
     said |= {"checkpoint": f"{root}/{app_name}", "local_dir": SCRATCH, "parallelism": spec.shuffle_partitions}
     if spec.checkpoint.savepoints:
         said["savepoints"] = spec.checkpoint.savepoints
