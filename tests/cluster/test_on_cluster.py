@@ -38,7 +38,7 @@ pytestmark = [
 ]
 long_form = pytest.mark.skipif(not FULL, reason="part of the long form: HEADGATE_CLUSTER_FULL=1")
 SEED, PARTITIONS, BLOCK = 7, 4, 1_000
-LIMIT_S = 480.0
+LIMIT_S = 900.0
 SHIPPED = {*PER_EVENT, *WINDOWED}
 #: Waits that suit a test: a version that hangs is given up after a minute.
 _UPGRADE = {"prepareDeadline": "3m", "startDeadline": "2m", "proof": {"batches": 20, "within": "3m"}}
