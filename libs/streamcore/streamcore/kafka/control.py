@@ -6,11 +6,13 @@ values mean.
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from streamcore.errors import Retryable
 from streamcore.kafka import control_plane
 from streamcore.kafka.readers import Follower, Record, scan_topic
 from streamcore.kafka.settings import KafkaSettings
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     import kafka
 
 _READ_MS = 60_000
+_LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,24 @@ def keep_history(settings: KafkaSettings, topic: str) -> bool:
     """A control topic that is compacted, as those of earlier versions were, keeps everything from now on.
 
     Returns whether it was. The last record of each key is still there, so the rules are; what was compacted away before
-    cannot be told any more. A topic that does not exist is left to be made.
+    cannot be told any more. A topic that does not exist is left to be made. ``Retryable`` when the broker does not say
+    within a request's time that it took the change: it answers before all that it says of a topic has it.
     """
-    found = describe(settings, [topic]).get(topic)
-    if found is None or "compact" not in found.cleanup_policy.split(","):
+    if not _is_compacted(settings, topic):
         return False
     ended = dict.fromkeys(dict(COMPACTED))  # None: the broker's defaults again
     alter_topic(settings, topic, {**control_topic(topic).options, **ended})
+    deadline = time.monotonic() + settings.request_timeout_ms / 1000
+    while _is_compacted(settings, topic):
+        if time.monotonic() > deadline:
+            raise Retryable(f"topic {topic}: asked to keep everything, and {settings.bootstrap} still says compact")
+        time.sleep(_LOOK_S)
     return True
+
+
+def _is_compacted(settings: KafkaSettings, topic: str) -> bool:
+    found = describe(settings, [topic]).get(topic)
+    return found is not None and "compact" in found.cleanup_policy.split(",")
 
 
 class ControlLog:
