@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +12,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from headgate_operator.reconcile import reconcile
@@ -32,6 +29,7 @@ from headgate_operator.shell.reading import read_app, write_status
 from headgate_operator.shell.rest import Json, Rest
 from headgate_operator.shell.turn import Seen
 from headgate_operator.traces import App, Span, ended, spans_of, traceparent
+from tests.harness.collector import Collector, collecting
 
 _SPEC = StreamAppSpec.model_validate(
     {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
@@ -187,33 +185,11 @@ def test_a_request_of_an_upgrade_names_the_phase_and_any_other_nothing() -> None
 # -- sent ----------------------------------------------------------------------------------------------------
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP."""
-
-    taken: list[tuple[str, bytes]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        type(self).taken.append((self.path, body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture(name="collector")
 def _collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    Collector.taken = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-    yield url
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with collecting() as url:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        yield url
 
 
 class Server(Rest):
@@ -237,10 +213,7 @@ def _writes(sending: Traces) -> Callable[[Status, Status], None]:
 
 def _received() -> list[trace_pb2.Span]:
     assert {path for path, _ in Collector.taken} <= {"/v1/traces"}
-    requests = [ExportTraceServiceRequest.FromString(body) for _, body in Collector.taken]
-    return [
-        span for one in requests for part in one.resource_spans for scope in part.scope_spans for span in scope.spans
-    ]
+    return Collector.spans()
 
 
 def _as_sent(span: Span) -> tuple[str, bytes, bytes, bytes, int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import signal
 import threading
 import time
@@ -12,8 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from streamcore.checkpoint.epochs import Epochs
 from streamcore.checkpoint.layout import AppIdentity
@@ -27,6 +24,7 @@ from streamcore.service.report import Phase, Report, SavepointSaid
 from streamcore.service.requests import Go
 from streamcore.service.settings import ServiceSettings
 from streamcore.spark.start import Start
+from tests.harness.collector import Collector, collecting
 
 
 class Sessionless(Start):
@@ -168,33 +166,10 @@ class Idle:
         return Lag()
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP."""
-
-    spans: list[Span]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        if self.path == "/v1/traces":
-            for part in ExportTraceServiceRequest.FromString(body).resource_spans:
-                type(self).spans += [span for scope in part.scope_spans for span in scope.spans]
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def collector() -> Iterator[str]:
-    Collector.spans = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with collecting() as url:
+        yield url
 
 
 def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
@@ -218,9 +193,9 @@ def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
     answer = said(tmp_path).answers["2"]
     assert answer.savepoint is not None
     assert (answer.ok, answer.savepoint.name) == (True, "last")
-    found = {span.name: (span.trace_id.hex(), span.parent_span_id.hex()) for span in Collector.spans}
+    found = {span.name: (span.trace_id.hex(), span.parent_span_id.hex()) for span in Collector.spans()}
     assert found == {"go": (trace, fenced), "drain": (trace, stopping), "savepoint": (trace, stopping)}
-    by_name = {span.name: span for span in Collector.spans}
+    by_name = {span.name: span for span in Collector.spans()}
     drain, savepoint = by_name["drain"], by_name["savepoint"]
     assert drain.start_time_unix_nano <= savepoint.start_time_unix_nano
     assert savepoint.end_time_unix_nano <= drain.end_time_unix_nano

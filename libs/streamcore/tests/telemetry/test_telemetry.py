@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.server
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +12,6 @@ from dataclasses import replace
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import Outcome
@@ -25,6 +22,7 @@ from streamcore.spark.runner import CutReport
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from streamcore.telemetry.figures import NAMES, OTHER, Figures, add_all
 from streamcore.watermark import END_OF_TIME_MS
+from tests.harness.collector import Collector, collecting
 
 
 def free_port() -> int:
@@ -109,31 +107,10 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open() -> None:
             Telemetry(TelemetrySettings("shop", port))
 
 
-class Collector(http.server.BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP."""
-
-    taken: list[tuple[str, bytes]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        type(self).taken.append((self.path, body))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
 @pytest.fixture
 def collector() -> Iterator[str]:
-    Collector.taken = []
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with collecting() as url:
+        yield url
 
 
 def test_a_cut_is_a_trace_with_its_phases_and_sinks(collector: str) -> None:
@@ -157,19 +134,11 @@ def test_a_cut_is_a_trace_with_its_phases_and_sinks(collector: str) -> None:
 PARENT = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
-def spans_taken() -> list[Span]:
-    bodies = [body for path, body in Collector.taken if path == "/v1/traces"]
-    requests = map(ExportTraceServiceRequest.FromString, bodies)
-    return [
-        span for one in requests for part in one.resource_spans for scope in part.scope_spans for span in scope.spans
-    ]
-
-
 def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
     began_ns = time.time_ns()
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
         telemetry.carried_out("drain", f"00-{PARENT[0]}-{PARENT[1]}-01", began_ns)
-    (span,) = spans_taken()
+    (span,) = Collector.spans()
     assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("drain", *PARENT)
     assert began_ns == span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
 
@@ -181,7 +150,7 @@ def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
 def test_a_parent_that_makes_no_sense_is_none(nonsense: str | None, collector: str) -> None:
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
         telemetry.carried_out("go", nonsense, time.time_ns())
-    (span,) = spans_taken()
+    (span,) = Collector.spans()
     assert (span.name, span.parent_span_id) == ("go", b"")
     assert span.trace_id.hex() != PARENT[0]
 
