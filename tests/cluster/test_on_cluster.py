@@ -19,24 +19,19 @@ import pytest
 from headgate.feeding import story
 from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, expect
 from tests.harness.on_cluster.apps import App
-from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
-from tests.harness.on_cluster.kubectl import KUBECONFIG, Namespace, run, until
+from tests.harness.on_cluster.images import faulty, long_form, on_a_cluster
+from tests.harness.on_cluster.kubectl import Namespace, run, until
 from tests.harness.on_cluster.release import DRIVER, RELEASE, Release, namespace_of_its_own, small_pods
 from tests.harness.on_cluster.toolbox import Feeder
 from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
 
 OPENSEARCH = os.environ.get("HEADGATE_CLUSTER_OPENSEARCH", "")
-FULL = os.environ.get("HEADGATE_CLUSTER_FULL") == "1"
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.timeout(1_800),
-    pytest.mark.skipif(
-        not (KUBECONFIG and IMAGE and KAFKA_IMAGE),
-        reason="make cluster-test names a cluster (KUBECONFIG) and the images (HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
-    ),
+    on_a_cluster,
 ]
-long_form = pytest.mark.skipif(not FULL, reason="part of the long form: HEADGATE_CLUSTER_FULL=1")
 SEED, PARTITIONS, BLOCK = 7, 4, 1_000
 LIMIT_S = 900.0
 SHIPPED = {*PER_EVENT, *WINDOWED}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tests.harness.on_cluster.apps import App
-from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, counter
-from tests.harness.on_cluster.kubectl import KUBECONFIG
+from tests.harness.on_cluster.images import counter, long_form, on_a_cluster
 from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
 from tests.harness.on_cluster.upgrades import phases, told
 from tests.harness.on_cluster.visits import QUANTITY, send
@@ -20,13 +18,8 @@ pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
     pytest.mark.timeout(1_800),
-    pytest.mark.skipif(
-        not (KUBECONFIG and IMAGE and KAFKA_IMAGE),
-        reason="make cluster-test names a cluster (KUBECONFIG) and the images (HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
-    ),
-    pytest.mark.skipif(
-        os.environ.get("HEADGATE_CLUSTER_FULL") != "1", reason="part of the long form: HEADGATE_CLUSTER_FULL=1"
-    ),
+    on_a_cluster,
+    long_form,
 ]
 LIMIT_S = 480.0
 USERS = range(2_000)

@@ -6,12 +6,22 @@ import os
 import shlex
 from pathlib import Path
 
-from tests.harness.on_cluster.kubectl import run
+import pytest
+
+from tests.harness.on_cluster.kubectl import KUBECONFIG, run
 
 _FOLDER = Path(__file__).parents[2] / "cluster" / "images"
 IMAGE = os.environ.get("HEADGATE_IMAGE", "")
 KAFKA_IMAGE = os.environ.get("HEADGATE_KAFKA_IMAGE", "")
 _BUILD = os.environ.get("HEADGATE_IMAGE_BUILD", "docker build -t {image} {context}")
+
+on_a_cluster = pytest.mark.skipif(
+    not (KUBECONFIG and IMAGE and KAFKA_IMAGE),
+    reason="make cluster-test names a cluster (KUBECONFIG) and the images (HEADGATE_IMAGE, HEADGATE_KAFKA_IMAGE)",
+)
+long_form = pytest.mark.skipif(
+    os.environ.get("HEADGATE_CLUSTER_FULL") != "1", reason="part of the long form: HEADGATE_CLUSTER_FULL=1"
+)
 
 
 def faulty(fault: str) -> str:
