@@ -17,7 +17,7 @@ from headgate_operator.resources import Phase, Status, StreamAppSpec
 from headgate_operator.resources.release import release_of
 from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
 from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.serving import Said
+from headgate_operator.shell.serving import COUNTED, Said
 from streamcore.lag import Lag
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.chart import CHART, EVERYTHING, of_kind, program, rendered
@@ -41,17 +41,7 @@ def _metrics() -> frozenset[str]:
     port = free_port()
     with Telemetry(TelemetrySettings("rules", port)) as telemetry:
         figures = telemetry.figures
-        for name in (
-            "cuts",
-            "lanes",
-            "reasons",
-            "counted",
-            "sink_rows",
-            "sink_refused",
-            "markers",
-            "candidates",
-            "matches",
-        ):
+        for name in _BY_NAME:
             getattr(figures, name)["one"] = 1
         figures.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
@@ -60,8 +50,8 @@ def _metrics() -> frozenset[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as said:
             text = said.read().decode()
     counters, registry = Counters(), CollectorRegistry()
-    counters.add("api_calls", "GET pods")
-    counters.add("turns", "all")
+    for of in COUNTED:
+        counters.add(of, "one")
     registry.register(Said(counters, lambda: {("shop", "rules"): Status(upgrade=_UPGRADE)}))
     return _series(text + generate_latest(registry).decode())
 

@@ -25,7 +25,8 @@ from headgate_operator.shell.counters import Counters
 
 Apps = Callable[[], Mapping[Key, Status]]
 _APP = ("namespace", "app")
-_COUNTED = {
+#: What is counted: the metric, what it says, and the name of its one label.
+COUNTED = {
     "api_calls": ("headgate_operator_api_calls", "requests to the API server", "call"),
     "traces": ("headgate_operator_traces", "traces of upgrades, sent, or dropped because nobody took them", "result"),
     "turns": ("headgate_operator_turns", "looks at an app, and those that have to be repeated", "what"),
@@ -59,7 +60,7 @@ class Said(Collector):
 
     def _counts(self) -> Iterator[Metric]:
         families = {
-            of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in _COUNTED.items()
+            of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in COUNTED.items()
         }
         for (of, label), count in self._counters.read().items():
             families[of].add_metric((label,), count)
