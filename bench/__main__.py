@@ -12,6 +12,7 @@ import orjson
 from bench import (
     copies,
     etl,
+    explain,
     in_process,
     jobs,
     latency,
@@ -163,6 +164,10 @@ def _check_rules(request: Request) -> list[Result]:
     return rule_check.rule_check(request.place, request.rules or (100 if request.quick else 1_000))
 
 
+def _explain(request: Request) -> list[Result]:
+    return explain.explain(request.place)
+
+
 def _postgres_sink(request: Request) -> list[Result]:
     """Needs no broker: ``python -m bench.postgres_sink`` is the same without one."""
     folder = request.place.run_folder(request.place.new_name("postgres"))
@@ -191,6 +196,7 @@ WORKLOADS: Mapping[str, Callable[[Request], list[Result]]] = {
     "release": _release,
     "startup": _startup,
     "check-rules": _check_rules,
+    "explain": _explain,
     "postgres-sink": _postgres_sink,
 }
 

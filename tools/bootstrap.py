@@ -28,6 +28,9 @@ TOOLS = ROOT / "requirements" / "bootstrap.lock"
 #: Profile -> its lock. ``dev`` contains ``runtime``.
 LOCKS = {"runtime": ROOT / "requirements" / "runtime.lock", "dev": ROOT / "requirements" / "dev.lock"}
 
+#: Where the product's own code is.
+OURS = ("libs", "cli", "services")
+
 
 def say(line: str) -> None:
     """Print for a person."""
@@ -105,7 +108,7 @@ def install_with_uv(profile: str) -> bool:
     uv = [str(PYTHON), "-m", "uv", "pip", "install", "--python", str(PYTHON)]
     environment = uv_environment()
     # pyspark comes as source only; what builds it is the setuptools of our lock, not one fetched for the purpose.
-    locked = [*uv, "--no-build-isolation", "--require-hashes", "-r", str(LOCKS[profile])]
+    locked = [*uv, "--no-build-isolation", "--compile-bytecode", "--require-hashes", "-r", str(LOCKS[profile])]
     editable = [*uv, "--offline", "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     return all(subprocess.run(c, env=environment, check=False).returncode == 0 for c in (locked, editable))
 
@@ -115,6 +118,12 @@ def install_with_pip(profile: str) -> bool:
     locked = pip("install", "--require-hashes", "--no-build-isolation", "--no-deps", "-r", LOCKS[profile])
     editable = pip("install", "--no-deps", "--no-build-isolation", "-e", ROOT)
     return all(subprocess.run(c, check=False).returncode == 0 for c in (locked, editable))
+
+
+def compile_ours() -> None:
+    """Bytecode of the product, as an installed package has it: else each process of a machine that does not write any
+    (``PYTHONDONTWRITEBYTECODE``) reads the sources anew, which is half of the time of a short command."""
+    subprocess.run([PYTHON, "-m", "compileall", "-q", *(ROOT / part for part in OURS)], check=False)
 
 
 def install(profile: str) -> None:
@@ -129,6 +138,7 @@ def install(profile: str) -> None:
         say("uv did not manage; trying with pip, which takes longer")
         if not install_with_pip(profile):
             sys.exit("setup: installing failed; see above, and call it again: what is there will be used")
+    compile_ours()
     stamp(profile).write_text(digest(profile))
     if profile == "dev":  # which contains the other
         stamp("runtime").write_text(digest("runtime"))

@@ -205,6 +205,18 @@ on: shop
 where: amount > 1
 then: {severity: low, message: "{user_id}", score: 5}
 """
+PAIR = """\
+id: pair
+version: 1
+owner: me
+on: shop
+group_by: [user_id]
+sequence:
+  - {step: first, where: amount > 1}
+  - {step: second, where: amount > 1}
+within: 1h
+then: {severity: low, message: "{user_id}", score: 5}
+"""
 
 
 @pytest.mark.parametrize("written", ["part", '"p\\u0061rt"'])
@@ -220,3 +232,15 @@ def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_w
     assert len(found["alerts"]) == 1
     assert found["fired"] is True
     assert [*found["event"]["conditions"]] == ["signal part"]
+
+
+def test_a_sequence_that_fires_at_the_very_event_is_said_to_fire(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0), event(1))
+    (tmp_path / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "pair", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["event_time_ms"] for one in found["alerts"]] == [found["event"]["event_time_ms"]]
+    assert found["fired"] is True

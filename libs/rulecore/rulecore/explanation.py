@@ -19,6 +19,8 @@ from rulecore.yamldoc import Json
 from streamcore.watermark import NO_WATERMARK
 
 MAX_EVENTS = 20  # that are shown
+#: Kinds of rules of whose alerts the window holds its end.
+_WITH_END = (Kind.SCORE.value, Kind.SEQUENCE.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,17 +153,26 @@ def _asked(alert: Mapping[str, Json], question: Question, event: EventStory | No
     if event is not None:
         if alert["source"] is not None:
             return alert["source"] == event.origin.place
-        window = alert["window"]
-        assert isinstance(window, dict)
-        start_ms, end_ms, at_ms = int(str(window["start_ms"])), int(str(window["end_ms"])), event.origin.event_ms
-        # The window of a score is what lies up to its latest signal, that one included; others are without their end.
-        return start_ms < at_ms <= end_ms if alert["kind"] == Kind.SCORE.value else start_ms <= at_ms < end_ms
+        return _spans(alert, event.origin.event_ms)
     if question.at_ms is None:
         return True
     window = alert["window"]
     if not isinstance(window, dict):
         return alert["event_time_ms"] == question.at_ms
     return bool(window["start_ms"] <= question.at_ms <= window["end_ms"])  # type: ignore[operator]
+
+
+def _spans(alert: Mapping[str, Json], at_ms: int) -> bool:
+    """Whether a time lies in the window of an alert.
+
+    A score's is what lies up to its latest signal, that one included, and a sequence's goes from its first event to its
+    last; others are without their end.
+    """
+    window = alert["window"]
+    assert isinstance(window, dict)
+    start_ms, end_ms, kind = int(str(window["start_ms"])), int(str(window["end_ms"])), alert["kind"]
+    begun = start_ms < at_ms if kind == Kind.SCORE.value else start_ms <= at_ms
+    return begun and (at_ms <= end_ms if kind in _WITH_END else at_ms < end_ms)
 
 
 def _verdict(

@@ -59,9 +59,7 @@ class Said(Collector):
         yield from (phase, ready, restarts, upgrade)
 
     def _counts(self) -> Iterator[Metric]:
-        families = {
-            of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in COUNTED.items()
-        }
+        families = {of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in COUNTED.items()}
         for (of, label), count in self._counters.read().items():
             families[of].add_metric((label,), count)
         yield from families.values()
