@@ -41,6 +41,14 @@ def test_helm_has_nothing_to_say_against_it() -> None:
     assert said.returncode == 0, said.stdout
 
 
+def test_the_suites_of_the_chart_pass_in_helm_unittest() -> None:
+    if "unittest" not in helm("plugin", "list").stdout:
+        pytest.skip("helm has no plugin unittest: the suites in charts/headgate/tests cannot be run")
+    said = helm("unittest", "--strict", str(CHART))
+    assert said.returncode == 0, said.stdout
+    assert len(list((CHART / "tests").glob("*_test.yaml"))) == int(re.findall(r"(\d+) passed", said.stdout)[1])
+
+
 def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_image(made: list[Manifest]) -> None:
     for name, pod in pod_specs(made).items():
         assert pod["securityContext"]["runAsNonRoot"] is True, name
