@@ -228,11 +228,14 @@ def test_the_other_services_run_beside_it(shop: Shop) -> None:
     lanes = {"etl": "etl.payments", "sessions": "sessions.sessions"}
     apps: dict[str, object] = {name: {"enabled": True, "driver": DRIVER} for name in lanes}
     if OPENSEARCH:
-        index = {"alias": "products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
+        # An OpenSearch that stays knows the apps of an earlier run by their names, and rightly refuses another one.
+        name = f"search-{shop.namespace.name.rpartition('-')[2]}"
+        index = {"alias": f"{name}-products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
         products = {"schema_file": "/app/streams/products.yaml", "topic": "shop.products"}
         config = {"products": products, "opensearch": {"hosts": [OPENSEARCH], "indexes": {"documents": index}}}
-        apps["search"] = {"enabled": True, "driver": DRIVER, "config": config | {"publish_changes": True}}
-        lanes["search"] = "search.changes"
+        config |= {"publish_changes": True}
+        apps[name] = {"enabled": True, "service": "search", "driver": DRIVER, "config": config}
+        lanes[name] = f"{name}.changes"
     shop.release.change({"apps": apps})
     for name in lanes:
         App(shop.namespace, name).until_phase("Stable", LIMIT_S)

@@ -141,7 +141,9 @@ class Runs:
         self._generation += 1
         codes = np.concatenate([self.large.codes, self.small.codes])
         order = np.argsort(codes, kind="stable")
-        columns = {n: np.concatenate([self.large.columns[n], self.small.columns[n]])[order] for n in self.kinds}
+        # One column after the other: at no time is there a second copy of them all.
+        large, small = self.large.columns, self.small.columns
+        columns = {name: np.concatenate([large.pop(name), small.pop(name)])[order] for name in self.kinds}
         self.large = _Run(codes[order], columns)
         self.small = _Run(_EMPTY, {n: np.empty(0, dtype=dtype) for n, (dtype, _) in self.kinds.items()})
 
@@ -149,7 +151,8 @@ class Runs:
         """Keep the entries of ``codes()`` where the mask is true."""
         codes = self.codes()
         self._generation += 1
-        self.large = _Run(codes[live], {n: c[live] for n, c in self.large.columns.items()})
+        columns = self.large.columns
+        self.large = _Run(codes[live], {name: columns.pop(name)[live] for name in [*columns]})
 
     def members(self, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Entries with ``start[i] <= code < stop[i]``: the i (ascending) and the code of each."""

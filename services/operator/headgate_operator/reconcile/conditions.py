@@ -96,7 +96,8 @@ def _degraded(context: Context, status: Status) -> _Said:
     if restore.from_ and restore.nonce != status.nonce and status.phase in RESTING:
         return ("Degraded", True, "RestoreImpossible", f"savepoint {restore.from_} is not there or not complete")
     if status.restarts >= _CRASH_LOOP:
-        words = f"{status.restarts} restarts; to put another version in its place: {in_place_command(context)}"
+        why = f"{status.restarts} restarts, the app's events say why"
+        words = f"{why}; to put another version in its place: {in_place_command(context)}"
         return ("Degraded", True, "CrashLoop", words)
     outcome = status.upgrade.outcome if status.upgrade is not None else Outcome.OPEN
     failed = status.phase in RESTING and outcome in (Outcome.REFUSED, Outcome.ROLLED_BACK)
