@@ -8,6 +8,7 @@ of an old backlog, by the step between two of ``LADDER_S``.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -91,8 +92,15 @@ class LagMeter:
         return ends
 
     def committed(self, position: Position) -> None:
-        """Everything up to there is done. The first time, a backlog that is left is asked for its age."""
+        """Everything up to there is done. The first time, a backlog that is left is asked for its age.
+
+        The first cut after a crash was planned by the process before, and nobody has looked at the ends since: without
+        a look it would be said that nothing waits.
+        """
         first, self._position = self._position is None, position
+        if self._newest is None:
+            with contextlib.suppress(Retryable):  # the cut is done, and a figure is not worth its failure
+                self.last()
         if first and self._samples and _waits(self._samples[0], position):
             self._samples.extendleft(self._earlier(position))
         self._forget()

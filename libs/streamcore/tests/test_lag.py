@@ -70,6 +70,14 @@ def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:
     assert topics.asked <= len(LADDER_S)
 
 
+def test_a_cut_that_a_process_before_had_planned_is_followed_by_a_look() -> None:
+    topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
+    lag = meter(topics)
+    lag.committed(Position(0, {A: 2}))
+    assert lag.lag().rows == 3
+    assert lag.lag().ms >= 900_000
+
+
 @given(
     st.lists(st.integers(0, 60_000), max_size=40), st.lists(st.integers(1, 4_000), min_size=2, max_size=30), st.data()
 )

@@ -81,11 +81,19 @@ class App:
         return int((self.status.get("upgrade") or {}).get("number", 0))
 
     def until_idle(self, limit_s: float) -> None:
-        """Wait until it runs and nothing waits."""
+        """Wait until it runs and nothing waits.
+
+        What it says of its last batch may be older than what was just written: of the second one after that it is not.
+        """
+        first: int | None = None
 
         def idle() -> bool:
+            nonlocal first
             said = self.report()
-            return bool(said) and said["lag_rows"] == 0 and said["committed"] > 0
+            if not said or not said["committed"]:
+                return False
+            first = said["batch"] if first is None else first
+            return bool(said["lag_rows"] == 0 and said["batch"] >= first + 2)
 
         until(idle, limit_s, f"{self.name} has read all", self.told)
 
