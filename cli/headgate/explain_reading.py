@@ -62,7 +62,7 @@ class Reading:
         there = existing(self.kafka, topics)
         self._bounds |= {topic: ({}, {}) for topic in topics}
         if there:
-            ends = Ends(self.kafka, there)
+            ends = Ends(self.kafka, list(there), places=[place for places in there.values() for place in places])
             first, last = ends.first(), ends.last()
             for topic in there:
                 self._bounds[topic] = _of(topic, first), _of(topic, last)
@@ -75,7 +75,7 @@ class Reading:
 
     def offsets_at(self, topic: str, time_ms: int) -> Mapping[Place, int]:
         """Where the broker's timestamps reach a time."""
-        return Ends(self.kafka, [topic]).at(time_ms)
+        return Ends(self.kafka, [topic], places=list(self.bounds(topic)[1])).at(time_ms)
 
     def record(self, topic: str, partition: int, offset: int) -> Found:
         """The record there; ``InputError`` when there is none."""

@@ -17,36 +17,42 @@ from streamcore.position import Place
 _AGAIN_S = 0.5
 
 
-def existing(settings: KafkaSettings, topics: Sequence[str]) -> list[str]:
-    """Those of the topics that exist, by one request to a cluster."""
+def existing(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, list[Place]]:
+    """Those of the topics that exist, with their partitions, by one request to a cluster."""
     client = clients.volume_admin(settings)  # answers come while it lives
     with clients.naming_errors(settings, f"describe topics {list(topics)}"):
         answers = client.describe_topics(
             ck.TopicCollection(list(topics)), request_timeout=settings.request_timeout_ms / 1000
         )
-        return [name for name, answer in answers.items() if _is_there(answer)]
+        found = {name: _partitions_of(answer) for name, answer in answers.items()}
+    return {name: [(name, number) for number in sorted(some)] for name, some in found.items() if some}
 
 
-def _is_there(answer: Future[admin.TopicDescription]) -> bool:
+def _partitions_of(answer: Future[admin.TopicDescription]) -> list[int]:
+    """None of a topic that does not exist."""
     try:
-        answer.result()
+        return [partition.id for partition in answer.result().partitions]
     except ck.KafkaException as error:
         if error.args[0].code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return False
+            return []
         raise
-    return True
 
 
 class Ends:
-    """Asks one cluster about some topics. New partitions are looked for every ``look_again_ms``."""
+    """Asks one cluster about some topics. New partitions are looked for every ``look_again_ms``.
 
-    def __init__(self, settings: KafkaSettings, topics: Sequence[str], look_again_ms: int = 30_000) -> None:
+    ``places``: all partitions of the topics, where somebody has just asked for them.
+    """
+
+    def __init__(
+        self, settings: KafkaSettings, topics: Sequence[str], look_again_ms: int = 30_000, places: Sequence[Place] = ()
+    ) -> None:
         self._settings = settings
         self._topics = topics
         self._look_again_s = look_again_ms / 1000
         self._client = clients.volume_admin(settings)
-        self._places: list[Place] = []
-        self._looked_s = 0.0
+        self._places = list(places)
+        self._looked_s = time.monotonic() if places else 0.0
 
     def first(self) -> Mapping[Place, int]:
         """The offset of the first record that is still there, for every partition."""
