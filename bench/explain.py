@@ -7,11 +7,7 @@ event by its place, and of an alert by its id, which the command computes again 
 
 from __future__ import annotations
 
-import os
-import resource
 import statistics
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +19,7 @@ from typing import Any
 import orjson
 import yaml
 
+from bench.command import Ended, headgate
 from bench.events import SCHEMA, STREAM
 from bench.place import Load, Place, create_topic
 from bench.result import Result
@@ -35,7 +32,7 @@ from streamcore.app import CONTROL, App, Source
 from streamcore.kafka.control import ControlLog, control_topic
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.topics import TopicSpec
-from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
+from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 from streamcore.local import LocalApp, RawRecord
 from streamcore.schema import StreamSchema
 
@@ -45,7 +42,6 @@ _START_S = 1_767_600_000
 _WINDOW_S, _ABSENT_S = 600, 60
 _USER = "u1"
 _LARGE = "type = 'payment' and amount >= 100"
-_COMMAND = "import sys; from headgate.main import main; sys.exit(main())"
 Answer = Mapping[str, Any]
 Check = Callable[[Answer], bool]
 
@@ -82,7 +78,7 @@ _DENIED = {"list": "denied", "version": 1, "owner": "bench", "of": "string", "en
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One, and its number among its user's."""
+    """One, and its number among all."""
 
     number: int
     at_s: int
@@ -119,15 +115,14 @@ def expected(made: Sequence[Event]) -> dict[str, Check]:
     """What must be true of each answer, told from the events alone."""
     mine = [one for one in made if one.user == _USER]
     large = [one for one in mine if one.amount is not None and one.amount >= 100]
-    window = mine[-1].at_s // _WINDOW_S
-    payments = [one for one in mine if one.type == "payment" and one.at_s // _WINDOW_S == window]
     paid = [one.at_s for one in mine if one.type == "payment"]
+    in_last_window = sum(at_s // _WINDOW_S == mine[-1].at_s // _WINDOW_S for at_s in paid)
     missed = sum(after - before > _ABSENT_S for before, after in pairwise(paid))
     second_ms = large[1].at_s * 1_000
     return {
         "event": lambda found: found["fired"] is True,
         "list": lambda found: found["fired"] is True,
-        "window": lambda found: found["windows"][-1]["values"]["count(*)"] == len(payments),
+        "window": lambda found: found["windows"][-1]["values"]["count(*)"] == in_last_window,
         "sequence": lambda found: len(found["alerts"]) == len(large) and found["fired"] is True,
         "absence": lambda found: len(found["alerts"]) == missed + 1,  # and after the last nothing comes
         "score": lambda found: [one["event_time_ms"] for one in found["alerts"]] == [second_ms],
@@ -147,8 +142,9 @@ def explain(place: Place) -> list[Result]:
     file.write_bytes(b"\n".join(one.value for one in made))
 
     over_a_file = ["--rules", str(rules), "--lists", str(lists), "--event-json", str(file)]
-    asked = {name: ([name, *over_a_file], check) for name, check in expected(made).items()}
-    asked |= _in_kafka(place, made)
+    checks = expected(made)
+    asked = {name: ([name, *over_a_file], check) for name, check in checks.items()}
+    asked |= _in_kafka(place, made, checks)
     with Yardstick() as yardstick:
         forms = {
             name: _measured([*arguments, "--streams", str(streams)], check)
@@ -157,7 +153,7 @@ def explain(place: Place) -> list[Result]:
     return [{"workload": "explain", "forms": forms, "runs": _RUNS, "checked": True, **yardstick.figures()}]
 
 
-def _in_kafka(place: Place, made: Sequence[Event]) -> dict[str, tuple[list[str], Check]]:
+def _in_kafka(place: Place, made: Sequence[Event], checks: Mapping[str, Check]) -> dict[str, tuple[list[str], Check]]:
     """The events in a topic, rules published, and the alerts that an app gives for them."""
     name = place.new_name("explain")
     topic, lanes = f"{name}.events", {lane: f"{name}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)}
@@ -185,22 +181,12 @@ def _in_kafka(place: Place, made: Sequence[Event]) -> dict[str, tuple[list[str],
         load.send([0] * len(alerts), [_text(one.key) for one in alerts], [_text(one.value) for one in alerts])
 
     last = max((one for one in records if orjson.loads(one.value or b"")["user_id"] == _USER), key=lambda r: r.offset)
-    ids = {rule: _alert_of(alerts, rule) for rule in ("event", "window", "sequence")}
+    said = [orjson.loads(one.value or b"") for one in alerts]
+    ids = {one["rule"]: one["alert_id"] for one in said if one["key"] == {"user_id": _USER}}  # the last of each rule
     where = ["--app", name, "--topic", topic, "--bootstrap", place.kafka.bootstrap]
-    by_id = {f"alert-{rule}": ([known, *where], _same(known)) for rule, known in ids.items()}
+    by_id = {f"alert-{rule}": ([ids[rule], *where], _same(ids[rule])) for rule in ("event", "window", "sequence")}
     place_of_it = ["--event", f"{topic}:{last.partition}:{last.offset}"]
-    window = expected(made)["window"]
-    return {
-        **by_id,
-        "kafka-event": (["event", *place_of_it, *where], lambda found: found["fired"] is True),
-        "kafka-window": (["window", *place_of_it, *where], window),
-    }
-
-
-def _alert_of(alerts: Sequence[Record], rule: str) -> str:
-    """The id of the last one of the user's."""
-    found = [orjson.loads(one.value or b"") for one in alerts]
-    return str([one["alert_id"] for one in found if one["rule"] == rule and one["key"] == {"user_id": _USER}][-1])
+    return by_id | {f"kafka-{rule}": ([rule, *place_of_it, *where], checks[rule]) for rule in ("event", "window")}
 
 
 def _text(value: bytes | None) -> str:
@@ -214,7 +200,7 @@ def _same(known: str) -> Check:
 def _measured(arguments: Sequence[str], check: Check) -> Result:
     _once(arguments, check)  # bytecode of what is imported is on disk from here on
     runs = [_once(arguments, check) for _ in range(_RUNS)]
-    wall, cpu = ([one[side] for one in runs] for side in (0, 1))
+    wall, cpu = [one.wall_s for one in runs], [one.cpu_s for one in runs]
     return {
         "wall_s": round(statistics.median(wall), 2),
         "wall_best_s": round(min(wall), 2),
@@ -223,15 +209,11 @@ def _measured(arguments: Sequence[str], check: Check) -> Result:
     }
 
 
-def _once(arguments: Sequence[str], check: Check) -> tuple[float, float]:
-    """Seconds and CPU-seconds of one run, whose answer must be right."""
-    command = [sys.executable, "-c", _COMMAND, "rules", "explain", *arguments, "-o", "json"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=True)
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if not check(orjson.loads(done.stdout)):
+def _once(arguments: Sequence[str], check: Check) -> Ended:
+    """One run, whose answer must be right."""
+    done = headgate("rules", "explain", *arguments)
+    if done.code or not check(orjson.loads(done.output)):
         raise RuntimeError(
-            f"rules explain {arguments[0]} said something else than the events do: {done.stdout[:300]!r}"
+            f"rules explain {arguments[0]} said something else than the events do: {done.output[:300]!r}"
         )
-    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done

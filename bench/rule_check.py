@@ -7,17 +7,14 @@ written, and one rule in a second folder is made wrong, which it must find.
 
 from __future__ import annotations
 
-import os
-import resource
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
 import yaml
 
+from bench.command import headgate
 from bench.events import SCHEMA
 from bench.place import Place
 from bench.result import Result
@@ -26,7 +23,6 @@ from bench.yardstick import Yardstick
 
 _USERS = 50_000
 _RUNS = 3
-_COMMAND = "import sys; from headgate.main import main; sys.exit(main())"
 Document = dict[str, object]
 
 
@@ -96,13 +92,9 @@ def _median(rules: Path, streams: Path, count: int) -> float:
 
 def _check(rules: Path, streams: Path, sound: int, problems: int) -> float:
     """CPU-seconds of one run, whose answer must be so many sound rules and problems."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-c", _COMMAND, "rules", "check", str(rules), "--streams", str(streams), "-o", "json"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    answer = orjson.loads(done.stdout)
-    found = (done.returncode, answer["rules"], len(answer["problems"]))
+    done = headgate("rules", "check", str(rules), "--streams", str(streams))
+    answer = orjson.loads(done.output)
+    found = (done.code, answer["rules"], len(answer["problems"]))
     if found != (min(problems, 1), sound, problems):
         raise RuntimeError(f"rules check ended with {found}: {answer['problems'][:3]}")
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.cpu_s

@@ -232,8 +232,8 @@ def test_the_other_services_run_beside_it(shop: Shop) -> None:
         name = f"search-{shop.namespace.name.rpartition('-')[2]}"
         index = {"alias": f"{name}-products", "id": ["id"], "deleted": "deleted", "settings": {"number_of_replicas": 0}}
         products = {"schema_file": "/app/streams/products.yaml", "topic": "shop.products"}
-        config = {"products": products, "opensearch": {"hosts": [OPENSEARCH], "indexes": {"documents": index}}}
-        config |= {"publish_changes": True}
+        opensearch = {"hosts": [OPENSEARCH], "indexes": {"documents": index}}
+        config = {"products": products, "opensearch": opensearch, "publish_changes": True}
         apps[name] = {"enabled": True, "service": "search", "driver": DRIVER, "config": config}
         lanes[name] = f"{name}.changes"
     shop.release.change({"apps": apps})

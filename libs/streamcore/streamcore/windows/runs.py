@@ -152,7 +152,7 @@ class Runs:
         codes = self.codes()
         self._generation += 1
         columns = self.large.columns
-        self.large = _Run(codes[live], {name: columns.pop(name)[live] for name in [*columns]})
+        self.large = _Run(codes[live], {name: columns.pop(name)[live] for name in self.kinds})
 
     def members(self, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
         """Entries with ``start[i] <= code < stop[i]``: the i (ascending) and the code of each."""
