@@ -8,6 +8,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
 VENV := .venv/bin
 ARGS ?=
+# Processes that run tests side by side: two for each processor, for the long tests wait; 0 is none.
+WORKERS ?= auto
 SERVICE ?= rules
 
 help: ## this list
@@ -18,15 +20,21 @@ run: setup-run ## broker, a service and a generator of shop events, with a live 
 
 test: setup ## all checks, then all tests (ARGS="-k name" and the like go to pytest)
 	@checked=0; $(MAKE) --no-print-directory check || checked=$$?; \
-	tested=0; $(VENV)/python -m pytest $(ARGS) || tested=$$?; \
+	tested=0; $(VENV)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS) || tested=$$?; \
 	[ $$checked -eq 0 ] || echo "make: the checks before the tests failed; see above, or run make check" >&2; \
 	exit $$((checked ? checked : tested))
 
-quick: setup ## the tests that take no minute and no Spark
-	@$(VENV)/python -m pytest -m "not slow and not spark" $(ARGS)
+quick: setup ## the tests that need no server and no Spark, with few examples
+	@HYPOTHESIS_PROFILE=quick $(VENV)/python -m pytest -n $(WORKERS) \
+		-m "not slow and not spark and not kafka and not postgres and not opensearch" $(ARGS)
 
-check: setup ## ruff, mypy, import-linter
+check: setup ## ruff, mypy, import-linter, and whether the reference pages are those of the code
 	@$(VENV)/ruff check . && $(VENV)/ruff format --check --quiet . && $(VENV)/mypy && $(VENV)/lint-imports
+	@$(VENV)/python -m tools.reference --check
+
+.PHONY: reference
+reference: setup ## the pages of docs/reference, from the code
+	@$(VENV)/python -m tools.reference
 
 bench: setup ## the figures, as JSON objects (ARGS="per-event" and the like choose a workload)
 	@$(VENV)/python -m bench $(ARGS)
@@ -69,8 +77,8 @@ chart: setup ## what of the chart is generated: CRDs, the operator's rights, the
 	@$(VENV)/python -m tools.chart_values
 
 chart-test: setup ## the chart by helm and promtool (both on the PATH); with HEADGATE_KUBECONFIG on that API server too
-	@$(VENV)/python -m pytest tests/test_chart_rendered.py tests/test_chart_values.py tests/test_chart_monitoring.py \
-		tests/test_chart_on_api_server.py $(ARGS)
+	@$(VENV)/python -m pytest tests/chart/test_rendered.py tests/chart/test_values.py tests/chart/test_monitoring.py \
+		tests/chart/test_on_api_server.py $(ARGS)
 
 clean: ## remove the environment and what tools left; the cache and the broker's data stay
 	rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info
@@ -85,11 +93,13 @@ CHANGES ?= 300
 RELEASE ?= 1000
 CHANGE_KILLS ?= 5
 nightly: setup ## the long forms: index against naive, language against DuckDB, hostile texts, fuzzers, changes under load, schedules
-	@HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
-		libs/rulecore/tests/test_paths.py libs/rulecore/tests/lang/test_functions_against_duckdb.py \
-		libs/rulecore/tests/test_security.py libs/rulecore/tests/test_fuzz.py $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly HEADGATE_PAIRS=$(PAIRS) HEADGATE_EXPRESSIONS=$(EXPRESSIONS) HEADGATE_INPUTS=$(INPUTS) $(VENV)/python -m pytest -s \
+		libs/rulecore/tests/matching/test_access_paths.py libs/rulecore/tests/language/test_functions_against_duckdb.py \
+		libs/rulecore/tests/security/test_hostile_texts.py libs/rulecore/tests/security/test_fuzz.py $(ARGS)
 	@HEADGATE_CHANGES=$(CHANGES) HEADGATE_RELEASE=$(RELEASE) HEADGATE_CHANGE_KILLS=$(CHANGE_KILLS) \
-		$(VENV)/python -m pytest -s tests/test_changes_under_load.py $(ARGS)
+		$(VENV)/python -m pytest -s tests/faults/test_changes_under_load.py $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(VENV)/python -m pytest -n $(WORKERS) -m "not slow and not spark and not kafka" --timeout 3600 \
+		libs services cli/tests $(ARGS)
 	@HEADGATE_SCHEDULES=$(SCHEDULES) $(VENV)/python -m pytest -s services/operator/tests/test_simulation.py $(ARGS)
 
 .PHONY: operator-test
@@ -101,9 +111,9 @@ operator-test: setup ## the operator on the API server of HEADGATE_KUBECONFIG (n
 SINK_KILLS ?= 10
 SINK_AWAY_S ?= 30
 sink-test: setup ## kill -9 of services and of the servers they write to, servers away, a full disk (SINK_KILLS, SINK_AWAY_S)
-	@HEADGATE_SINK_KILLS=$(SINK_KILLS) HEADGATE_SINK_AWAY_S=$(SINK_AWAY_S) $(VENV)/python -m pytest tests/test_services_harmed.py $(ARGS)
+	@HEADGATE_SINK_KILLS=$(SINK_KILLS) HEADGATE_SINK_AWAY_S=$(SINK_AWAY_S) $(VENV)/python -m pytest tests/faults/test_services_harmed.py $(ARGS)
 
 .PHONY: kill-test
 KILLS ?= 20
 kill-test: setup ## kill -9 of the app at random moments of one replay, KILLS times (20)
-	@HEADGATE_KILLS=$(KILLS) $(VENV)/python -m pytest tests/test_kills.py $(ARGS)
+	@HEADGATE_KILLS=$(KILLS) $(VENV)/python -m pytest tests/faults/test_kills.py $(ARGS)

@@ -18,24 +18,92 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headgate.console.messages import to_stderr
 from headgate.local import jars
 from headgate.local import java as java_runtime
-from headgate.local.broker import BrokerSettings, EmbeddedBroker
-from headgate.local.embedded import Lifetime
 from headgate.local.java import Java
-from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
-from headgate.local.postgres import EmbeddedPostgres, EmbeddedSettings
-from headgate.talk import to_stderr
+from headgate.local.servers.base import Lifetime
+from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
+from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
-from tests.harness.places import any_place  # noqa: F401 - a fixture
+from tests.harness.run import distribution
+from tests.harness.run.shared_servers import ServerKeeper, ServerSource, WorkerServers, unique_name, worker_id
+from tests.harness.servers.storage_locations import any_place  # noqa: F401 - a fixture
 
 _SLOW_IS_FINE = (HealthCheck.too_slow,)  # machines are shared
-settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_IS_FINE)
-settings.register_profile("ci", deadline=None, suppress_health_check=_SLOW_IS_FINE, derandomize=True, database=None)
-settings.register_profile("nightly", deadline=None, suppress_health_check=_SLOW_IS_FINE, max_examples=5_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+_FIXED = settings(deadline=None, suppress_health_check=_SLOW_IS_FINE, derandomize=True, database=None)
+settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_IS_FINE)  # new seeds: to look for faults
+settings.register_profile("quick", _FIXED)
+settings.register_profile("test", _FIXED)
+settings.register_profile("nightly", deadline=None, suppress_health_check=_SLOW_IS_FINE)
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "test"
+settings.load_profile(_PROFILE)
+
+#: What part of a property's examples a profile runs.
+_SHARE_OF_EXAMPLES = {"quick": 0.1, "test": 0.4, "nightly": 10.0}
+
+_SERVERS = pytest.StashKey[ServerSource]()
+_UNITS = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the servers of the run, unless this is a worker: then use those of the process that started it."""
+    address: str | None = getattr(config, "workerinput", {}).get("servers")
+    config.stash[_SERVERS] = WorkerServers(address) if address else ServerKeeper()
+    if address:
+        config.stash[_UNITS] = Path(address.split(" ", 1)[1]) / "units.json"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the servers of the run."""
+    servers = config.stash.get(_SERVERS, None)
+    if isinstance(servers, ServerKeeper):
+        servers.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a new worker where the servers are."""
+    keeper = node.config.stash[_SERVERS]
+    node.workerinput["servers"] = keeper.listen()
+    node.config.stash[_UNITS] = Path(node.workerinput["servers"].split(" ", 1)[1]) / "units.json"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers what takes longest first."""
+    return distribution.new_scheduler(config, log, config.stash[_UNITS])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for ``-n auto``."""
+    return distribution.worker_count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Apply the profile's share of examples to properties; in a run with workers, put first what takes longest.
+
+    A test of the table of what takes long is ``slow``, unless it is a property, which takes what its examples take.
+    """
+    for item in items:
+        named = item.nodeid.split("[", 1)[0] in distribution.expected_seconds()
+        if named and not hasattr(getattr(item, "function", None), "hypothesis"):
+            item.add_marker(pytest.mark.slow)
+    yield
+    share = _SHARE_OF_EXAMPLES.get(_PROFILE, 1.0)
+    for function in {id(one): one for one in (getattr(item, "function", None) for item in items)}.values():
+        given = getattr(function, "_hypothesis_internal_use_settings", None)
+        if given is not None and share != 1.0:
+            examples = max(min(given.max_examples, 5), round(given.max_examples * share))
+            function._hypothesis_internal_use_settings = settings(given, max_examples=examples)  # type: ignore[union-attr]
+    if worker_id():
+        distribution.write_units(config.stash[_UNITS], distribution.longest_first(items))
+
 
 #: Makes a topic of its own: ``new_topic("orders", 4)``; further arguments as of ``TopicSpec``.
 NewTopic = Callable[..., str]
@@ -101,12 +169,17 @@ def spark_jars(java: Java) -> Path:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory, java: Java) -> Iterator[EmbeddedBroker]:
+def servers(request: pytest.FixtureRequest) -> ServerSource:
+    """The servers that all workers of the run share."""
+    return request.config.stash[_SERVERS]
+
+
+@pytest.fixture(scope="session")
+def broker(servers: ServerSource) -> EmbeddedBroker:
     """The broker that all tests share. Use topics of your own; never stop it: take ``new_broker`` for that."""
-    one = EmbeddedBroker(BrokerSettings(tmp_path_factory.mktemp("kafka"), lifetime=Lifetime.WITH_PARENT), java)
-    one.start()
-    yield one
-    one.stop()
+    found = servers.get("kafka")
+    assert isinstance(found, EmbeddedBroker)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +194,7 @@ def new_topic(kafka: KafkaSettings) -> NewTopic:
     numbers = itertools.count(1)
 
     def create(stem: str = "topic", partitions: int = 1, *, compacted: bool = False) -> str:
-        name = f"{stem}-{next(numbers)}"
+        name = unique_name(stem, next(numbers))
         ensure_topics(kafka, [TopicSpec(name, partitions, compacted)])
         return name
 
@@ -129,14 +202,11 @@ def new_topic(kafka: KafkaSettings) -> NewTopic:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+def postgres(servers: ServerSource) -> EmbeddedPostgres:
     """The server that all tests share; take ``new_database``. Never stop it: take ``new_postgres`` for that."""
-    wanted = EmbeddedSettings(tmp_path_factory.mktemp("postgres"), lifetime=Lifetime.WITH_PARENT)
-    server = EmbeddedPostgres(wanted)
-    server.start()
-    yield server
-    server.kill()  # a stop in order would write everything to the disk first
-    server.delete()
+    found = servers.get("postgres")
+    assert isinstance(found, EmbeddedPostgres)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -145,7 +215,7 @@ def new_database(postgres: EmbeddedPostgres) -> NewDatabase:
     numbers = itertools.count(1)
 
     def create() -> Database:
-        name = f"test_{next(numbers)}"
+        name = unique_name("test", next(numbers))
         with database_of(postgres).connect() as connection:
             connection.execute(f'CREATE DATABASE "{name}"')
         return database_of(postgres, name)
@@ -160,7 +230,7 @@ def new_postgres(tmp_path: Path) -> Iterator[NewPostgres]:
 
     def create(**extra: str) -> EmbeddedPostgres:
         folder = tmp_path / f"postgres-{len(made)}"
-        settings = EmbeddedSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=tuple(extra.items()))
+        settings = PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=tuple(extra.items()))
         made.append(EmbeddedPostgres(settings))
         return made[-1]
 
@@ -186,13 +256,11 @@ def new_broker(tmp_path: Path, java: Java) -> Iterator[NewBroker]:
 
 
 @pytest.fixture(scope="session")
-def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearch]:
+def opensearch(servers: ServerSource) -> EmbeddedOpenSearch:
     """The OpenSearch node that all tests share. Use index names of your own; never stop it."""
-    folder = tmp_path_factory.mktemp("opensearch")
-    one = EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT))
-    one.start()
-    yield one
-    one.stop()
+    found = servers.get("opensearch")
+    assert isinstance(found, EmbeddedOpenSearch)
+    return found
 
 
 @pytest.fixture

@@ -9,26 +9,14 @@ from dataclasses import dataclass
 
 import orjson
 
-from bench import (
-    copies,
-    etl,
-    explain,
-    in_process,
-    jobs,
-    latency,
-    operators,
-    postgres_sink,
-    propagation,
-    release,
-    rule_check,
-    rules,
-    sequences,
-    startup,
-    throughput,
-)
-from bench.place import Place, open_place
-from bench.result import Result, show
-from headgate.talk import to_stderr
+from bench.command import explain, rule_check
+from bench.harness import generated_rules as rules
+from bench.harness import in_process, jobs
+from bench.harness.environment import Place, open_place
+from bench.harness.result import Result, show
+from bench.sinks import postgres as postgres_sink
+from bench.spark import copies, etl, latency, operators, propagation, release, sequences, startup, throughput
+from headgate.console.messages import to_stderr
 
 _WHOLE = "cpu_seconds_per_million"
 
@@ -169,7 +157,7 @@ def _explain(request: Request) -> list[Result]:
 
 
 def _postgres_sink(request: Request) -> list[Result]:
-    """Needs no broker: ``python -m bench.postgres_sink`` is the same without one."""
+    """Needs no broker: ``python -m bench.sinks.postgres`` is the same without one."""
     folder = request.place.run_folder(request.place.new_name("postgres"))
     total, turns = (40_000, 1) if request.quick else (request.size(200_000, 40_000), 5)
     return [postgres_sink.postgres_sink(folder / "server", total, turns, request.place.say)]

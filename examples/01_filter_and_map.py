@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
+import streamcore as sc
 
 # A partner sends prices as text. The schema says what an event holds; "not null" is checked before the first step.
-LINES = StreamSchema.parse(
+LINES = sc.StreamSchema.parse(
     {
         "name": "lines",
         "event_time": "at",
@@ -37,12 +33,12 @@ LINES = StreamSchema.parse(
 PRICE = pl.col("price").str.strip_chars().cast(pl.Decimal(12, 2))  # strict: it fails on "n/a"
 
 amounts = (
-    source(LINES)
+    sc.source(LINES)
     .filter(pl.col("quantity") > 0)
     .map(amount=PRICE * pl.col("quantity"))
     .select("order", "product", "quantity", "amount")
 )
-topology = Topology(
+topology = sc.Topology(
     "amounts",
     amounts.sink("amounts", key="order"),
     amounts.filter(pl.col("amount") >= 100).sink("large"),  # a stream may be used twice
@@ -57,9 +53,9 @@ ROWS = [
 ]
 
 
-def results() -> Result:
+def results() -> sc.SimulationResult:
     """Everything in one cut."""
-    return run(topology, {"lines": table(LINES, ROWS)})
+    return sc.simulate(topology, {"lines": sc.event_table(LINES, ROWS)})
 
 
 if __name__ == "__main__":

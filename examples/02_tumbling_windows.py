@@ -21,18 +21,11 @@ The watermark moves between cuts (micro-batches), never within one: here a cut h
 
 from __future__ import annotations
 
-from streamcore.aggregates import Count, Sum
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
-from streamcore.windowing import Tumbling
+import streamcore as sc
 
 MINUTE_MS = 60_000
 
-ORDERS = StreamSchema.parse(
+ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
         "event_time": "at",
@@ -47,13 +40,13 @@ ORDERS = StreamSchema.parse(
 )
 
 revenue = (
-    source(ORDERS, bounded(5_000))
+    sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
     .key_by("shop")
-    .window(Tumbling(MINUTE_MS))
+    .window(sc.Tumbling(MINUTE_MS))
     .late_to("late")
-    .aggregate(orders=Count(), revenue=Sum("amount"))
+    .aggregate(orders=sc.Count(), revenue=sc.Sum("amount"))
 )
-topology = Topology(
+topology = sc.Topology(
     "revenue",
     revenue.select("shop", "window_start", "window_end", "orders", "revenue").sink("revenue", key="shop"),
 )
@@ -68,9 +61,9 @@ ROWS = [
 ]
 
 
-def results() -> Result:
-    """A cut an event; then the stream ends, and with it every window."""
-    return run(topology, {"orders": table(ORDERS, ROWS)}, cut_rows=1)
+def results() -> sc.SimulationResult:
+    """Run one cut for each event; then the stream ends, and with it every window."""
+    return sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)}, cut_rows=1)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,11 @@ In Flink: ``SlidingEventTimeWindows`` with one ``AggregateFunction`` that comput
 
 from __future__ import annotations
 
-from streamcore.aggregates import Count, CountDistinct, Max, Quantiles, TopN
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
-from streamcore.windowing import Sliding
+import streamcore as sc
 
 MINUTE_MS = 60_000
 
-REQUESTS = StreamSchema.parse(
+REQUESTS = sc.StreamSchema.parse(
     {
         "name": "requests",
         "event_time": "at",
@@ -44,18 +37,18 @@ REQUESTS = StreamSchema.parse(
 )
 
 latency = (
-    source(REQUESTS, bounded(10_000))
+    sc.source(REQUESTS, sc.bounded_out_of_orderness(10_000))
     .key_by("service")
-    .window(Sliding(10 * MINUTE_MS, 5 * MINUTE_MS))
+    .window(sc.Sliding(10 * MINUTE_MS, 5 * MINUTE_MS))
     .aggregate(
-        requests=Count(),
-        customers=CountDistinct("customer"),  # nulls are nobody
-        p50_max=Quantiles("took_ms", (0.5, 1.0)),
-        worst_ms=Max("took_ms"),
-        slowest=TopN("path", by="took_ms", n=2),
+        requests=sc.Count(),
+        customers=sc.CountDistinct("customer"),  # nulls are nobody
+        p50_max=sc.Quantiles("took_ms", (0.5, 1.0)),
+        worst_ms=sc.Max("took_ms"),
+        slowest=sc.TopN("path", by="took_ms", n=2),
     )
 )
-topology = Topology(
+topology = sc.Topology(
     "latency",
     latency.select("window_start", "requests", "customers", "p50_max", "worst_ms", "slowest").sink("latency"),
 )
@@ -71,9 +64,9 @@ ROWS = [
 ]
 
 
-def results() -> Result:
-    """A row a window: from 09:55, the first that holds r1, to 10:15, the last that holds r7."""
-    return run(topology, {"requests": table(REQUESTS, ROWS)})
+def results() -> sc.SimulationResult:
+    """Return a row for each window: from 09:55, the first that holds r1, to 10:15, the last that holds r7."""
+    return sc.simulate(topology, {"requests": sc.event_table(REQUESTS, ROWS)})
 
 
 if __name__ == "__main__":

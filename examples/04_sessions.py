@@ -20,18 +20,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from streamcore.aggregates import Count
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
-from streamcore.windowing import AfterCount, AfterWatermark, Session
+import streamcore as sc
 
 MINUTE_MS = 60_000
 
-CLICKS = StreamSchema.parse(
+CLICKS = sc.StreamSchema.parse(
     {
         "name": "clicks",
         "event_time": "at",
@@ -41,10 +34,10 @@ CLICKS = StreamSchema.parse(
 )
 
 sessions = (
-    source(CLICKS, bounded(0))
+    sc.source(CLICKS, sc.bounded_out_of_orderness(0))
     .key_by("user")
-    .window(Session(30 * MINUTE_MS))
-    .trigger(AfterWatermark(early=AfterCount(2), late=AfterCount(1)))
+    .window(sc.Session(30 * MINUTE_MS))
+    .trigger(sc.AfterWatermark(early=sc.AfterCount(2), late=sc.AfterCount(1)))
     .allowed_lateness(60 * MINUTE_MS)
 )
 PANES = ("user", "window_start", "window_end", "pane", "timing", "is_retraction", "clicks")
@@ -54,9 +47,9 @@ MODES = {
     "retracting": sessions.retracting(),
 }
 # One topology with all three modes. What is summed downstream counts a retraction as less.
-panes = {mode: windows.aggregate(mode, clicks=Count()) for mode, windows in MODES.items()}
+panes = {mode: windows.aggregate(mode, clicks=sc.Count()) for mode, windows in MODES.items()}
 signed = panes["retracting"].map(net=pl.when("is_retraction").then(-pl.col("clicks")).otherwise(pl.col("clicks")))
-topology = Topology(
+topology = sc.Topology(
     "sessions",
     *(pane.select(*PANES).sink(mode, key="user") for mode, pane in panes.items()),
     signed.select("user", "net").sink("net", key="user"),
@@ -71,9 +64,9 @@ ROWS = [
 ]
 
 
-def results() -> Result:
-    """A cut an event."""
-    return run(topology, {"clicks": table(CLICKS, ROWS)}, cut_rows=1)
+def results() -> sc.SimulationResult:
+    """Run one cut for each event."""
+    return sc.simulate(topology, {"clicks": sc.event_table(CLICKS, ROWS)}, cut_rows=1)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,11 @@ from __future__ import annotations
 
 import polars as pl
 
-from streamcore.aggregates import Sum, TopN
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
-from streamcore.windowing import Tumbling
+import streamcore as sc
 
 HOUR_MS = 3_600_000
 
-ORDERS = StreamSchema.parse(
+ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
         "event_time": "at",
@@ -49,14 +42,14 @@ def a_row_each(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 revenue = (
-    source(ORDERS, bounded(60_000))
+    sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
     .map(amount=pl.col("price") * pl.col("quantity"))
     .key_by("product")
-    .window(Tumbling(HOUR_MS))
-    .aggregate("revenue", revenue=Sum("amount"))
+    .window(sc.Tumbling(HOUR_MS))
+    .aggregate("revenue", revenue=sc.Sum("amount"))
 )
-top = revenue.key_by().window(Tumbling(HOUR_MS)).aggregate("best", top=TopN("product", by="revenue", n=3))
-topology = Topology(
+top = revenue.key_by().window(sc.Tumbling(HOUR_MS)).aggregate("best", top=sc.TopN("product", by="revenue", n=3))
+topology = sc.Topology(
     "top-products",
     top.flat_map(a_row_each).select("window_start", "rank", "product", "revenue").sink("top"),
 )
@@ -72,9 +65,9 @@ ROWS = [
 ]
 
 
-def results(shards: int = 1) -> Result:
-    """The number of shards changes nothing but where things happen."""
-    return run(topology, {"orders": table(ORDERS, ROWS)}, shards=shards)
+def results(shards: int = 1) -> sc.SimulationResult:
+    """Return the best products; the number of shards changes only where they are computed."""
+    return sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)}, shards=shards)
 
 
 if __name__ == "__main__":

@@ -24,20 +24,13 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.keyed import Context, ListState, ProcessFunction, Ttl, ValueState
-from streamcore.operators.operator import MAIN
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
+import streamcore as sc
 
 TEN_MINUTES_MS = 600_000
 HOUR_MS = 3_600_000
 LIMIT = Decimal(500)
 
-PAYMENTS = StreamSchema.parse(
+PAYMENTS = sc.StreamSchema.parse(
     {
         "name": "payments",
         "event_time": "at",
@@ -47,18 +40,18 @@ PAYMENTS = StreamSchema.parse(
 )
 
 
-class Velocity(ProcessFunction):
+class Velocity(sc.ProcessFunction):
     """An alarm when a card spends too much in ten minutes, once; and a word when it has been quiet for an hour."""
 
     outputs = {
-        MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
+        sc.MAIN: {"card": pl.String, "at": pl.Datetime("ms", "UTC"), "spent": pl.Decimal(12, 2)},
         "quiet": {"card": pl.String, "payments": pl.Int64},
     }
-    recent = ListState(Decimal, most=1_000, ttl=Ttl(TEN_MINUTES_MS))
-    alarmed = ValueState(default=False, ttl=Ttl(TEN_MINUTES_MS))
-    payments = ValueState(default=0)
+    recent = sc.ListState(Decimal, most=1_000, ttl=sc.Ttl(TEN_MINUTES_MS))
+    alarmed = sc.ValueState(default=False, ttl=sc.Ttl(TEN_MINUTES_MS))
+    payments = sc.ValueState(default=0)
 
-    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+    def process(self, event: Any, context: sc.ProcessContext) -> Iterator[dict[str, object]]:
         self.recent.append(event.amount)
         self.payments += 1
         context.timers.clear()
@@ -68,13 +61,13 @@ class Velocity(ProcessFunction):
             self.alarmed = True
             yield {"card": event.card, "at": event.at, "spent": spent}
 
-    def on_timer(self, at_ms: int, context: Context) -> None:
+    def on_timer(self, at_ms: int, context: sc.ProcessContext) -> None:
         context.side("quiet", {"card": context.key, "payments": self.payments})
         del self.payments
 
 
-alarms = source(PAYMENTS, bounded(0)).key_by("card").process(Velocity(), name="velocity")
-topology = Topology("velocity", alarms.sink("alarms", key="card"), alarms.side("quiet").sink("quiet", key="card"))
+alarms = sc.source(PAYMENTS, sc.bounded_out_of_orderness(0)).key_by("card").process(Velocity(), name="velocity")
+topology = sc.Topology("velocity", alarms.sink("alarms", key="card"), alarms.side("quiet").sink("quiet", key="card"))
 
 ROWS = [
     ("2026-03-02 10:00:00", "c1", "200.00"),
@@ -86,9 +79,9 @@ ROWS = [
 ]
 
 
-def results(cut_rows: int = 2) -> Result:
+def results(cut_rows: int = 2) -> sc.SimulationResult:
     """However the input is cut, the same comes out."""
-    return run(topology, {"payments": table(PAYMENTS, ROWS)}, cut_rows=cut_rows)
+    return sc.simulate(topology, {"payments": sc.event_table(PAYMENTS, ROWS)}, cut_rows=cut_rows)
 
 
 if __name__ == "__main__":

@@ -23,15 +23,9 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.keyed import Context, ProcessFunction
-from streamcore.operators.operator import MAIN
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, Simulation
-from streamcore.topology.stream import control, source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
+import streamcore as sc
 
-PAYMENTS = StreamSchema.parse(
+PAYMENTS = sc.StreamSchema.parse(
     {
         "name": "payments",
         "event_time": "at",
@@ -47,25 +41,25 @@ PAYMENTS = StreamSchema.parse(
 )
 
 
-class Limits(ProcessFunction):
+class Limits(sc.ProcessFunction):
     """Payments above the limit of their country."""
 
-    outputs = {MAIN: {"payment": pl.String, "amount": pl.Decimal(12, 2), "above": pl.Decimal(12, 2)}}
+    outputs = {sc.MAIN: {"payment": pl.String, "amount": pl.Decimal(12, 2), "above": pl.Decimal(12, 2)}}
 
-    def process_control(self, record: Any, context: Context) -> None:
+    def process_control(self, record: Any, context: sc.ProcessContext) -> None:
         if record.value is None:
             context.broadcast.pop(record.key, None)
         else:
             context.broadcast[record.key] = Decimal(record.value)  # raises on "lots": a dead letter
 
-    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+    def process(self, event: Any, context: sc.ProcessContext) -> Iterator[dict[str, object]]:
         limit = context.broadcast.get(event.country)
         if isinstance(limit, Decimal) and event.amount > limit:
             yield {"payment": event.payment, "amount": event.amount, "above": limit}
 
 
-refused = source(PAYMENTS).key_by("card").connect(control()).process(Limits(), name="limits")
-topology = Topology("limits", refused.sink("refused", key="payment"))
+refused = sc.source(PAYMENTS).key_by("card").connect(sc.control_stream()).process(Limits(), name="limits")
+topology = sc.Topology("limits", refused.sink("refused", key="payment"))
 
 CUTS: list[tuple[dict[str, bytes | None], tuple[str, ...]]] = [
     ({"FR": b"100.00"}, ("2026-03-02 10:00:00", "p1", "c1", "FR", "80.00")),
@@ -75,11 +69,11 @@ CUTS: list[tuple[dict[str, bytes | None], tuple[str, ...]]] = [
 ]
 
 
-def results() -> Result:
-    """Here the caller makes the cuts, so what meets what is written down."""
-    simulation, result = Simulation(topology), Result()
+def results() -> sc.SimulationResult:
+    """Run cuts that this program makes itself, so it is fixed which payments meet which limits."""
+    simulation, result = sc.Simulation(topology), sc.SimulationResult()
     for records, payment in CUTS:
-        result.add(simulation.cut({"payments": table(PAYMENTS, [payment])}, control=records))
+        result.add(simulation.cut({"payments": sc.event_table(PAYMENTS, [payment])}, control=records))
     return result
 
 

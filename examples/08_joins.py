@@ -21,40 +21,35 @@ from __future__ import annotations
 
 import polars as pl
 
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
+import streamcore as sc
 
 HOUR_MS = 3_600_000
 
 
-def stream(name: str, key: str, **fields: str) -> StreamSchema:
+def stream(name: str, key: str, **fields: str) -> sc.StreamSchema:
     """All three have a time; the rest differs."""
     every = {"at": "timestamp not null", **fields}
-    return StreamSchema.parse({"name": name, "event_time": "at", "keys": [[key]], "fields": every})
+    return sc.StreamSchema.parse({"name": name, "event_time": "at", "keys": [[key]], "fields": every})
 
 
 ORDERS = stream("orders", "order", order="string not null", product="string not null", quantity="long not null")
 PAYMENTS = stream("payments", "order", order="string not null", paid="decimal(12,2) not null")
 PRICES = stream("prices", "product", product="string not null", price="decimal(12,2) not null")
 
-orders = source(ORDERS, bounded(60_000))
-payments = source(PAYMENTS, bounded(60_000))
-prices = source(PRICES, bounded(60_000))
+orders = sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
+payments = sc.source(PAYMENTS, sc.bounded_out_of_orderness(60_000))
+prices = sc.source(PRICES, sc.bounded_out_of_orderness(60_000))
 
 paid = orders.key_by("order").join(payments.key_by("order")).left_outer().within(0, HOUR_MS, name="paid")
 priced = orders.key_by("product").join(prices.key_by("product")).left_outer().as_of_event_time(name="priced")
-topology = Topology(
+topology = sc.Topology(
     "orders",
     paid.select("order", pl.col("at_right").alias("paid_at"), "paid").sink("paid", key="order"),
     priced.map(amount=pl.col("price") * pl.col("quantity")).select("order", "product", "amount").sink("priced"),
 )
 
 INPUTS = {
-    "orders": table(
+    "orders": sc.event_table(
         ORDERS,
         [
             ("2026-03-02 10:00:00", "o1", "mug", 2),
@@ -62,14 +57,16 @@ INPUTS = {
             ("2026-03-02 10:10:00", "o3", "lamp", 1),  # a product without a price
         ],
     ),
-    "payments": table(PAYMENTS, [("2026-03-02 10:20:00", "o1", "19.80"), ("2026-03-02 11:30:00", "o2", "21.80")]),
-    "prices": table(PRICES, [("2026-03-02 08:00:00", "mug", "9.90"), ("2026-03-02 10:05:00", "mug", "10.90")]),
+    "payments": sc.event_table(
+        PAYMENTS, [("2026-03-02 10:20:00", "o1", "19.80"), ("2026-03-02 11:30:00", "o2", "21.80")]
+    ),
+    "prices": sc.event_table(PRICES, [("2026-03-02 08:00:00", "mug", "9.90"), ("2026-03-02 10:05:00", "mug", "10.90")]),
 }
 
 
-def results() -> Result:
+def results() -> sc.SimulationResult:
     """Everything in one cut; the order of arrival of the streams does not matter."""
-    return run(topology, INPUTS)
+    return sc.simulate(topology, INPUTS)
 
 
 if __name__ == "__main__":

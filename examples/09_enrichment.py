@@ -20,16 +20,11 @@ import asyncio
 
 import polars as pl
 
-from streamcore.enrich import Answer, Caching, Enrichment, Key, Retries
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, run
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
+import streamcore as sc
 
 DAY_MS = 24 * 3_600_000
 
-ORDERS = StreamSchema.parse(
+ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
         "event_time": "at",
@@ -50,30 +45,32 @@ class Customers:
     KNOWN = {"ann": "gold", "bob": "new"}
 
     async def open(self) -> None:
-        """Called once, in the worker."""
+        """Open the client: called once, in the worker."""
 
-    async def get(self, key: Key) -> Answer:
+    async def get(self, key: sc.Key) -> sc.Answer:
         await asyncio.sleep(0)  # where a real one waits
         if key == "eve":
             raise ConnectionError("the store is away")  # tried again, then the row has failed
         return {"segment": self.KNOWN[str(key)]} if key in self.KNOWN else None  # None: there is no such customer
 
     async def close(self) -> None:
-        """Called at the end."""
+        """Close the client: called at the end."""
 
 
-SEGMENTS = Enrichment(
+SEGMENTS = sc.Enrichment(
     "segments",
     Customers,
     key=("customer",),
-    adds={"segment": pl.String()},
-    retries=Retries(attempts=2, pause_ms=1),
-    cache=Caching(max_entries=10_000, found_ttl_ms=60_000),
+    columns={"segment": pl.String()},
+    retries=sc.LookupRetries(attempts=2, pause_ms=1),
+    cache=sc.Caching(max_entries=10_000, found_ttl_ms=60_000),
 )
-enriched = source(ORDERS).enrich(SEGMENTS, failed_to="unanswered")
+enriched = sc.source(ORDERS).enrich(SEGMENTS, failed_to="unanswered")
 fallback = enriched.side("failed").map(segment=pl.lit("unknown")).select(*enriched.schema)
 once = enriched.union(fallback).key_by("event_id").deduplicate(DAY_MS, name="once", duplicates_to="duplicates")
-topology = Topology("segments", once.select("event_id", "customer", "segment", "amount").sink("orders", key="event_id"))
+topology = sc.Topology(
+    "segments", once.select("event_id", "customer", "segment", "amount").sink("orders", key="event_id")
+)
 
 ROWS = [
     ("2026-03-02 10:00:00", "e1", "ann", "20.00"),
@@ -84,13 +81,13 @@ ROWS = [
 ]
 
 
-def results() -> Result:
+def results() -> sc.SimulationResult:
     """One cut: rows whose look-up failed come after the others."""
-    return run(topology, {"orders": table(ORDERS, ROWS)})
+    return sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})
 
 
 if __name__ == "__main__":
     found = results()
     print(found.text("orders", "duplicates", "unanswered"))
     print()
-    print("\n".join(f"{name} {count}" for name, count in sorted(found.counted.items())))
+    print("\n".join(f"{name} {count}" for name, count in sorted(found.counters.items())))

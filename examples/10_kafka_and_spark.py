@@ -26,18 +26,10 @@ from pathlib import Path
 
 import polars as pl
 
-from streamcore.aggregates import Count, Sum
-from streamcore.app import App
-from streamcore.schema import StreamSchema
-from streamcore.topology.simulation import Result, Simulation
-from streamcore.topology.stream import source
-from streamcore.topology.tables import table
-from streamcore.topology.topology import Topology
-from streamcore.watermark import bounded
-from streamcore.windowing import Tumbling
+import streamcore as sc
 
 HOUR_MS = 3_600_000
-ORDERS = StreamSchema.parse(
+ORDERS = sc.StreamSchema.parse(
     {
         "name": "orders",
         "event_time": "at",
@@ -49,10 +41,10 @@ ORDERS = StreamSchema.parse(
         },
     }
 )
-orders = source(ORDERS, bounded(60_000))
-by_hour = orders.key_by("country").window(Tumbling(HOUR_MS)).late_to("late")
-revenue = by_hour.aggregate("revenue", orders=Count(), revenue=Sum("amount"))
-topology = Topology(
+orders = sc.source(ORDERS, sc.bounded_out_of_orderness(60_000))
+by_hour = orders.key_by("country").window(sc.Tumbling(HOUR_MS)).late_to("late")
+revenue = by_hour.aggregate("revenue", orders=sc.Count(), revenue=sc.Sum("amount"))
+topology = sc.Topology(
     "revenue",
     revenue.select("country", "window_start", "orders", "revenue").sink("revenue", key="country"),
     orders.filter(pl.col("amount") >= 1_000).sink("large", key="country"),
@@ -65,29 +57,27 @@ CUTS = [
 ]
 
 
-def app(topic: str = "shop.orders") -> App:
+def app(topic: str = "shop.orders") -> sc.App:
     """Lanes without a topic of their own get the topology's name and theirs: ``revenue.late``."""
     return topology.app(topics={"orders": topic}, lanes={"revenue": "shop.revenue"}, shards=4)
 
 
-def results(restart_before: int | None = None) -> Result:
+def results(restart_before: int | None = None) -> sc.SimulationResult:
     """All cuts; before one of them, maybe, another process takes over with nothing but the blobs."""
-    simulation, result = Simulation(topology, shards=4), Result()
+    simulation, result = sc.Simulation(topology, shards=4), sc.SimulationResult()
     for number, rows in enumerate(CUTS):
         if number == restart_before:
-            simulation = Simulation(topology, shards=4, blobs=simulation.blobs)
-        result.add(simulation.cut({"orders": table(ORDERS, rows)}))
+            simulation = sc.Simulation(topology, shards=4, blobs=simulation.blobs)
+        result.add(simulation.cut({"orders": sc.event_table(ORDERS, rows)}))
     return result
 
 
 def on_spark(bootstrap: str, jars: Path, checkpoint: Path) -> None:
     """Until SIGTERM or Ctrl-C. All that a restart needs is in the folder ``checkpoint``."""
-    from streamcore.kafka.settings import KafkaSettings
-    from streamcore.spark.launch import launch
-    from streamcore.spark.runner import RunSettings
-    from streamcore.spark.session import SparkSettings
 
-    launch(app(), RunSettings(KafkaSettings(bootstrap), checkpoint, SparkSettings(jars), "revenue.markers"))
+    sc.run_app(
+        app(), sc.RunSettings(sc.KafkaSettings(bootstrap), checkpoint, sc.SparkSettings(jars), "revenue.markers")
+    )
 
 
 def main() -> None:

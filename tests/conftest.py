@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.scene import Scene, new_scene
+from tests.harness.apps.rules_scene import Scene, new_scene
+from tests.harness.run.shared_servers import unique_name
 
 #: Makes an app of the test's own: ``new_app("kills", events_per_cut=1000)``; settings as of the rules app.
 NewApp = Callable[..., Scene]
@@ -18,7 +19,10 @@ _numbers = itertools.count(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that find an app's processes to kill them need a system that lists them as Linux does."""
+    """Keep the tests of the shared app on one worker; skip those that find processes where Linux's list is missing."""
+    for item in items:
+        if "live" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("shared-app"))
     if not Path("/proc/self/stat").exists():
         for item in items:
             if item.get_closest_marker("spark") and Path(__file__).parent in item.path.parents:
@@ -28,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def live(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark_jars: Path) -> Iterator[Scene]:
     """An app that runs, shared because a start takes long. Tests use days and users of their own and clean up."""
-    scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, "live", events_per_cut=2_000)
+    scene = new_scene(tmp_path_factory.mktemp("live"), kafka, spark_jars, unique_name("live", 1), events_per_cut=2_000)
     with scene.app as app:
         app.start()
         app.wait_for_cuts(1)
@@ -41,7 +45,7 @@ def new_app(tmp_path: Path, kafka: KafkaSettings, spark_jars: Path) -> Iterator[
     made: list[Scene] = []
 
     def create(stem: str, kafka: KafkaSettings = kafka, **settings: object) -> Scene:
-        name = f"{stem}-{next(_numbers)}"
+        name = unique_name(stem, next(_numbers))
         made.append(new_scene(tmp_path / name, kafka, spark_jars, name, **settings))
         return made[-1]
 

@@ -46,12 +46,12 @@ def digest(profile: str) -> str:
 
 
 def stamp(profile: str) -> Path:
-    """The file that says what was installed."""
+    """Return the file that records the installed versions."""
     return VENV / f".headgate-{profile}"
 
 
 def is_ready(profile: str) -> bool:
-    """True when nothing has to be done."""
+    """Return whether nothing has to be done."""
     found = stamp(profile)
     return PYTHON.exists() and found.exists() and found.read_text() == digest(profile)
 
@@ -84,12 +84,12 @@ def make_venv() -> None:
 
 
 def works(command: list[object]) -> bool:
-    """True when a command ends well; its output is of no interest."""
+    """Return whether a command succeeds; ignore its output."""
     return subprocess.run([str(c) for c in command], capture_output=True, check=False).returncode == 0
 
 
 def pip(*arguments: object) -> list[str]:
-    """A command line of the environment's own pip."""
+    """Return a command line of the environment's own pip."""
     return [str(a) for a in (PYTHON, "-m", "pip", *arguments, "--disable-pip-version-check", "--no-input")]
 
 
@@ -114,7 +114,7 @@ def install_with_uv(profile: str) -> bool:
 
 
 def install_with_pip(profile: str) -> bool:
-    """The same with pip."""
+    """Install the same with pip."""
     locked = pip("install", "--require-hashes", "--no-build-isolation", "--no-deps", "-r", LOCKS[profile])
     editable = pip("install", "--no-deps", "--no-build-isolation", "-e", ROOT)
     return all(subprocess.run(c, check=False).returncode == 0 for c in (locked, editable))

@@ -23,8 +23,8 @@ from headgate_operator.resources.spec import FILE_NAME, Name, NameOrNone
 from headgate_rules.settings import RulesSettings
 from headgate_search.settings import SearchSettings
 from headgate_sessions.settings import SessionsSettings
-from streamcore.service.documents import KafkaDocument
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.documents import KafkaDocument
+from streamcore.service.config.settings import ServiceSettings
 
 FILE = Path(__file__).parents[1] / "charts/headgate/values.schema.json"
 Schema = dict[str, Any]

@@ -2,7 +2,7 @@
 
 ::
 
-    HeadgateError          shown as one line, with what to do next
+    HeadgateError          shown as one line, with the next step
     ├── SetupError         something for the development set-up could not be fetched, verified or run
     ├── BrokerError        the local broker cannot be started, stopped or reached
     ├── DatabaseError      the local PostgreSQL cannot be started or stopped
@@ -18,24 +18,24 @@ from streamcore.errors import StreamError
 
 
 class HeadgateError(StreamError):
-    """The root. ``main`` catches it; nobody else should need to."""
+    """The root of all errors of the command. Only ``main`` should need to catch it."""
 
 
 class SetupError(HeadgateError):
-    """A download, a checksum or a Java runtime. Catch it to say that the rest can go on without it, if it can."""
+    """A download, a checksum or a Java runtime failed. Catch it to report that the rest can continue, if it can."""
 
 
 class BrokerError(HeadgateError):
-    """The local broker. Catch it to go on with somebody else's Kafka."""
+    """The local broker failed. Catch it to continue with an external Kafka."""
 
 
 class DatabaseError(HeadgateError):
-    """The local PostgreSQL. Catch it to go on with somebody else's."""
+    """The local PostgreSQL failed. Catch it to continue with an external one."""
 
 
 class OpenSearchError(HeadgateError):
-    """The local OpenSearch. Catch it to go on with somebody else's."""
+    """The local OpenSearch failed. Catch it to continue with an external one."""
 
 
 class InputError(HeadgateError):
-    """What the user gave cannot be used. Catch it to ask again."""
+    """The user's input cannot be used. Catch it to ask again."""

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import click
 
-from headgate import commands, pandas_ban
-from headgate.lazy import LazyGroup
-from headgate.talk import to_stderr
+from headgate import commands
+from headgate.console import no_pandas
+from headgate.console.lazy_group import LazyGroup
+from headgate.console.messages import to_stderr
 from streamcore.errors import StreamError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -28,7 +29,7 @@ _PLACES = {one.name: f"{commands.__name__}.{one.name}:command" for one in pkguti
 
 @click.command(
     cls=LazyGroup,
-    places=_PLACES,
+    import_paths=_PLACES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="headgate")
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The entry point.
+    """Run the command and exit.
 
     What a command loads lives as long as the command. To look through it at every 700 new objects, as Python does, is a
     twelfth of the time of a short one, and to look for what may be freed of it at the end is another tenth. NumPy
@@ -69,7 +70,7 @@ def main() -> None:
     gc.set_threshold(400_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    pandas_ban.impose()
+    no_pandas.block()
     code = run()
     gc.freeze()
     sys.exit(code)

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.on_cluster.apps import App
-from tests.harness.on_cluster.images import IMAGE, KAFKA_IMAGE, faulty
-from tests.harness.on_cluster.kubectl import KUBECONFIG
-from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
-from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
-from tests.harness.on_cluster.visits import QUANTITY, send
+from tests.harness.cluster.apps import App
+from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE, faulty
+from tests.harness.cluster.kubectl import KUBECONFIG
+from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.cluster.upgrades import longest_gap_s, phases, told
+from tests.harness.cluster.visits import QUANTITY, send
 
 #: 0: the short form leaves it out.
 MEGABYTES = int(os.environ.get("HEADGATE_CLUSTER_STATE_MB", "0"))

@@ -1,8 +1,8 @@
 """The product on a real cluster, as its user has it: installed by Helm, changed by kubectl, under load.
 
 One story in order, so a test that fails leaves those after it without their ground. All events are of the shop's story,
-whose alerts are known without the product (``headgate.local.shop.expected``); after each disturbance all alerts that a
-reader of committed records finds are compared with them: none lost, none twice.
+whose alerts are known without the product (``headgate.demo.shop.expected_alerts``); after each disturbance all alerts
+that a reader of committed records finds are compared with them: none lost, none twice.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from headgate.feeding import story
-from headgate.local.shop.expected import PER_EVENT, WINDOWED, AlertId, expect
-from tests.harness.on_cluster.apps import App
-from tests.harness.on_cluster.images import faulty, long_form, on_a_cluster
-from tests.harness.on_cluster.kubectl import Namespace, run, until
-from tests.harness.on_cluster.release import DRIVER, RELEASE, Release, namespace_of_its_own, small_pods
-from tests.harness.on_cluster.toolbox import Feeder
-from tests.harness.on_cluster.upgrades import longest_gap_s, phases, told
+from headgate.demo.datagen import shop_for
+from headgate.demo.shop.expected_alerts import PER_EVENT, WINDOWED, AlertId, expect
+from tests.harness.cluster.apps import App
+from tests.harness.cluster.images import faulty, long_form, on_a_cluster
+from tests.harness.cluster.kubectl import Namespace, run, until
+from tests.harness.cluster.release import DRIVER, RELEASE, Release, namespace_of_its_own, small_pods
+from tests.harness.cluster.toolbox import Feeder
+from tests.harness.cluster.upgrades import longest_gap_s, phases, told
 
 OPENSEARCH = os.environ.get("HEADGATE_CLUSTER_OPENSEARCH", "")
 pytestmark = [
@@ -68,7 +68,7 @@ class Shop:
             self.sent = self.feeder.wait(LIMIT_S)
             self.feeder = None
         self.app.until_idle(LIMIT_S)
-        expected = expect(story(SEED), self.sent, PARTITIONS)
+        expected = expect(shop_for(SEED), self.sent, PARTITIONS)
         alerts = self.alerts()
         found = Counter(alert for alert, _ in alerts if alert.rule in SHIPPED)
         twice = [value for alert, value in alerts if found[alert] > 1]
@@ -187,7 +187,7 @@ def test_an_operator_that_is_deleted_in_mid_upgrade_goes_on_with_it(shop: Shop) 
     number = shop.app.upgrades
     shop.feed(3, 40)
     shop.app.change({"image": faulty("none_3")})
-    for phases_ in (("Preflight",), ("Stopping", "Sealed", "Verified", "Fenced", "Starting", "Proving")):
+    for phases_ in (("Preflight",), ("Stopping", "Verifying", "AwaitingExit", "Promoting", "Starting", "Proving")):
         until(lambda phases_=phases_: shop.app.phase in phases_, LIMIT_S, str(phases_), shop.app.told)  # type: ignore[misc]
         marks = "app.kubernetes.io/component=operator"
         shop.namespace.kubectl("delete", "pod", "-l", marks, "--grace-period=0", "--force", "--wait=false")

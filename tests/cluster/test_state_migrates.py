@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.on_cluster.apps import App
-from tests.harness.on_cluster.images import counter, long_form, on_a_cluster
-from tests.harness.on_cluster.release import Release, namespace_of_its_own, small_pods
-from tests.harness.on_cluster.upgrades import phases, told
-from tests.harness.on_cluster.visits import QUANTITY, send
+from tests.harness.cluster.apps import App
+from tests.harness.cluster.images import counter, long_form, on_a_cluster
+from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
+from tests.harness.cluster.upgrades import phases, told
+from tests.harness.cluster.visits import QUANTITY, send
 
 pytestmark = [
     pytest.mark.cluster,

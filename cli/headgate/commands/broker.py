@@ -7,29 +7,31 @@ from pathlib import Path
 
 import click
 
-from headgate.local.broker import DEFAULT_PORT, BrokerSettings, EmbeddedBroker, default_folder
-from headgate.output import Json, Output, emit, output_option
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.local.servers.kafka import DEFAULT_PORT, BrokerSettings, EmbeddedBroker, default_folder
 
 _FOLDER = click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=None,
-    help="Where it keeps its data (default: broker/ in the cache).",
+    help="Data folder (default: broker/ in the cache).",
 )
 
 
 @click.group(name="broker")
 def command() -> None:
-    """Start, stop and look at the local Kafka broker."""
+    """Start, stop and inspect the local Kafka broker."""
 
 
 @command.command()
 @_FOLDER
-@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any free one."
+)
 @click.option("--heap-mb", type=click.IntRange(128), default=512, show_default=True, help="Java heap.")
 @output_option
 def start(folder: Path | None, port: int, heap_mb: int, output: Output) -> None:
-    """Start it, unless it runs, and print its address."""
+    """Start the broker unless it runs, and print its address."""
     broker = EmbeddedBroker(BrokerSettings(folder or default_folder(), port, heap_mb))
     bootstrap = broker.start()
     emit(output, {"bootstrap": bootstrap, "folder": str(broker.files.folder)}, bootstrap)
@@ -37,10 +39,10 @@ def start(folder: Path | None, port: int, heap_mb: int, output: Output) -> None:
 
 @command.command()
 @_FOLDER
-@click.option("--delete", is_flag=True, help="Delete its data too: all topics and all records.")
+@click.option("--delete", is_flag=True, help="Delete its data as well: all topics and all records.")
 @output_option
 def stop(folder: Path | None, output: Output, *, delete: bool) -> None:
-    """Stop it; a broker that is down stays down."""
+    """Stop the broker if it runs."""
     broker = EmbeddedBroker(BrokerSettings(folder or default_folder()))
     was_running = broker.running is not None
     broker.stop()
@@ -56,7 +58,7 @@ def stop(folder: Path | None, output: Output, *, delete: bool) -> None:
 @_FOLDER
 @output_option
 def status(folder: Path | None, output: Output) -> int:
-    """Say whether it runs; exit code 1 when it does not."""
+    """Show whether the broker runs; exit code 1 if not."""
     broker = EmbeddedBroker(BrokerSettings(folder or default_folder()))
     found = broker.running
     where = str(broker.files.folder)

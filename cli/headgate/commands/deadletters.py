@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import click
 
-from headgate.login import Login
-from headgate.output import Json, Output, emit, output_option
-from headgate.rules_options import target_option
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import target_option
 
 R = TypeVar("R")
 _HEAD = ("CODE", "LETTERS", "LATEST", "EXAMPLE", "REASON")
@@ -18,20 +18,20 @@ _HEAD = ("CODE", "LETTERS", "LATEST", "EXAMPLE", "REASON")
 
 @click.group(name="deadletters")
 def command() -> None:
-    """List dead letters, show them whole, and send repaired ones to the topics that they came from.
+    """List, show, repair and replay dead letters.
 
-    A letter is named by its place in the topic of dead letters, partition/offset.
+    A dead letter is named by its position in the dead-letter topic: partition/offset.
     """
 
 
 def _which(command: Callable[..., R]) -> Callable[..., R]:
-    """What names letters."""
+    """Add the arguments and options that select dead letters."""
     decorators = [
-        click.argument("places", nargs=-1),
-        click.option("--topic", default=None, help="The topic of dead letters (default: APP.deadletters)."),
-        click.option("--code", "codes", multiple=True, help="Only letters with this code; several times: any of them."),
-        click.option("--reason", default=None, help="Only letters whose reason holds this text."),
-        click.option("--source", "sources", multiple=True, help="Only letters that came from this topic."),
+        click.argument("positions", nargs=-1),
+        click.option("--topic", default=None, help="Dead-letter topic (default: APP.deadletters)."),
+        click.option("--code", "codes", multiple=True, help="Only this reason code; repeatable."),
+        click.option("--reason", default=None, help="Only reasons that contain this text."),
+        click.option("--source", "sources", multiple=True, help="Only records that came from this topic."),
     ]
     for decorator in reversed(decorators):
         command = decorator(command)
@@ -42,38 +42,38 @@ def _which(command: Callable[..., R]) -> Callable[..., R]:
 @_which
 @output_option
 def list_(
-    places: Sequence[str],
+    positions: Sequence[str],
     topic: str | None,
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    login: Login,
+    login: KafkaLogin,
     app: str,
     output: Output,
 ) -> None:
-    """Count letters by the code of their reason, with an example of each. PLACES: 0, 0/17 or 0/17-42 (default: all)."""
-    from headgate.deadletters import Letter, Wanted
-    from headgate.deadletters_replay import already, read_letters
-    from headgate.tables import table
-    from rulecore.values import render_time
+    """Count dead letters by reason code, with an example of each. POSITIONS: 0, 0/17 or 0/17-42 (default: all)."""
+    from headgate.console.tables import table
+    from headgate.dead_letters.model import DeadLetter, DeadLetterFilter
+    from headgate.dead_letters.resend import read_dead_letters, read_sent_positions
+    from rulecore.documents.scalars import render_time
 
     kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     counts: dict[str, int] = {}
-    latest: dict[str, Letter] = {}
+    latest: dict[str, DeadLetter] = {}
     sent: dict[str, int] = {}
-    done = already(kafka, name)
-    for letter in read_letters(kafka, name, Wanted.of(places, codes, reason, sources)):
-        counts[letter.code] = counts.get(letter.code, 0) + 1
-        sent[letter.code] = sent.get(letter.code, 0) + (letter.place in done)
-        if letter.code not in latest or letter.timestamp_ms >= latest[letter.code].timestamp_ms:
-            latest[letter.code] = letter
+    done = read_sent_positions(kafka, name)
+    for dead_letter in read_dead_letters(kafka, name, DeadLetterFilter.of(positions, codes, reason, sources)):
+        counts[dead_letter.code] = counts.get(dead_letter.code, 0) + 1
+        sent[dead_letter.code] = sent.get(dead_letter.code, 0) + (dead_letter.position in done)
+        if dead_letter.code not in latest or dead_letter.timestamp_ms >= latest[dead_letter.code].timestamp_ms:
+            latest[dead_letter.code] = dead_letter
     order = sorted(counts, key=lambda code: (-counts[code], code))
     data: Json = [
         {"code": code, "letters": counts[code], "replayed": sent[code], "example": latest[code].json()}
         for code in order
     ]
     rows = [
-        (code, str(counts[code]), render_time(one.timestamp_ms), one.place, one.reason)
+        (code, str(counts[code]), render_time(one.timestamp_ms), one.position, one.reason)
         for code in order
         for one in [latest[code]]
     ]
@@ -82,86 +82,96 @@ def list_(
 
 @command.command()
 @_which
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="The first so many.")
+@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Show at most this many.")
 @output_option
 def show(
-    places: Sequence[str],
+    positions: Sequence[str],
     topic: str | None,
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    login: Login,
+    login: KafkaLogin,
     app: str,
     limit: int,
     output: Output,
 ) -> None:
-    """Show letters whole. With -o json one JSON object a line: change its value and give it to replay --edit."""
+    """Show whole dead letters. With -o json: one JSON object a line; change its value and pass it to replay --edit."""
     import itertools
     import json
 
-    from headgate.deadletters import Wanted
-    from headgate.deadletters_replay import read_letters
+    from headgate.dead_letters.model import DeadLetterFilter
+    from headgate.dead_letters.resend import read_dead_letters
 
     kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
-    found = read_letters(kafka, name, Wanted.of(places, codes, reason, sources))
-    for letter in itertools.islice(found, limit):
+    found = read_dead_letters(kafka, name, DeadLetterFilter.of(positions, codes, reason, sources))
+    for dead_letter in itertools.islice(found, limit):
         if output is Output.JSON:
-            click.echo(json.dumps(letter.json(), ensure_ascii=False))
+            click.echo(json.dumps(dead_letter.json(), ensure_ascii=False))
             continue
-        source = letter.source
+        source = dead_letter.source
         origin = "unknown" if source is None else f"{source.topic} {source.partition}/{source.offset}"
-        click.echo(f"{letter.place}  {letter.code}  from {origin}\n  {letter.reason}\n  {letter.shown}")
+        click.echo(
+            f"{dead_letter.position}  {dead_letter.code}  from {origin}\n  {dead_letter.reason}\n"
+            f"  {dead_letter.text_line}"
+        )
 
 
 @command.command()
 @_which
 @click.option(
-    "--edit", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="New values, a line a letter."
+    "--edit",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with new values, one JSON object a line.",
 )
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Set a field of each JSON value.")
-@click.option("--dry-run", is_flag=True, help="Say what would be sent, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
 @output_option
 def replay(
-    places: Sequence[str],
+    positions: Sequence[str],
     topic: str | None,
     codes: Sequence[str],
     reason: str | None,
     sources: Sequence[str],
-    login: Login,
+    login: KafkaLogin,
     app: str,
     edit: Path | None,
     fields: Sequence[str],
     dry_run: bool,
     output: Output,
 ) -> None:
-    """Send letters to the topics that they came from, repaired by --edit or --set, each once.
+    """Send dead letters back to their source topics, repaired by --edit or --set, each once.
 
-    With --edit and without PLACES only the letters that the file names are sent. What was sent is remembered beside the
-    letters, so a second run sends only what is new.
+    With --edit and without POSITIONS only the dead letters that the file names are sent. A ledger topic records what
+    was sent, so a second run sends only what is new.
     """
-    from headgate import deadletters_replay as sending
-    from headgate.deadletters import Repair, Wanted, read_edits, read_fields
-    from headgate.progress import progress
-    from headgate.talk import to_stderr
+    from headgate.console.messages import to_stderr
+    from headgate.console.progress import progress
+    from headgate.dead_letters import resend as sending
+    from headgate.dead_letters.model import DeadLetterFilter, Repair, read_edits, read_fields
 
     kafka, name = login.settings("headgate-deadletters"), topic or f"{app}.deadletters"
     edits = {} if edit is None else read_edits(edit)
-    wanted = Wanted.of(places or tuple(edits), codes, reason, sources)
-    letters = [*sending.read_letters(kafka, name, wanted)] if places or edits or edit is None else []
-    parcels = sending.plan(letters, Repair(edits, read_fields(fields)), name)
-    sending.check_targets(kafka, parcels)
-    done = sending.already(kafka, name)
-    new = [parcel for parcel in parcels if parcel.name not in done]
-    for place in sorted(set(edits) - {letter.place for letter in letters}):
-        to_stderr(f"{place}: there is no such letter")
+    wanted = DeadLetterFilter.of(positions or tuple(edits), codes, reason, sources)
+    dead_letters = [*sending.read_dead_letters(kafka, name, wanted)] if positions or edits or edit is None else []
+    records = sending.plan(dead_letters, Repair(edits, read_fields(fields)), name)
+    sending.check_targets(kafka, records)
+    done = sending.read_sent_positions(kafka, name)
+    new = [record for record in records if record.dedup_key not in done]
+    for position in sorted(set(edits) - {dead_letter.position for dead_letter in dead_letters}):
+        to_stderr(f"{position}: there is no such letter")
     if not dry_run:
-        with progress(f"{name} to their topics", len(new)) as told:
-            sent = sending.replay(kafka, name, new, told)
+        with progress(f"{name} to their topics", len(new)) as on_progress:
+            sent = sending.replay(kafka, name, new, on_progress)
     else:
         sent = len(new)
-    homeless = len(letters) - len(parcels)
-    before = len(parcels) - sent
-    data: dict[str, Json] = {"letters": len(letters), "sent": sent, "sent_before": before, "without_source": homeless}
+    homeless = len(dead_letters) - len(records)
+    before = len(records) - sent
+    data: dict[str, Json] = {
+        "letters": len(dead_letters),
+        "sent": sent,
+        "sent_before": before,
+        "without_source": homeless,
+    }
     said = "would be sent" if dry_run else "sent"
     text = f"{sent} letters {said}, {before} were sent before, {homeless} do not say where they came from"
     emit(output, {**data, "dry_run": dry_run}, text)

@@ -7,34 +7,36 @@ from pathlib import Path
 
 import click
 
+from headgate.console.output import Json, Output, emit, output_option
 from headgate.errors import InputError
-from headgate.login import Login
-from headgate.output import Json, Output, emit, output_option
-from headgate.rules_options import target_option
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import target_option
 
 _HEAD = ("LIST", "VERSION", "OWNER", "OF", "VALUE", "ENTRIES", "EXPIRES")
 
 
 @click.group(name="lists")
 def command() -> None:
-    """Publish lists that rules ask, and show those of a running app.
+    """Check and publish lists that rules use, and show an app's lists.
 
-    A list is a YAML file with its entries, or with the name of a CSV file beside it. Only the parts that changed since
-    the version before are sent.
+    A list is a YAML file with its entries, or with the name of a CSV file beside it. Only parts that
+    changed since the previous version are sent.
     """
 
 
 @command.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @target_option
-@click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For an answer, in seconds.")
-@click.option("--why", default=None, help="The reason of the change, kept in the history.")
+@click.option(
+    "--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds to wait for a response."
+)
+@click.option("--why", default=None, help="Reason of the change, kept in the history.")
 @output_option
-def publish(paths: Sequence[Path], login: Login, app: str, wait: float, why: str | None, output: Output) -> int:
-    """Check lists and publish them; show what the app answers. Exit code 1 when one was refused."""
-    from headgate.publishing import AppTopics, Change, own_note, publish_in_steps, read_log, require_app
-    from headgate.publishing import publish as send
-    from headgate.rulebook import read_lists
+def publish(paths: Sequence[Path], login: KafkaLogin, app: str, wait: float, why: str | None, output: Output) -> int:
+    """Check and publish lists, and show the app's responses. Exit code 1 if a list is rejected."""
+    from headgate.rules.bundle import read_lists
+    from headgate.rules.publish import AppTopics, ControlChange, note_for_user, publish_in_steps, read_log, require_app
+    from headgate.rules.publish import publish as send
 
     found = [read_lists(path) for path in paths]
     if problems := [problem for _, some in found for problem in some]:
@@ -42,39 +44,41 @@ def publish(paths: Sequence[Path], login: Login, app: str, wait: float, why: str
     kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
-    note = own_note(why)
-    answers: list[tuple[str, int, str | None, str | None]] = []
+    note = note_for_user(why)
+    responses: list[tuple[str, int, str | None, str | None]] = []
     for one in [one for some, _ in found for one in some]:
         *parts, (key, value) = one.records()
-        missing = [Change(k, v, k) for k, v in parts if k.encode() not in known]
+        missing = [ControlChange(k, v, k) for k, v in parts if k.encode() not in known]
         send(kafka, topics, missing, note, round(wait * 1000))
-        head = [Change(key, value, one.head.list)]
+        head = [ControlChange(key, value, one.head.list)]
         (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
-        if done.answer is not None and not done.answer.accepted and len(missing) < len(parts):
-            send(kafka, topics, [Change(k, v, k) for k, v in parts], note, round(wait * 1000))  # the app dropped some
+        if done.response is not None and not done.response.accepted and len(missing) < len(parts):
+            send(
+                kafka, topics, [ControlChange(k, v, k) for k, v in parts], note, round(wait * 1000)
+            )  # the app dropped some
             (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
-        answer = done.answer
-        said = (None, None) if answer is None else (answer.status, answer.reason)
-        answers.append((one.head.list, one.head.version, *said))
-    data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in answers]
-    emit(output, data, "\n".join(_line(*answer) for answer in answers))
-    return 0 if all(status == "accepted" for _, _, status, _ in answers) else 1
+        response = done.response
+        said = (None, None) if response is None else (response.status, response.reason)
+        responses.append((one.head.list, one.head.version, *said))
+    data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in responses]
+    emit(output, data, "\n".join(_line(*response) for response in responses))
+    return 0 if all(status == "accepted" for _, _, status, _ in responses) else 1
 
 
 def _line(name: str, version: int, status: str | None, reason: str | None) -> str:
-    said = f"{status or 'no answer':10} {name} version {version}"
+    said = f"{status or 'no response':10} {name} version {version}"
     return said if reason is None else f"{said}: {reason}"
 
 
 @command.command(name="list")
 @target_option
 @output_option
-def list_(login: Login, app: str, output: Output) -> None:
-    """Show the lists that were published to an app, from its control topic alone."""
-    from headgate.history import read_history
-    from headgate.publishing import AppTopics, require_app
-    from headgate.shown_rules import as_json, as_table
-    from rulecore.values import render_time
+def list_(login: KafkaLogin, app: str, output: Output) -> None:
+    """Show the lists that were published to an app; reads its control topic only."""
+    from headgate.rules.history import read_history
+    from headgate.rules.publish import AppTopics, require_app
+    from headgate.rules.render import as_json, as_table
+    from rulecore.documents.scalars import render_time
 
     kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)

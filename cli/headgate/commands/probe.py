@@ -8,21 +8,23 @@ from pathlib import Path
 
 import click
 
-from headgate.login import Login
-from headgate.output import Output, emit, output_option
-from headgate.rules_options import streams_option, target_option
+from headgate.console.output import Output, emit, output_option
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import streams_option, target_option
 
 
 @click.command(name="probe")
 @target_option
-@click.option("--stream", default="shop", show_default=True, help="A stream that the app reads (streams/NAME.yaml).")
-@click.option("--topic", default=None, help="The stream's topic (default: the stream's name).")
-@click.option("--at", default="now", show_default=True, help="The event's time; see below.")
-@click.option("--wait", type=click.FloatRange(1), default=60.0, show_default=True, help="For each step, in seconds.")
+@click.option("--stream", default="shop", show_default=True, help="Stream that the app reads (streams/NAME.yaml).")
+@click.option("--topic", default=None, help="Topic of the stream (default: its name).")
+@click.option("--at", default="now", show_default=True, help="Event time; see below.")
+@click.option(
+    "--wait", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds to wait for each step."
+)
 @streams_option
 @output_option
 def command(
-    login: Login,
+    login: KafkaLogin,
     app: str,
     stream: str,
     topic: str | None,
@@ -31,15 +33,15 @@ def command(
     streams: Path | None,
     output: Output,
 ) -> None:
-    """Send one event through a running rules app and wait for its alert.
+    """Send a test event through a running rules app, and await its alert.
 
-    A rule of the probe's own is published in shadow, so the alert goes to the shadow lane, and is deleted afterwards.
-    Exit code 1 when a step did not come in time. While old events are replayed, give an --at among them: an event of
-    now would move the watermark and make them late.
+    The probe publishes its own rule in shadow mode, so that the alert goes to the shadow lane, and deletes it
+    afterwards. Exit code 1 if a step does not finish in time. While old events are replayed, give an --at among them:
+    an event with the present time would advance the watermark and make them late.
     """
-    from headgate.moments import parse_time
-    from headgate.probing import probe
-    from headgate.streams import load_stream
+    from headgate.records.stream_files import load_stream
+    from headgate.rules.probe import probe
+    from headgate.time_arguments import parse_time
 
     now_ms = time.time_ns() // 1_000_000
     schema, at_ms = load_stream(stream, streams), parse_time(at, now_ms, "--at")

@@ -9,26 +9,30 @@ from pathlib import Path
 
 import click
 
-from headgate.login import Login, login_option
-from headgate.output import Json, Output, emit, output_option
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.kafka_login import KafkaLogin, login_option
 
 
 @click.command(name="replay")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--stream", required=True, help="The stream whose events the file holds (streams/NAME.yaml).")
-@click.option("--topic", default=None, help="Where to send them (default: the stream's name).")
+@click.option("--stream", required=True, help="Stream whose events the file holds (streams/NAME.yaml).")
+@click.option("--topic", default=None, help="Target topic (default: the stream's name).")
 @login_option
-@click.option("--speed", default="max", show_default=True, help="max, or a multiple of event time: 1x, 100x.")
-@click.option("--key", default=None, help="Fields of the record key, by commas (default: the stream's first key).")
-@click.option("--limit", type=click.IntRange(1), default=None, help="Only so many rows.")
-@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True, help="For a topic to be made.")
+@click.option("--speed", default="max", show_default=True, help="max, or a multiple of event time such as 1x or 100x.")
+@click.option(
+    "--key", default=None, help="Fields of the record key, separated by commas (default: the stream's first key)."
+)
+@click.option("--limit", type=click.IntRange(1), default=None, help="Send at most this many rows.")
+@click.option(
+    "--partitions", type=click.IntRange(1), default=4, show_default=True, help="Partitions of a topic that is created."
+)
 @click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
 @output_option
 def command(
     file: Path,
     stream: str,
     topic: str | None,
-    login: Login,
+    login: KafkaLogin,
     speed: str,
     key: str | None,
     limit: int | None,
@@ -36,14 +40,14 @@ def command(
     streams: Path | None,
     output: Output,
 ) -> None:
-    """Send a Parquet or JSON-lines FILE into a topic.
+    """Send the rows of a Parquet or JSON-lines FILE to a topic.
 
-    Column names become the stream's (InvoiceNo: invoice_no). Rows that do not fit the stream are sent as they are;
-    the engine puts them among the dead letters with a reason.
+    Column names are mapped to the stream's (InvoiceNo: invoice_no). Rows that do not match the stream are sent
+    unchanged; the app sends them to its dead-letter lane with a reason.
     """
-    from headgate.replay import KafkaSink, Speed, SystemClock, ensure_topic, replay
-    from headgate.rows import count_rows, read_rows
-    from headgate.streams import load_stream
+    from headgate.records.file_rows import count_rows, read_rows
+    from headgate.records.replay import KafkaSink, Speed, SystemClock, ensure_topic, replay
+    from headgate.records.stream_files import load_stream
 
     pace = Speed.parse(speed)
     schema = load_stream(stream, streams)
@@ -54,15 +58,15 @@ def command(
     total = limit if known is None else min(known, limit or known)
     settings = login.settings("headgate-replay")
     ensure_topic(settings, target, partitions)
-    with _progress(f"{file.name} to {target}", total) as told:
-        sent = replay(rows, KafkaSink(settings, target), pace, SystemClock(), told)
+    with _progress(f"{file.name} to {target}", total) as on_progress:
+        sent = replay(rows, KafkaSink(settings, target), pace, SystemClock(), on_progress)
     data: Json = {"topic": target, "rows": sent.rows, "bytes": sent.bytes, "seconds": round(sent.seconds, 3)}
     emit(output, data, f"{sent.rows} rows, {sent.bytes} bytes to topic {target} in {sent.seconds:.1f} s")
 
 
 @contextmanager
 def _progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, when that is a terminal."""
+    """Show a progress bar on stderr if that is a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

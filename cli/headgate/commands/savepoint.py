@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from headgate.output import Json, Output, emit, output_option
-from headgate.savepoint_options import decisions, decisions_option, place_option, savepoints_at, service_option
-from headgate.savepoint_view import listed, plan_data, planned, shown, summary
-from streamcore.location import location
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.savepoints.options import decisions_option, parse_decisions, place_option, savepoints_at, service_option
+from headgate.savepoints.render import compatibility_json, compatibility_text, list_text, manifest_text, summary
 from streamcore.savepoint import check_name
+from streamcore.storage.location import location
 
 
 @click.group(name="savepoint")
@@ -34,13 +34,13 @@ def create(
 
     Of an app that an operator runs, the newest epoch's. While that runs it answers to its pod: create a Savepoint.
     """
-    from headgate.savepoint_taking import create as take
-    from headgate.services import load_app
+    from headgate.savepoints.create import create as take
+    from headgate.savepoints.service_app import load_app
 
     loaded = load_app(service, file)
-    savepoints = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name)
+    savepoints = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name)
     made = take(loaded, savepoints, name, accept_unsettled=accept_unsettled, limit_s=limit_s).manifest
-    emit(output, summary(made), listed([made]))
+    emit(output, summary(made), list_text([made]))
 
 
 @command.command(name="list")
@@ -50,7 +50,7 @@ def list_(place: str, app: str, output: Output) -> None:
     """All of an app that are complete, the oldest first."""
     found = [one.manifest for one in savepoints_at(place, app)]
     data: list[Json] = [summary(one) for one in found]
-    emit(output, data, listed(found))
+    emit(output, data, list_text(found))
 
 
 @command.command()
@@ -58,14 +58,14 @@ def list_(place: str, app: str, output: Output) -> None:
 @place_option
 @output_option
 def show(name: str, place: str, app: str, output: Output) -> None:
-    """What is in one: where it goes on, how far time has come, how much state. Its rows: headgate state show."""
+    """Show a savepoint: offsets, watermarks, size of the state. To see its rows: headgate state show."""
     one = savepoints_at(place, app).get(name).manifest
     tables: list[Json] = [
         {"table": t.name, "stage": t.stage, "rows": t.rows, "bytes": t.bytes, "columns": dict(t.columns)}
         for t in one.tables
     ]
     topics: dict[str, Json] = {topic: dict(places) for topic, places in one.next_position.by_topic().items()}
-    emit(output, {**summary(one), "topics": topics, "tables": tables}, shown(one))
+    emit(output, {**summary(one), "topics": topics, "tables": tables}, manifest_text(one))
 
 
 @command.command()
@@ -97,13 +97,13 @@ def plan(
     output: Output,
 ) -> int:
     """Say whether this version of the app can go on from it, and why not. Exit code 1 when it cannot."""
-    from headgate.services import load_app
-    from streamcore.savepoint.describe import plan_for
+    from headgate.savepoints.service_app import load_app
+    from streamcore.savepoint.app_description import check_app_compatibility
 
     loaded = load_app(service, file)
-    manifest = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name).manifest
-    found = plan_for(manifest, loaded.app, decisions(drop, accept))
-    emit(output, {"name": name, **plan_data(found)}, planned(found))
+    manifest = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name).manifest
+    found = check_app_compatibility(manifest, loaded.app, parse_decisions(drop, accept))
+    emit(output, {"name": name, **compatibility_json(found)}, compatibility_text(found))
     return 0 if found.possible else 1
 
 
@@ -130,16 +130,16 @@ def restore(
     output: Output,
 ) -> None:
     """Make a new checkpoint from it; the service that is started with that one goes on where it was."""
-    from headgate.savepoint_taking import new_checkpoint
-    from headgate.savepoint_taking import restore as make
-    from headgate.services import load_app
+    from headgate.savepoints.create import new_checkpoint
+    from headgate.savepoints.create import restore as make
+    from headgate.savepoints.service_app import load_app
 
     loaded = load_app(service, file)
-    found = savepoints_at(place or loaded.settings.savepoint_place, loaded.app.name).get(name)
+    found = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name)
     to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
-    done = make(loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, decisions(drop, accept))
-    text = f"{to}: epoch {done.epoch}, goes on after batch {found.manifest.batch}\n{planned(done.plan)}"
-    emit(output, {"name": name, "checkpoint": str(to), "epoch": done.epoch, **plan_data(done.plan)}, text)
+    done = make(loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept))
+    text = f"{to}: epoch {done.epoch}, goes on after batch {found.manifest.batch}\n{compatibility_text(done.plan)}"
+    emit(output, {"name": name, "checkpoint": str(to), "epoch": done.epoch, **compatibility_json(done.plan)}, text)
 
 
 @command.command()
@@ -172,7 +172,7 @@ def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
     What is not there is no error. Topics and tables are not touched. An epoch that is begun meanwhile
     stays, and the exit code is 1.
     """
-    from headgate.savepoint_removing import purge as remove
+    from headgate.savepoints.purge import purge as remove
 
     done = remove(savepoints_at(place, app), location(checkpoint))
     data: dict[str, Json] = {"app": app, "savepoints": done.savepoints, "checkpoints": done.checkpoints}

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from headgate.output import Json, Output, emit, output_option
-from headgate.talk import to_stderr
+from headgate.console.messages import to_stderr
+from headgate.console.output import Json, Output, emit, output_option
 
 if TYPE_CHECKING:
-    from streamcore.sinks.opensearch.client import Client
+    from streamcore.sinks.opensearch.client import SearchClient
     from streamcore.sinks.opensearch.status import IndexStatus
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -45,11 +45,11 @@ def _client(
     password_file: Path | None,
     password_env: str | None,
     ca_file: Path | None,
-) -> Iterator[Client]:
-    from streamcore.sinks.opensearch.client import Client
-    from streamcore.sinks.opensearch.settings import Login
+) -> Iterator[SearchClient]:
+    from streamcore.sinks.opensearch.client import SearchClient
+    from streamcore.sinks.opensearch.settings import ClientSettings
 
-    client = Client(Login(tuple(urls), user, password_file, password_env, ca_file))
+    client = SearchClient(ClientSettings(tuple(urls), user, password_file, password_env, ca_file))
     try:
         yield client
     finally:
@@ -79,11 +79,11 @@ def status(
     output: Output,
 ) -> None:
     """Show the indexes of each alias, and where a rebuild stands."""
-    from headgate.tables import table
-    from streamcore.sinks.opensearch.status import aliases, statuses
+    from headgate.console.tables import table
+    from streamcore.sinks.opensearch.status import aliases, read_statuses
 
     with _client(urls, user, password_file, password_env, ca_file) as client:
-        found = [(name, *statuses(client, name)) for name in ([alias] if alias else aliases(client))]
+        found = [(name, *read_statuses(client, name)) for name in ([alias] if alias else aliases(client))]
     data: Json = [
         {"alias": name, "stage": state.stage.value, "indexes": [asdict(one) for one in indexes]}
         for name, state, indexes in found

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import click
 
-from headgate.output import Output, emit, output_option
-from headgate.savepoint_options import place_option, savepoints_at
+from headgate.console.output import Output, emit, output_option
+from headgate.savepoints.options import place_option, savepoints_at
 
 
 @click.group(name="state")
 def command() -> None:
-    """Look into the state of an app. Take a savepoint first: a running app's own state is nobody else's to read."""
+    """Inspect the state of an app in a savepoint.
+
+    Take a savepoint first: the state of a running app cannot be read by another process.
+    """
 
 
 @command.command()
@@ -18,10 +21,14 @@ def command() -> None:
 @click.argument("table")
 @place_option
 @click.option(
-    "--where", "conditions", multiple=True, metavar="COLUMN=VALUE", help="Only such rows; several times: all hold."
+    "--where",
+    "conditions",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="Only rows with this value; repeatable, all must match.",
 )
 @click.option("--shard", type=click.IntRange(0), default=None, help="Only rows of this shard.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="The first so many.")
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Show at most this many rows.")
 @output_option
 def show(
     name: str,
@@ -33,11 +40,11 @@ def show(
     limit: int,
     output: Output,
 ) -> None:
-    """Show rows of TABLE in the savepoint NAME. Which tables there are: headgate savepoint show NAME.
+    """Show rows of TABLE in the savepoint NAME. To list its tables: headgate savepoint show NAME.
 
-    Columns that begin with __ are the engine's. What is packed is shown as its size.
+    Columns that begin with __ belong to the engine. Binary values are shown as their size.
     """
-    from headgate.state_view import data, read, text
+    from headgate.savepoints.state_render import data, read, text
 
     rows = read(savepoints_at(place, app).get(name), table, conditions, shard, limit)
     emit(output, data(rows), text(rows))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.login import Login, login_option
-from headgate.output import Output, emit, output_option
+from headgate.console.output import Output, emit, output_option
+from headgate.kafka_login import KafkaLogin, login_option
 
 if TYPE_CHECKING:
     from streamcore.kafka.readers import Record
@@ -32,17 +32,19 @@ class _Topic(click.ParamType["tuple[str, int]"]):
 
 @click.group(name="topics")
 def command() -> None:
-    """Make event topics, look at records."""
+    """Create event topics and show records."""
 
 
 @command.command()
 @click.argument("topics", nargs=-1, required=True, type=_Topic())
-@click.option("--wait", type=click.FloatRange(0), default=30.0, show_default=True, help="For the broker, in seconds.")
+@click.option(
+    "--wait", type=click.FloatRange(0), default=30.0, show_default=True, help="Seconds to wait for the broker."
+)
 @login_option
 @output_option
-def create(topics: tuple[tuple[str, int], ...], wait: float, login: Login, output: Output) -> None:
-    """Make TOPICS (name, or name:partitions; 4 without) unless they are there, as they are."""
-    from headgate.replay import ensure_topic
+def create(topics: tuple[tuple[str, int], ...], wait: float, login: KafkaLogin, output: Output) -> None:
+    """Create TOPICS (name, or name:partitions; default 4). Existing topics stay unchanged."""
+    from headgate.records.replay import ensure_topic
     from streamcore.kafka.topics import wait_for_broker
 
     kafka = login.settings("headgate-topics")
@@ -53,13 +55,15 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, login: Login, outpu
 
 @command.command()
 @click.argument("topic")
-@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="So many records at most.")
-@click.option("--wait", type=click.FloatRange(0), default=10.0, show_default=True, help="For more, in seconds.")
+@click.option("--count", type=click.IntRange(1), default=10, show_default=True, help="Show at most this many records.")
+@click.option(
+    "--wait", type=click.FloatRange(0), default=10.0, show_default=True, help="Seconds to wait for further records."
+)
 @login_option
-def show(topic: str, count: int, wait: float, login: Login) -> int:
+def show(topic: str, count: int, wait: float, login: KafkaLogin) -> int:
     """Print the values of committed records of TOPIC, from its beginning, one a line.
 
-    Exit code 1 when no record came in time.
+    Exit code 1 if no record arrives in time.
     """
 
     kafka = login.settings("headgate-topics")

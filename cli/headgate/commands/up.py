@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headgate.output import Json
-from headgate.up_services import SERVICES, Chosen, address, login, refuse_foreign
+from headgate.console.output import Json
+from headgate.demo.service_options import SERVICES, ServiceOptions, check_options, opensearch_login, postgres_address
 
 if TYPE_CHECKING:
-    from headgate.local.services.service import Service, Verdict
-    from headgate.local.stack import StackSettings
+    from headgate.demo.services.service import Service, VerifyResult
+    from headgate.demo.stack import StackSettings
 
 _LIVE_RATE = 250.0
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -21,30 +21,45 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(name="up")
 @click.argument("service", type=click.Choice([*SERVICES]), default="rules")
-@click.option("--events", type=click.IntRange(1), default=None, help="Send so many more, then stop (default: go on).")
-@click.option("--json", "as_json", is_flag=True, help="No view: compare with what must come, print one JSON object.")
-@click.option("--rate", type=click.FloatRange(0.1), default=None, help="Events/s (view: 250; --json: what goes).")
-@click.option("--seed", type=int, default=None, help="Of a new shop; the same seed tells the same story.")
+@click.option(
+    "--events", type=click.IntRange(1), default=None, help="Send this many more events, then stop (default: no end)."
+)
+@click.option("--json", "as_json", is_flag=True, help="No live view: verify the output and print one JSON object.")
+@click.option(
+    "--rate", type=click.FloatRange(0.1), default=None, help="Events per second (default: 250; with --json: no limit)."
+)
+@click.option("--seed", type=int, default=None, help="Seed of a new shop; the same seed gives the same events.")
 @click.option("--data", type=click.Path(file_okay=False, path_type=Path), default=None, help="Data folder of the shop.")
-@click.option("--fresh", is_flag=True, help="Delete the shop of the data folder and what came of it; begin anew.")
+@click.option("--fresh", is_flag=True, help="Delete the shop in the data folder and all its output, and start anew.")
 @click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules to publish (default: rules/shop).")
 @click.option("--streams", type=click.Path(file_okay=False, path_type=Path), default=None, help="Folder of streams.")
-@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Of the local broker (default: 19092).")
-@click.option("--broker-folder", type=click.Path(file_okay=False, path_type=Path), default=None, help="Its data.")
+@click.option("--port", type=click.IntRange(1, 65535), default=None, help="Port of the local broker (default: 19092).")
+@click.option(
+    "--broker-folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=None,
+    help="Data folder of the local broker.",
+)
 @click.option("--bootstrap", default=None, help="Use this Kafka (host:port) instead of the local broker.")
 @click.option("--keep-broker", is_flag=True, help="Leave the local servers running.")
-@click.option("--to", type=click.Choice(["delta", "postgres"]), default=None, help="etl: its table (default: delta).")
+@click.option(
+    "--to", type=click.Choice(["delta", "postgres"]), default=None, help="etl: kind of the table (default: delta)."
+)
 @click.option("--postgres", default=None, help="Use this server (HOST:PORT/DATABASE) instead of a local one.")
-@click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: log in as.")
-@click.option("--postgres-password-file", type=_FILE, help="With --postgres.")
-@click.option("--postgres-password-env", default=None, help="With --postgres: a variable that holds the password.")
-@click.option("--postgres-ca-file", type=_FILE, help="To prove who it is.")
+@click.option("--postgres-user", default="headgate", show_default=True, help="With --postgres: user name.")
+@click.option("--postgres-password-file", type=_FILE, help="With --postgres: file that holds the password.")
+@click.option(
+    "--postgres-password-env", default=None, help="With --postgres: environment variable that holds the password."
+)
+@click.option("--postgres-ca-file", type=_FILE, help="With --postgres: certificate authority of the server, PEM.")
 @click.option("--opensearch", default=None, help="Use this server (URL) instead of a local one.")
-@click.option("--opensearch-user", default=None, help="With --opensearch: log in as.")
-@click.option("--opensearch-password-file", type=_FILE, help="With --opensearch.")
-@click.option("--opensearch-password-env", default=None, help="With --opensearch: a variable that holds the password.")
-@click.option("--opensearch-ca-file", type=_FILE, help="Certificate authority, PEM.")
-@click.option("--verbose", is_flag=True, help="Say when what happened.")
+@click.option("--opensearch-user", default=None, help="With --opensearch: user name.")
+@click.option("--opensearch-password-file", type=_FILE, help="With --opensearch: file that holds the password.")
+@click.option(
+    "--opensearch-password-env", default=None, help="With --opensearch: environment variable that holds the password."
+)
+@click.option("--opensearch-ca-file", type=_FILE, help="With --opensearch: certificate authority of the server, PEM.")
+@click.option("--verbose", is_flag=True, help="Print the time of each step.")
 def command(
     service: str,
     events: int | None,
@@ -73,28 +88,31 @@ def command(
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run the shop: a local Kafka, a service, and a generator of shop events.
+    """Run a demo: a local Kafka, one service, and an invented shop.
 
     \b
-    etl       events in four formats into clean rows, in Kafka and a Delta table (or PostgreSQL: --to, --postgres)
-    rules     the shipped rules; alerts (the default)
-    search    product documents, with what is sold and seen, in OpenSearch (local, unless --opensearch names another)
-    sessions  user sessions and figures, in Kafka and PostgreSQL (a local one, unless --postgres names another)
+    etl       events in four formats become clean rows, in Kafka and a Delta table (or PostgreSQL: --to, --postgres)
+    rules     the shipped rules raise alerts (the default)
+    search    product documents with their popularity, in OpenSearch (local, unless --opensearch names a server)
+    sessions  user sessions and dashboard metrics, in Kafka and PostgreSQL (local, unless --postgres names a server)
 
-    Ctrl-C stops at a batch boundary, and the next run goes on there. --json needs --events: it sends them, waits until
-    they are processed, reads all that came out with another client and compares. Exit code 1 unless all is right.
+    Ctrl-C stops at a batch boundary; the next run continues there. --json needs --events: it sends them, waits until
+    they are processed, reads all output with an independent client and compares it with the expected output. Exit
+    code 1 if anything is missing, duplicated, wrong or unexpected.
     """
     began_s = time.monotonic()
     if as_json and events is None:
         raise click.UsageError("--json needs --events N: without an end there is nothing to compare")
-    from headgate.local import broker as local_broker
-    from headgate.local import workspace
-    from headgate.local.stack import StackSettings
+    from headgate.demo import workspace
+    from headgate.demo.stack import StackSettings
+    from headgate.local.servers import kafka as local_broker
 
-    refuse_foreign(service)
-    at = address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
-    there = login(opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file)
-    chosen = SERVICES[service](Chosen(rules, streams, to, at, there))
+    check_options(service)
+    at = postgres_address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
+    there = opensearch_login(
+        opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file
+    )
+    chosen = SERVICES[service](ServiceOptions(rules, streams, to, at, there))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
@@ -105,7 +123,7 @@ def command(
         fresh=fresh,
         keep_broker=keep_broker,
     )
-    with workspace.alone(settings.folder):
+    with workspace.lock_folder(settings.folder):
         return _run(chosen, settings, events, rate, began_s, as_json=as_json, verbose=verbose)
 
 
@@ -121,29 +139,29 @@ def _run(
 ) -> int:
     from rich.console import Console
 
+    from headgate.console.messages import silent, to_stderr
+    from headgate.console.timeline import Timeline
+    from headgate.demo.generator import GeneratorSettings
+    from headgate.demo.run import DemoRun, Signals
+    from headgate.demo.stack import DemoStack
     from headgate.errors import InputError
-    from headgate.local.generator import Orders
-    from headgate.local.stack import Stack
-    from headgate.run_up import Signals, Up
-    from headgate.talk import silent, to_stderr
-    from headgate.timeline import Timeline
 
     _log_to(settings.folder / "up.log")
     timeline = Timeline(to_stderr if verbose else silent, began_s)
     signals = Signals(to_stderr)
-    up = Up(Stack(service, settings, to_stderr, timeline), signals, to_stderr, timeline)
+    demo = DemoRun(DemoStack(service, settings, to_stderr, timeline), signals, to_stderr, timeline)
     verdict = None
-    with signals.caught():
+    with signals.handling():
         try:
-            up.stack.start()
+            demo.stack.start()
             if as_json and events is not None:
-                verdict = up.counted(events, Orders(events, rate))
+                verdict = demo.run_to_verdict(events, GeneratorSettings(events, rate))
             else:
-                up.live(Orders(events, rate or _LIVE_RATE), Console())
+                demo.run_live(GeneratorSettings(events, rate or _LIVE_RATE), Console())
         except BaseException:
-            up.abandon()
+            demo.stop_after_error()
             raise
-        up.close()
+        demo.close()
     if not as_json:
         return 0
     if verdict is None:
@@ -153,7 +171,7 @@ def _run(
 
 
 def _log_to(file: Path) -> None:
-    """What Kafka's clients say: into a file, for the view has the screen."""
+    """Send the logs of Kafka's clients to a file, because the view owns the screen."""
     import logging
 
     handler = logging.FileHandler(file, mode="w", encoding="utf-8")
@@ -162,8 +180,8 @@ def _log_to(file: Path) -> None:
         logging.getLogger(name).addHandler(handler)
 
 
-def _document(verdict: Verdict, seconds: float) -> str:
+def _document(verdict: VerifyResult, seconds: float) -> str:
     import json
 
-    document: Json = {**verdict.document(), "seconds": round(seconds, 1)}
+    document: Json = {**verdict.summary().document(), "seconds": round(seconds, 1)}
     return json.dumps(document)

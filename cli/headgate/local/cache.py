@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from headgate.console.messages import Print, silent
 from headgate.errors import SetupError
-from headgate.talk import Say, silent
 
 
 def root() -> Path:
@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 @contextmanager
-def exclusive(name: str, say: Say = silent) -> Iterator[None]:
+def exclusive(name: str, say: Print = silent) -> Iterator[None]:
     """Hold the lock ``name`` of this cache. It is released with the process, however that ends."""
     folder = root() / "locks"
     try:
@@ -42,7 +42,7 @@ def exclusive(name: str, say: Say = silent) -> Iterator[None]:
         yield
 
 
-def publish(target: Path, build: Callable[[Path], None], say: Say = silent) -> Path:
+def publish(target: Path, build: Callable[[Path], None], say: Print = silent) -> Path:
     """Return ``target``, built by ``build(folder)`` unless it is there. A failed or killed build leaves no target."""
     if target.is_dir():
         return target

@@ -18,10 +18,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
+from headgate.console.messages import Print, to_stderr
 from headgate.errors import SetupError
-from headgate.local import cache, trust
+from headgate.local import cache
+from headgate.local import java_trust_store as trust
 from headgate.local.java import Java
-from headgate.talk import Say, to_stderr
 
 _SETTINGS = """\
 <ivysettings>
@@ -39,7 +40,7 @@ _MODULE = """\
   </dependencies>
 </ivy-module>
 """
-_TOLD_EVERY = 10  # downloads
+_PROGRESS_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
@@ -72,7 +73,7 @@ class Jar:
 
 
 def lock_text(name: JarSet) -> str:
-    """The lock file as it is shipped."""
+    """Read the lock file that is shipped."""
     return (resources.files("headgate.local") / "locks" / f"{name}.lock").read_text(encoding="utf-8")
 
 
@@ -95,8 +96,8 @@ def folder(name: JarSet) -> Path:
     return cache.root() / "jars" / f"{name}-{sha256(lock_text(name).encode()).hexdigest()[:16]}"
 
 
-def ensure(name: JarSet, java: Java, say: Say = to_stderr) -> Path:
-    """The folder with the jars of a lock; fetched and verified first when it is not there."""
+def ensure(name: JarSet, java: Java, say: Print = to_stderr) -> Path:
+    """Return the folder with the jars of a lock; fetch and verify them first if it is missing."""
     jars = parse_lock(lock_text(name))
 
     def build(part: Path) -> None:
@@ -121,7 +122,7 @@ def verify(jars: Iterable[Jar], where: Path) -> None:
             )
 
 
-def fetch(jars: Iterable[Jar], where: Path, java: Java, say: Say = to_stderr) -> None:
+def fetch(jars: Iterable[Jar], where: Path, java: Java, say: Print = to_stderr) -> None:
     """Download into the folder ``where``, without looking at digests. ``SetupError`` with Ivy's reason."""
     wanted = tuple(jars)
     with TemporaryDirectory(prefix="headgate-ivy-") as temp:
@@ -141,14 +142,14 @@ def _dependency(jar: Jar) -> str:
     return f'    <dependency {values} conf="default->*" transitive="false"/>'
 
 
-def _run(command: list[str], total: int, say: Say) -> None:
+def _run(command: list[str], total: int, say: Print) -> None:
     problems, done = [], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None
         for line in ivy.stdout:
             if "[SUCCESSFUL ]" in line:
                 done += 1
-                if done % _TOLD_EVERY == 0 and done < total:
+                if done % _PROGRESS_EVERY == 0 and done < total:
                     say(f"jars: {done} of {total}")
             elif any(mark in line for mark in ("not found:", "Exception", "[FAILED")):
                 problems.append(line.strip())

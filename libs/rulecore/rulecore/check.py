@@ -1,7 +1,7 @@
-"""What `headgate rules check` says, without a cluster: problems with their places, and what each rule will cost.
+"""The report of `headgate rules check`, without a cluster: problems with their places, and the cost of each rule.
 
 Promises: everything that the rule set would refuse is found here first, with the same words. Refuses to run rules:
-``rulecore.ruletests`` does that.
+``rulecore.testing.rule_tests`` does that.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.compiled import CompiledRule, CountWindow, RuleLimits, SessionWindow, Window, compile_rule
+from rulecore.compile.rule import CompiledRule, EventCountWindow, RuleLimits, SessionWindow, TimeWindow, compile_rule
+from rulecore.compile.score_compatibility import incompatibility
+from rulecore.documents.loading import LoadedRule
+from rulecore.documents.rule import Emit, Rule, RuleKind, canonical_json
+from rulecore.documents.scalars import render_duration
+from rulecore.documents.yaml_reader import PathKey, Problem, SourceLocation, YamlDocument, dotted_path
 from rulecore.errors import ExpressionError, RuleError
-from rulecore.lang import ListType
-from rulecore.load import Loaded
-from rulecore.model import Emit, Kind, Rule, canonical_json
-from rulecore.plan import Access
-from rulecore.ruletests import ALERT_FIELDS
-from rulecore.scores_fit import unfit
-from rulecore.values import render_duration
-from rulecore.yamldoc import Document, PathKey, Place, Problem, dotted
+from rulecore.language import ListType
+from rulecore.matching.access_plan import AccessPath
+from rulecore.testing.rule_tests import ALERT_FIELDS
 from streamcore.schema import StreamSchema
 
 _BYTES_PER_PANE: Final = 32  # one aggregate of one key in one pane
@@ -29,15 +29,15 @@ _BYTES_PER_SIGNAL: Final = 400  # one signal, as an object and in its places
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a rule will cost. ``note`` is for people; ``cheap`` says whether somebody should read it.
+class RuleCost:
+    """The expected cost of a rule. ``note`` is for people; ``cheap`` is false when the author should read it.
 
     ``access`` is None for windowed and score rules, and that of a sequence's dearest condition; ``panes`` and
     ``bytes_per_key`` are 0 for rules per event; of a sequence, bytes are those of one that is nearly complete.
     """
 
     rule: str
-    access: Access | None
+    access: AccessPath | None
     panes: int
     bytes_per_key: int
     cheap: bool
@@ -45,49 +45,51 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """Problems in order of file and place; rules without problems, compiled; their costs in the same order."""
 
     problems: tuple[Problem, ...]
     rules: tuple[CompiledRule, ...]
-    costs: tuple[Cost, ...]
+    costs: tuple[RuleCost, ...]
 
 
-def check(
-    documents: Sequence[Loaded],
+def check_rules(
+    documents: Sequence[LoadedRule],
     streams: Mapping[str, StreamSchema],
     limits: RuleLimits | None = None,
     lists: Mapping[str, ListType] | None = None,
-) -> Report:
+) -> CheckReport:
     """Check documents against each other, the streams, and the lists that rules may ask."""
     limits = limits or RuleLimits()
     problems = [problem for loaded in documents for problem in loaded.problems]
-    problems += _repeated(documents)
+    problems += _duplicate_ids(documents)
     rules = []
     for loaded in documents:
         if loaded.rule is not None:
             compiled, faults = _compile(loaded.rule, loaded.document, streams, limits, lists or {})
             problems += faults
             rules += [compiled] if compiled is not None and not faults else []
-    problems += _vain([loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules})
+    problems += _useless_signals(
+        [loaded for loaded in documents if loaded.rule is not None], {c.rule.id: c for c in rules}
+    )
     if len(documents) > limits.rules:
         file = documents[-1].document.file
-        problems.append(Problem(file, Place(1, 1), "", f"{len(documents)} rules, at most {limits.rules}"))
-    return Report(tuple(sorted(problems)), tuple(rules), tuple(cost(rule) for rule in rules))
+        problems.append(Problem(file, SourceLocation(1, 1), "", f"{len(documents)} rules, at most {limits.rules}"))
+    return CheckReport(tuple(sorted(problems)), tuple(rules), tuple(cost(rule) for rule in rules))
 
 
-def _vain(documents: Iterable[Loaded], rules: Mapping[str, CompiledRule]) -> Iterable[Problem]:
-    """Score rules that name a rule which can give them nothing."""
+def _useless_signals(documents: Iterable[LoadedRule], rules: Mapping[str, CompiledRule]) -> Iterable[Problem]:
+    """Find score rules that name a rule which can give them nothing."""
     for loaded in documents:
         score = rules.get(loaded.rule.id) if loaded.rule is not None else None
         for name in score.score.weights if score is not None and score.score is not None else ():
-            if score is not None and name in rules and (reason := unfit(score, rules[name])) is not None:
+            if score is not None and name in rules and (reason := incompatibility(score, rules[name])) is not None:
                 place = loaded.document.place(("score", "of", name))
                 yield Problem(loaded.document.file, place, f"score.of.{name}", reason, score.rule.id)
 
 
-def _repeated(documents: Iterable[Loaded]) -> Iterable[Problem]:
-    first: dict[str, Document] = {}
+def _duplicate_ids(documents: Iterable[LoadedRule]) -> Iterable[Problem]:
+    first: dict[str, YamlDocument] = {}
     for loaded in documents:
         if loaded.rule is None:
             continue
@@ -100,7 +102,7 @@ def _repeated(documents: Iterable[Loaded]) -> Iterable[Problem]:
 
 def _compile(
     rule: Rule,
-    document: Document,
+    document: YamlDocument,
     streams: Mapping[str, StreamSchema],
     limits: RuleLimits,
     lists: Mapping[str, ListType],
@@ -112,7 +114,7 @@ def _compile(
         compiled = compile_rule(rule, streams, limits, lists)
     except ExpressionError as error:
         path = tuple(int(part) if part.isdigit() else part for part in error.field.split("."))
-        place = _inside(document, path, error)
+        place = _expression_location(document, path, error)
         hinted = f"{error.message}; {error.hint}" if error.hint else error.message
         return None, [Problem(document.file, place, error.field, hinted, rule.id, error.render())]
     except RuleError as error:
@@ -121,16 +123,16 @@ def _compile(
     return compiled, _tests(rule, document, streams[rule.on])
 
 
-def _inside(document: Document, path: Sequence[str | int], error: ExpressionError) -> Place:
-    """The place in the file of a place in an expression: exact on one line, else the line or the entry."""
+def _expression_location(document: YamlDocument, path: Sequence[str | int], error: ExpressionError) -> SourceLocation:
+    """Return the place in the file of a place in an expression: exact on one line, else the line or the entry."""
     start = document.place(path)
     if document.known(path) in document.blocks:
-        return Place(start.line + error.line, 1)
-    return Place(start.line, start.column + error.column - 1) if error.line == 1 else start
+        return SourceLocation(start.line + error.line, 1)
+    return SourceLocation(start.line, start.column + error.column - 1) if error.line == 1 else start
 
 
-def _tests(rule: Rule, document: Document, schema: StreamSchema) -> list[Problem]:
-    """Fields in tests that no event and no alert has: such a test would pass or fail for the wrong reason."""
+def _tests(rule: Rule, document: YamlDocument, schema: StreamSchema) -> list[Problem]:
+    """Find fields in tests that no event and no alert has: such a test would pass or fail for the wrong reason."""
     paths: list[tuple[PathKey, Collection[str]]] = []
     # An alert of a rule per event has the first of the stream's keys.
     alert = ALERT_FIELDS.union(rule.group_by or schema.keys[0])
@@ -141,7 +143,7 @@ def _tests(rule: Rule, document: Document, schema: StreamSchema) -> list[Problem
         Problem(
             document.file,
             document.place(path),
-            dotted(path[:-1]),
+            dotted_path(path[:-1]),
             f"there is no {path[-1]}; there are {', '.join(sorted(known))}",
             rule.id,
         )
@@ -150,77 +152,79 @@ def _tests(rule: Rule, document: Document, schema: StreamSchema) -> list[Problem
     ]
 
 
-_ACCESS_NOTES: Final[Mapping[Access, str]] = {
-    Access.EQUALITY_AND_BOUND: "looked up by value and bound: cost follows its matches",
-    Access.EQUALITY: "looked up by value: cost follows the events that have the value",
-    Access.BOUND: "looked up by one bound: cost follows the events beyond it",
-    Access.SCAN: "one condition is evaluated on every event; an equality or a bound would be cheaper",
-    Access.ALL: "the whole condition is checked on every event; an equality or a bound outside `or` would be cheaper",
+_ACCESS_NOTES: Final[Mapping[AccessPath, str]] = {
+    AccessPath.EQUALITY_AND_BOUND: "looked up by value and bound: cost follows its matches",
+    AccessPath.EQUALITY: "looked up by value: cost follows the events that have the value",
+    AccessPath.BOUND: "looked up by one bound: cost follows the events beyond it",
+    AccessPath.SCAN: "one condition is evaluated on every event; an equality or a bound would be cheaper",
+    AccessPath.ALL: "the condition is checked on every event; an equality or a bound outside `or` would be cheaper",
 }
 
 
-def cost(rule: CompiledRule) -> Cost:
-    """The estimate for one rule."""
+def cost(rule: CompiledRule) -> RuleCost:
+    """Return the estimate for one rule."""
     if rule.kind in _BY_KIND:
         return _BY_KIND[rule.kind](rule)
     if rule.window is None:
-        access = rule.plan.access if rule.plan is not None else Access.ALL
-        return Cost(rule.rule.id, access, 0, 0, access not in (Access.SCAN, Access.ALL), _ACCESS_NOTES[access])
+        access = rule.plan.access if rule.plan is not None else AccessPath.ALL
+        return RuleCost(
+            rule.rule.id, access, 0, 0, access not in (AccessPath.SCAN, AccessPath.ALL), _ACCESS_NOTES[access]
+        )
     panes = rule.window.panes
     distinct = sum(a.function == "count_distinct" for a in rule.aggregates)
     size = panes * (_BYTES_PER_PANE * len(rule.aggregates) + _BYTES_PER_DISTINCT * distinct)
     note = f"{_WHAT[type(rule.window)](panes)}, {len(rule.aggregates)} aggregates, about {size} bytes a busy key"
     if distinct:
         note += ", more with every distinct value"
-    return Cost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note + _final_note(rule))
+    return RuleCost(rule.rule.id, None, panes, size, panes <= _MANY_PANES, note + _final_note(rule))
 
 
 def _final_note(rule: CompiledRule) -> str:
     if rule.rule.emit is not Emit.FINAL:
         return ""
-    if isinstance(rule.window, CountWindow):
+    if isinstance(rule.window, EventCountWindow):
         return "; looked at only when a window is whole"
     return "; every key of a window is looked at when it ends"
 
 
 _WHAT: Final[Mapping[type, Callable[[int], str]]] = {
-    Window: lambda panes: f"{panes} panes a window",
+    TimeWindow: lambda panes: f"{panes} panes a window",
     SessionWindow: lambda _: "one entry a session",
-    CountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle",
+    EventCountWindow: lambda panes: f"{panes} pieces a window, kept until the key is idle",
 }
 
 
 _MANY_PANES: Final = 400
 
 
-def _absence_cost(rule: CompiledRule) -> Cost:
+def _absence_cost(rule: CompiledRule) -> RuleCost:
     assert rule.absence is not None
     assert rule.plan is not None
     whose = "seen" if rule.absence.listed is None else f"of list {rule.absence.listed}"
     note = f"about {_BYTES_PER_EXPECTED} bytes a key that is {whose}; the event is {_ACCESS_NOTES[rule.plan.access]}"
     if rule.absence.listed is None and rule.absence.forget_ms is None:
         note += "; keys are never forgotten: `forget` would bound them"
-    cheap = rule.plan.access not in (Access.SCAN, Access.ALL)
-    return Cost(rule.rule.id, rule.plan.access, 0, _BYTES_PER_EXPECTED, cheap, note)
+    cheap = rule.plan.access not in (AccessPath.SCAN, AccessPath.ALL)
+    return RuleCost(rule.rule.id, rule.plan.access, 0, _BYTES_PER_EXPECTED, cheap, note)
 
 
-def _score_cost(rule: CompiledRule) -> Cost:
+def _score_cost(rule: CompiledRule) -> RuleCost:
     assert rule.score is not None
     kept = render_duration(rule.score.within_ms)
     note = f"about {_BYTES_PER_SIGNAL} bytes for each signal of {len(rule.score.weights)} rules within {kept}"
     note += "; matches of those that are rules per event are looked up once more"
-    return Cost(rule.rule.id, None, 0, 0, True, note)
+    return RuleCost(rule.rule.id, None, 0, 0, True, note)
 
 
-def _sequence_cost(rule: CompiledRule) -> Cost:
+def _sequence_cost(rule: CompiledRule) -> RuleCost:
     assert rule.sequence is not None
     access, size = rule.sequence.access, rule.sequence.bytes_per_partial
-    cheap = access not in (Access.SCAN, Access.ALL)
-    return Cost(rule.rule.id, access, 0, size, cheap, f"{rule.sequence.note}; {_ACCESS_NOTES[access]}")
+    cheap = access not in (AccessPath.SCAN, AccessPath.ALL)
+    return RuleCost(rule.rule.id, access, 0, size, cheap, f"{rule.sequence.note}; {_ACCESS_NOTES[access]}")
 
 
-_BY_KIND: Final[Mapping[Kind, Callable[[CompiledRule], Cost]]] = {
-    Kind.SEQUENCE: _sequence_cost,
-    Kind.ABSENCE: _absence_cost,
-    Kind.SCORE: _score_cost,
+_BY_KIND: Final[Mapping[RuleKind, Callable[[CompiledRule], RuleCost]]] = {
+    RuleKind.SEQUENCE: _sequence_cost,
+    RuleKind.ABSENCE: _absence_cost,
+    RuleKind.SCORE: _score_cost,
 }

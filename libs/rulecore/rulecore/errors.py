@@ -6,7 +6,7 @@
     ├── ExpressionError        one expression was refused; holds the place in the text
     ├── TypeMismatch           operands of types that do not go together, no place yet (lang turns it into the above)
     ├── DocumentError          a rule's document (YAML, JSON) is not one: unknown entries, wrong values, too large
-    ├── ListError              a list's record or file: what is wrong in it, or why it cannot join the others
+    ├── ListError              a list's record or file is faulty, or cannot join the others
     └── RuleSetError           a rule is sound by itself and yet cannot join the set: budget, version, stream
 
 They extend ``StreamError``, so that the edge of a process prints one line for any of them.
@@ -34,7 +34,7 @@ class ListError(RuleError):
     """A list's record or file is refused. Catch it to answer the author; the previous version stays live."""
 
 
-class TypeMismatch(RuleError, ValueError):
+class ExpressionTypeError(RuleError, ValueError):
     """Operands that do not go together. ``operand`` is the index of the one to blame, None for the whole.
 
     A ``ValueError`` as well, for pydantic reports it as a validation error when a tree is read from JSON.
@@ -67,12 +67,12 @@ class ExpressionError(RuleError):
         self.column = self.start - (before.rfind("\n") + 1) + 1
 
     def __str__(self) -> str:
-        """One line, for a status record or a log."""
+        """Return one line, for a status record or a log."""
         place = f"{self.field}:{self.line}:{self.column}: {self.message}"
         return in_one_line(f"{place}; {self.hint}" if self.hint else place)
 
     def render(self) -> str:
-        """Several lines, for a person: the place, the source line, the underline, the hint."""
+        """Return several lines, for a person: the place, the source line, the underline, the hint."""
         line = self.text.split("\n")[self.line - 1]
         window = max(0, self.column - _BEFORE)
         shown = "".join(c if c.isprintable() else " " for c in line[window : window + _SHOWN])

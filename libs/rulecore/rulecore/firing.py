@@ -1,4 +1,4 @@
-"""What every kind of rule says when it fires, before anyone decides whether that becomes an alert."""
+"""The firing of a rule of any kind, before it is decided whether it becomes an alert."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rulecore.compiled import CompiledRule
-from rulecore.lang.types import Value
+from rulecore.compile.rule import CompiledRule
+from rulecore.language.types import Value
 
 
-class Timing(enum.StrEnum):
+class FiringTime(enum.StrEnum):
     """``early``: at an event; ``final``: when the watermark passed, or a window of so many events was whole."""
 
     EARLY = "early"
@@ -28,17 +28,17 @@ class Origin:
 
     @property
     def place(self) -> dict[str, object]:
-        """Where the event lies, as an alert says it."""
+        """Return where the event lies, in the form of an alert."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class RuleFiring:
     """A rule fired for a key.
 
     ``key`` and ``values`` are physical; ``key`` by the columns of ``group_by``, ``values`` by ``Figure.column``.
-    ``mark`` tells the firings of a rule version and key apart, and is the same whenever the firing is computed.
-    ``time_ms`` is the event time at which it fired; ``start_ms`` to ``end_ms`` what it looked at.
+    ``mark`` distinguishes the firings of a rule version and key, and is the same whenever the firing is computed.
+    ``time_ms`` is the event time at which it fired; ``start_ms`` to ``end_ms`` is the time span that it evaluated.
     ``row``: index of the event at which it fired in the frame that was given, None for one at a watermark or for an
     event of an earlier cut. ``events``: those that made it fire, in order, where the kind of rule keeps them.
     """
@@ -49,7 +49,7 @@ class Firing:
     time_ms: int
     start_ms: int
     end_ms: int
-    timing: Timing
+    timing: FiringTime
     row: int | None
     values: Mapping[str, Value]
     warming: bool
@@ -57,7 +57,7 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RuleFailure:
     """A rule whose evaluation raised. Nothing of it was applied."""
 
     rule: CompiledRule

@@ -1,4 +1,4 @@
-"""What may be shown to people: text of a rule's author ends up in terminals, logs and reviews.
+"""Text that may be shown to people: text of a rule's author ends up in terminals, logs and reviews.
 
 Promises: ``printable`` keeps the length of a text and leaves nothing in it that a terminal would obey, that ends a
 line, or that shows text in another order than it reads (CVE-2021-42574). Refuses to know where texts come from.
@@ -14,10 +14,10 @@ UNREADABLE: Final = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202
 
 
 def printable(text: str) -> str:
-    """The text with U+FFFD for every such character; tabs and line feeds stay."""
+    """Return the text with U+FFFD for every such character; tabs and line feeds stay."""
     return UNREADABLE.sub("\ufffd", text)
 
 
 def in_one_line(text: str) -> str:
-    """The same with a blank for every run of blanks and line ends."""
+    """Return the same with a blank for every run of blanks and line ends."""
     return " ".join(printable(text).split())

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rulecore.check import Report, check
+from rulecore.check import CheckReport, check_rules
+from rulecore.documents.loading import load_text
+from rulecore.documents.rule import Rule
+from rulecore.documents.yaml_reader import SourceLocation
 from rulecore.errors import RuleError
-from rulecore.load import load_text
-from rulecore.model import Rule
-from rulecore.plan import Access
-from rulecore.ruletests import START_MS, Alert, Event, compare, complete, run_tests
-from rulecore.runner import run_in_process
-from rulecore.yamldoc import Place
+from rulecore.matching.access_plan import AccessPath
+from rulecore.testing.in_process import run_in_process
+from rulecore.testing.rule_tests import START_MS, Alert, Event, compare, complete, run_tests
 from streamcore.schema import StreamSchema
 
 SCHEMA = StreamSchema.parse(
@@ -49,10 +49,10 @@ tests:
 """
 
 
-def checked(text: str) -> Report:
+def checked(text: str) -> CheckReport:
     documents, problems = load_text(text, "f.yaml")
     assert problems == []
-    return check(documents, STREAMS)
+    return check_rules(documents, STREAMS)
 
 
 def rule_of(text: str) -> Rule:
@@ -64,27 +64,27 @@ def test_a_sound_rule_has_no_problems_and_a_price() -> None:
     report = checked(RULE)
     assert report.problems == ()
     (cost,) = report.costs
-    assert (cost.rule, cost.access, cost.cheap) == ("big", Access.EQUALITY_AND_BOUND, True)
+    assert (cost.rule, cost.access, cost.cheap) == ("big", AccessPath.EQUALITY_AND_BOUND, True)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "place", "words"),
     [
-        ("amount > 100\n", "amount > 'x'\n", Place(5, 38), "decimal(12,2)"),
-        ("where: type = 'payment' and amount > 100\n", 'where: "colour > 1"\n', Place(5, 9), "colour"),
+        ("amount > 100\n", "amount > 'x'\n", SourceLocation(5, 38), "decimal(12,2)"),
+        ("where: type = 'payment' and amount > 100\n", 'where: "colour > 1"\n', SourceLocation(5, 9), "colour"),
         (
             "where: type = 'payment' and amount > 100\n",
             "where: |\n  amount > 1 and\n  colour = 1\n",
-            Place(7, 1),
+            SourceLocation(7, 1),
             "colour",
         ),
-        ("{amount}", "{colour}", Place(6, 45), "nothing is called {colour}"),
-        ("on: shop", "on: shp", Place(4, 5), "there is no stream 'shp'; there are shop"),
-        ("{user_id: u2,", "{usr_id: u2,", Place(9, 69), "there is no usr_id"),
-        ("{user_id: u1, severity", "{usr_id: u1, severity", Place(10, 23), "there is no usr_id"),
+        ("{amount}", "{colour}", SourceLocation(6, 45), "nothing is called {colour}"),
+        ("on: shop", "on: shp", SourceLocation(4, 5), "there is no stream 'shp'; there are shop"),
+        ("{user_id: u2,", "{usr_id: u2,", SourceLocation(9, 69), "there is no usr_id"),
+        ("{user_id: u1, severity", "{usr_id: u1, severity", SourceLocation(10, 23), "there is no usr_id"),
     ],
 )
-def test_a_problem_is_found_at_its_place(old: str, new: str, place: Place, words: str) -> None:
+def test_a_problem_is_found_at_its_place(old: str, new: str, place: SourceLocation, words: str) -> None:
     assert old in RULE
     report = checked(RULE.replace(old, new))
     (problem,) = report.problems
@@ -102,7 +102,7 @@ def test_an_expression_is_shown_with_its_place_underlined() -> None:
 def test_an_id_may_be_used_once() -> None:
     (problem,) = checked(RULE + "---\n" + RULE).problems
     assert problem.message == "the id 'big' is taken by f.yaml:1"
-    assert problem.place == Place(15, 5)
+    assert problem.place == SourceLocation(15, 5)
 
 
 def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
@@ -114,16 +114,16 @@ def test_a_rule_too_large_for_a_record_is_a_problem() -> None:
 @pytest.mark.parametrize(
     ("where", "access", "cheap"),
     [
-        ("type = 'a'", Access.EQUALITY, True),
-        ("amount > 1", Access.BOUND, True),
-        ("type in ('a', 'b') and amount > 1", Access.EQUALITY_AND_BOUND, True),
-        ("type = 'a' or amount > 1", Access.BOUND, True),
-        ("user_id is null", Access.SCAN, False),
-        ("type like '%a%b'", Access.SCAN, False),
-        ("type like '%a%b' or amount > 1", Access.ALL, False),
+        ("type = 'a'", AccessPath.EQUALITY, True),
+        ("amount > 1", AccessPath.BOUND, True),
+        ("type in ('a', 'b') and amount > 1", AccessPath.EQUALITY_AND_BOUND, True),
+        ("type = 'a' or amount > 1", AccessPath.BOUND, True),
+        ("user_id is null", AccessPath.SCAN, False),
+        ("type like '%a%b'", AccessPath.SCAN, False),
+        ("type like '%a%b' or amount > 1", AccessPath.ALL, False),
     ],
 )
-def test_the_price_follows_the_access(where: str, access: Access, cheap: bool) -> None:
+def test_the_price_follows_the_access(where: str, access: AccessPath, cheap: bool) -> None:
     (cost,) = checked(RULE.replace("type = 'payment' and amount > 100\n", where + "\n")).costs
     assert (cost.access, cost.cheap) == (access, cheap)
 

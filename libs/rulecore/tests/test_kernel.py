@@ -10,15 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore import lang
-from rulecore.factory import RulesFactory, RuleStream
-from rulecore.lang.compile import to_polars
+from rulecore import language as lang
+from rulecore.factory import RulesFactory
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.settings import RuleStream
 from streamcore.app import App, Source
-from streamcore.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
-from streamcore.local import LocalApp, RawRecord, control_record
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
-from tests.harness.compiling import compile_with
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS, Record
+from tests.harness.apps.compile_failures import compile_with
 
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
@@ -40,9 +41,9 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-def new_app(shards: int = 2, disorder_ms: int = 0) -> App:
+def new_app(shards: int = 2, max_out_of_orderness_ms: int = 0) -> App:
     kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    watermark = WatermarkStrategy(disorder_ms=disorder_ms)
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=max_out_of_orderness_ms)
     return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=shards, watermark=watermark)
 
 
@@ -76,7 +77,7 @@ def identity(alert: dict[str, object]) -> object:
 
 
 def test_a_rule_per_event_fires_for_each_event_that_matches() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     out = app.cut([rule("big", where="amount > 100"), pay(0, 1, amount=100.01), pay(1, 1, amount=100)], CLOCK)
     (alert,) = lane(out, ALERTS)
     assert alert["rule"] == "big"
@@ -85,7 +86,7 @@ def test_a_rule_per_event_fires_for_each_event_that_matches() -> None:
 
 
 def test_an_early_rule_fires_at_the_event_that_crosses_and_once_per_window() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     out = app.cut([windowed(), *(pay(i, i) for i in range(6))], CLOCK)
     (alert,) = lane(out, ALERTS)
     assert alert["source"] == {"topic": "pay", "partition": 0, "offset": 2}
@@ -95,7 +96,7 @@ def test_an_early_rule_fires_at_the_event_that_crosses_and_once_per_window() -> 
 
 
 def test_a_transient_crossing_inside_one_cut_fires() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     rules = [windowed(having="sum(amount) > 10")]
     out = app.cut([*rules, pay(0, 0, amount=11), pay(1, 1, amount=-5)], CLOCK)
     (alert,) = lane(out, ALERTS)
@@ -103,7 +104,7 @@ def test_a_transient_crossing_inside_one_cut_fires() -> None:
 
 
 def test_a_final_rule_fires_when_the_watermark_passes_the_end_with_the_final_value() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     out = app.cut([windowed(emit="final"), *(pay(i, i) for i in range(5))], CLOCK)
     assert lane(out, ALERTS) == []
     (alert,) = lane(app.cut([pay(5, 61, user="z")], CLOCK), ALERTS)
@@ -112,7 +113,7 @@ def test_a_final_rule_fires_when_the_watermark_passes_the_end_with_the_final_val
 
 
 def test_a_threshold_change_keeps_what_was_counted() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([windowed(having="count(*) >= 100"), *(pay(i, i) for i in range(5))], CLOCK)
     (alert,) = lane(app.cut([windowed(version=2, having="count(*) >= 6"), pay(5, 6)], CLOCK), ALERTS)
     assert alert["values"] == {"count(*)": 6}
@@ -120,17 +121,17 @@ def test_a_threshold_change_keeps_what_was_counted() -> None:
 
 
 def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() -> None:
-    app = LocalApp(new_app(shards=1))
+    app = InProcessApp(new_app(shards=1))
     within = {"sliding": "1h", "every": "10m"}
     app.cut([windowed(within=within, having="count(*) >= 100"), pay(0, 1)], CLOCK)
     app.cut([windowed(version=2, within=within, having="min(amount) > 3"), pay(1, 11, user="b", amount=2)], CLOCK)
-    again = LocalApp(new_app(shards=1), app.blobs)
+    again = InProcessApp(new_app(shards=1), app.blobs)
     (alert,) = lane(again.cut([pay(2, 21, amount=5)], CLOCK), ALERTS)
     assert (alert["values"], alert["warming"]) == ({"min(amount)": "5.00"}, True)
 
 
 def test_a_new_aggregate_is_warming_until_its_window_began_after_it() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([pay(0, 10)], CLOCK)
     out = app.cut([windowed(having="count(*) >= 1"), pay(1, 11)], CLOCK)
     assert [a["warming"] for a in lane(out, ALERTS)] == [True]
@@ -138,7 +139,7 @@ def test_a_new_aggregate_is_warming_until_its_window_began_after_it() -> None:
 
 
 def test_distinct_values_are_counted_across_panes_and_cuts() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     rules = [windowed(within={"sliding": "1h", "every": "10m"}, having="count_distinct(card) >= 3")]
     out = app.cut([*rules, pay(0, 1, card="x"), pay(1, 2, card="x"), pay(2, 12, card="y")], CLOCK)
     assert lane(out, ALERTS) == []
@@ -152,7 +153,7 @@ def test_windows_of_several_lengths_see_the_events_of_a_cut_one_after_the_other(
         windowed("short", within={"tumbling": "10m"}, having="count(*) >= 100"),
         windowed("long", within={"sliding": "1h", "every": "10m"}, having="count(*) >= 2"),
     ]
-    out = LocalApp(new_app()).cut([*rules, pay(0, 1), pay(1, 2), pay(2, 31)], CLOCK)
+    out = InProcessApp(new_app()).cut([*rules, pay(0, 1), pay(1, 2), pay(2, 31)], CLOCK)
     assert [(a["window"], a["source"]) for a in lane(out, ALERTS)] == [
         ({"start_ms": T0 - 50 * MINUTE, "end_ms": T0 + 10 * MINUTE}, {"topic": "pay", "partition": 0, "offset": 1}),
         ({"start_ms": T0 - 20 * MINUTE, "end_ms": T0 + 40 * MINUTE}, {"topic": "pay", "partition": 0, "offset": 2}),
@@ -165,21 +166,21 @@ def test_which_windows_of_a_rule_are_looked_at_does_not_depend_on_other_rules() 
     events = [pay(0, 1), pay(1, 31, amount=9), pay(2, 2)]
     for cuts in ([events], [events[:2], events[2:]]):
         for rules in ([small], [small, other]):
-            app = LocalApp(new_app(disorder_ms=60 * MINUTE))
+            app = InProcessApp(new_app(max_out_of_orderness_ms=60 * MINUTE))
             app.cut(rules, CLOCK)
             alerts = [a for cut in cuts for a in lane(app.cut(cut, CLOCK), ALERTS)]
             assert [a["window"] for a in alerts] == [{"start_ms": T0 - 50 * MINUTE, "end_ms": T0 + 10 * MINUTE}]
 
 
 def test_null_is_a_group_of_its_own() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     out = app.cut([windowed(), *(pay(i, i, user=None) for i in range(3))], CLOCK)
     (alert,) = lane(out, ALERTS)
     assert alert["key"] == {"user": None}
 
 
 def test_a_late_event_goes_to_the_late_lane_and_into_no_window() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     rules = [windowed(), rule("every", where="amount > 0")]
     app.cut([*rules, pay(0, 1), pay(1, 2), pay(2, 30, user="z")], CLOCK)
     out = app.cut([pay(3, 3)], CLOCK)
@@ -189,7 +190,7 @@ def test_a_late_event_goes_to_the_late_lane_and_into_no_window() -> None:
 
 
 def test_a_bad_rule_is_rejected_with_its_reason_and_the_previous_version_stays_live() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([rule("r", where="amount > 1")], CLOCK)
     out = app.cut([rule("r", 2, where="amuont > 1"), pay(0, 1, amount=2)], CLOCK)
     (status,) = lane(out, STATUS)
@@ -199,7 +200,7 @@ def test_a_bad_rule_is_rejected_with_its_reason_and_the_previous_version_stays_l
 
 
 def test_shadow_rules_alert_on_their_own_lane_and_paused_ones_not_at_all() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     rules = [rule("s", where="amount > 0", mode="shadow"), rule("p", where="amount > 0", mode="paused")]
     out = app.cut([*rules, pay(0, 1)], CLOCK)
     assert [a["rule"] for a in lane(out, SHADOW)] == ["s"]
@@ -207,13 +208,13 @@ def test_shadow_rules_alert_on_their_own_lane_and_paused_ones_not_at_all() -> No
 
 
 def test_a_paused_rule_goes_on_counting() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([windowed(mode="paused"), pay(0, 1), pay(1, 2)], CLOCK)
     assert len(lane(app.cut([windowed(version=2), pay(2, 3)], CLOCK), ALERTS)) == 1
 
 
 def test_a_deleted_rule_stops() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([rule("r", where="amount > 0")], CLOCK)
     out = app.cut([control_record(9, "r", None), pay(0, 1)], CLOCK)
     assert lane(out, ALERTS) == []
@@ -225,19 +226,19 @@ def test_a_windowed_rule_that_raises_goes_into_quarantine_and_the_others_go_on(m
         return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
 
     compile_with(monkeypatch, broken)
-    app = LocalApp(new_app(shards=1))
+    app = InProcessApp(new_app(shards=1))
     rules = [windowed("bad", having="count(*) + 99 > 99"), windowed("worse", having="sum(amount + 99) > 1"), windowed()]
     out = app.cut([*rules, *(pay(i, i) for i in range(3))], CLOCK)
     statuses = {(s["rule"], s["status"]) for s in lane(out, STATUS)}
     assert {("bad", "quarantined"), ("worse", "quarantined")} <= statuses
     assert ("w", "quarantined") not in statuses
     assert [a["rule"] for a in lane(out, ALERTS)] == ["w"]
-    again = LocalApp(new_app(shards=1), app.blobs)
+    again = InProcessApp(new_app(shards=1), app.blobs)
     assert [s["rule"] for s in lane(again.cut([pay(3, 4)], CLOCK), STATUS)] == []
 
 
 def test_every_input_is_an_event_or_a_dead_letter() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     bad = RawRecord(0, 0, 1, b"{no json")
     out = app.cut([pay(0, 1), bad], CLOCK)
     (letter,) = [r for r in out if r.lane == DEAD_LETTERS]
@@ -267,13 +268,13 @@ payments = st.lists(
 
 def run(events: Sequence[RawRecord], sizes: Sequence[int], *, restart: bool, shards: int = 2) -> list[object]:
     """The alerts of these events, cut as ``sizes`` says; with ``restart`` every cut begins from the stored state."""
-    spec = new_app(shards, disorder_ms=200 * MINUTE)
-    app = LocalApp(spec)
+    spec = new_app(shards, max_out_of_orderness_ms=200 * MINUTE)
+    app = InProcessApp(spec)
     alerts = lane(app.cut(RULES, CLOCK), ALERTS)
     start, n = 0, 0
     while start < len(events):
         if restart:
-            app = LocalApp(spec, app.blobs)
+            app = InProcessApp(spec, app.blobs)
         size = sizes[n % len(sizes)]
         alerts += lane(app.cut(events[start : start + size], CLOCK, tasks=1 + n % 2), ALERTS)
         start, n = start + size, n + 1
@@ -283,9 +284,9 @@ def run(events: Sequence[RawRecord], sizes: Sequence[int], *, restart: bool, sha
 
 def run_in_turns(events: Sequence[RawRecord], sizes: Sequence[int]) -> list[object]:
     """The alerts when two processes take the cuts in turns, each catching up on what the other did."""
-    spec = new_app(2, disorder_ms=200 * MINUTE)
-    first = LocalApp(spec)
-    second = LocalApp(spec, first.blobs)
+    spec = new_app(2, max_out_of_orderness_ms=200 * MINUTE)
+    first = InProcessApp(spec)
+    second = InProcessApp(spec, first.blobs)
     alerts = lane(first.cut(RULES, CLOCK), ALERTS)
     start, n = 0, 0
     while start < len(events):
@@ -314,20 +315,20 @@ def test_however_the_input_is_cut_and_restarted_the_alerts_are_the_same(
 
 
 def test_a_process_that_falls_behind_takes_over_rules_and_counts() -> None:
-    first = LocalApp(new_app())
-    second = LocalApp(new_app(), first.blobs)
+    first = InProcessApp(new_app())
+    second = InProcessApp(new_app(), first.blobs)
     first.cut([windowed(having="count(*) >= 100")], CLOCK)
     second.cut([pay(0, 1)], CLOCK)
     first.cut([windowed(version=2), pay(1, 2)], CLOCK)
     (alert,) = lane(second.cut([pay(2, 3)], CLOCK), ALERTS)
     assert (alert["version"], alert["values"]) == (2, {"count(*)": 3})
-    assert all(output.figures.loaded for output in second.outputs)
+    assert all(output.metrics.loaded for output in second.outputs)
 
 
 @pytest.mark.parametrize("cuts_between", [0, 1, 3])
 def test_what_was_counted_for_a_deleted_rule_does_not_come_back_to_a_new_one(cuts_between: int) -> None:
     """The state log holds deleted rows for a while; a restart must not find them under the new rule."""
-    app = LocalApp(new_app(shards=1))
+    app = InProcessApp(new_app(shards=1))
     app.cut([windowed(having="count(*) >= 9"), *(pay(n, n, "b") for n in range(5))], CLOCK)
     app.cut([control_record(2, "w", None)], CLOCK)
     for _ in range(cuts_between):

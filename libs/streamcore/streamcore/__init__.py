@@ -1,1 +1,326 @@
-"""The stream engine: exactly-once cuts of Kafka topics through keyed kernels on Spark."""
+"""The stream engine: stream programs over Kafka topics, exactly once, on Spark or in this process.
+
+This package is the door. A stream program needs one import line::
+
+    import streamcore as sc
+
+    orders = sc.source(ORDERS, sc.bounded_out_of_orderness(5_000))
+    revenue = orders.key_by("shop").window(sc.Tumbling(60_000)).aggregate(revenue=sc.Sum("amount"))
+    topology = sc.Topology("revenue", revenue.sink("revenue", key="shop"))
+
+    sc.simulate(topology, {"orders": sc.event_table(ORDERS, ROWS)})  # in this process, without a broker
+    sc.run_app(topology.app(), settings)  # on Kafka and Spark
+
+Public are the names in ``__all__``, and they are imported from here only. All modules and subpackages are private:
+they may change at any time, and only the packages of this repository import them. The names are loaded when they are
+used, because every worker imports this package: ``import streamcore`` loads neither Polars, Arrow, NumPy nor Spark.
+The engine knows no service and no rule.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamcore.aggregates import (
+        Accumulator,
+        Aggregate,
+        ApproxDistinct,
+        Collect,
+        Count,
+        CountDistinct,
+        Custom,
+        First,
+        Funnel,
+        Last,
+        Max,
+        Mean,
+        Min,
+        Quantiles,
+        RowAccumulator,
+        StdDev,
+        Sum,
+        Ties,
+        TopN,
+        Variance,
+    )
+    from streamcore.app import App, EventTime
+    from streamcore.decode.formats import AccessLog, Avro, Bare, Confluent, Container, Csv, Json, SingleObject
+    from streamcore.decode.text.access_log import LogLayout
+    from streamcore.engine.report import CutReport, Listeners
+    from streamcore.enrich import (
+        Answer,
+        BatchLookupClient,
+        Caching,
+        Enrichment,
+        Key,
+        LookupClient,
+        LookupRetries,
+        OnFailure,
+        ResultOrder,
+    )
+    from streamcore.errors import ConfigError, CorruptState, Drained, Fenced, Permanent, Retryable, StreamError
+    from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+    from streamcore.keyed import (
+        AggregatingState,
+        KeyedLimits,
+        ListState,
+        MapState,
+        Migration,
+        ProcessContext,
+        ProcessFunction,
+        ReducingState,
+        Refresh,
+        TimeDomain,
+        Ttl,
+        ValueState,
+        ValueTypeMismatch,
+        WhenFull,
+    )
+    from streamcore.limits import Limits, StateSettings
+    from streamcore.operators.base import MAIN
+    from streamcore.schema import StreamSchema
+    from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
+    from streamcore.sinks.delta.sink import DeltaSink
+    from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
+    from streamcore.sinks.opensearch.sink import OpenSearchSink
+    from streamcore.sinks.postgres.settings import PostgresSettings, TableName, TableSpec
+    from streamcore.sinks.postgres.sink import PostgresSink
+    from streamcore.sinks.sink import RetryPolicy, Sink, SinkFactory, SinkHooks
+    from streamcore.spark.launch import run_app
+    from streamcore.spark.runner import RestartPolicy, RunSettings
+    from streamcore.spark.session import SparkSettings
+    from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.simulation import Simulation, SimulationResult, simulate
+    from streamcore.topology.stream import KeyedStream, Stream, control_stream, source
+    from streamcore.topology.text_tables import event_table
+    from streamcore.topology.topology import Topology
+    from streamcore.topology.windowed_stream import WindowedStream
+    from streamcore.watermark import WatermarkStrategy, ascending_timestamps, bounded_out_of_orderness, from_punctuation
+    from streamcore.windowing import (
+        Accumulation,
+        AfterCount,
+        AfterProcessingTime,
+        AfterWatermark,
+        AllOf,
+        AnyOf,
+        Assigner,
+        AtEndOfStream,
+        CalendarDay,
+        CountSliding,
+        CountTumbling,
+        Evictor,
+        GlobalWindow,
+        InSequence,
+        KeepCount,
+        KeepNear,
+        KeepRecent,
+        Never,
+        OnPunctuation,
+        OrFinally,
+        Purging,
+        Repeatedly,
+        RevisionPolicy,
+        Session,
+        Sliding,
+        Timing,
+        Trigger,
+        Tumbling,
+    )
+
+#: The modules that define the public names, loaded when a name is first used.
+_MODULES = {
+    "streamcore.aggregates": (
+        "Accumulator Aggregate ApproxDistinct Collect Count CountDistinct Custom First Funnel Last Max Mean Min "
+        "Quantiles RowAccumulator StdDev Sum Ties TopN Variance"
+    ),
+    "streamcore.app": "App EventTime",
+    "streamcore.decode.formats": "AccessLog Avro Bare Confluent Container Csv Json SingleObject",
+    "streamcore.decode.text.access_log": "LogLayout",
+    "streamcore.engine.report": "CutReport Listeners",
+    "streamcore.enrich": (
+        "Answer BatchLookupClient Caching Enrichment Key LookupClient LookupRetries OnFailure ResultOrder"
+    ),
+    "streamcore.errors": "ConfigError CorruptState Drained Fenced Permanent Retryable StreamError",
+    "streamcore.kafka.settings": "KafkaSettings SaslMechanism SecurityProtocol",
+    "streamcore.keyed": (
+        "AggregatingState KeyedLimits ListState MapState Migration ProcessContext ProcessFunction ReducingState "
+        "Refresh TimeDomain Ttl ValueState ValueTypeMismatch WhenFull"
+    ),
+    "streamcore.limits": "Limits StateSettings",
+    "streamcore.operators.base": "MAIN",
+    "streamcore.schema": "StreamSchema",
+    "streamcore.sinks.delta.settings": "DeltaSettings DeltaStorage DeltaTableSpec",
+    "streamcore.sinks.delta.sink": "DeltaSink",
+    "streamcore.sinks.opensearch.settings": "IndexSpec OpenSearchSettings",
+    "streamcore.sinks.opensearch.sink": "OpenSearchSink",
+    "streamcore.sinks.postgres.settings": "PostgresSettings TableName TableSpec",
+    "streamcore.sinks.postgres.sink": "PostgresSink",
+    "streamcore.sinks.sink": "RetryPolicy Sink SinkFactory SinkHooks",
+    "streamcore.spark.launch": "run_app",
+    "streamcore.spark.runner": "RestartPolicy RunSettings",
+    "streamcore.spark.session": "SparkSettings",
+    "streamcore.topology.joined_stream": "JoinedStream",
+    "streamcore.topology.simulation": "Simulation SimulationResult simulate",
+    "streamcore.topology.stream": "KeyedStream Stream control_stream source",
+    "streamcore.topology.text_tables": "event_table",
+    "streamcore.topology.topology": "Topology",
+    "streamcore.topology.windowed_stream": "WindowedStream",
+    "streamcore.watermark": "WatermarkStrategy ascending_timestamps bounded_out_of_orderness from_punctuation",
+    "streamcore.windowing": (
+        "Accumulation AfterCount AfterProcessingTime AfterWatermark AllOf AnyOf Assigner AtEndOfStream "
+        "CalendarDay CountSliding CountTumbling Evictor GlobalWindow InSequence KeepCount KeepNear KeepRecent "
+        "Never OnPunctuation OrFinally Purging Repeatedly RevisionPolicy Session Sliding Timing Trigger Tumbling"
+    ),
+}
+_MODULE_BY_NAME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [
+    "MAIN",
+    "AccessLog",
+    "Accumulation",
+    "Accumulator",
+    "AfterCount",
+    "AfterProcessingTime",
+    "AfterWatermark",
+    "Aggregate",
+    "AggregatingState",
+    "AllOf",
+    "Answer",
+    "AnyOf",
+    "App",
+    "ApproxDistinct",
+    "Assigner",
+    "AtEndOfStream",
+    "Avro",
+    "Bare",
+    "BatchLookupClient",
+    "Caching",
+    "CalendarDay",
+    "Collect",
+    "ConfigError",
+    "Confluent",
+    "Container",
+    "CorruptState",
+    "Count",
+    "CountDistinct",
+    "CountSliding",
+    "CountTumbling",
+    "Csv",
+    "Custom",
+    "CutReport",
+    "DeltaSettings",
+    "DeltaSink",
+    "DeltaStorage",
+    "DeltaTableSpec",
+    "Drained",
+    "Enrichment",
+    "EventTime",
+    "Evictor",
+    "Fenced",
+    "First",
+    "Funnel",
+    "GlobalWindow",
+    "InSequence",
+    "IndexSpec",
+    "JoinedStream",
+    "Json",
+    "KafkaSettings",
+    "KeepCount",
+    "KeepNear",
+    "KeepRecent",
+    "Key",
+    "KeyedLimits",
+    "KeyedStream",
+    "Last",
+    "Limits",
+    "ListState",
+    "Listeners",
+    "LogLayout",
+    "LookupClient",
+    "LookupRetries",
+    "MapState",
+    "Max",
+    "Mean",
+    "Migration",
+    "Min",
+    "Never",
+    "OnFailure",
+    "OnPunctuation",
+    "OpenSearchSettings",
+    "OpenSearchSink",
+    "OrFinally",
+    "Permanent",
+    "PostgresSettings",
+    "PostgresSink",
+    "ProcessContext",
+    "ProcessFunction",
+    "Purging",
+    "Quantiles",
+    "ReducingState",
+    "Refresh",
+    "Repeatedly",
+    "RestartPolicy",
+    "ResultOrder",
+    "RetryPolicy",
+    "Retryable",
+    "RevisionPolicy",
+    "RowAccumulator",
+    "RunSettings",
+    "SaslMechanism",
+    "SecurityProtocol",
+    "Session",
+    "Simulation",
+    "SimulationResult",
+    "SingleObject",
+    "Sink",
+    "SinkFactory",
+    "SinkHooks",
+    "Sliding",
+    "SparkSettings",
+    "StateSettings",
+    "StdDev",
+    "Stream",
+    "StreamError",
+    "StreamSchema",
+    "Sum",
+    "TableName",
+    "TableSpec",
+    "Ties",
+    "TimeDomain",
+    "Timing",
+    "TopN",
+    "Topology",
+    "Trigger",
+    "Ttl",
+    "Tumbling",
+    "ValueState",
+    "ValueTypeMismatch",
+    "Variance",
+    "WatermarkStrategy",
+    "WhenFull",
+    "WindowedStream",
+    "ascending_timestamps",
+    "bounded_out_of_orderness",
+    "control_stream",
+    "event_table",
+    "from_punctuation",
+    "run_app",
+    "simulate",
+    "source",
+]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the module that defines a public name, and keep the name (PEP 562)."""
+        module = _MODULE_BY_NAME.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(module), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,7 +1,7 @@
-"""An app as a value: what it reads, how it is sharded, what it computes and where its lanes end.
+"""An app as a value: its sources, its shards, its stages and the ends of its lanes.
 
-The value says everything that the engine needs and nothing about how it runs: the same ``App`` runs on Spark
-(``streamcore.spark``) and in-process (``streamcore.local``).
+The value holds everything that the engine needs and nothing about how it runs: the same ``App`` runs on Spark
+(``streamcore.spark``) and in-process (``streamcore.engine.in_process``).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streamcore.decode import JSON, DecodeLimits, Decoder, ExtraFields, InputFormat
+from streamcore.decode.formats import JSON, InputFormat
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
-from streamcore.kernel import Exchange, HeadFactory, KernelFactory, Routed
+from streamcore.kernel import Exchange, KernelFactory, StatelessStageFactory, StreamKey
 from streamcore.limits import Limits, StateSettings
-from streamcore.position import source_of
+from streamcore.offsets import source_index
 from streamcore.schema import Kind, StreamSchema
 from streamcore.watermark import WatermarkStrategy
 
@@ -38,10 +40,10 @@ class EventTime(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One stream and the topic that it arrives on, and what its records are written in. ``watermark``: its own
+    """One stream, the topic that it arrives on, and the format of its records. ``watermark``: its own
     strategy; None: the app's. ``ConfigError`` when the format does not fit the stream.
 
-    ``raw``: events bring their record along (``streamcore.raw.ORIGIN``).
+    ``raw``: events bring their record along (``streamcore.wire.raw.ORIGIN``).
     """
 
     schema: StreamSchema
@@ -53,9 +55,9 @@ class Source:
     raw: bool = False
 
     def decoder(self, limits: Limits) -> Decoder:
-        """Of the stream's records."""
+        """Return the decoder of the stream's records."""
         extra_fields = ExtraFields.REJECT if self.reject_extra_fields else ExtraFields.IGNORE
-        bounds = DecodeLimits(max_record_bytes=limits.record_bytes, max_future_ms=limits.future_ms)
+        bounds = DecodeLimits(max_record_bytes=limits.max_record_bytes, max_future_ms=limits.max_future_ms)
         return self.format.decoder(self.schema, limits=bounds, extra_fields=extra_fields)
 
     def __post_init__(self) -> None:
@@ -73,13 +75,14 @@ _MARKS = (Kind.BOOLEAN, Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """``stages``: the kernels, one after the other; what each gets is said by the ``exchanges``. Without a ``head``
+    """``stages``: the kernels, one after the other; the ``exchanges`` define the input of each. Without a
+    ``stateless_stage``
     every event goes to the first of them, under each key of its stream.
 
     ``shards`` is fixed when the app is first started; parallelism may change, the key space may not. ``lanes`` maps
     each lane that kernels and engine use to a topic; ``tables`` are the lanes that end in sinks instead.
-    ``control_topic`` carries records that every shard sees in the same cut. ``domains``: sets of sources (by index)
-    that have a watermark together, the app's own first; default: all.
+    ``control_topic`` carries records that every shard sees in the same cut. ``watermark_groups``: sets of sources (by
+    index) that have a watermark together, the app's own first; default: all.
     """
 
     name: str
@@ -87,9 +90,9 @@ class App:
     control_topic: str
     lanes: Mapping[str, str]
     stages: tuple[KernelFactory, ...]
-    head: HeadFactory | None = None
+    stateless_stage: StatelessStageFactory | None = None
     exchanges: tuple[Exchange, ...] = ()
-    domains: tuple[tuple[int, ...], ...] = ()
+    watermark_groups: tuple[tuple[int, ...], ...] = ()
     tables: frozenset[str] = frozenset()
     shards: int = 4
     watermark: WatermarkStrategy = field(default_factory=WatermarkStrategy)
@@ -108,10 +111,10 @@ class App:
         for what, names in (("stream", [s.schema.name for s in self.sources]), ("topic", [*self.topics])):
             if len(set(names)) != len(names):
                 raise ConfigError(f"app {self.name}: a {what} appears twice in {names}")
-        if self.head is None and not self.exchanges:
+        if self.stateless_stage is None and not self.exchanges:
             object.__setattr__(self, "exchanges", tuple(_by_keys(self.schemas)))
-        if not self.domains:
-            object.__setattr__(self, "domains", (tuple(range(len(self.sources))),))
+        if not self.watermark_groups:
+            object.__setattr__(self, "watermark_groups", (tuple(range(len(self.sources))),))
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -123,16 +126,16 @@ class App:
         """Schemas of the sources, in order."""
         return tuple(s.schema for s in self.sources)
 
-    def watermark_of(self, source: int) -> WatermarkStrategy:
-        """The strategy of the source at this place."""
+    def watermark_for(self, source: int) -> WatermarkStrategy:
+        """Return the strategy of the source at this place."""
         return self.sources[source].watermark or self.watermark
 
-    def idle_ms(self, partition: int) -> int:
+    def idle_timeout_ms(self, partition: int) -> int:
         """How long this source partition may be silent before it is idle."""
-        return self.watermark_of(source_of(partition)).idle_ms
+        return self.watermark_for(source_index(partition)).idle_timeout_ms
 
 
 def _by_keys(schemas: Iterable[StreamSchema]) -> Iterator[Exchange]:
     for schema in schemas:
         for route, key in enumerate(schema.keys):
-            yield Exchange(Routed(schema.name, route), key)
+            yield Exchange(StreamKey(schema.name, route), key)

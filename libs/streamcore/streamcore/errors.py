@@ -19,7 +19,7 @@ class StreamError(Exception):
 
 
 class ConfigError(StreamError):
-    """Settings, schemas or topologies that cannot work. Catch it to show the user what to change."""
+    """Settings, schemas or topologies that cannot work. Catch it to show the user the setting to change."""
 
 
 class Retryable(StreamError):

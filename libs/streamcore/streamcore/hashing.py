@@ -4,7 +4,7 @@ Neither Python's ``hash`` (salted) nor a data-frame library's (free to change) m
 send a key to a shard that does not hold its state. The words of a key (eight bytes of a string's UTF-8 at a time, the
 number itself otherwise) are folded by the 64-bit mixer of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014), and so are several columns, left to right. It places keys and keeps no secret:
-somebody who chooses keys can choose their shard.
+a client that chooses its keys can choose their shards.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt
     return one, other
 
 
-def shard_of(hashes: UInt64Array, shards: int) -> npt.NDArray[np.int32]:
-    """The owning shard of each hash: its upper half modulo the number of shards."""
+def shard_for(hashes: UInt64Array, shards: int) -> npt.NDArray[np.int32]:
+    """Return the owning shard of each hash: its upper half modulo the number of shards."""
     return ((hashes >> np.uint64(32)) % np.uint64(shards)).astype(np.int32)
 
 
-def bucket_of(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket of a shard's state that holds each hash: its lower half modulo the number of buckets."""
+def bucket_for(hashes: UInt64Array, buckets: int) -> npt.NDArray[np.int32]:
+    """Return the bucket of a shard's state that holds each hash: its lower half modulo the number of buckets."""
     if buckets & (buckets - 1) == 0:  # the same, at a tenth of the time
         return (hashes & np.uint64(buckets - 1)).astype(np.int32)
     return ((hashes & np.uint64(0xFFFFFFFF)) % np.uint64(buckets)).astype(np.int32)
@@ -133,7 +133,7 @@ def _digest(text: bytes, seed: np.uint64) -> np.uint64:
 
 
 def _words(data: bytes | pa.Buffer) -> UInt64Array:
-    """The eight bytes from each position on, as a little-endian number; behind the end there are zeros."""
+    """Return the eight bytes from each position on, as a little-endian number; behind the end there are zeros."""
     padded = np.zeros(len(data) + _WORD_BYTES, dtype=np.uint8)
     padded[: len(data)] = np.frombuffer(data, np.uint8)
     return np.ndarray((len(data) + 1,), "<u8", padded.data, strides=(1,))

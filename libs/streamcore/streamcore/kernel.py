@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from streamcore.lane_rows import LaneRows
-    from streamcore.lanes import Record
-    from streamcore.operators.operator import StepTime
+    from streamcore.operators.base import CutTime
     from streamcore.state.table import StateTable
+    from streamcore.wire.lane_rows import LaneRows
+    from streamcore.wire.lanes import Record
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """One record of the control topic. ``value`` None deletes what ``key`` names."""
+class ControlRecord:
+    """One record of the control topic. ``value`` None deletes the value under ``key``."""
 
     partition: int
     offset: int
@@ -33,7 +33,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Routed:
+class StreamKey:
     """Names the events of one stream under one of its keys (``StreamSchema.keys[route]``)."""
 
     stream: str
@@ -45,7 +45,7 @@ class Exchange:
     """Rows that are sent to the shard that owns their ``key``, or all of them to every shard (``broadcast``), for the
     kernel of a stage. Keyed stages count from 0."""
 
-    rows: Routed
+    rows: StreamKey
     key: tuple[str, ...]
     stage: int = 0
     broadcast: bool = False
@@ -53,57 +53,57 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A shard's share of one cut.
+    """The part of one cut that a shard processes.
 
     ``events`` hold, for each exchange, the rows that this shard owns under its key, in order of partition and offset;
     of a source's events, all columns of ``StreamSchema.arrow``. ``control`` is the same on every shard, by offset.
-    ``starts``: where the cut begins, by source partition (``app.partitions_of``).
-    ``watermark_ms`` is the watermark at the start of the cut, ``next_watermark_ms`` the one at its end; ``times`` are
-    those of each of the app's domains. ``latest_event_ms`` is, for each stream, the latest event time seen before the
-    cut. ``shard`` 0 speaks for all where something must be said once.
+    ``starts``: where the cut begins, by source partition (``app.source_partitions``). ``watermark_ms`` is the watermark
+    at the start of the cut, ``next_watermark_ms`` the one at its end; ``watermark_times`` are those of each watermark
+    group of the app. ``latest_event_ms`` is, for each stream, the latest event time seen before the cut. ``shard`` 0
+    emits what the app emits once a cut.
     """
 
     shard: int
-    events: Mapping[Routed, pl.DataFrame]
-    control: Sequence[Control]
+    events: Mapping[StreamKey, pl.DataFrame]
+    control: Sequence[ControlRecord]
     clock_ms: int
     watermark_ms: int
     next_watermark_ms: int
     latest_event_ms: Mapping[str, int]
-    times: Sequence[StepTime] = ()
-    starts: Mapping[int, int] = field(default_factory=dict)
+    watermark_times: Sequence[CutTime] = ()
+    start_offsets: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
-    """What a step gives out: records and rows for lanes, and rows for the exchanges of later stages.
+class KernelOutput:
+    """The output of a step: records and rows for lanes, and rows for the exchanges of later stages.
 
-    ``counted``: what happened how often, for the metrics.
+    ``counters``: numbers of occurrences by name, for the metrics.
     """
 
     records: Sequence[Record] = ()
     lanes: Sequence[LaneRows] = ()
-    rows: Mapping[Routed, pl.DataFrame | pa.Table] = field(default_factory=dict)
-    counted: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[StreamKey, pl.DataFrame | pa.Table] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class Kernel(Protocol):
     """One shard's code with its tables in memory."""
 
-    def step(self, cut: Cut) -> Output:
+    def step(self, cut: Cut) -> KernelOutput:
         """Process a cut. May raise only for a broken program; bad data becomes a record on a lane."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
-        """The tables that hold all of this kernel's state, by name."""
+        """Return the tables that hold all of this kernel's state, by name."""
         ...
 
     def table(self, name: str) -> StateTable:
-        """The table of that name, made if need be: how stored rows find their way back."""
+        """Return the table of that name, made if need be: how stored rows find their way back."""
         ...
 
-    def loaded(self) -> None:
-        """Called once, after the stored rows have been loaded and before the first step."""
+    def on_state_loaded(self) -> None:
+        """Prepare for the first step, once, after the stored rows have been loaded."""
         ...
 
 
@@ -113,18 +113,18 @@ class KernelFactory(Protocol):
     def __call__(self) -> Kernel: ...
 
 
-class Head(Protocol):
+class StatelessStage(Protocol):
     """The part of an app that needs no key and no state, in stage 1: from decoded events to rows for the shards."""
 
-    def step(self, source: int, events: pa.Table, clock_ms: int) -> Output:
-        """Some events of one source (``StreamSchema.arrow``), in order of offset within a partition.
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:
+        """Return some events of one source (``StreamSchema.arrow``), in order of offset within a partition.
 
         Whatever it gives to an exchange keeps the columns ``PARTITION`` and ``OFFSET`` of the event that it comes from.
         """
         ...
 
 
-class HeadFactory(Protocol):
-    """Makes the head of a task. Picklable, as a kernel's factory."""
+class StatelessStageFactory(Protocol):
+    """Makes the stateless stage of a task. Picklable, as a kernel's factory."""
 
-    def __call__(self) -> Head: ...
+    def __call__(self) -> StatelessStage: ...

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 class Limits:
     """Bounds that a single record or cut may not exceed.
 
-    ``future_ms``: an event time further ahead of the clock than this is a dead letter, so that one wrong timestamp
-    cannot push the watermark past everybody else. ``flush_rows``: rows that a stage-1 task holds before it packs them.
+    ``max_future_ms``: an event time further ahead of the clock than this is rejected, so that one wrong timestamp
+    cannot
+    push the watermark past all other events. ``flush_rows``: rows that a stage-1 task holds before it packs them.
     """
 
-    record_bytes: int = 256 * 1024
-    future_ms: int = 5 * 60_000
+    max_record_bytes: int = 256 * 1024
+    max_future_ms: int = 5 * 60_000
     events_per_cut: int = 500_000
     flush_rows: int = 250_000
 

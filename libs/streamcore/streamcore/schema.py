@@ -1,4 +1,4 @@
-"""What a stream's events look like: names, types, keys and the event time.
+"""The schema of a stream's events: names, types, keys and the event time.
 
 A schema is a value. It is declared once per stream (YAML or code), travels to the workers with the plan, and
 is the only thing that decoding, rules and tests need to agree on. It knows neither Spark nor Kafka.
@@ -115,7 +115,7 @@ TIMESTAMP = Type(Kind.TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column. A missing or null value of a field that is not ``nullable`` makes the event a dead letter."""
+    """One column. A missing or null value of a field that is not ``nullable`` makes the decoder reject the event."""
 
     name: str
     type: Type
@@ -164,7 +164,7 @@ class StreamSchema:
             raise ConfigError(f"stream {self.name}: event_id {self.event_id!r} is no field")
 
     def get(self, name: str) -> Field | None:
-        """The field of that name, or None."""
+        """Return the field of that name, or None."""
         return next((f for f in self.fields if f.name == name), None)
 
     @property
@@ -192,7 +192,7 @@ class StreamSchema:
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> StreamSchema:
-        """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` says what is wrong."""
+        """Read the mapping of a stream file (``streams/*.yaml``); ``ConfigError`` names the error."""
         known = {"name", "fields", "event_time", "keys", "event_id", "zone"}
         if unknown := set(document) - known:
             raise ConfigError(f"stream: unknown entries {sorted(map(str, unknown))}; known are {sorted(known)}")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamcore.hashing import bucket_of, fingerprint_columns, hash_columns, mix, shard_of
+from streamcore.hashing import bucket_for, fingerprint_columns, hash_columns, mix, shard_for
 
 
 def hashes(*columns: pl.Series) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_part_of_a_column_is_hashed_as_the_whole_is() -> None:
 
 
 def test_the_empty_key_sends_every_row_to_one_shard() -> None:
-    assert len(set(shard_of(hash_columns([], 5), 8).tolist())) == 1
+    assert len(set(shard_for(hash_columns([], 5), 8).tolist())) == 1
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=8)), min_size=1, max_size=50), st.integers(1, 64))
@@ -76,13 +76,13 @@ def test_equal_keys_share_a_shard_and_a_bucket_wherever_they_stand(keys: list[st
     together = hash_columns([column], len(keys))
     apart = np.concatenate([hash_columns([column[i : i + 1]], 1) for i in range(len(keys))])
     assert (together == apart).all()
-    assert (shard_of(together, parts) < parts).all()
-    assert (bucket_of(together, parts) < parts).all()
+    assert (shard_for(together, parts) < parts).all()
+    assert (bucket_for(together, parts) < parts).all()
 
 
 def test_keys_spread_evenly() -> None:
     column = pl.Series([f"user-{i}" for i in range(20_000)])
-    counts = np.bincount(shard_of(hash_columns([column], 20_000), 16), minlength=16)
+    counts = np.bincount(shard_for(hash_columns([column], 20_000), 16), minlength=16)
     assert counts.min() > 1_100
     assert counts.max() < 1_400
 
@@ -111,4 +111,4 @@ SECOND = ["4856b1e6a8522060", "b5300c331a061b19", "5fe011161da21698", "c2fbde343
 def test_a_bucket_is_the_lower_half_of_the_hash_modulo_their_number(buckets: int) -> None:
     hashes = mix(np.arange(1_000, dtype=np.uint64))
     wanted = [int(one) % 2**32 % buckets for one in hashes]
-    assert bucket_of(hashes, buckets).tolist() == wanted
+    assert bucket_for(hashes, buckets).tolist() == wanted

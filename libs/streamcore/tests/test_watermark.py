@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, WatermarkState, WatermarkStrategy
 
-STRATEGY = WatermarkStrategy(disorder_ms=10, idle_ms=1_000)
+STRATEGY = WatermarkStrategy(max_out_of_orderness_ms=10, idle_timeout_ms=1_000)
 
 
 def idle(_: int) -> int:
-    return STRATEGY.idle_ms
+    return STRATEGY.idle_timeout_ms
 
 
 def seen_in(partition: int, event_ms: int) -> Progress:
-    return Progress(partition, event_ms, 1, event_ms - STRATEGY.disorder_ms)
+    return Progress(partition, event_ms, 1, event_ms - STRATEGY.max_out_of_orderness_ms)
 
 
 def ended_in(partition: int) -> Progress:
@@ -33,7 +33,7 @@ def test_a_partition_that_is_expected_holds_the_watermark_until_it_gives_an_even
     state = WatermarkState().expect([0, 1], 0).advance([seen_in(0, 200)], 0, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.expect([0, 1], 10).advance([seen_in(0, 300), seen_in(1, 120)], 10, idle)
-    assert state.watermark_ms == 120 - STRATEGY.disorder_ms
+    assert state.watermark_ms == 120 - STRATEGY.max_out_of_orderness_ms
 
 
 def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> None:
@@ -41,7 +41,7 @@ def test_a_partition_that_is_expected_and_gives_nothing_is_idle_in_the_end() -> 
     state = state.expect([0, 1], 999).advance([seen_in(0, 200)], 999, idle)
     assert state.watermark_ms == NO_WATERMARK
     state = state.expect([0, 1], 1_000).advance([seen_in(0, 200)], 1_000, idle)
-    assert state.watermark_ms == 200 - STRATEGY.disorder_ms
+    assert state.watermark_ms == 200 - STRATEGY.max_out_of_orderness_ms
 
 
 def test_the_slowest_partition_decides() -> None:
@@ -119,7 +119,9 @@ def test_it_never_goes_back_and_stays_behind_some_event(sequence: list[tuple[int
         clock += step
         after = state.advance([seen_in(p, ms) for p, ms in seen.items()], clock, idle)
         assert after.watermark_ms >= state.watermark_ms
-        assert after.watermark_ms <= max(after.latest_event_ms(range(4)) - STRATEGY.disorder_ms, NO_WATERMARK)
+        assert after.watermark_ms <= max(
+            after.latest_event_ms(range(4)) - STRATEGY.max_out_of_orderness_ms, NO_WATERMARK
+        )
         state = after
 
 

@@ -17,57 +17,58 @@ from functools import partial
 
 import polars as pl
 
-from headgate_etl.deriving import ANSWERS, MakeDeriving
-from headgate_etl.lookup import enrichment
-from headgate_etl.masking import masked
-from headgate_etl.phase import CODE, REASON
-from headgate_etl.plan import Plan, plan
-from headgate_etl.routing import Routing
-from headgate_etl.settings import DeduplicateDocument, EtlSettings, Target
+from headgate_etl.derive_with_lists import ANSWERS, DeriveOperatorFactory
+from headgate_etl.http_lookup import enrichment
+from headgate_etl.mapping_stage import CODE, REASON
+from headgate_etl.masking import mask_columns
+from headgate_etl.plan import EtlPlan, build_plan
+from headgate_etl.routing import RouteRows
+from headgate_etl.settings import DeduplicateDocument, EtlSettings, RouteTarget
 from headgate_etl.sinks import factories
 from streamcore.app import App
-from streamcore.lanes import STATUS
-from streamcore.operators.deduplicate import DUPLICATES, WhenFull
-from streamcore.raw import ORIGIN
-from streamcore.service.running import build_runner
-from streamcore.spark.runner import Listeners, Runner
-from streamcore.spark.start import Start
-from streamcore.topology.nodes import Sink, dtype_of
+from streamcore.engine.report import Listeners
+from streamcore.operators.deduplication.operator import DUPLICATES, WhenFull
+from streamcore.service.build_runner import build_runner
+from streamcore.spark.runner import Runner
+from streamcore.spark.runtime import Runtime
+from streamcore.topology.nodes import SinkNode, polars_dtype
 from streamcore.topology.stream import Stream, operate, source
 from streamcore.topology.topology import Topology
+from streamcore.wire.lanes import STATUS
+from streamcore.wire.raw import ORIGIN
 
 
 def topology(settings: EtlSettings) -> Topology:
-    """The document as a topology. ``ConfigError`` for what cannot run."""
-    found = plan(settings)
-    letters: list[Sink] = []
-    rows = [_sound(_read(settings, found, number), letters) for number in range(len(found.inputs))]
+    """Build the topology of the document. ``ConfigError`` if it cannot run."""
+    found = build_plan(settings)
+    dead_letters: list[SinkNode] = []
+    rows = [_keep_valid(_read(settings, found, number), dead_letters) for number in range(len(found.inputs))]
     clean = rows[0].union(*rows[1:]) if len(rows) > 1 else rows[0]
     if settings.lookup is not None:
-        adds = {name: dtype_of(found.model[name].type) for name in settings.lookup.adds}
+        adds = {name: polars_dtype(found.model[name].type) for name in settings.lookup.adds}
         clean = clean.enrich(enrichment(settings.lookup, adds))
     if settings.deduplicate is not None:
-        clean = _deduplicated(clean, settings.id, settings.deduplicate)
-    again = _again(clean, found, settings.deduplicate)
-    clean, answers = _derived(clean, settings, found, letters)
-    routed = _routed(clean, found, letters)
-    return Topology(settings.app, *routed, *again, *letters, *answers)
+        clean = _deduplicate(clean, settings.id, settings.deduplicate)
+    duplicates = _duplicates_lane(clean, found, settings.deduplicate)
+    clean, answers = _derive(clean, settings, found, dead_letters)
+    routed = _route(clean, found, dead_letters)
+    return Topology(settings.app, *routed, *duplicates, *dead_letters, *answers)
 
 
-def _read(settings: EtlSettings, found: Plan, number: int) -> Stream:
-    """An input's events as rows of the model, or with the reason why they are not."""
+def _read(settings: EtlSettings, found: EtlPlan, number: int) -> Stream:
+    """Map an input's events to rows of the model, or to the reason why they are none."""
     one = found.inputs[number]
     return source(one.schema, settings.watermark, format=one.format, raw=True).flat_map(one.phase)
 
 
-def _sound(rows: Stream, letters: list[Sink]) -> Stream:
-    """The rows that did not fail; the others end among the dead letters."""
-    letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
+def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
+    """Keep the rows that did not fail; send the others to the dead-letter lane."""
+    dead_letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
     kept = [name for name in rows.schema if name not in (CODE, REASON)]
     return rows.filter(pl.col(CODE).is_null()).select(*kept)
 
 
-def _deduplicated(rows: Stream, key: tuple[str, ...], document: DeduplicateDocument) -> Stream:
+def _deduplicate(rows: Stream, key: tuple[str, ...], document: DeduplicateDocument) -> Stream:
     return rows.key_by(*key).deduplicate(
         document.horizon_ms,
         name="deduplicate",
@@ -77,41 +78,45 @@ def _deduplicated(rows: Stream, key: tuple[str, ...], document: DeduplicateDocum
     )
 
 
-def _again(rows: Stream, found: Plan, document: DeduplicateDocument | None) -> list[Sink]:
-    """The lane of duplicates, masked as all that leaves."""
+def _duplicates_lane(rows: Stream, found: EtlPlan, document: DeduplicateDocument | None) -> list[SinkNode]:
+    """Return the lane of duplicates, masked like all output."""
     if document is None or document.duplicates_to is None:
         return []
     masks = {name: mask for name, mask in found.masks.items() if name in rows.schema}
-    return [rows.side(DUPLICATES).flat_map(partial(masked, masks=masks)).sink(document.duplicates_to)]
+    return [rows.side(DUPLICATES).flat_map(partial(mask_columns, masks=masks)).sink(document.duplicates_to)]
 
 
-def _derived(rows: Stream, settings: EtlSettings, found: Plan, letters: list[Sink]) -> tuple[Stream, list[Sink]]:
+def _derive(
+    rows: Stream, settings: EtlSettings, found: EtlPlan, dead_letters: list[SinkNode]
+) -> tuple[Stream, list[SinkNode]]:
     """With the fields that are computed, and the answers to records about lists."""
     if found.derived is None:
         return rows, []
     if not found.asks_lists:
-        return _sound(rows.flat_map(found.derived), letters), []
-    make = MakeDeriving(found.derived, found.lists)
+        return _keep_valid(rows.flat_map(found.derived), dead_letters), []
+    make = DeriveOperatorFactory(found.derived, found.lists)
     made = operate([rows.key_by(*settings.id)], "derive", make, name="derive", heard=True)
-    return _sound(made, letters), [made.side(ANSWERS).sink(STATUS, key="rule")]
+    return _keep_valid(made, dead_letters), [made.side(ANSWERS).sink(STATUS, key="rule")]
 
 
-def _routed(rows: Stream, found: Plan, letters: list[Sink]) -> list[Sink]:
+def _route(rows: Stream, found: EtlPlan, dead_letters: list[SinkNode]) -> list[SinkNode]:
     types = {field.name: field.type for field in found.model.values()}
-    routed = rows.flat_map(Routing(types, found.routes, found.masks, found.otherwise))
+    routed = rows.flat_map(RouteRows(types, found.routes, found.masks, found.otherwise))
     if found.otherwise is None:
         lost = routed.filter(pl.col(CODE).is_not_null()).select(CODE, REASON, *ORIGIN)
-        letters.append(lost.dead_letters(CODE, REASON))
+        dead_letters.append(lost.dead_letters(CODE, REASON))
     sinks = []
     for route in found.routes:
-        taken = routed.filter(route.taken).select(*route.columns)
-        sinks.append(taken.sink(route.name, key=route.key) if route.to is Target.KAFKA else taken.table(route.name))
+        taken = routed.filter(route.is_taken).select(*route.columns)
+        sinks.append(
+            taken.sink(route.name, key=route.key) if route.to is RouteTarget.KAFKA else taken.table(route.name)
+        )
     return sinks
 
 
 def build_app(settings: EtlSettings) -> App:
-    """The app: the topology, its topics and its limits."""
-    found = plan(settings)
+    """Build the app: the topology, its topics and its limits."""
+    found = build_plan(settings)
     written = topology(settings)
     app = written.app(
         topics={one.schema.name: one.topic for one in found.inputs},
@@ -125,7 +130,7 @@ def build_app(settings: EtlSettings) -> App:
     return replace(app, sources=tuple(sources))
 
 
-def build(settings: EtlSettings, start: Start, listeners: Listeners) -> Runner:
+def build(settings: EtlSettings, start: Runtime, listeners: Listeners) -> Runner:
     """Put the app together."""
     sinks = [*factories(settings, topology(settings).table_columns)]
     return build_runner(build_app(settings), settings, start, listeners, sinks)

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 import polars as pl
 
 from streamcore.schema import Kind, Type
-from streamcore.topology.logical import decimals
+from streamcore.topology.logical_types import to_decimals
 from streamcore.topology.nodes import TIME
 
 
-def physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
-    """These columns of the rows, and a row number that keeps the height where there are none."""
-    columns = [_physical(name, type_) for name, type_ in types.items()]
+def to_physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
+    """Select these columns of the rows, and a row number that keeps the height where there are none."""
+    columns = [_to_physical(name, type_) for name, type_ in types.items()]
     return rows.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW), *columns)
 
 
@@ -24,15 +24,15 @@ def physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
 ROW = "@row"
 
 
-def _physical(name: str, type_: Type) -> pl.Expr:
+def _to_physical(name: str, type_: Type) -> pl.Expr:
     column = pl.col(name)
     if type_.kind is Kind.DECIMAL:
         return column.to_physical().cast(pl.Int64)
     return column.dt.epoch("ms") if type_.kind is Kind.TIMESTAMP else column
 
 
-def logical(column: pl.Series, type_: Type) -> pl.Series:
-    """The column of a topology."""
+def to_logical(column: pl.Series, type_: Type) -> pl.Series:
+    """Convert the column to the topology's type."""
     if type_.kind is Kind.DECIMAL:
-        return decimals(column, type_)
+        return to_decimals(column, type_)
     return column.cast(TIME) if type_.kind is Kind.TIMESTAMP else column

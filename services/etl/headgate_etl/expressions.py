@@ -1,6 +1,6 @@
 """Expressions of the settings: read, checked, and brought to the type of the field that they are for.
 
-What would lose something on the way to a type is refused here, where it is written, with what to write instead.
+A conversion that would lose information is refused here, at its place in the settings, with the correct form.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rulecore.errors import ExpressionError
-from rulecore.lang import Call, Column, Expr, ListType, Literal, Scope, columns, lists, parse, rebuild
+from rulecore.language import Call, ColumnRef, Expr, ListType, Literal, Scope, columns, lists, parse, rebuild
 from streamcore.schema import BOOLEAN, DOUBLE, LONG, Kind, Type
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ExpressionReader:
     """Reads expressions over some columns. ``lists``: those that may be asked."""
 
     types: Mapping[str, Type]
@@ -23,22 +23,22 @@ class Reader:
     def value(self, text: str, place: str, kind: Type) -> Expr:
         """Of that type; ``ExpressionError`` with the place in the document."""
         expr = parse(text, self._scope(), field=place, expect=None)
-        fitted, hint = _fitted(expr, kind)
-        if fitted is None:
+        coerced, hint = _coerce(expr, kind)
+        if coerced is None:
             raise ExpressionError(
                 f"{kind} is needed, this is {expr.type}", field=place, text=text, length=len(text), hint=hint
             )
-        return fitted
+        return coerced
 
     def condition(self, text: str, place: str) -> Expr:
-        """True, false or unknown."""
+        """Parse a condition: true, false or unknown."""
         return parse(text, self._scope(), field=place, expect=BOOLEAN)
 
     def _scope(self) -> Scope:
         return Scope(self.types, lists=self.lists)
 
 
-def nothing(kind: Type) -> Expr:
+def null_of_type(kind: Type) -> Expr:
     """Null of that type."""
     return Literal(value=None, type=kind)
 
@@ -48,17 +48,17 @@ def asks_lists(expr: Expr) -> bool:
     return bool(lists(expr))
 
 
-def inlined(expr: Expr, known: Mapping[str, Expr]) -> Expr:
+def inline(expr: Expr, known: Mapping[str, Expr]) -> Expr:
     """With expressions in place of the columns that they compute."""
-    if isinstance(expr, Column):
+    if isinstance(expr, ColumnRef):
         return known.get(expr.name, expr)
     if not columns(expr).intersection(known):
         return expr
-    return rebuild(expr, lambda child: inlined(child, known))
+    return rebuild(expr, lambda child: inline(child, known))
 
 
-def _fitted(expr: Expr, kind: Type) -> tuple[Expr | None, str]:
-    """The expression in that type, or what to do."""
+def _coerce(expr: Expr, kind: Type) -> tuple[Expr | None, str]:
+    """Convert the expression to that type, or return a hint."""
     found = expr.type
     if found == kind or (found.kind is kind.kind and kind.kind is not Kind.DECIMAL):
         return expr, ""

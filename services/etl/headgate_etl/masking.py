@@ -1,15 +1,15 @@
-"""Masks for personal fields: what leaves the app says less than what came in.
+"""Masks for personal fields: the output of the app reveals less than its input.
 
 =============  ==================================================================================================
 ``redact``     ``***``
 ``keep_last``  stars, and the last characters as they are; a text that is not longer is stars only
 ``pseudonym``  HMAC-SHA256 with a key from a file, 32 hexadecimal digits: the same person is the same text
-``network``    the /24 of an IPv4 address, the /48 of an IPv6 one; ``***`` for what is no address
+``network``    the /24 of an IPv4 address, the /48 of an IPv6 one; ``***`` for a value that is not an address
 ``year``       the first moment of the year, or the first four digits of a date as text; ``***`` for other text
 =============  ==================================================================================================
 
-Null stays null. The key is read in the process that masks and is in no value here: settings, logs, checkpoints and what
-travels to the workers hold its path. A mask is a function of the value and the key alone.
+Null stays null. The process that masks reads the key, and no value here holds it: settings, logs, checkpoints and the
+data sent to the workers hold its path. A mask is a function of the value and the key alone.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class Mask:
     key_file: Path | None = None
 
 
-def mask_of(document: MaskDocument) -> Mask:
-    """Checked; ``ConfigError`` says what is missing. The key file is read, to see that a key is in it."""
+def to_mask(document: MaskDocument) -> Mask:
+    """Check the document and return the mask; ``ConfigError`` names the missing entry. Read the key file to verify that
+    it holds a key."""
     wanted = {How.KEEP_LAST: "characters", How.PSEUDONYM: "key_file"}.get(document.how)
     for name in ("characters", "key_file"):
         given = getattr(document, name) is not None
@@ -54,8 +55,8 @@ def mask_of(document: MaskDocument) -> Mask:
     return Mask(document.how, document.characters or 0, document.key_file)
 
 
-def masked(rows: pl.DataFrame, masks: Mapping[str, Mask]) -> pl.DataFrame:
-    """The rows with these columns masked."""
+def mask_columns(rows: pl.DataFrame, masks: Mapping[str, Mask]) -> pl.DataFrame:
+    """Mask these columns of the rows."""
     return rows.with_columns(_column(rows[name], mask) for name, mask in masks.items())
 
 
@@ -84,7 +85,7 @@ def _expression(text: pl.Expr, dtype: pl.DataType, mask: Mask) -> pl.Expr:
 
 
 def _by_value(column: pl.Series, function: Callable[[str], str]) -> pl.Series:
-    """A function of text, called once for each distinct value."""
+    """Apply a function of text once for each distinct value."""
     values = column.drop_nulls().unique()
     made = pl.Series([function(value) for value in values.to_list()], dtype=pl.String)
     return column.replace_strict(values, made, default=None, return_dtype=pl.String)
@@ -107,7 +108,8 @@ def network(text: str) -> str:
 
 
 def read_key(path: Path) -> bytes:
-    """The file's bytes, without spaces around them; ``ConfigError`` when they are no key. They are in no message."""
+    """Read the file's bytes, without surrounding spaces; ``ConfigError`` when they are no key. No message contains
+    them."""
     try:
         key = path.read_bytes().strip()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What is wrong with a document, gathered, so that a person reads all of it at once."""
+"""The problems of a document, collected, so that a user reads all of them at once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from streamcore.errors import ConfigError
 
 @dataclass
 class Problems:
-    """What is wrong, gathered."""
+    """The collected problems of a document."""
 
     lines: list[str] = field(default_factory=list)
 
-    def say(self, place: str, what: str) -> None:
+    def add(self, place: str, what: str) -> None:
         """``place``: the entry of the document."""
         self.lines.append(f"  {place}: {what}")
 
     @contextmanager
     def at(self, place: str) -> Iterator[None]:
-        """What is refused inside is a problem of that entry."""
+        """Record errors raised inside as problems of that entry."""
         try:
             yield
         except ExpressionError as error:
             self.lines += [f"  {line}" for line in error.render().splitlines()]
         except ConfigError as error:
-            self.say(place, str(error))
+            self.add(place, str(error))
 
-    def end(self) -> None:
+    def raise_if_any(self) -> None:
         """``ConfigError`` when there was something."""
         if self.lines:
             raise ConfigError("\n".join(self.lines))

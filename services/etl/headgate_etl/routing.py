@@ -1,6 +1,6 @@
-"""The last step before the lanes: personal fields are masked, and each row says which routes take it.
+"""The last step before the lanes: masks personal fields, and marks each row with the routes that take it.
 
-Routes are asked before masks, so what decides may be something that does not leave.
+Routes are evaluated before masks, so a route may depend on a value that does not leave the app.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headgate_etl.columns import ROW, physical
-from headgate_etl.masking import Mask, masked
-from headgate_etl.phase import CODE, REASON
-from headgate_etl.settings import Target
-from rulecore.lang import Expr, columns
-from rulecore.lang.compile import to_polars
+from headgate_etl.columns import ROW, to_physical
+from headgate_etl.mapping_stage import CODE, REASON
+from headgate_etl.masking import Mask, mask_columns
+from headgate_etl.settings import RouteTarget
+from rulecore.language import Expr, columns
+from rulecore.language.columnar.compiler import to_polars
 from streamcore.schema import Type
 
 #: The prefix of the columns that say which routes take a row.
@@ -30,16 +30,16 @@ class Route:
     when: Expr | None
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    to: Target
+    to: RouteTarget
 
     @property
-    def taken(self) -> pl.Expr:
+    def is_taken(self) -> pl.Expr:
         """True for its rows."""
         return pl.col(_TO + self.name)
 
 
 @dataclass(frozen=True)
-class Routing:
+class RouteRows:
     """``otherwise``: the route of rows that no other takes; None: they have ``CODE`` and ``REASON``."""
 
     types: Mapping[str, Type]
@@ -49,8 +49,10 @@ class Routing:
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         used = frozenset().union(*(columns(r.when) for r in self.routes if r.when is not None))
-        asked = physical(rows, {name: self.types[name] for name in self.types if name in used})
-        answers = asked.with_columns(self._asked(route).alias(_TO + route.name) for route in self.routes).drop(ROW)
+        asked = to_physical(rows, {name: self.types[name] for name in self.types if name in used})
+        answers = asked.with_columns(
+            self._route_condition(route).alias(_TO + route.name) for route in self.routes
+        ).drop(ROW)
         taken = answers.select(_TO + route.name for route in self.routes)
         none = ~pl.any_horizontal(pl.all())
         if self.otherwise is not None:
@@ -59,10 +61,10 @@ class Routing:
             pl.when(none).then(pl.lit("no_route")).alias(CODE),
             pl.when(none).then(pl.lit("no route takes this row")).alias(REASON),
         )
-        return masked(rows, self.masks).hstack(taken).hstack(why)
+        return mask_columns(rows, self.masks).hstack(taken).hstack(why)
 
-    def _asked(self, route: Route) -> pl.Expr:
-        """A row for which it is unknown is not taken."""
+    def _route_condition(self, route: Route) -> pl.Expr:
+        """Return the route's condition; a row for which it is unknown is not taken."""
         if route.when is None:
             return pl.repeat(value=True, n=pl.len())
         return to_polars(route.when).fill_null(value=False)

@@ -1,6 +1,6 @@
-"""What the ETL app can be told, as one document: YAML or JSON, checked before anything starts.
+"""The settings of the ETL app as one document: YAML or JSON, checked before anything starts.
 
-Here is its form; what its expressions and names mean is checked by ``plan``, as soon as the document is read.
+This module defines the form; ``build_plan`` checks the expressions and names as soon as the document is read.
 """
 
 from __future__ import annotations
@@ -11,67 +11,87 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from streamcore.service.delta import DeltaDocument
-from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
-from streamcore.service.postgres import PostgresDocument
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.delta import DeltaDocument
+from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
+from streamcore.service.config.postgres import PostgresDocument
+from streamcore.service.config.settings import ServiceSettings
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
 class InputDocument(StreamDocument):
-    """One input. ``map``: a field of the model to an expression over the fields of the stream."""
+    """One input topic and its mapping to the model."""
 
-    map: Annotated[dict[Name, str], Field(min_length=1)]
+    map: Annotated[dict[Name, str], Field(min_length=1)] = Field(
+        description="Expression over the stream's fields for each field of the model."
+    )
 
 
-class Missing(enum.StrEnum):
-    """What becomes of a row whose key a list does not have."""
+class OnMissing(enum.StrEnum):
+    """The handling of a row whose key is not in the list."""
 
     NULL = "null"
     DEAD_LETTER = "dead_letter"
 
 
 class ListDocument(Document):
-    """A list that comes through the control topic: the types of its entries and of what is looked up."""
+    """A list that arrives through the control topic."""
 
-    of: str
-    value: str | None = None
-    missing: Missing = Missing.NULL
+    of: str = Field(description="Type of the list's entries, such as string.")
+    value: str | None = Field(default=None, description="Type of the value of an entry; null for a list of keys only.")
+    missing: OnMissing = Field(
+        default=OnMissing.NULL,
+        description="What happens to a row whose key the list does not have: null, or a dead letter.",
+    )
 
 
 class LookupDocument(Document):
-    """Fields from a server: ``GET url``, in which ``{key}`` is the value of the field ``key``, answers with an object.
+    """Fields that are looked up by HTTP: GET url returns a JSON object; 404 means unknown, and the fields are null."""
 
-    ``404``: nothing is known, the fields are null. ``failed``: what becomes of a row without an answer.
-    ``token_file``: sent as ``Authorization: Bearer``.
-    """
-
-    url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")]
-    key: Name
-    adds: Annotated[tuple[Name, ...], Field(min_length=1)]
-    concurrency: Annotated[int, Field(gt=0, le=256)] = 16
-    timeout_ms: Positive = 1_000
-    attempts: Positive = 3
-    pause_ms: NotNegative = 100
-    cache_entries: NotNegative = 100_000
-    cache_ms: NotNegative = 60_000
-    missing_cache_ms: NotNegative = 10_000
-    answer_bytes: Positive = 1024 * 1024
-    failed: Missing = Missing.DEAD_LETTER
-    token_file: Path | None = None
-    ca_file: Path | None = None
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")] = Field(
+        description="URL with the placeholder {key}."
+    )
+    key: Name = Field(description="Field of the model whose value replaces {key}.")
+    adds: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
+        description="Fields of the model that the response fills."
+    )
+    concurrency: Annotated[int, Field(gt=0, le=256)] = Field(
+        default=16, description="Most requests in flight in one worker."
+    )
+    timeout_ms: Positive = Field(default=1_000, description="Milliseconds until a request counts as failed.")
+    attempts: Positive = Field(default=3, description="Most attempts for one key.")
+    pause_ms: NotNegative = Field(default=100, description="Milliseconds between two attempts.")
+    cache_entries: NotNegative = Field(default=100_000, description="Most entries of the cache of one worker.")
+    cache_ms: NotNegative = Field(default=60_000, description="Milliseconds that a response is cached.")
+    missing_cache_ms: NotNegative = Field(default=10_000, description="Milliseconds that an unknown key is cached.")
+    answer_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
+    failed: OnMissing = Field(
+        default=OnMissing.DEAD_LETTER,
+        description="What happens to a row without a response: null fields, or a dead letter.",
+    )
+    token_file: Path | None = Field(
+        default=None, description="File with a token that is sent as Authorization: Bearer."
+    )
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
 
 
 class DeduplicateDocument(Document):
-    """Of the rows with one ``id`` the first within ``horizon_ms`` of event time. ``duplicates_to``: a lane for the
-    others; without it they are counted. ``max_ids``: per shard."""
+    """Deduplication: of rows with the same id, the first within horizon_ms of event time is kept."""
 
-    horizon_ms: Positive
-    duplicates_to: LaneName | None = None
-    max_ids: Positive = 10_000_000
-    forget_oldest: bool = False
+    horizon_ms: Positive = Field(
+        description="Most milliseconds of event time between two rows with the same id for the second to be a "
+        "duplicate."
+    )
+    duplicates_to: LaneName | None = Field(
+        default=None, description="Lane for duplicates; null: they are only counted."
+    )
+    max_ids: Positive = Field(default=10_000_000, description="Most ids that one shard keeps.")
+    forget_oldest: bool = Field(
+        default=False,
+        description="Whether the oldest ids are dropped when max_ids is reached; otherwise further rows pass "
+        "unchecked.",
+    )
 
 
 class How(enum.StrEnum):
@@ -85,14 +105,16 @@ class How(enum.StrEnum):
 
 
 class MaskDocument(Document):
-    """``characters`` belong to ``keep_last``, ``key_file`` to ``pseudonym``; the key itself is never written here."""
+    """How a personal field is masked. The key itself is never written here."""
 
-    how: How
-    characters: Annotated[int, Field(gt=0, le=100)] | None = None
-    key_file: Path | None = None
+    how: How = Field(description="Kind of mask.")
+    characters: Annotated[int, Field(gt=0, le=100)] | None = Field(
+        default=None, description="Characters at the end that keep_last leaves readable."
+    )
+    key_file: Path | None = Field(default=None, description="File with the key of pseudonyms, at least 16 bytes.")
 
 
-class Target(enum.StrEnum):
+class RouteTarget(enum.StrEnum):
     """Where a route ends: a topic with JSON values, or rows for a sink."""
 
     KAFKA = "kafka"
@@ -101,52 +123,63 @@ class Target(enum.StrEnum):
 
 
 class RouteDocument(Document):
-    """Rows for which ``when`` is true (all, where nothing is said), with these ``columns`` (default: the whole model).
+    """A lane and the rows that it takes; its topic is <app>.<name>."""
 
-    ``key``: the columns of a record's key. ``name`` is the lane's: the topic is ``<app>.<name>``.
-    """
-
-    name: LaneName
-    when: str | None = None
-    to: Target = Target.KAFKA
-    columns: tuple[Name, ...] = ()
-    key: tuple[Name, ...] = ()
+    name: LaneName = Field(description="Name of the lane.")
+    when: str | None = Field(default=None, description="Condition of the rows that the route takes; null: all rows.")
+    to: RouteTarget = Field(
+        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table of a sink."
+    )
+    columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
+    key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")
 
 
 class EtlSettings(ServiceSettings):
-    """The ETL app. ``model``: name to type, ``not null`` where that is meant. ``id``: the fields that name a row.
+    """Settings of the ETL app."""
 
-    ``rules``: conditions that a row must not violate, by name. ``derive``: fields of the model that are computed after
-    look-ups and deduplication. ``otherwise``: a route for rows that no route takes, or ``dead_letter``. ``delta``,
-    ``postgres``: the tables of routes that end there.
-    """
+    preload: ClassVar[tuple[str, ...]] = (
+        "headgate_etl.derive_with_lists",
+        "headgate_etl.routing",
+        "streamcore.topology.kernel",
+    )
 
-    preload: ClassVar[tuple[str, ...]] = ("headgate_etl.deriving", "headgate_etl.routing", "streamcore.topology.kernel")
-
-    app: str = "etl"
-    inputs: Annotated[tuple[InputDocument, ...], Field(min_length=1)]
-    model: Annotated[dict[Name, str], Field(min_length=1)]
-    id: Annotated[tuple[Name, ...], Field(min_length=1)]
-    rules: dict[LaneName, str] = Field(default_factory=dict)
-    lists: dict[str, ListDocument] = Field(default_factory=dict)
-    lookup: LookupDocument | None = None
-    derive: dict[Name, str] = Field(default_factory=dict)
-    mask: dict[Name, MaskDocument] = Field(default_factory=dict)
-    deduplicate: DeduplicateDocument | None = None
-    routes: Annotated[tuple[RouteDocument, ...], Field(min_length=1)]
-    otherwise: str = Missing.DEAD_LETTER.value
-    delta: DeltaDocument | None = None
-    postgres: PostgresDocument | None = None
+    app: str = Field(
+        default="etl",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    )
+    inputs: Annotated[tuple[InputDocument, ...], Field(min_length=1)] = Field(
+        description="Input topics with their formats and mappings."
+    )
+    model: Annotated[dict[Name, str], Field(min_length=1)] = Field(
+        description="Fields of the clean model: name to type, with the suffix not null where null is an error."
+    )
+    id: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(description="Fields that identify a row.")
+    rules: dict[LaneName, str] = Field(
+        default_factory=dict,
+        description="Conditions that a row must not violate, by name; a row that does is a dead letter.",
+    )
+    lists: dict[str, ListDocument] = Field(default_factory=dict, description="Lists that expressions may use, by name.")
+    lookup: LookupDocument | None = Field(default=None, description="HTTP look-up; null: none.")
+    derive: dict[Name, str] = Field(
+        default_factory=dict, description="Fields of the model that are computed after look-up and deduplication."
+    )
+    mask: dict[Name, MaskDocument] = Field(default_factory=dict, description="Masks of personal fields, by field.")
+    deduplicate: DeduplicateDocument | None = Field(default=None, description="Deduplication; null: none.")
+    routes: Annotated[tuple[RouteDocument, ...], Field(min_length=1)] = Field(
+        description="Lanes that rows are sent to."
+    )
+    otherwise: str = Field(
+        default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
+    )
+    delta: DeltaDocument | None = Field(default=None, description="Delta sink with the tables of its routes.")
+    postgres: PostgresDocument | None = Field(
+        default=None, description="PostgreSQL sink with the tables of its routes."
+    )
 
     @model_validator(mode="after")
     def _means_something(self) -> Self:
         """Everything that can be wrong is found while the document is read: ``ConfigError`` with all of it."""
-        from headgate_etl.plan import plan
+        from headgate_etl.plan import build_plan
 
-        plan(self)
+        build_plan(self)
         return self
-
-
-def load_settings(path: Path) -> EtlSettings:
-    """Settings from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    return load_document(path, EtlSettings)

@@ -1,11 +1,11 @@
-"""The sinks that routes to tables end in: which entry of the settings says where, and what each sink is given."""
+"""The sinks of routes to tables: the settings entry that names each target, and the input of each sink."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from headgate_etl.settings import EtlSettings, Target
+from headgate_etl.settings import EtlSettings, RouteTarget
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TablesDocument(Protocol):
-    """What every sink's entry has: its tables by lane."""
+    """The common part of every sink's entry: its tables by lane."""
 
     @property
     def tables(self) -> Mapping[str, object]:
@@ -22,22 +22,25 @@ class TablesDocument(Protocol):
         ...
 
     def settings(self) -> object:
-        """The sink's value; ``ConfigError`` for what cannot be."""
+        """Return the sink's settings; ``ConfigError`` if they are invalid."""
         ...
 
     def factory(self, columns: Mapping[str, pa.Schema]) -> SinkFactory:
-        """Makes the sink."""
+        """Return the sink's factory."""
         ...
 
 
-def documents(settings: EtlSettings) -> Mapping[Target, TablesDocument]:
-    """The entries that are there, by the target that they stand for."""
-    found: dict[Target, TablesDocument | None] = {Target.DELTA: settings.delta, Target.POSTGRES: settings.postgres}
+def documents(settings: EtlSettings) -> Mapping[RouteTarget, TablesDocument]:
+    """Return the entries that are present, by target."""
+    found: dict[RouteTarget, TablesDocument | None] = {
+        RouteTarget.DELTA: settings.delta,
+        RouteTarget.POSTGRES: settings.postgres,
+    }
     return {target: document for target, document in found.items() if document is not None}
 
 
 def factories(settings: EtlSettings, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
-    """A sink for each entry. ``columns``: by lane, what its rows hold."""
+    """Yield a sink factory for each entry. ``columns``: the schema of each lane's rows."""
     for target, document in documents(settings).items():
         lanes = [route.name for route in settings.routes if route.to is target]
         yield document.factory({lane: columns[lane] for lane in lanes})

@@ -11,9 +11,10 @@ import fastavro
 import pytest
 import yaml
 
-from headgate_etl.settings import EtlSettings, load_settings
-from streamcore.local import RawRecord
-from tests.harness.small_etl import NOW_MS, letters, rows, run
+from headgate_etl.service import SERVICE
+from headgate_etl.settings import EtlSettings
+from streamcore.engine.in_process import RawRecord
+from tests.harness.apps.small_etl import NOW_MS, letters, rows, run
 
 FIELDS = {"at": "timestamp not null", "id": "string not null", "amount": "decimal(8,2)"}
 FORMATS: dict[str, dict[str, object]] = {
@@ -55,7 +56,7 @@ def settings(folder: Path) -> EtlSettings:
         "routes": [{"name": "clean"}],
     }
     (folder / "etl.yaml").write_text(yaml.safe_dump(document))
-    return load_settings(folder / "etl.yaml")
+    return SERVICE.load_settings(folder / "etl.yaml")
 
 
 def packed(identity: str = "a", at_ms: int = NOW_MS - 1_000) -> bytes:

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from streamcore.enrich.kept import close_kept
-from tests.harness.small_etl import MAP, events, letters, load, rows, run
+from streamcore.enrich.enricher_pool import close_shared_enrichers
+from tests.harness.apps.small_etl import MAP, events, letters, load, rows, run
 
 
 class Customers(BaseHTTPRequestHandler):
@@ -55,7 +55,7 @@ def server() -> Iterator[str]:
     thread = threading.Thread(target=one.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{one.server_address[1]}/customers/{{key}}"
-    close_kept()
+    close_shared_enrichers()
     one.shutdown()
     one.server_close()
     thread.join()

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate_etl.masking import HIDDEN, Mask, mask_of, masked, network
+from headgate_etl.masking import HIDDEN, Mask, mask_columns, network, to_mask
 from headgate_etl.settings import How, MaskDocument
 from streamcore.errors import ConfigError
 
 
 def one(value: object, mask: Mask, dtype: pl.DataType | None = None) -> object:
     frame = pl.DataFrame({"v": pl.Series([value, None], dtype=dtype or pl.String())})
-    found = masked(frame, {"v": mask})["v"].to_list()
+    found = mask_columns(frame, {"v": mask})["v"].to_list()
     assert found[1] is None
     return found[0]
 
@@ -63,5 +63,5 @@ def test_a_short_key_is_refused_and_not_shown(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("short-secret")
     with pytest.raises(ConfigError, match="at least 16 bytes") as error:
-        mask_of(MaskDocument(how=How.PSEUDONYM, key_file=key))
+        to_mask(MaskDocument(how=How.PSEUDONYM, key_file=key))
     assert "short-secret" not in str(error.value)

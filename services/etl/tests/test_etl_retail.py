@@ -14,35 +14,35 @@ from pathlib import Path
 import pytest
 
 from headgate_etl.app import build_app
-from rulecore.lang import ListType
-from rulecore.lists.records import Head, records_of
-from streamcore.lanes import Record
-from streamcore.local import LocalApp, RawRecord, control_record
+from rulecore.language import ListType
+from rulecore.lists.records import ListHead, list_records
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import STRING, Type
-from tests.harness.retail_etl import MODEL, ROOT, records, settings
-from tests.oracles.etl_retail import RATES, Expected
+from streamcore.wire.lanes import Record
+from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
+from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
 LINES = Path(os.environ.get("HEADGATE_RETAIL") or ROOT / "tests" / "data" / "retail_sample.parquet")
 NOW_MS = 1_790_000_000_000
 
 
 def rates(version: int, entries: dict[str, str]) -> list[RawRecord]:
-    """The control records of the list."""
+    """Return the control records of the list."""
     kind = ListType("rates", STRING, Type.parse("decimal(12,6)"))
-    head = Head(list=kind.name, version=version, owner="finance", of=kind.of, value=kind.value)
-    found = records_of(head, [[key, value] for key, value in entries.items()])
+    head = ListHead(list=kind.name, version=version, owner="finance", of=kind.of, value=kind.value)
+    found = list_records(head, [[key, value] for key, value in entries.items()])
     return [control_record(100 * version + n, key, value) for n, (key, value) in enumerate(found)]
 
 
 def run(cut_records: int, shards: int, tasks: int) -> tuple[list[Record], Counter[str]]:
     """Everything that comes out when the lines are cut into so many."""
-    app = LocalApp(build_app(settings(shards=shards)))
+    app = InProcessApp(build_app(settings(shards=shards)))
     output, counted = app.cut(rates(1, RATES), NOW_MS), Counter[str]()
     source = records(LINES)
     while cut := [*itertools.islice(source, cut_records)]:
         output += app.cut(cut, NOW_MS, tasks=tasks)
         for shard in app.outputs:
-            counted.update(shard.figures.counted)
+            counted.update(shard.metrics.counters)
     return output, counted
 
 
@@ -60,7 +60,7 @@ Found = tuple[list[Record], Counter[str]]
 
 
 def rows(output: list[Record], lane: str) -> list[tuple[object, ...]]:
-    """The values of a lane's records, in the order of the model."""
+    """Return the values of a lane's records, in the order of the model."""
     return [tuple(json.loads(r.value or b"")[name] for name in MODEL) for r in output if r.lane == lane]
 
 

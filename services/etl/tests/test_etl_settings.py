@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.errors import ConfigError
-from tests.harness.small_etl import MAP, load
+from tests.harness.apps.small_etl import MAP, load
 
 MODEL = {
     "id": "string not null",
@@ -29,9 +29,9 @@ def refused(folder: Path, mapped: dict[str, str] | None = None, /, **more: objec
 
 def test_the_shipped_example_can_be_used() -> None:
     from headgate_etl.app import topology
-    from headgate_etl.settings import load_settings
+    from headgate_etl.service import SERVICE
 
-    assert "derive" in topology(load_settings(Path("services/etl/example.yaml"))).text()
+    assert "derive" in topology(SERVICE.load_settings(Path("services/etl/example.yaml"))).text()
 
 
 def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from conftest import NewDatabase
 from headgate_etl.app import build_app, topology
 from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import factories
-from streamcore.local import LocalApp
+from streamcore.engine.in_process import InProcessApp
 from streamcore.sinks.sink import SinkHooks
-from streamcore.writer import WriterId
-from tests.harness.retail_etl import MODEL, ROOT, records, settings
-from tests.harness.small_etl import rates
-from tests.oracles.etl_retail import RATES, Expected
+from streamcore.writer_id import WriterId
+from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
+from tests.harness.apps.small_etl import rates
+from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
@@ -37,14 +37,14 @@ _CREATE = """create table {} (
 
 
 def routed(target: str) -> dict[str, object]:
-    """The lines' two routes, to tables."""
+    """Return the lines' two routes, to tables."""
     conditions = zip(LANES, ("quantity > 0", "quantity <= 0"), strict=True)
     return {"routes": [{"name": lane, "when": when, "to": target} for lane, when in conditions]}
 
 
 def fill(found: EtlSettings) -> None:
     """All lines through the app into its sink; the second cut is written twice."""
-    app = LocalApp(build_app(found))
+    app = InProcessApp(build_app(found))
     app.cut(rates(1, RATES), NOW_MS)
     (make,) = factories(found, topology(found).table_columns)
     sink = make(SinkHooks())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.small_etl import MAP, events, letters, load, rates, rows, run
+from tests.harness.apps.small_etl import MAP, events, letters, load, rates, rows, run
 
 FROM_EUR = {"of": "string", "value": "decimal(12,6)", "missing": "dead_letter"}
 
@@ -121,7 +121,7 @@ def test_duplicates_are_masked_as_all_that_leaves(tmp_path: Path) -> None:
 
 
 def test_a_row_too_late_to_be_told_apart_is_a_dead_letter_with_its_bytes(tmp_path: Path) -> None:
-    settings = load(tmp_path, deduplicate={"horizon_ms": 1_000}, disorder_ms=0)
+    settings = load(tmp_path, deduplicate={"horizon_ms": 1_000}, max_out_of_orderness_ms=0)
     old = events({"at": 1_000_000_000_000, "id": "old"}, first=5)
     output = run(settings, events({}), old)
     (letter,) = [record for record in output if record.lane == "deadletters"]

@@ -15,19 +15,20 @@ import sys
 import threading
 from collections.abc import Callable
 
-from headgate_operator.shell import canary, serving
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.exporting import traces
-from headgate_operator.shell.leading import Leader
-from headgate_operator.shell.leaving import let_go_with_namespace
-from headgate_operator.shell.rest import ApiError, Rest
-from headgate_operator.shell.running import Operator, Settings
+from headgate_operator.runtime import health_server as serving
+from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime.api_client import ApiError, Rest
+from headgate_operator.runtime.leader_election import LeaderElector
+from headgate_operator.runtime.manager import Manager, Settings
+from headgate_operator.runtime.metrics import Counters
+from headgate_operator.runtime.namespace_teardown import remove_finalizers_with_namespace
+from headgate_operator.runtime.otlp_traces import traces
 
 _LOG = logging.getLogger("headgate_operator")
 
 
 def main() -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="headgate-operator", description="Run StreamApps.")
     parser.add_argument("--namespace", default="", help="watch this namespace only")
     parser.add_argument("--port", type=int, default=0, help="serve /healthz and /metrics there; 0: nowhere")
@@ -40,17 +41,17 @@ def main() -> int:
 
 
 def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
-    """Lead, work, stop when told to."""
+    """Lead, work, and stop on request."""
     canary.file().unlink(missing_ok=True)  # of a process before, in the same pod
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     namespace = os.environ.get("POD_NAMESPACE", "default")
-    leader = Leader(rest, namespace, me, lambda: os._exit(1), waits=canary.file().touch)
+    leader = LeaderElector(rest, namespace, me, lambda: os._exit(1), waits=canary.file().touch)
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
     sending = traces(os.environ, counters)
-    operator = Operator(rest, counters, settings, traces=sending)
+    operator = Manager(rest, counters, settings, traces=sending)
     if port:
         serving.serve(port, counters, operator.apps)
     if not leader.wait():
@@ -67,7 +68,7 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
 
 def _leave(rest: Rest, namespace: str) -> None:
     try:
-        let_go_with_namespace(rest, namespace)
+        remove_finalizers_with_namespace(rest, namespace)
     except ApiError as error:
         _LOG.warning("namespace %s: %s", namespace, error)
 

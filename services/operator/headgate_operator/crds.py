@@ -1,7 +1,7 @@
 """CRDs from the models: ``python -m headgate_operator.crds`` prints them; ``charts/headgate/crds`` holds them.
 
-Kubernetes wants structural schemas: no references, no unions, no titles. What pydantic says is rewritten to that, and
-what cannot be is an error here, not in a cluster.
+Kubernetes requires structural schemas: no references, no unions, no titles. The schemas of pydantic are rewritten to
+that form, descriptions included; a model that has no such form is an error here and not in a cluster.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate_operator.resources import GROUP, VERSION, SavepointSpec, Savepoint
 from headgate_operator.resources.base import format_duration
 
 Schema = dict[str, Any]
-_DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum", "description"}
+_DROPPED = {"title", "additionalProperties", "$defs", "exclusiveMinimum"}
 #: Names of pods and services are made from it, and folders; one is taken.
 APP_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 _NAME_RULE = {
@@ -29,9 +29,9 @@ _KEEP = {"helm.sh/resource-policy": "keep"}  # deleting a CRD deletes every app
 
 
 def structural(schema: Schema, models: Mapping[str, Schema] | None = None) -> Schema:
-    """A JSON schema as pydantic writes it, as Kubernetes takes it. ``ValueError`` for a union."""
+    """Convert pydantic's JSON schema to a structural schema. ``ValueError`` for a union."""
     models = schema.get("$defs", {}) if models is None else models
-    schema = _resolved(schema, models)
+    schema = _resolve_reference(schema, models)
     if "anyOf" in schema:
         schema = _without_null(schema)
         return structural(schema, models) | {"nullable": True}
@@ -39,23 +39,25 @@ def structural(schema: Schema, models: Mapping[str, Schema] | None = None) -> Sc
     if "default" in made:
         made["default"] = _default(made)
     if isinstance(schema.get("additionalProperties"), dict):
-        made["additionalProperties"] = structural(schema["additionalProperties"], models)
+        made["additionalProperties"] = {"description": "One value."} | structural(
+            schema["additionalProperties"], models
+        )
     if "properties" in schema:
         made["properties"] = {name: structural(entry, models) for name, entry in schema["properties"].items()}
     if "items" in schema:
-        made["items"] = structural(schema["items"], models)
+        made["items"] = {"description": "One entry."} | structural(schema["items"], models)
     return made
 
 
 def _default(schema: Schema) -> object:
-    """As a user would write it. An object's own entries have their defaults below it."""
+    """Return a default as a user writes it. The entries of an object have their own defaults."""
     if schema.get("type") == "object":
         return {}
     value = schema["default"]
     return format_duration(value) if schema.get("type") == "string" and isinstance(value, int) else value
 
 
-def _resolved(schema: Schema, models: Mapping[str, Schema]) -> Schema:
+def _resolve_reference(schema: Schema, models: Mapping[str, Schema]) -> Schema:
     if "$ref" not in schema:
         return schema
     beside = {name: entry for name, entry in schema.items() if name != "$ref"}
@@ -71,7 +73,8 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -> Schema:
-    return {"name": name, "type": kind, "jsonPath": path} | ({"priority": 1} if wide else {})
+    described = {"description": f"The value of {path}."}
+    return {"name": name, "type": kind, "jsonPath": path} | described | ({"priority": 1} if wide else {})
 
 
 _AGE = _column("Age", ".metadata.creationTimestamp", "date")
@@ -97,7 +100,16 @@ _SAVEPOINT_COLUMNS = [
 
 
 def _crd(kind: str, plural: str, short: str, spec: Schema, status: Schema, columns: list[Schema]) -> Schema:
-    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec, "status": status}}
+    text = f"A {kind} of Headgate."
+    spec, status = (
+        part | {"description": f"{word} of the {kind}."} for part, word in ((spec, "Specification"), (status, "Status"))
+    )
+    schema = {
+        "type": "object",
+        "description": text,
+        "required": ["spec"],
+        "properties": {"spec": spec, "status": status},
+    }
     version = {
         "name": VERSION,
         "served": True,
@@ -121,23 +133,23 @@ def _named(crd: Schema, rule: Schema) -> Schema:
 
 
 def _status_schema(of: type[Status] | type[SavepointStatus]) -> Schema:
-    """Without required entries: an older operator's status must stay readable to the API server."""
+    """Return a schema without required entries: the API server must accept the status of an older operator."""
     schema = structural(TypeAdapter(of).json_schema(by_alias=True, mode="serialization"))
-    return _relaxed(schema)
+    return _relax(schema)
 
 
-def _relaxed(schema: Schema) -> Schema:
+def _relax(schema: Schema) -> Schema:
     made = {name: entry for name, entry in schema.items() if name not in ("required", "default")}
     made.pop("x-kubernetes-validations", None)
     if "properties" in made:
-        made["properties"] = {name: _relaxed(entry) for name, entry in made["properties"].items()}
+        made["properties"] = {name: _relax(entry) for name, entry in made["properties"].items()}
     if "items" in made:
-        made["items"] = _relaxed(made["items"])
+        made["items"] = _relax(made["items"])
     return made
 
 
 def crds() -> dict[str, Schema]:
-    """File name to CRD."""
+    """Return the CRDs by file name."""
     app = structural(StreamAppSpec.model_json_schema(by_alias=True))
     savepoint = structural(SavepointSpec.model_json_schema(by_alias=True))
     return {
@@ -151,12 +163,12 @@ def crds() -> dict[str, Schema]:
 
 
 def rendered(crd: Schema) -> str:
-    """As the file in the repository."""
+    """Return the text of the file in the repository."""
     return yaml.safe_dump(crd, sort_keys=False, width=120)
 
 
 def main(arguments: list[str]) -> None:
-    """Print them, or write them into the folder that is named."""
+    """Print the CRDs, or write them into the folder in ``arguments``."""
     if not arguments:
         sys.stdout.write("---\n".join(rendered(crd) for crd in crds().values()))
     for name, crd in crds().items() if arguments else ():

@@ -1,6 +1,6 @@
 """The rights that the operator needs, each with its reason. ``python -m headgate_operator.rbac`` prints them as roles.
 
-Kubernetes lets nobody give away rights that he does not have: so the operator has those that drivers are given.
+Kubernetes lets no account grant rights that it does not have: so the operator has the rights that drivers receive.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NAME = "headgate-operator"
 
 
 def roles() -> tuple[dict[str, Any], ...]:
-    """A ClusterRole for apps, and a Role for the operator's own namespace."""
+    """Return a ClusterRole for apps, and a Role for the operator's own namespace."""
     kind = "rbac.authorization.k8s.io/v1"
     return (
         {"apiVersion": kind, "kind": "ClusterRole", "metadata": {"name": NAME}, "rules": list(RULES)},

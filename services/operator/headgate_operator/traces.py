@@ -1,8 +1,8 @@
-"""An upgrade as a trace: its spans as values, made of what the status says and of nothing else.
+"""An upgrade as a trace: its spans as values, made from the status and from nothing else.
 
 Identities are hashes of the app's uid, the upgrade's number and the phase, so an operator that was restarted in
-between, or says it twice, says the same trace; and a driver can be told its parent (``traceparent``) before that span
-has ended.
+between, or reports an upgrade twice, reports the same trace; and a driver can receive its parent (``traceparent``)
+before that span has ended.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headgate_operator.resources.status import RESTING, Outcome, PhaseTime, Status, Upgrade
+from headgate_operator.resources.status import RESTING, PhaseTime, Status, Upgrade, UpgradeOutcome
 
 _TRACE_BYTES, _SPAN_BYTES = 16, 8  # W3C Trace Context
 
 
 @dataclass(frozen=True, slots=True)
-class App:
+class AppRef:
     """Whose upgrade it is. ``uid``: of the resource, so that an app of the same name that was is another one."""
 
     namespace: str
@@ -39,16 +39,16 @@ class Span:
     failed: bool = False
 
 
-def ended(before: Status, after: Status) -> Upgrade | None:
-    """The upgrade that is over in ``after`` and was not in ``before``."""
+def ended_upgrade(before: Status, after: Status) -> Upgrade | None:
+    """Return the upgrade that is over in ``after`` and was not in ``before``."""
     upgrade, was = after.upgrade, before.upgrade
-    if upgrade is None or upgrade.outcome is Outcome.OPEN:
+    if upgrade is None or upgrade.outcome is UpgradeOutcome.OPEN:
         return None
-    known = was is not None and was.number == upgrade.number and was.outcome is not Outcome.OPEN
+    known = was is not None and was.number == upgrade.number and was.outcome is not UpgradeOutcome.OPEN
     return None if known else upgrade
 
 
-def spans_of(app: App, upgrade: Upgrade) -> tuple[Span, ...]:
+def trace_spans(app: AppRef, upgrade: Upgrade) -> tuple[Span, ...]:
     """Of an upgrade that is over: the root, and in it the phases, one after the other. A clock that went back between
     two phases gives a phase of no length, for none begins before the one before it has ended."""
     trace, root = _trace_id(app.uid, upgrade), _root_id(app.uid, upgrade)
@@ -67,13 +67,13 @@ def spans_of(app: App, upgrade: Upgrade) -> tuple[Span, ...]:
 
 def traceparent(uid: str, upgrade: Upgrade | None) -> str:
     """As W3C writes it: the phase that an open upgrade is in. Empty when none is open."""
-    if upgrade is None or upgrade.outcome is not Outcome.OPEN:
+    if upgrade is None or upgrade.outcome is not UpgradeOutcome.OPEN:
         return ""
     parent = _phase_id(uid, upgrade, upgrade.phases[-1]) if upgrade.phases else _root_id(uid, upgrade)
     return f"00-{_trace_id(uid, upgrade):032x}-{parent:016x}-01"
 
 
-def _said(app: App, upgrade: Upgrade) -> dict[str, str | int]:
+def _said(app: AppRef, upgrade: Upgrade) -> dict[str, str | int]:
     return {
         "headgate.namespace": app.namespace,
         "headgate.app": app.name,
@@ -87,7 +87,7 @@ def _said(app: App, upgrade: Upgrade) -> dict[str, str | int]:
 
 
 def _failed(upgrade: Upgrade) -> bool:
-    return upgrade.outcome in (Outcome.REFUSED, Outcome.ROLLED_BACK, Outcome.NEEDS_HUMAN)
+    return upgrade.outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
 def _rising(*instants_ms: int) -> list[int]:

@@ -43,6 +43,21 @@ def test_a_crd_has_no_reference_no_union_and_nothing_forbidden(name: str) -> Non
         assert part.get("additionalProperties") is not False
 
 
+@pytest.mark.parametrize("name", sorted(crds()))
+def test_every_field_has_a_description(name: str) -> None:
+    schema = crds()[name]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    without = [path for path, part in _fields("", schema) if not part.get("description")]
+    assert not without, "give these fields a Field(description=...)"
+
+
+def _fields(path: str, schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, part in schema.get("properties", {}).items():
+        yield f"{path}.{name}", part
+        yield from _fields(f"{path}.{name}", part)
+    if "items" in schema:
+        yield from _fields(f"{path}[]", schema["items"])
+
+
 def test_a_union_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="union"):
         structural({"anyOf": [{"type": "string"}, {"type": "integer"}]})

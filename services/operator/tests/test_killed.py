@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import Json, Rest
+from headgate_operator.runtime.api_client import Json, Rest
+from headgate_operator.runtime.api_paths import path
 from tests.harness.operator.api_server import app_manifest, until
 from tests.harness.operator.kubelet import Kubelet
 

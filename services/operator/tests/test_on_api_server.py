@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headgate_operator import rbac
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.leaving import let_go_with_namespace
-from headgate_operator.shell.paths import path
-from headgate_operator.shell.reading import FINALIZER
-from headgate_operator.shell.rest import ApiError, Json, Rest
-from headgate_operator.shell.running import Operator, Settings
+from headgate_operator.runtime.api_client import ApiError, Json, Rest
+from headgate_operator.runtime.api_paths import path
+from headgate_operator.runtime.manager import Manager, Settings
+from headgate_operator.runtime.metrics import Counters
+from headgate_operator.runtime.namespace_teardown import remove_finalizers_with_namespace
+from headgate_operator.runtime.parse import FINALIZER
 from tests.harness.operator.api_server import AsUser, app_manifest, until
 from tests.harness.operator.driver import Image
 from tests.harness.operator.kubelet import Kubelet
@@ -42,9 +42,9 @@ def _user(rest: Rest, namespace: str) -> Iterator[str]:
 
 
 @pytest.fixture(name="operator")
-def _operator(kubeconfig: str, namespace: str, user: str) -> Iterator[Operator]:
+def _operator(kubeconfig: str, namespace: str, user: str) -> Iterator[Manager]:
     rest = AsUser(kubeconfig, user)
-    operator = Operator(rest, Counters(), Settings(namespace, resync_s=2.0))
+    operator = Manager(rest, Counters(), Settings(namespace, resync_s=2.0))
     operator.start()
     yield operator
     operator.stop()
@@ -74,7 +74,7 @@ def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the
     _edit(rest, namespace, image="sim:2")
     until(lambda: status().get("version") == "2" and status()["phase"] == "Stable", _WITHIN_S)
     phases = [entry["phase"] for entry in status()["upgrade"]["phases"]]
-    assert phases == ["Preflight", "Stopping", "Sealed", "Verified", "Fenced", "Starting", "Proving", "Stable"]
+    assert phases == ["Preflight", "Stopping", "SavepointInfo", "Verified", "Fenced", "Starting", "Proving", "Stable"]
     assert status()["checkpoint"]["epoch"] == 2
 
     _edit(rest, namespace, image="sim:3")
@@ -138,12 +138,12 @@ def test_an_operator_that_goes_with_its_namespace_lets_go_of_the_apps(
     manifest = {"apiVersion": "headgate.dev/v1alpha1", "kind": "Savepoint", "metadata": metadata}
     rest.post(path("savepoints", namespace), manifest | {"spec": {"app": "rules"}})
     mine = AsUser(kubeconfig, user)
-    let_go_with_namespace(mine, namespace)
+    remove_finalizers_with_namespace(mine, namespace)
     kept = rest.get(path("streamapps", namespace, "rules"))["metadata"]
     assert kept["finalizers"] == finalizers, "the namespace stays"
     rest.delete(path("namespaces", name=namespace), "")
     until(lambda: "deletionTimestamp" in rest.get(path("streamapps", namespace, "rules"))["metadata"], _WITHIN_S)
-    let_go_with_namespace(mine, namespace)
+    remove_finalizers_with_namespace(mine, namespace)
     until(lambda: not rest.get(path("streamapps", namespace))["items"], _WITHIN_S)
     until(lambda: not rest.get(path("savepoints", namespace))["items"], _WITHIN_S)
 
@@ -152,7 +152,7 @@ def test_an_operator_that_goes_with_its_namespace_lets_go_of_the_apps(
 def test_a_pod_whose_node_is_silent_is_waited_for_and_a_person_is_asked(
     rest: Rest, namespace: str, kubelet: Kubelet, status: Callable[[], Json], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headgate_operator.reconcile.bringing.GONE_WITHIN_MS", 1_000)
+    monkeypatch.setattr("headgate_operator.reconcile.bring_up.GONE_WITHIN_MS", 1_000)
     rest.post(path("streamapps", namespace), app_manifest(namespace))
     until(lambda: status().get("phase") == "Stable", _WITHIN_S)
     old = status()["owner"]["name"]
@@ -273,7 +273,7 @@ def test_the_operator_may_do_what_is_listed_and_nothing_else(rest: Rest, namespa
 
 
 def test_a_driver_may_write_to_its_own_pod_and_to_no_other(
-    rest: Rest, namespace: str, kubelet: Kubelet, operator: Operator, status: Callable[[], Json]
+    rest: Rest, namespace: str, kubelet: Kubelet, operator: Manager, status: Callable[[], Json]
 ) -> None:
     del kubelet, operator
     rest.post(path("streamapps", namespace), app_manifest(namespace))

@@ -13,18 +13,20 @@ from dataclasses import replace
 
 import pytest
 
-from headgate_operator.protocol import Answer
-from headgate_operator.reconcile import Step, bringing, collecting, upgrading
+from headgate_operator.reconcile import ReconcileResult, garbage_collection
+from headgate_operator.reconcile import bring_up as bringing
 from headgate_operator.reconcile import reconcile as real_reconcile
-from headgate_operator.reconcile.asking import Reply
+from headgate_operator.reconcile import upgrade as upgrading
+from headgate_operator.reconcile.driver_commands import CommandState
 from headgate_operator.resources.status import Checkpoint, Status, Upgrade
-from headgate_operator.shell import turn as turns
-from headgate_operator.shell.turn import Seen
+from headgate_operator.runtime import reconcile_once as turns
+from headgate_operator.runtime.reconcile_once import CachedApp
+from streamcore.control.status import CommandResult
 from tests.harness.operator import people
 from tests.harness.operator.operators import Operator
 from tests.harness.operator.schedule import Faults, Schedule
 
-_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "1600"))
+_SCHEDULES = int(os.environ.get("HEADGATE_SCHEDULES", "600"))
 _SEED = os.environ.get("HEADGATE_SEED")
 #: Seeds that are tried until a law notices that a protection is off.
 _TRIES = 400
@@ -60,7 +62,7 @@ def test_a_seed_gives_the_same_schedule_again() -> None:
     assert first.cluster.store == second.cluster.store
 
 
-def _act_before_writing(operator: Operator, seen: Seen, clock_ms: Callable[[], int]) -> Status:
+def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
     """A turn that does things and then says so."""
     step = real_reconcile(seen.desired, seen.observed, seen.status, clock_ms())
     turns.act(operator, seen, step)
@@ -79,24 +81,24 @@ def _notices(faults: Faults, word: str = "") -> str:
 
 
 def test_without_the_wait_for_the_old_pod_to_be_gone_two_own_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bringing, "alone", lambda *_: None)
-    monkeypatch.setattr(upgrading, "alone", lambda *_: None)
-    monkeypatch.setattr(turns, "_must_be_alone", lambda *_: None)
-    assert _notices(Faults(), "was told to go beside")
+    monkeypatch.setattr(bringing, "wait_for_exclusive", lambda *_: None)
+    monkeypatch.setattr(upgrading, "wait_for_exclusive", lambda *_: None)
+    monkeypatch.setattr(turns, "_check_exclusive", lambda *_: None)
+    assert _notices(Faults(), "was promoted beside")
 
 
 def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_must_be_alone", lambda *_: None)
+    monkeypatch.setattr(turns, "_check_exclusive", lambda *_: None)
     assert _notices(Faults(run_turn=_act_before_writing))
 
 
 def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was offered is forgotten when nobody waits for the answer, and people cannot make up their minds."""
+    """What was pending_config is forgotten when nobody waits for the answer, and people cannot make up their minds."""
     monkeypatch.setattr(people, "DOINGS", (*people.DOINGS, (people.new_settings, 30)))
-    module = sys.modules["headgate_operator.reconcile.resting"]
-    monkeypatch.setattr(module, "heard_of_offer", lambda status, _: replace(status, offered=None))
+    module = sys.modules["headgate_operator.reconcile.steady_state"]
+    monkeypatch.setattr(module, "absorb_config_result", lambda status, _: replace(status, pending_config=None))
     assert _notices(Faults(), "and the status says")
 
 
@@ -110,19 +112,19 @@ def test_without_versions_two_operators_undo_each_other() -> None:
 
 
 def test_a_collection_that_counts_no_references_removes_what_a_rollback_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "in_use", lambda *_: frozenset())
+    monkeypatch.setattr(garbage_collection, "in_use", lambda *_: frozenset())
     assert _notices(Faults(), "was removed while in use")
 
 
 def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back to the savepoint of before, although the new version has committed."""
-    module = sys.modules["headgate_operator.reconcile.rolling_back"]  # its main function has its name
+    module = sys.modules["headgate_operator.reconcile.rollback"]  # its main function has its name
     real = module.ways_back
 
     def careless(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
-        if not upgrade.handed or not upgrade.savepoint:
+        if not upgrade.promoted or not upgrade.savepoint:
             return tuple(real(status, upgrade))
-        return (Checkpoint(status.epochs + 1, restore=upgrade.savepoint, accept_newer=True),)
+        return (Checkpoint(status.epochs + 1, restore=upgrade.savepoint, discard_newer=True),)
 
     monkeypatch.setattr(module, "ways_back", careless)
     monkeypatch.setattr("tests.harness.operator.store.FORGIVING", True)
@@ -130,28 +132,30 @@ def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.
 
 
 def test_a_no_that_is_not_for_good_must_not_cost_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bringing, "_refused", _for_good)
+    monkeypatch.setattr(bringing, "_on_rejection", _for_good)
     assert _notices(Faults(), "because something was away")
 
 
-def _for_good(status: Status, answer: Answer) -> bringing.Brought:
-    step = Step(status)
-    return bringing.Brought(bringing.State.FAILED, step, "GoRefused", answer.message, refused=True, newer=answer.newer)
+def _for_good(status: Status, answer: CommandResult) -> bringing.BringUpResult:
+    step = ReconcileResult(status)
+    return bringing.BringUpResult(
+        bringing.BringUpState.FAILED, step, "GoRefused", answer.message, refused=True, newer=answer.newer_epoch
+    )
 
 
 def test_a_new_version_that_is_not_proven_is_called_stable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["headgate_operator.reconcile.proving"], "_proven", lambda *_: True)
+    monkeypatch.setattr(sys.modules["headgate_operator.reconcile.proving"], "_is_proven", lambda *_: True)
     assert _notices(Faults(), "without its proof")
 
 
 def test_an_upgrade_that_begins_in_the_step_in_which_another_ends_hides_how_that_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("headgate_operator.reconcile.ended", lambda *_: None)
+    monkeypatch.setattr("headgate_operator.reconcile.ended_upgrade", lambda *_: None)
     assert _notices(Faults(), "nobody can know how upgrade")
 
 
 def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on without the old version's savepoint: sealed is said of what is not there."""
-    monkeypatch.setattr(upgrading, "pursue", lambda *_: (Reply.DONE, (), ""))
+    monkeypatch.setattr(upgrading, "poll", lambda *_: (CommandState.DONE, (), ""))
     assert _notices(Faults(), "without savepoint")

@@ -15,30 +15,39 @@ from hypothesis import strategies as st
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 from headgate_operator.reconcile import reconcile
-from headgate_operator.reconcile.actions import Ask
-from headgate_operator.reconcile.world import Desired, Observed, PodView
+from headgate_operator.reconcile.actions import SendCommand
+from headgate_operator.reconcile.observed import Desired, Observed, PodView
 from headgate_operator.resources import Phase, Status, StreamAppSpec
-from headgate_operator.resources.release import release_of
-from headgate_operator.resources.status import RESTING, Asked, Checkpoint, Outcome, PhaseTime, PodRef, Upgrade
+from headgate_operator.resources.release import release_for
+from headgate_operator.resources.status import (
+    RESTING,
+    Checkpoint,
+    PendingCommand,
+    PhaseTime,
+    PodRef,
+    Upgrade,
+    UpgradeOutcome,
+)
 from headgate_operator.resources.status import UpgradeKind as Kind
-from headgate_operator.shell.acting import KubernetesApi
-from headgate_operator.shell.cache import APPS, Cache
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.exporting import NOBODY, OtlpTraces, Traces, traces
-from headgate_operator.shell.reading import read_app, write_status
-from headgate_operator.shell.rest import Json, Rest
-from headgate_operator.shell.turn import Seen
-from headgate_operator.traces import App, Span, ended, spans_of, traceparent
-from tests.harness.collector import Collector, collecting
+from headgate_operator.runtime.actuator import KubernetesActuator
+from headgate_operator.runtime.api_client import Json, Rest
+from headgate_operator.runtime.informer_cache import APPS, Cache
+from headgate_operator.runtime.metrics import Counters
+from headgate_operator.runtime.otlp_traces import NOBODY, OtlpTraces, Traces, traces
+from headgate_operator.runtime.parse import read_app, write_status
+from headgate_operator.runtime.reconcile_once import CachedApp
+from headgate_operator.traces import AppRef, Span, ended_upgrade, trace_spans, traceparent
+from streamcore.control.commands import Drain
+from tests.harness.servers.otlp_collector import Collector, collecting
 
 _SPEC = StreamAppSpec.model_validate(
     {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
 )
-_APP = App("shop", "rules", "0a1b2c3d-aaaa")
+_APP = AppRef("shop", "rules", "0a1b2c3d-aaaa")
 _UPGRADE = Upgrade(
     7,
     Kind.UPGRADE,
-    release_of(_SPEC, 1),
+    release_for(_SPEC, 1),
     1_000,
     from_version="1",
     phases=tuple(
@@ -52,14 +61,14 @@ _UPGRADE = Upgrade(
             (Phase.ROLLED_BACK, 9_250),
         )
     ),
-    outcome=Outcome.ROLLED_BACK,
+    outcome=UpgradeOutcome.ROLLED_BACK,
     reason="StartTimeout",
     ended=9_250,
 )
 
 
 def test_an_upgrade_is_a_root_and_in_it_its_phases_until_it_rests() -> None:
-    root, *phases = spans_of(_APP, _UPGRADE)
+    root, *phases = trace_spans(_APP, _UPGRADE)
     assert (root.name, root.parent_id, root.start_ms, root.end_ms, root.failed) == ("upgrade", 0, 1_000, 9_250, True)
     assert root.attributes == {
         "headgate.namespace": "shop",
@@ -87,14 +96,14 @@ _UPGRADES = st.builds(
     number=st.integers(1, 2**31),
     started=_INSTANTS,
     ended=st.none() | _INSTANTS,
-    outcome=st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.OPEN]),
+    outcome=st.sampled_from([outcome for outcome in UpgradeOutcome if outcome is not UpgradeOutcome.OPEN]),
     phases=st.lists(st.builds(PhaseTime, st.sampled_from(Phase), _INSTANTS), max_size=12).map(tuple),
 )
 
 
 @given(_UPGRADES)
 def test_whatever_the_clock_did_phases_lie_in_the_root_one_after_the_other(upgrade: Upgrade) -> None:
-    root, *phases = spans_of(_APP, upgrade)
+    root, *phases = trace_spans(_APP, upgrade)
     assert (root.parent_id, {span.parent_id for span in phases} - {root.span_id}) == (0, set())
     at_ms = root.start_ms
     for span in phases:
@@ -110,7 +119,7 @@ def test_whatever_the_clock_did_phases_lie_in_the_root_one_after_the_other(upgra
 def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is_another(
     upgrade: Upgrade, uid: str
 ) -> None:
-    app = App("shop", "rules", uid)
+    app = AppRef("shop", "rules", uid)
     raw = {
         "metadata": {"namespace": "shop", "name": "rules", "uid": uid},
         "spec": _SPEC.model_dump(mode="json", by_alias=True),
@@ -118,11 +127,11 @@ def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is
     }
     again = read_app(raw)[1].upgrade
     assert again is not None
-    spans = spans_of(app, upgrade)
-    assert spans_of(app, again) == spans
+    spans = trace_spans(app, upgrade)
+    assert trace_spans(app, again) == spans
     for other in (
-        spans_of(app, replace(upgrade, number=upgrade.number + 1)),
-        spans_of(replace(app, uid=uid + "b"), again),
+        trace_spans(app, replace(upgrade, number=upgrade.number + 1)),
+        trace_spans(replace(app, uid=uid + "b"), again),
     ):
         assert other[0].trace_id != spans[0].trace_id
         assert not {span.span_id for span in other} & {span.span_id for span in spans}
@@ -130,20 +139,22 @@ def test_what_was_stored_and_read_again_is_the_same_trace_and_another_upgrade_is
 
 @given(_UPGRADES)
 def test_what_a_driver_is_asked_in_a_phase_has_that_phases_span_for_a_parent(upgrade: Upgrade) -> None:
-    known = {f"00-{span.trace_id:032x}-{span.span_id:016x}-01" for span in spans_of(_APP, upgrade)}
+    known = {f"00-{span.trace_id:032x}-{span.span_id:016x}-01" for span in trace_spans(_APP, upgrade)}
     going = [number for number, one in enumerate(upgrade.phases, 1) if one.phase not in RESTING]
     for number in (0, *going):
-        until = replace(upgrade, phases=upgrade.phases[:number], outcome=Outcome.OPEN, ended=None)
+        until = replace(upgrade, phases=upgrade.phases[:number], outcome=UpgradeOutcome.OPEN, ended=None)
         assert traceparent(_APP.uid, until) in known
     assert (traceparent(_APP.uid, upgrade), traceparent(_APP.uid, None)) == ("", "")
 
 
 def test_an_upgrade_is_over_once() -> None:
-    begun = Status(upgrade=replace(_UPGRADE, outcome=Outcome.OPEN, ended=None))
+    begun = Status(upgrade=replace(_UPGRADE, outcome=UpgradeOutcome.OPEN, ended=None))
     over = Status(upgrade=_UPGRADE)
-    assert ended(begun, over) is _UPGRADE
-    assert ended(Status(upgrade=replace(_UPGRADE, number=6)), over) is _UPGRADE
-    assert [ended(*two) for two in ((over, over), (Status(), begun), (begun, begun), (over, begun))] == [None] * 4
+    assert ended_upgrade(begun, over) is _UPGRADE
+    assert ended_upgrade(Status(upgrade=replace(_UPGRADE, number=6)), over) is _UPGRADE
+    assert [ended_upgrade(*two) for two in ((over, over), (Status(), begun), (begun, begun), (over, begun))] == [
+        None
+    ] * 4
 
 
 def _superseded() -> tuple[Desired, Observed, Status]:
@@ -162,24 +173,26 @@ def _superseded() -> tuple[Desired, Observed, Status]:
 def test_the_end_of_an_upgrade_is_written_before_another_begins() -> None:
     desired, observed, status = _superseded()
     over = reconcile(desired, observed, status, 12_000).status
-    upgrade = ended(status, over)
+    upgrade = ended_upgrade(status, over)
     assert upgrade is not None
-    assert (upgrade.number, upgrade.outcome, upgrade.ended) == (1, Outcome.SUPERSEDED, 12_000)
+    assert (upgrade.number, upgrade.outcome, upgrade.ended) == (1, UpgradeOutcome.SUPERSEDED, 12_000)
     following = reconcile(desired, observed, over, 13_000).status.upgrade
     assert following is not None
-    assert (following.number, following.outcome) == (2, Outcome.OPEN)
+    assert (following.number, following.outcome) == (2, UpgradeOutcome.OPEN)
 
 
 def test_a_request_of_an_upgrade_names_the_phase_and_any_other_nothing() -> None:
     desired, observed, status = _superseded()
-    asked = Asked("drain-1", "drain", "old", 20_000)
-    status = replace(status, asked=asked, phase=Phase.STOPPING)
-    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, Ask))
-    assert ask.request.traceparent == traceparent(_APP.uid, status.upgrade)
-    assert ask.request.traceparent
+    asked = PendingCommand("drain-1", "drain", "old", 20_000)
+    status = replace(status, pending_command=asked, phase=Phase.STOPPING)
+    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, SendCommand))
+    assert isinstance(ask.command, Drain)
+    assert ask.command.traceparent == traceparent(_APP.uid, status.upgrade)
+    assert ask.command.traceparent
     status = replace(status, upgrade=None, phase=Phase.SUSPENDING)
-    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, Ask))
-    assert ask.request.traceparent == ""
+    (ask,) = (one for one in reconcile(desired, observed, status, 12_000).actions if isinstance(one, SendCommand))
+    assert isinstance(ask.command, Drain)
+    assert ask.command.traceparent is None
 
 
 # -- sent ----------------------------------------------------------------------------------------------------
@@ -207,8 +220,8 @@ def _writes(sending: Traces) -> Callable[[Status, Status], None]:
     desired = Desired.of("shop", "rules", _APP.uid, 1, _SPEC)
     cache, meta = Cache(), {"namespace": "shop", "name": "rules", "uid": _APP.uid, "resourceVersion": "1"}
     cache.put(APPS, {"metadata": meta, "spec": {}})
-    api = KubernetesApi(Server(), cache, sending)
-    return lambda before, after: api.write_status(Seen(desired, before, "1", Observed()), after)
+    api = KubernetesActuator(Server(), cache, sending)
+    return lambda before, after: api.write_status(CachedApp(desired, before, "1", Observed()), after)
 
 
 def _received() -> list[trace_pb2.Span]:
@@ -227,8 +240,8 @@ def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
     counters = Counters()
     sending = OtlpTraces(counters)
     write = _writes(sending)
-    begun = Status(upgrade=replace(_UPGRADE, phases=_UPGRADE.phases[:1], outcome=Outcome.OPEN, ended=None))
-    going = Status(upgrade=replace(_UPGRADE, outcome=Outcome.OPEN, ended=None))
+    begun = Status(upgrade=replace(_UPGRADE, phases=_UPGRADE.phases[:1], outcome=UpgradeOutcome.OPEN, ended=None))
+    going = Status(upgrade=replace(_UPGRADE, outcome=UpgradeOutcome.OPEN, ended=None))
     over = Status(phase=Phase.ROLLED_BACK, upgrade=_UPGRADE)
     for before, after in ((Status(), begun), (begun, going), (going, over), (over, replace(over, restarts=1))):
         write(before, after)
@@ -237,11 +250,11 @@ def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
         (s.name, s.trace_id, s.span_id, s.parent_span_id, s.start_time_unix_nano, s.end_time_unix_nano)
         for s in _received()
     ]
-    assert sent == [_as_sent(span) for span in spans_of(_APP, _UPGRADE)]
+    assert sent == [_as_sent(span) for span in trace_spans(_APP, _UPGRADE)]
     assert len(Collector.taken) == 1
     root = _received()[0]
     said = {one.key: one.value.string_value or one.value.int_value for one in root.attributes}
-    assert said == dict(spans_of(_APP, _UPGRADE)[0].attributes)
+    assert said == dict(trace_spans(_APP, _UPGRADE)[0].attributes)
     assert root.status.code == trace_pb2.Status.STATUS_CODE_ERROR
     assert counters.read() == {("traces", "sent"): 1}
 
@@ -269,7 +282,7 @@ def test_without_an_endpoint_nobody_hears_of_upgrades_and_none_of_it_is_loaded()
     assert traces({}, Counters()) is NOBODY
     assert traces({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, Counters()) is NOBODY
     code = (
-        "import sys; import headgate_operator.__main__; from headgate_operator.shell.exporting import traces; "
+        "import sys; import headgate_operator.__main__; from headgate_operator.runtime.otlp_traces import traces; "
         "traces({}, None); print([m for m in sys.modules if m.split('.')[0] in ('opentelemetry', 'requests')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from headgate_rules.settings import RulesSettings
 from headgate_rules.topics import LANES
-from rulecore.factory import RulesFactory, RuleStream
-from rulecore.settings import GroupSettings, OutletSettings
+from rulecore.factory import RulesFactory
+from rulecore.settings import DispatchSettings, GroupSettings, RuleStream
 from streamcore.app import App, Source
-from streamcore.service.running import build_runner
-from streamcore.spark.runner import Listeners, Runner
-from streamcore.spark.start import Start
+from streamcore.engine.report import Listeners
+from streamcore.service.build_runner import build_runner
+from streamcore.spark.runner import Runner
+from streamcore.spark.runtime import Runtime
 
 
 def build_app(settings: RulesSettings) -> App:
-    """The topology, as a value."""
+    """Build the app."""
     schemas = [(stream, stream.schema_of()) for stream in settings.streams]
     return App(
         name=settings.app,
@@ -35,7 +36,7 @@ def build_app(settings: RulesSettings) -> App:
                 streams=tuple(RuleStream(schema, stream.topic) for stream, schema in schemas),
                 max_rules=settings.max_rules,
                 groups=GroupSettings(distinct=settings.max_distinct),
-                outlet=OutletSettings(compare_every_ms=settings.compare_every_ms),
+                dispatch=DispatchSettings(compare_every_ms=settings.compare_every_ms),
                 max_matches=settings.max_matches,
                 shards=settings.shards,
             ),
@@ -46,6 +47,6 @@ def build_app(settings: RulesSettings) -> App:
     )
 
 
-def build(settings: RulesSettings, start: Start, listeners: Listeners) -> Runner:
+def build(settings: RulesSettings, start: Runtime, listeners: Listeners) -> Runner:
     """Put the app together."""
     return build_runner(build_app(settings), settings, start, listeners)

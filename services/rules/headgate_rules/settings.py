@@ -1,29 +1,39 @@
-"""What the rules app can be told, as one document: YAML or JSON, checked before anything starts."""
+"""The settings of the rules app as one document: YAML or JSON, checked before anything starts."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from streamcore.service.documents import NotNegative, Positive, StreamDocument, load_document
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.documents import NotNegative, Positive, StreamDocument
+from streamcore.service.config.settings import ServiceSettings
 
 
 class RulesSettings(ServiceSettings):
-    """The rules app."""
+    """Settings of the rules app."""
 
     preload: ClassVar[tuple[str, ...]] = ("rulecore.kernel",)
 
-    app: str = "rules"
-    streams: Annotated[tuple[StreamDocument, ...], Field(min_length=1)]
-    max_rules: Positive = 20_000
-    max_distinct: Positive = 10_000
-    max_matches: Positive = 100_000
-    compare_every_ms: NotNegative = 60_000
-
-
-def load_settings(path: Path) -> RulesSettings:
-    """Settings from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    return load_document(path, RulesSettings)
+    app: str = Field(
+        default="rules",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    )
+    streams: Annotated[tuple[StreamDocument, ...], Field(min_length=1)] = Field(
+        description="Event streams that rules may read, each with its schema file and topic."
+    )
+    max_rules: Positive = Field(
+        default=20_000, description="Most rules that the app accepts; further ones are rejected."
+    )
+    max_distinct: Positive = Field(
+        default=10_000,
+        description="Most distinct values that one distinct count keeps exactly, for each key and window slice.",
+    )
+    max_matches: Positive = Field(
+        default=100_000, description="Most matches of rules that one shard handles in one cut."
+    )
+    compare_every_ms: NotNegative = Field(
+        default=60_000,
+        description="Interval in milliseconds between reports that compare a trial version with the live one; 0 "
+        "turns them off.",
+    )

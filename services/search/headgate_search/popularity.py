@@ -1,4 +1,4 @@
-"""How popular a product is: which events count, and what each counts for.
+"""The popularity of a product: which events count, and the value of each.
 
 A view counts as one. A payment that went through counts its quantity and its amount, a refund takes both away. Amounts
 are added up as they are: one currency a shop, or converted before. An event that comes twice counts twice.
@@ -22,8 +22,8 @@ COUNTS = pl.col("product_id").is_not_null() & (_VIEWED | _SOLD | _RETURNED)
 MEASURES: dict[str, Aggregate] = {"views": Sum("views"), "units": Sum("units"), "revenue": Sum("revenue")}
 
 
-def counted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of events that count, what each counts for."""
+def weighted_events(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the views, units and revenue that each counting event adds."""
     return rows.select(
         pl.col("product_id").alias("id"),
         _VIEWED.cast(pl.Int64).alias("views"),
@@ -39,6 +39,6 @@ def _signed(column: str) -> pl.Expr:
     return pl.when(_SOLD).then(value).when(_RETURNED).then(-value)
 
 
-def is_quiet(figures: list[str]) -> pl.Expr:
+def is_inactive(figures: list[str]) -> pl.Expr:
     """Whether nothing is left of a product's popularity."""
     return pl.all_horizontal(pl.col(name).fill_null(0) == 0 for name in figures)

@@ -1,7 +1,7 @@
-"""What a product change must be, and what is made of it.
+"""The checks of a product change, and the columns computed from it.
 
-A change that breaks a rule here is a dead letter with the reason; it neither changes nor deletes anything. Refuses to
-know which change of a product holds: that is the join's.
+A change that breaks a rule here is rejected with the reason; it neither changes nor deletes anything. The join, not
+this module, decides which change of a product holds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_ID_BYTES = 512
 #: What a product is said by, besides its id and the time of its change.
 FIELDS = ("name", "description", "category", "price", "currency", "in_stock")
 #: The place of a change in its topic: of two with one ``updated_at`` the later holds.
-PLACE = ("source_partition", "source_offset")
+LOG_POSITION = ("source_partition", "source_offset")
 
 _ID, _OP = pl.col("product_id"), pl.col("op")
 #: Reasons and the changes that they are about, the first that is true counts.
@@ -33,8 +33,8 @@ _FAULTS = {
 }
 
 
-def judged(rows: pl.DataFrame) -> pl.DataFrame:
-    """The changes with ``CODE`` and ``REASON``: null where there is nothing against a change."""
+def validated(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the changes with ``CODE`` and ``REASON``, null for valid changes."""
     reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items()).alias(REASON)
     return rows.with_columns(reason).with_columns(
         pl.when(pl.col(REASON).is_not_null()).then(pl.lit(UNUSABLE)).alias(CODE)
@@ -42,14 +42,15 @@ def judged(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def as_documents(rows: pl.DataFrame) -> pl.DataFrame:
-    """Changes as documents come and go: ``id``, ``deleted``, the fields (null in a deletion), the change's place."""
+    """Convert changes to documents: ``id``, ``deleted``, the fields (null in a deletion), the change's log
+    position."""
     deleted = _OP == DELETE
     return rows.select(
         _ID.alias("id"),
         deleted.alias("deleted"),
         *(pl.when(~deleted).then(pl.col(name)).alias(name) for name in FIELDS),
         pl.col("updated_at"),
-        pl.col(PARTITION).cast(pl.Int64).alias(PLACE[0]),
-        pl.col(OFFSET).alias(PLACE[1]),
+        pl.col(PARTITION).cast(pl.Int64).alias(LOG_POSITION[0]),
+        pl.col(OFFSET).alias(LOG_POSITION[1]),
         pl.col("^__.*$"),
     )

@@ -1,15 +1,14 @@
-"""What the search app can be told, as one document: YAML or JSON, checked before anything starts."""
+"""The settings of the search app as one document: YAML or JSON, checked before anything starts."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import Field, model_validator
 
-from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
-from streamcore.service.opensearch import OpenSearchDocument
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
+from streamcore.service.config.opensearch import OpenSearchDocument
+from streamcore.service.config.settings import ServiceSettings
 
 _HOUR_MS = 3_600_000
 
@@ -18,12 +17,15 @@ DOCUMENTS = "documents"
 
 
 class SpanDocument(Document):
-    """A span of event time that popularity is counted over. ``name`` ends the names of its columns; ``step_ms``: how
-    exactly it rolls, a whole number of times in the span."""
+    """A span of event time that popularity is counted over."""
 
-    name: Annotated[str, Field(pattern="^[a-z0-9_]{1,16}$")]
-    span_ms: Positive
-    step_ms: Positive
+    name: Annotated[str, Field(pattern="^[a-z0-9_]{1,16}$")] = Field(
+        description="Suffix of the span's columns, such as 1h in views_1h."
+    )
+    span_ms: Positive = Field(
+        description="Length of the span in milliseconds of event time; a whole multiple of step_ms."
+    )
+    step_ms: Positive = Field(description="Resolution in milliseconds: events leave the span in steps of this length.")
 
     @model_validator(mode="after")
     def _whole(self) -> SpanDocument:
@@ -33,33 +35,52 @@ class SpanDocument(Document):
 
 
 class SearchSettings(ServiceSettings):
-    """The search app. ``trigger_ms``: a cut that often at most; an index shows nothing new more often than that, and
-    what cuts leave of the machine is the server's. ``refresh_ms``: how often a product's document is sent again for
-    its popularity alone, by the clock. ``max_products``: what a shard keeps, deleted products included.
-    ``max_steps``: pairs of a product and a step of a span that a shard keeps. ``publish_changes``: send every
-    document to the lane ``changes`` too."""
+    """Settings of the search app."""
 
     preload: ClassVar[tuple[str, ...]] = (
         "headgate_search.popularity",
         "headgate_search.products",
         "streamcore.topology.kernel",
-        "streamcore.operators.rolling",
+        "streamcore.operators.rolling.operator",
         "streamcore.operators.joins",
     )
 
-    app: str = "search"
-    trigger_ms: NotNegative = 1_000
-    products: StreamDocument
-    events: StreamDocument
-    opensearch: OpenSearchDocument
-    spans: Annotated[tuple[SpanDocument, ...], Field(min_length=1)] = (
-        SpanDocument(name="1h", span_ms=_HOUR_MS, step_ms=60_000),
-        SpanDocument(name="1d", span_ms=24 * _HOUR_MS, step_ms=900_000),
+    app: str = Field(
+        default="search",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
     )
-    refresh_ms: NotNegative = 10_000
-    max_products: Positive = 5_000_000
-    max_steps: Positive = 20_000_000
-    publish_changes: bool = False
+    trigger_ms: NotNegative = Field(
+        default=1_000,
+        description="Shortest interval in milliseconds between two cuts; the index is updated at most that often, "
+        "which leaves the machine to the server meanwhile.",
+    )
+    products: StreamDocument = Field(description="Stream of product changes: its schema file and topic.")
+    events: StreamDocument = Field(description="Stream of shop events: its schema file and topic.")
+    opensearch: OpenSearchDocument = Field(
+        description="OpenSearch sink that the documents are written to; it has exactly one index, for the lane "
+        "documents."
+    )
+    spans: Annotated[tuple[SpanDocument, ...], Field(min_length=1)] = Field(
+        default=(
+            SpanDocument(name="1h", span_ms=_HOUR_MS, step_ms=60_000),
+            SpanDocument(name="1d", span_ms=24 * _HOUR_MS, step_ms=900_000),
+        ),
+        description="Spans of event time that views, units and revenue are counted over.",
+    )
+    refresh_ms: NotNegative = Field(
+        default=10_000,
+        description="Interval in milliseconds of processing time after which a product's document is sent again if "
+        "only its popularity has changed.",
+    )
+    max_products: Positive = Field(
+        default=5_000_000, description="Most products that one shard keeps, deleted ones included."
+    )
+    max_steps: Positive = Field(
+        default=20_000_000, description="Most pairs of a product and a step of a span that one shard keeps."
+    )
+    publish_changes: bool = Field(
+        default=False, description="Whether every document is also sent to the Kafka lane changes."
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> SearchSettings:
@@ -76,8 +97,3 @@ class SearchSettings(ServiceSettings):
         if index.id != ("id",) or index.deleted != "deleted":
             raise ValueError(f"opensearch.indexes.{DOCUMENTS}: must have id: [id] and deleted: deleted")
         return self
-
-
-def load_settings(path: Path) -> SearchSettings:
-    """Settings from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    return load_document(path, SearchSettings)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from headgate_search.settings import SearchSettings
-from streamcore.kafka.topics import TopicSpec
-from streamcore.lanes import DEAD_LETTERS, LATE
-from streamcore.service.topics import own_topics
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
 #: The rows of ``documents`` as records, for whoever wants to listen.
 CHANGES = "changes"
@@ -14,8 +12,3 @@ CHANGES = "changes"
 def lanes(settings: SearchSettings) -> tuple[str, ...]:
     """Those that are topics."""
     return (*((CHANGES,) if settings.publish_changes else ()), DEAD_LETTERS, LATE)
-
-
-def topics(settings: SearchSettings) -> list[TopicSpec]:
-    """The topics that the app writes, and the control topic."""
-    return own_topics(settings, lanes(settings))

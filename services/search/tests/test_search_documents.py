@@ -13,15 +13,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from headgate_search.settings import SearchSettings
-from tests.harness import search
-from tests.harness.search import App, Change, Document, Event
+from tests.harness.apps import search_app as search
+from tests.harness.apps.search_app import App, Document, Event, ProductChange
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DISORDER_MS = 5 * MINUTE_MS
 SHORT, LONG = (HOUR_MS, 10 * MINUTE_MS), (3 * HOUR_MS, HOUR_MS)
 REFRESH_MS = 10_000
 SETTINGS: SearchSettings = search.settings(
-    disorder_ms=DISORDER_MS,
+    max_out_of_orderness_ms=DISORDER_MS,
     refresh_ms=REFRESH_MS,
     spans=[
         {"name": "short", "span_ms": SHORT[0], "step_ms": SHORT[1]},
@@ -79,8 +79,8 @@ def figures(name: str, happened: Sequence[Event], span: tuple[int, int], waterma
     return views, units, revenue
 
 
-def expected(changed: Sequence[Change], happened: Sequence[Event], watermark_ms: int) -> dict[str, Document]:
-    held: dict[str, Change] = {}
+def expected(changed: Sequence[ProductChange], happened: Sequence[Event], watermark_ms: int) -> dict[str, Document]:
+    held: dict[str, ProductChange] = {}
     for change in changed:
         if change[0] not in held or change[4] >= held[change[0]][4]:
             held[change[0]] = change
@@ -97,7 +97,7 @@ def expected(changed: Sequence[Change], happened: Sequence[Event], watermark_ms:
     return documents
 
 
-def some(rows: Sequence[Change], start: int, end: int) -> pl.DataFrame:
+def some(rows: Sequence[ProductChange], start: int, end: int) -> pl.DataFrame:
     return search.changes(SETTINGS, rows[start:end])
 
 
@@ -109,7 +109,7 @@ def some(rows: Sequence[Change], start: int, end: int) -> pl.DataFrame:
     st.sampled_from([1, 3]),
 )
 def test_the_documents_in_the_end_are_those_of_plain_python_however_the_input_is_cut(
-    changed: list[Change], happened: list[Event], cuts: list[tuple[int, int, int, bool]], shards: int
+    changed: list[ProductChange], happened: list[Event], cuts: list[tuple[int, int, int, bool]], shards: int
 ) -> None:
     app, clock_ms = App(SETTINGS, shards), 1_000
     app.cut(None, search.events(SETTINGS, PRIMER), clock_ms)
@@ -217,9 +217,9 @@ def test_a_change_that_says_the_same_again_sends_nothing() -> None:
         (("a", "upsert", "x", "-1.00", 0), "below zero"),
     ],
 )
-def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change: Change, reason: str) -> None:
+def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change: ProductChange, reason: str) -> None:
     app = App(SETTINGS)
-    good: list[Change] = [(name, "upsert", "x", "1.00", 0) for name in "bcd"]
+    good: list[ProductChange] = [(name, "upsert", "x", "1.00", 0) for name in "bcd"]
     app.cut(search.changes(SETTINGS, [*good[:2], change, *good[2:]]), None, 1_000)
     assert set(app.index.documents) == {"b", "c", "d"}
     assert len(app.dead) == 1
@@ -227,7 +227,7 @@ def test_a_change_that_cannot_be_used_is_a_dead_letter_and_harms_no_other(change
 
 
 def test_each_change_that_cannot_be_used_has_its_own_reason_and_one_code() -> None:
-    rows: list[Change] = [
+    rows: list[ProductChange] = [
         ("a", "replace", "x", "1.00", 0),
         ("b", "upsert", "x", "1.00", 0),
         ("", "upsert", "", "1.00", 0),

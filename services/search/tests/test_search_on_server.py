@@ -9,13 +9,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headgate.local.opensearch import EmbeddedOpenSearch
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate_search.settings import DOCUMENTS
-from streamcore.arrow import to_table
 from streamcore.sinks.sink import SinkHooks
-from tests.harness import search
-from tests.harness.search import App
-from tests.harness.search_index import Place, place_on
+from streamcore.wire.arrow_ipc import to_table
+from tests.harness.apps import search_app as search
+from tests.harness.apps.search_app import App
+from tests.harness.servers.search_index import Place, place_on
 
 pytestmark = pytest.mark.opensearch
 
@@ -61,7 +61,7 @@ def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensea
     ]
     written = [app.cut(changes, events, 1_000 + n) for n, (changes, events) in enumerate(cuts)]
     for batch, frame in enumerate(written):
-        assert not sink.write(batch, rows(frame)).refused
+        assert not sink.write(batch, rows(frame)).rejected
     again = configured.opensearch.factory(app.topology.table_columns)(SinkHooks())
     again.open(place.owner())
     for batch, frame in enumerate(written):  # as after a crash

@@ -11,11 +11,12 @@ import pytest
 import yaml
 
 from headgate_search.app import build_app, build_topology
-from headgate_search.settings import DOCUMENTS, load_settings
+from headgate_search.service import SERVICE
+from headgate_search.settings import DOCUMENTS
 from headgate_search.topics import CHANGES
 from streamcore.errors import ConfigError
-from streamcore.lanes import DEAD_LETTERS, LATE
-from tests.harness import search
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
+from tests.harness.apps import search_app as search
 
 TEMPLATE = Path(__file__).parents[1] / "headgate_search" / "index_template.json"
 
@@ -36,22 +37,22 @@ def write(folder: Path, **more: object) -> Path:
 
 
 def test_a_file_of_settings_is_the_app_that_it_describes(tmp_path: Path) -> None:
-    settings = load_settings(write(tmp_path, app="find", shards=2, refresh_ms=5))
+    settings = SERVICE.load_settings(write(tmp_path, app="find", shards=2, refresh_ms=5))
     app = build_app(settings)
     assert (app.name, app.shards, app.topics) == ("find", 2, ("products", "shop"))
     assert app.tables == {DOCUMENTS}
     assert dict(app.lanes) == {LATE: "find.late", DEAD_LETTERS: "find.deadletters"}
-    assert app.watermark_of(1) == settings.watermark
+    assert app.watermark_for(1) == settings.watermark
 
 
 def test_documents_are_published_too_where_that_is_asked_for(tmp_path: Path) -> None:
-    app = build_app(load_settings(write(tmp_path, publish_changes=True)))
+    app = build_app(SERVICE.load_settings(write(tmp_path, publish_changes=True)))
     assert app.lanes[CHANGES] == "search.changes"
 
 
 def test_fields_that_nobody_declared_are_refused_on_the_streams_that_say_so(tmp_path: Path) -> None:
     strict = {"schema_file": str(search.ROOT / "streams" / "products.yaml"), "topic": "p", "reject_extra_fields": True}
-    app = build_app(load_settings(write(tmp_path, products=strict)))
+    app = build_app(SERVICE.load_settings(write(tmp_path, products=strict)))
     assert [source.reject_extra_fields for source in app.sources] == [True, False]
 
 
@@ -71,7 +72,7 @@ def test_settings_that_cannot_work_are_refused_with_the_reason(
     tmp_path: Path, entry: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
-        load_settings(write(tmp_path, **entry))
+        SERVICE.load_settings(write(tmp_path, **entry))
 
 
 def test_the_template_maps_every_column_of_a_document_and_nothing_else() -> None:

@@ -10,16 +10,16 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headgate.local.shop.expected_documents import DocumentsExpectation, Expected, ExpectedDocuments
-from headgate.local.shop.feed import search_feed
-from headgate.local.shop.products import EVERY, records
-from headgate.local.shop.settings import Fate, ShopSettings
+from headgate.demo.shop.expected_documents import DocumentsExpectation, ExpectedDocument, ExpectedDocuments
+from headgate.demo.shop.feed import search_feed
+from headgate.demo.shop.products import EVERY, records
+from headgate.demo.shop.settings import RecordFate, ShopSettings
 from headgate_search.app import build_app
 from headgate_search.settings import DOCUMENTS
-from streamcore.lanes import DEAD_LETTERS, LATE, Record
-from streamcore.local import LocalApp, RawRecord
-from tests.harness import search
-from tests.harness.search import Index
+from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.wire.lanes import DEAD_LETTERS, LATE, Record
+from tests.harness.apps import search_app as search
+from tests.harness.apps.search_app import Index
 
 SHOP = ShopSettings(seed=11, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_000)
 RECORDS = 9_000
@@ -54,14 +54,17 @@ def broker() -> Broker:
 def run(broker: Broker, shards: int, cut_records: int) -> tuple[Index, Counter[str]]:
     """Cuts of about so many records; half way another process goes on."""
     settings = search.settings(shards=shards, **STRICT)
-    app = LocalApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
+    app = InProcessApp(build_app(settings), partitions=[1 << 16 | n for n in range(PARTITIONS)])
     rng, index, lanes = random.Random(cut_records), Index(), Counter[str]()
     start, clock_ms, restarted = 0, NOW_MS, False
     while start < len(broker.log):
         end = start + rng.randrange(1, 2 * cut_records)
         clock_ms += rng.randrange(1, 5_000)
         if not restarted and 2 * start > len(broker.log):
-            app, restarted = LocalApp(app.app, app.blobs, partitions=app.partitions, ends=app.ends), True
+            app, restarted = (
+                InProcessApp(app.app, app.blobs, partitions=app.partitions, next_offsets=app.next_offsets),
+                True,
+            )
         take(index, lanes, app.cut(broker.log[start:end], clock_ms, tasks=2))
         start = end
     take(index, lanes, app.cut([], clock_ms + settings.refresh_ms))
@@ -79,9 +82,9 @@ def take(index: Index, lanes: Counter[str], output: list[Record]) -> None:
         index.take(pl.concat(frames))
 
 
-def as_expected(index: Index) -> dict[str, Expected]:
+def as_expected(index: Index) -> dict[str, ExpectedDocument]:
     """Money in cents, times in milliseconds, as the expectation has them."""
-    found: dict[str, Expected] = {}
+    found: dict[str, ExpectedDocument] = {}
     for name, document in index.documents.items():
         fields: dict[str, str | int | bool | None] = {}
         for column, value in document.items():
@@ -119,4 +122,4 @@ def test_a_record_is_a_function_of_its_number_alone() -> None:
     every = [*records(SHOP, 0, 8_000)]
     assert [r for r in every if 5_500 <= r.index < 7_001] == [*records(SHOP, 5_500, 7_001)]
     assert {r.index % EVERY for r in every if r.index >= 5_000} == {0}
-    assert {r.fate for r in every} == {Fate.EVENT, Fate.DEAD}
+    assert {r.fate for r in every} == {RecordFate.EVENT, RecordFate.DEAD}

@@ -1,19 +1,18 @@
-"""What the sessions app can be told, as one document: YAML or JSON, checked before anything starts.
+"""The settings of the sessions app as one document: YAML or JSON, checked before anything starts.
 
-What an event *means* is said here and nowhere else: which field names the user, which types of events are steps of the
+Only these settings define the meaning of an event: which field names the user, which types of events are steps of the
 funnel, bring money or keep a session open for longer.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from streamcore.service.documents import Document, NotNegative, Positive, StreamDocument, load_document
-from streamcore.service.postgres import PostgresDocument
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
+from streamcore.service.config.postgres import PostgresDocument
+from streamcore.service.config.settings import ServiceSettings
 
 MINUTE_MS = 60_000
 #: The type of all events where no field says one.
@@ -24,61 +23,84 @@ SomeNames = Annotated[Names, Field(min_length=1)]
 
 
 class FieldsDocument(Document):
-    """Which fields of the stream say what; its event time is the stream's own.
+    """Fields of the stream that the app reads; event time is declared by the stream itself."""
 
-    ``amount``: several are multiplied, such as quantity and price. ``currency``: without it all amounts are of one.
-    """
-
-    user: str = "user_id"
-    event_id: str | None = "event_id"
-    type: str | None = "type"
-    page: str = "product_id"
-    amount: SomeNames = ("amount",)
-    currency: str | None = "currency"
+    user: str = Field(default="user_id", description="Field with the user; events without a user belong to no session.")
+    event_id: str | None = Field(
+        default="event_id", description="Field with the event's id, for deduplication; null if events have none."
+    )
+    type: str | None = Field(
+        default="type", description="Field with the type of the event; null if the stream has none."
+    )
+    page: str = Field(default="product_id", description="Field with the page or product that was viewed.")
+    amount: SomeNames = Field(
+        default=("amount",), description="Fields whose product is the amount, such as quantity and price."
+    )
+    currency: str | None = Field(
+        default="currency", description="Field with the currency; null if all amounts have the same currency."
+    )
 
 
 class FailedDocument(Document):
-    """Events that did not succeed: they are events, but no steps, and no money was moved."""
+    """Events that did not succeed: they count as events, but are no step of the funnel and move no money."""
 
-    field: str = "status"
-    values: SomeNames = ("declined", "failed")
+    field: str = Field(default="status", description="Field that tells whether the event failed.")
+    values: SomeNames = Field(default=("declined", "failed"), description="Values of that field that mean failure.")
 
 
 class RevenueDocument(Document):
-    """Types of events whose amount is added, and of those whose amount is taken off."""
+    """Event types that move money."""
 
-    adds: SomeNames = ("payment",)
-    subtracts: Names = ("refund",)
+    adds: SomeNames = Field(default=("payment",), description="Event types whose amount is added to the revenue.")
+    subtracts: Names = Field(
+        default=("refund",), description="Event types whose amount is subtracted from the revenue."
+    )
 
 
 class BounceDocument(Document):
-    """A bounce is a session of at most so many events, or different pages, that did not convert."""
+    """A bounce is a session with few events, or few distinct pages, that did not convert."""
 
-    of: Literal["events", "pages"] = "events"
-    at_most: Positive = 1
+    of: Literal["events", "pages"] = Field(default="events", description="What is counted: events, or distinct pages.")
+    at_most: Positive = Field(default=1, description="Highest count of a bounce.")
 
 
 class GapDocument(Document):
-    """A session ends when nothing has come for ``gap_ms`` after its last event; ``by_type``: after events of a type."""
+    """Inactivity that ends a session."""
 
-    gap_ms: Positive = 30 * MINUTE_MS
-    by_type: dict[str, Positive] = Field(default_factory=dict)
+    gap_ms: Positive = Field(
+        default=30 * MINUTE_MS, description="Milliseconds without an event after which a session ends."
+    )
+    by_type: dict[str, Positive] = Field(
+        default_factory=dict, description="Gap in milliseconds after an event of this type, instead of gap_ms."
+    )
 
 
 class FiguresDocument(Document):
-    """Figures for a dashboard. ``every_ms``: what is counted by the minute; said anew each ``early_ms``, by the clock.
+    """Metrics for a dashboard."""
 
-    ``active_ms``: who was there in the last so many milliseconds, each ``active_every_ms``. ``top_ms``: the ``top``
-    pages of the last so many, each ``top_every_ms``.
-    """
-
-    every_ms: Positive = MINUTE_MS
-    early_ms: NotNegative = 5_000
-    active_ms: Positive = 5 * MINUTE_MS
-    active_every_ms: Positive = MINUTE_MS
-    top_ms: Positive = 60 * MINUTE_MS
-    top_every_ms: Positive = 5 * MINUTE_MS
-    top: Positive = 10
+    every_ms: Positive = Field(default=MINUTE_MS, description="Length of the counting windows in milliseconds.")
+    early_ms: NotNegative = Field(
+        default=5_000,
+        description="Interval in milliseconds of processing time between early results of an open counting window; "
+        "0: only the final one.",
+    )
+    active_ms: Positive = Field(
+        default=5 * MINUTE_MS,
+        description="Length in milliseconds of the sliding window that active users are counted in; a multiple of "
+        "active_every_ms.",
+    )
+    active_every_ms: Positive = Field(
+        default=MINUTE_MS, description="Interval in milliseconds between counts of active users."
+    )
+    top_ms: Positive = Field(
+        default=60 * MINUTE_MS,
+        description="Length in milliseconds of the sliding window that pages are ranked in; a multiple of "
+        "top_every_ms.",
+    )
+    top_every_ms: Positive = Field(
+        default=5 * MINUTE_MS, description="Interval in milliseconds between rankings of pages."
+    )
+    top: Positive = Field(default=10, description="Number of pages in a ranking.")
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -89,38 +111,57 @@ class FiguresDocument(Document):
 
 
 class SessionsSettings(ServiceSettings):
-    """The sessions app.
-
-    ``lateness_ms``: how far behind the watermark an event is still taken; a session's final record comes when the
-    watermark is so far past its end. ``early_ms``: how long after a change a session is said anew before that, by the
-    clock, and at once when it has ended; 0: it has its final record and no other. ``deduplicate_ms``: how far apart in
-    event time two events with one id may be and still be the same; 0: ids are not looked at. ``postgres``: where rows
-    go besides; its ``tables`` name the lanes (``topics.table_lane``).
-    """
+    """Settings of the sessions app."""
 
     preload: ClassVar[tuple[str, ...]] = (
         "streamcore.topology.kernel",
-        "streamcore.operators.revise",
-        "streamcore.operators.window",
-        "streamcore.operators.deduplicate",
+        "streamcore.operators.windows.revised_operator",
+        "streamcore.operators.windows.operator",
+        "streamcore.operators.deduplication.operator",
     )
 
-    app: str = "sessions"
-    stream: StreamDocument
-    fields: FieldsDocument = FieldsDocument()
-    gap: GapDocument = GapDocument()
-    funnel: Annotated[SomeNames, Field(max_length=30)] = ("view", "cart_add", "checkout", "payment")
-    conversion: str = "payment"
-    revenue: RevenueDocument = RevenueDocument()
-    failed: FailedDocument | None = FailedDocument()
-    bounce: BounceDocument = BounceDocument()
-    lateness_ms: NotNegative = 10 * MINUTE_MS
-    early_ms: NotNegative = MINUTE_MS
-    deduplicate_ms: NotNegative = 60 * MINUTE_MS
-    max_ids: Positive = 10_000_000
-    max_pages: Positive = 10_000
-    figures: FiguresDocument | None = FiguresDocument()
-    postgres: PostgresDocument | None = None
+    app: str = Field(
+        default="sessions",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    )
+    stream: StreamDocument = Field(description="Stream of user events: its schema file and topic.")
+    fields: FieldsDocument = Field(default=FieldsDocument(), description="Fields of the stream that the app reads.")
+    gap: GapDocument = Field(default=GapDocument(), description="Inactivity that ends a session.")
+    funnel: Annotated[SomeNames, Field(max_length=30)] = Field(
+        default=("view", "cart_add", "checkout", "payment"),
+        description="Event types that are the steps of the funnel, in order, each once.",
+    )
+    conversion: str = Field(default="payment", description="Event type that makes a session converted.")
+    revenue: RevenueDocument = Field(default=RevenueDocument(), description="Event types that move money.")
+    failed: FailedDocument | None = Field(
+        default=FailedDocument(), description="How failed events are recognised; null if none fail."
+    )
+    bounce: BounceDocument = Field(default=BounceDocument(), description="When a session counts as a bounce.")
+    lateness_ms: NotNegative = Field(
+        default=10 * MINUTE_MS,
+        description="How far behind the watermark, in milliseconds, an event is still accepted; a session is final "
+        "when the watermark is this far past its end.",
+    )
+    early_ms: NotNegative = Field(
+        default=MINUTE_MS,
+        description="Milliseconds of processing time after a change until a session is emitted again before it is "
+        "final, and at once when it has ended; 0: only the final record.",
+    )
+    deduplicate_ms: NotNegative = Field(
+        default=60 * MINUTE_MS,
+        description="Most milliseconds of event time between two events with the same id for the second to be a "
+        "duplicate; 0 turns deduplication off.",
+    )
+    max_ids: Positive = Field(default=10_000_000, description="Most event ids that one shard keeps for deduplication.")
+    max_pages: Positive = Field(
+        default=10_000, description="Most distinct pages that are counted exactly in one session."
+    )
+    figures: FiguresDocument | None = Field(
+        default=FiguresDocument(), description="Metrics for a dashboard; null turns them off."
+    )
+    postgres: PostgresDocument | None = Field(
+        default=None, description="PostgreSQL sink for the same rows; its tables name the lanes with the suffix _table."
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
@@ -136,8 +177,3 @@ class SessionsSettings(ServiceSettings):
         if self.deduplicate_ms and self.fields.event_id is None:
             raise ValueError("deduplicate_ms needs fields.event_id; set it to 0 for events without ids")
         return self
-
-
-def load_settings(path: Path) -> SessionsSettings:
-    """Settings from a YAML or JSON file; ``ConfigError`` lists every entry that is wrong."""
-    return load_document(path, SessionsSettings)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from headgate_sessions.settings import SessionsSettings
-from streamcore.kafka.topics import TopicSpec
-from streamcore.lanes import DEAD_LETTERS, LATE
-from streamcore.service.topics import own_topics
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
 SESSIONS = "sessions"
 ACTIVITY = "activity"
@@ -24,15 +22,10 @@ KEYS = {
 
 
 def table_lane(lane: str) -> str:
-    """The lane that holds the same rows for a database."""
+    """Return the lane that holds the same rows for a database."""
     return f"{lane}_table"
 
 
 def lanes(settings: SessionsSettings) -> tuple[str, ...]:
     """Those that are topics."""
     return (*(KEYS if settings.figures else (SESSIONS,)), LATE, DEAD_LETTERS)
-
-
-def topics(settings: SessionsSettings) -> list[TopicSpec]:
-    """The topics that the app writes, and the control topic."""
-    return own_topics(settings, lanes(settings))

@@ -9,10 +9,10 @@ import pytest
 from conftest import Database, NewDatabase
 from headgate_sessions.app import topology
 from headgate_sessions.settings import SessionsSettings
-from streamcore.arrow import to_table
-from streamcore.sinks.sink import Result, Sink, SinkHooks
-from streamcore.writer import WriterId
-from tests.harness.sessions import (
+from streamcore.sinks.sink import Sink, SinkHooks, WriteOutcome
+from streamcore.wire.arrow_ipc import to_table
+from streamcore.writer_id import WriterId
+from tests.harness.apps.sessions_app import (
     CHECKOUT_GAP_MS,
     GAP_MS,
     ROOT,
@@ -21,7 +21,7 @@ from tests.harness.sessions import (
     shop_events,
     with_tables,
 )
-from tests.oracles import sessions as oracle
+from tests.harness.oracles import sessions as oracle
 
 EVENTS = 1_500
 ENDS = range(100, EVENTS, 100)
@@ -59,11 +59,11 @@ def test_the_tables_hold_the_sessions_of_the_oracle_though_a_cut_is_written_twic
         rows = {lane: to_table(frame) for lane, frame in result.lanes.items() if lane.endswith("_table")}
         filled = {lane: table for lane, table in rows.items() if table.num_rows}
         late += result["late"]["event_id"].to_list() if result["late"].height else []
-        assert not sink.write(batch, filled).refused
+        assert not sink.write(batch, filled).rejected
         if batch == 7:  # a crash after the commit: another process writes the cut again
             sink.close()
             sink = opened(settings)
-            assert sink.write(batch, filled).result is Result.SKIPPED
+            assert sink.write(batch, filled).outcome is WriteOutcome.SKIPPED
     sink.close()
     taken = events.filter(~events["event_id"].is_in(late))
     assert _final(database) == oracle.sessions(taken, gap_ms=GAP_MS, checkout_gap_ms=CHECKOUT_GAP_MS)

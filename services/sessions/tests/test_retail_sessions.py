@@ -11,9 +11,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.harness.retail_topology import read_lines
-from tests.harness.sessions import ROOT, final, retail_settings, run_cut
-from tests.oracles.retail_windows import DAY_MS, Oracle
+from tests.harness.apps.retail_topology import read_lines
+from tests.harness.apps.sessions_app import ROOT, final, retail_settings, run_cut
+from tests.harness.oracles.retail_windows import DAY_MS, Oracle
 
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
@@ -47,5 +47,5 @@ def test_sessions_of_customers_are_those_of_the_oracle(
 
 
 def _rows(oracle: Oracle, lines: pl.DataFrame) -> list[int]:
-    """The rows of the file that these lines are."""
+    """Return the rows of the file that these lines are."""
     return [oracle.arrivals.order[place] for place in lines["row"]]

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.topology.simulation import Result
-from tests.harness.sessions import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
-from tests.oracles import sessions as oracle
+from streamcore.topology.simulation import SimulationResult
+from tests.harness.apps.sessions_app import CHECKOUT_GAP_MS, GAP_MS, final, run_cut, settings_of, shop_events
+from tests.harness.oracles import sessions as oracle
 
 EVENTS = 4_000
 ENDS = [range(500, EVENTS, 500), range(130, EVENTS, 730)]
@@ -30,7 +30,7 @@ def rows_of(table: pl.DataFrame) -> list[oracle.Row]:
     return table.select("user_id", times, *numbers, money, "funnel_step", "bounce").rows()
 
 
-def expected(events: pl.DataFrame, result: Result) -> set[oracle.Row]:
+def expected(events: pl.DataFrame, result: SimulationResult) -> set[oracle.Row]:
     """Of the events that are not in the late lane."""
     late = result["late"]["event_id"].to_list() if result["late"].height else []
     taken = events.filter(~pl.col("event_id").is_in(late))
@@ -38,13 +38,13 @@ def expected(events: pl.DataFrame, result: Result) -> set[oracle.Row]:
 
 
 def seconds_after(events: pl.DataFrame, *seconds: int) -> pl.Series:
-    """Times, so long after the first of these events."""
+    """Return times so long after the first of these events."""
     first = events["ts"].min()
     assert isinstance(first, datetime)
     return pl.Series([first + timedelta(seconds=one) for one in seconds], dtype=pl.Datetime("ms", "UTC"))
 
 
-def check(events: pl.DataFrame, result: Result) -> None:
+def check(events: pl.DataFrame, result: SimulationResult) -> None:
     table = final(result["sessions"])
     found = rows_of(table)
     assert len(found) == len(set(found))
@@ -58,7 +58,7 @@ def test_sessions_are_those_of_the_oracle(events: pl.DataFrame, ends: range, sha
     result = run_cut(settings_of(), events, ends, shards=shards)
     check(events, result)
     assert result["late"].height
-    assert result.counted["deduplicate-1.duplicates"] > 10
+    assert result.counters["deduplicate-1.duplicates"] > 10
 
 
 def test_what_is_late_is_what_was_sent_hours_late(events: pl.DataFrame) -> None:
@@ -75,10 +75,10 @@ def test_however_the_input_is_cut_the_final_sessions_are_the_same(ends: list[int
 
 
 def test_with_early_updates_off_a_session_has_one_record(events: pl.DataFrame) -> None:
-    records = run_cut(settings_of(), events, ENDS[0])["sessions"]
-    assert records["session_id"].is_unique().all()
-    assert set(records["revision"]) == {1}
-    assert not records["is_deleted"].any()
+    session_rows = run_cut(settings_of(), events, ENDS[0])["sessions"]
+    assert session_rows["session_id"].is_unique().all()
+    assert set(session_rows["revision"]) == {1}
+    assert not session_rows["is_deleted"].any()
 
 
 def test_early_records_are_corrected_by_later_ones(events: pl.DataFrame) -> None:
@@ -104,11 +104,11 @@ def test_of_two_sessions_that_a_late_event_joins_exactly_one_is_taken_back() -> 
     users = pl.Series(["u1", "u1", "somebody else", "u1", "u1"])
     joined = events.with_columns(user_id=users, ts=times, event_id=pl.format("x{}", pl.int_range(pl.len())))
     every = run_cut(settings_of(early_ms=1, gap={"gap_ms": 20_000}), joined, [2, 3, 4])["sessions"]
-    records = every.filter(pl.col("user_id") == "u1")
-    deleted = records.filter("is_deleted")
+    session_rows = every.filter(pl.col("user_id") == "u1")
+    deleted = session_rows.filter("is_deleted")
     assert deleted["session_id"].n_unique() == deleted.height == 1
-    assert deleted["merged_into"].to_list() == final(records)["session_id"].to_list()
-    assert final(records)["events"].to_list() == [4]
+    assert deleted["merged_into"].to_list() == final(session_rows)["session_id"].to_list()
+    assert final(session_rows)["events"].to_list() == [4]
 
 
 def test_a_checkout_keeps_a_session_open_for_longer() -> None:

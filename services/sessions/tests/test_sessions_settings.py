@@ -9,10 +9,10 @@ import yaml
 from pydantic import ValidationError
 
 from headgate_sessions.app import build_app, topology
-from headgate_sessions.settings import load_settings
+from headgate_sessions.service import SERVICE
 from headgate_sessions.topics import KEYS, lanes, table_lane
 from streamcore.errors import ConfigError
-from tests.harness.sessions import run_cut, settings_of, shop_events, with_tables
+from tests.harness.apps.sessions_app import run_cut, settings_of, shop_events, with_tables
 
 WRONG = {
     "one step": {"funnel": ["view", "view"]},
@@ -44,7 +44,7 @@ def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
     path = tmp_path / "settings.yaml"
     path.write_text(yaml.safe_dump({"gap": {"gap_ms": 0}}))
     with pytest.raises(ConfigError, match=r"gap\.gap_ms"):
-        load_settings(path)
+        SERVICE.load_settings(path)
 
 
 @pytest.mark.parametrize("figures", [None, {}])

@@ -15,8 +15,8 @@ import pytest
 
 from headgate_sessions.app import topology
 from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
-from streamcore.topology.simulation import Result
-from tests.harness.sessions import ROOT, final, run_cut, settings_of, shop_events, with_tables
+from streamcore.topology.simulation import SimulationResult
+from tests.harness.apps.sessions_app import ROOT, final, run_cut, settings_of, shop_events, with_tables
 
 TABLES = {SESSIONS: "session", ACTIVITY: "activity", REVENUE: "revenue", ACTIVE: "active", TOP: "top"}
 TYPES = {"large_string": "VARCHAR", "int64": "BIGINT", "bool": "BOOLEAN", "decimal128(38, 2)": "DECIMAL(18,3)"}
@@ -24,14 +24,14 @@ SQL = ROOT / "services" / "sessions" / "headgate_sessions" / "sql"
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
+def result() -> SimulationResult:
     settings = settings_of(figures={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
     return run_cut(settings, shop_events(2_000), range(200, 2_000, 200))
 
 
 @pytest.fixture
-def db(result: Result) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables, with the greatest revision of each row."""
+def db(result: SimulationResult) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Fill the tables with the greatest revision of each row."""
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
         for name in ("tables.sql", "views.sql"):
@@ -68,7 +68,9 @@ def test_every_column_has_a_comment(lane: str) -> None:
     assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
 
 
-def test_conversion_and_funnel_are_those_of_the_final_sessions(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+def test_conversion_and_funnel_are_those_of_the_final_sessions(
+    db: duckdb.DuckDBPyConnection, result: SimulationResult
+) -> None:
     table = final(result[SESSIONS])
     days = db.execute("select sum(sessions), sum(converted) from sessions.conversion_by_day").fetchone()
     assert days == (table.height, table["converted"].sum())
@@ -77,13 +79,13 @@ def test_conversion_and_funnel_are_those_of_the_final_sessions(db: duckdb.DuckDB
     assert steps[0][1] > steps[3][1] > 0
 
 
-def test_no_session_that_was_merged_away_is_in_a_view(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+def test_no_session_that_was_merged_away_is_in_a_view(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
     for view in ("live_session", "final_session"):
         (found,) = db.execute(f"select count(*) from sessions.{view}").fetchone() or (0,)
         assert found == final(result[SESSIONS]).height
 
 
-def test_live_figures_are_the_last_ones(db: duckdb.DuckDBPyConnection, result: Result) -> None:
+def test_live_figures_are_the_last_ones(db: duckdb.DuckDBPyConnection, result: SimulationResult) -> None:
     active, top = result[ACTIVE], result[TOP]
     users = db.execute("select users from sessions.active_now").fetchall()
     assert users == [(active.sort("until")["users"][-1],)]

@@ -6,8 +6,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.rest import ApiError, Json, Rest
+from headgate_operator.runtime.api_client import ApiError, Json, Rest
+from headgate_operator.runtime.metrics import Counters
 
 
 def until(condition: Callable[[], object], within_s: float) -> None:

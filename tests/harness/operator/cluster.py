@@ -8,10 +8,11 @@ import json
 import random
 from dataclasses import dataclass, field, replace
 
-from headgate_operator.protocol import parse_report, request_id
-from headgate_operator.reconcile.world import CollectorView, Desired, PodView, SavepointView
+from headgate_operator.reconcile.observed import CollectorView, Desired, PodView, SavepointView
 from headgate_operator.resources.savepoint import SavepointReason, SavepointStatus
 from headgate_operator.resources.status import Status
+from streamcore.control.commands import command_id
+from streamcore.control.status import DriverStatus
 from tests.harness.operator.driver import Driver, Image
 from tests.harness.operator.store import Store
 
@@ -54,7 +55,11 @@ class Pod:
         return self.seen[1]
 
     def _view(self) -> PodView:
-        deleting, asked, said = self.deleting_since is not None, request_id(self.request), parse_report(self.report)
+        deleting, asked, said = (
+            self.deleting_since is not None,
+            command_id(self.request),
+            DriverStatus.from_json(self.report),
+        )
         return PodView(self.name, self.uid, self.created_ms, self.finished, deleting, asked, said)
 
 
@@ -206,7 +211,7 @@ def needed(cluster: Cluster) -> set[str]:
     for pod in cluster.pods.values():
         asked = _json(pod.request)
         waiting = pod.driver is not None and not pod.driver.ended and pod.driver.phase == "standby"
-        if asked.get("do") == "go" and waiting:
+        if asked.get("command") == "promote" and waiting:
             names.add(str(asked.get("restore") or ""))
     return names - {""}
 

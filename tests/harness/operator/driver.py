@@ -18,8 +18,8 @@ FAULTS = (
     "incompatible",
     "needs-decision",
     "does-not-verify",
-    "crashes-at-go",
-    "hangs-at-go",
+    "crashes-at-promote",
+    "hangs-at-promote",
     "crashes-soon",
     "stalls-soon",
     "stalls-and-hangs",
@@ -46,7 +46,7 @@ class Image:
 
 
 @dataclass
-class Change:
+class ControlChange:
     """Another setting, which a driver takes, or not, after so much more of its work: an epoch's first batch may be
     far away. ``id``: the request that is answered then.
     """
@@ -59,7 +59,7 @@ class Change:
 @dataclass
 class Driver:
     """A process. ``said`` is its report, which reaches the API server when it is published. ``level``: the setting that
-    it runs with; ``change``: the one that it is about to. ``away``: how often a ``go`` meets a store that does not
+    it runs with; ``change``: the one that it is about to. ``away``: how often a ``promote`` meets a store that does not
     answer; ``was_away``: this one's did.
     """
 
@@ -71,7 +71,7 @@ class Driver:
     epoch: int = 0
     committed: int = 0
     batch: int = -1
-    answers: dict[str, dict[str, object]] = field(default_factory=dict)
+    results: dict[str, dict[str, object]] = field(default_factory=dict)
     working: int = 0
     request: dict[str, object] = field(default_factory=dict)
     ended: bool = False
@@ -80,7 +80,7 @@ class Driver:
     plan: str = ""
     heard: str = ""
     level: object = None
-    change: Change | None = None
+    change: ControlChange | None = None
     begun: set[str] = field(default_factory=set)
     was_away: bool = False
     away: float = 0.0
@@ -123,45 +123,45 @@ class Driver:
 
     def _answer(self, now_ms: int) -> None:
         name = str(self.request.get("id", ""))
-        if self.ended or not name or name in self.answers or self.phase == "starting":
+        if self.ended or not name or name in self.results or self.phase == "starting":
             return
         self.working += 1
         if self.working < self.rng.randint(1, 3):
             return
         self.working = 0
-        does = {"go": self._go, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
-        made = does.get(str(self.request["do"]), self._configure)()
+        does = {"promote": self._promote, "drain": self._drain, "savepoint": self._save, "verify": self._verify}
+        made = does.get(str(self.request["command"]), self._configure)()
         if made is not None:
             self._say(name, made)
 
     def _say(self, name: str, answer: dict[str, object]) -> None:
-        self.answers[name] = answer
-        for old in list(self.answers)[:-3]:
-            del self.answers[old]
+        self.results[name] = answer
+        for old in list(self.results)[:-3]:
+            del self.results[old]
 
-    def _go(self) -> dict[str, object] | None:
+    def _promote(self) -> dict[str, object] | None:
         if self.phase != "standby":
             return {"ok": False, "message": "no standby"}
-        if self.image.fault == "hangs-at-go":
+        if self.image.fault == "hangs-at-promote":
             return None
         asked = self.request
         if self.rng.random() < self.away:
             self.was_away = True
-            return {"ok": False, "message": "Retryable: the store is away", "retry": True}
+            return {"ok": False, "message": "Retryable: the store is away", "retryable": True}
         try:
-            self.store.go(
+            self.store.promote(
                 self.uid,
                 self.image.state,
                 int(str(asked["epoch"])),
                 str(asked["restore"] or ""),
-                bool(asked["begin"]),
-                bool(asked["accept_newer"]),
+                bool(asked["allow_empty"]),
+                bool(asked["discard_newer"]),
             )
         except Refusal as refusal:
             newer = refusal.newer and {"epoch": refusal.newer[0], "batch": refusal.newer[1]}
-            return {"ok": False, "message": refusal.words, "newer": newer}
+            return {"ok": False, "message": refusal.words, "newer_epoch": newer}
         self.epoch, self.phase = int(str(asked["epoch"])), "running"
-        if self.image.fault == "crashes-at-go":
+        if self.image.fault == "crashes-at-promote":
             self._end(1)
         return {"ok": True}
 
@@ -196,7 +196,7 @@ class Driver:
             return None
         if self.change is None:
             self.begun.add(name)
-            self.change = Change(name, settings["level"], self.rng.choice(_TAKES))
+            self.change = ControlChange(name, settings["level"], self.rng.choice(_TAKES))
             return None
         return {"ok": False, "message": "another change is under way"}
 
@@ -239,11 +239,11 @@ class Driver:
                 "lag_rows": lag_rows,
                 "lag_s": 1,
                 "at_ms": now_ms,
-                "plan": {"verdict": self.plan, "reasons": []} if self.plan else None,
-                "answers": self.answers,
+                "compatibility": {"verdict": self.plan, "reasons": []} if self.plan else None,
+                "results": self.results,
             }
         )
 
 
 def _said(name: str, saved: Saved) -> dict[str, object]:
-    return {"name": name, "batch": saved.batch, "epoch": saved.epoch, "digest": "d", "bytes": 1}
+    return {"name": name, "batch": saved.batch, "epoch": saved.epoch, "digest": "d", "size_bytes": 1}

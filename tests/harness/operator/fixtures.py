@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Rest
+from headgate_operator.runtime.api_client import ApiError, Rest
+from headgate_operator.runtime.api_paths import path
+from headgate_operator.runtime.metrics import Counters
 from tests.harness.operator.api_server import until
 from tests.harness.operator.kubelet import Kubelet
 

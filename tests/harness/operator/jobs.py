@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import Json, Rest
+from headgate_operator.runtime.api_client import Json, Rest
+from headgate_operator.runtime.api_paths import path
 from tests.harness.operator.api_server import until
 from tests.harness.operator.kubelet import NODE
 

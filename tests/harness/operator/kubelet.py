@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from headgate_operator.protocol import REPORT, REQUEST
-from headgate_operator.shell.paths import path
-from headgate_operator.shell.rest import ApiError, Json, Rest
+from headgate_operator.runtime.api_client import ApiError, Json, Rest
+from headgate_operator.runtime.api_paths import path
+from streamcore.control.commands import COMMAND_ANNOTATION
+from streamcore.control.status import STATUS_ANNOTATION
 from tests.harness.operator.driver import Driver, Image
 from tests.harness.operator.store import Store
 
@@ -112,8 +113,8 @@ class Kubelet:
         if played.ended:
             return
         marks = raw["metadata"].get("annotations") or {}
-        if marks.get(REQUEST):
-            driver.ask(marks[REQUEST])
+        if marks.get(COMMAND_ANNOTATION):
+            driver.ask(marks[COMMAND_ANNOTATION])
         before = driver.phase
         now_ms = time.time_ns() // 1_000_000
         driver.tick(now_ms)
@@ -123,7 +124,8 @@ class Kubelet:
         if said != played.said:
             played.said = said
             self.rest.merge(
-                path("pods", self.namespace, name), {"metadata": {"annotations": {REPORT: driver.report(now_ms)}}}
+                path("pods", self.namespace, name),
+                {"metadata": {"annotations": {STATUS_ANNOTATION: driver.report(now_ms)}}},
             )
         if driver.ended:
             played.ended = True

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from headgate_operator.reconcile import actions as act
 from headgate_operator.resources.savepoint import SavepointPhase
 from headgate_operator.resources.spec import RunState
-from headgate_operator.resources.status import RESTING, RUNNING, Outcome, Phase, Status
+from headgate_operator.resources.status import RESTING, RUNNING, Phase, Status, UpgradeOutcome
 from tests.harness.operator.cluster import Cluster, Pod
 
 
 def nobody_else_owns(cluster: Cluster, pod: Pod) -> None:
-    """At the moment of ``go``: no other pod of which something may run was ever told to. A mere standby owns
+    """At the moment of ``promote``: no other pod of which something may run was ever promoted. A mere standby owns
     nothing.
     """
-    others = [p.name for p in cluster.pods.values() if p is not pod and not p.finished and '"go"' in p.all_asked]
+    others = [p.name for p in cluster.pods.values() if p is not pod and not p.finished and '"promote"' in p.all_asked]
     if others:
-        cluster.spoilt.append(f"{pod.name} was told to go beside {others}")
+        cluster.spoilt.append(f"{pod.name} was promoted beside {others}")
 
 
-def line_is_true(cluster: Cluster, action: act.RecordSavepoint) -> None:
+def line_is_true(cluster: Cluster, action: act.UpdateSavepointStatus) -> None:
     """A savepoint is not said to be complete before it is."""
     if action.status.phase is SavepointPhase.COMPLETE and action.name not in cluster.store.savepoints:
         cluster.spoilt.append(f"savepoint {action.name} is said to be complete and is not there")
@@ -41,25 +41,25 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
             yield f"epoch {checkpoint.epoch} is said to be established and has no commit"
         elif new.progress is not None and new.owner is not None and checkpoint.batch > made.batch:
             yield f"batch {checkpoint.batch} is said and {made.batch} is the truth"
-    sealed = (Phase.SEALED, Phase.VERIFIED, Phase.FENCED)
+    sealed = (Phase.VERIFYING, Phase.AWAITING_EXIT, Phase.PROMOTING)
     if upgrade is not None and new.phase in sealed and upgrade.savepoint and upgrade.savepoint not in store.savepoints:
         yield f"{new.phase} without savepoint {upgrade.savepoint}"
     if _succeeded(new) and not (_succeeded(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
         yield "stable without its proof"
-    if _number(new) != _number(old) and old.upgrade is not None and old.upgrade.outcome is Outcome.OPEN:
+    if _number(new) != _number(old) and old.upgrade is not None and old.upgrade.outcome is UpgradeOutcome.OPEN:
         yield f"nobody can know how upgrade {old.upgrade.number} ended"
     if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished(cluster):
         yield "suspended while a pod runs"
     if _way_back(new) > _way_back(old) > 0 and _was_away(cluster, old):
         yield "a way back was given up because something was away"
-    if new.offered is None:
+    if new.pending_config is None:
         yield from _other_settings(cluster, new)
     if new.attempt < old.attempt or new.epochs < old.epochs or new.requests < old.requests:
         yield "a counter went back"
 
 
 def _succeeded(status: Status) -> bool:
-    return status.upgrade is not None and status.upgrade.outcome is Outcome.SUCCEEDED
+    return status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.SUCCEEDED
 
 
 def _number(status: Status) -> int:
@@ -110,11 +110,11 @@ def _ended(cluster: Cluster, status: Status) -> Iterator[str]:
     if status.phase not in RESTING and status.phase is not Phase.RESTARTING and not installing:
         yield f"phase {status.phase.value} did not end"
     upgrade = status.upgrade
-    if upgrade is not None and upgrade.outcome is Outcome.OPEN and not installing:
+    if upgrade is not None and upgrade.outcome is UpgradeOutcome.OPEN and not installing:
         yield f"upgrade {upgrade.number} did not end"
     if status.phase is Phase.NEEDS_HUMAN:
         there = {line.view.name for line in cluster.lines.values() if line.view.complete}
-        if {candidate.savepoint for candidate in status.candidates} != there:
+        if {candidate.savepoint for candidate in status.restore_points} != there:
             yield "a person is asked and the restore points are not named"
     running = cluster.app.desired.spec.state is RunState.RUNNING
     if status.phase in (Phase.STABLE, Phase.ROLLED_BACK) and running and not _owner_runs(cluster, status):
@@ -136,9 +136,9 @@ def _other_settings(cluster: Cluster, status: Status) -> Iterator[str]:
 
 
 def _held(status: Status, cluster: Cluster) -> set[str]:
-    from headgate_operator.reconcile.collecting import in_use
-    from headgate_operator.reconcile.step import Context
-    from headgate_operator.reconcile.world import Observed
+    from headgate_operator.reconcile.context import Context
+    from headgate_operator.reconcile.garbage_collection import in_use
+    from headgate_operator.reconcile.observed import Observed
 
     return set(in_use(Context(cluster.app.desired, Observed(), 0), status))
 

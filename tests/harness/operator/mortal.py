@@ -13,9 +13,9 @@ import sys
 import threading
 from typing import Any
 
-from headgate_operator.shell.counters import Counters
-from headgate_operator.shell.rest import Rest
-from headgate_operator.shell.running import Operator, Settings
+from headgate_operator.runtime.api_client import Rest
+from headgate_operator.runtime.manager import Manager, Settings
+from headgate_operator.runtime.metrics import Counters
 
 
 class MortalRest(Rest):
@@ -40,7 +40,7 @@ def _operate(namespace: str, dies_after: int) -> int:
     if child == 0:
         counters = Counters()
         rest = MortalRest(os.environ["KUBECONFIG"], counters, dies_after)
-        Operator(rest, counters, Settings(namespace, workers=1, resync_s=2.0)).start()
+        Manager(rest, counters, Settings(namespace, workers=1, resync_s=2.0)).start()
         threading.Event().wait()
     return child
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from headgate_operator.pods.settings import settings
-from headgate_operator.protocol import Request
 from headgate_operator.reconcile import actions as act
-from headgate_operator.reconcile.world import CollectorView, Observed, PodView
+from headgate_operator.reconcile.observed import CollectorView, Observed, PodView
 from headgate_operator.resources.status import Status
-from headgate_operator.shell.turn import NotAlone, Seen, Stale, turn
+from headgate_operator.runtime.reconcile_once import CachedApp, NotExclusive, StaleRead, turn
+from streamcore.control.commands import Configure, ValidCommand, format_command
 from tests.harness.operator import laws
 from tests.harness.operator.cluster import Cluster, Pod, Snapshot
 
-Turn = Callable[["Operator", Seen, Callable[[], int]], Status]
+Turn = Callable[["Operator", CachedApp, Callable[[], int]], Status]
 
 
 class Died(Exception):
@@ -63,17 +63,17 @@ class Operator:
             return
         try:
             self.run_turn(self, seen, lambda: self.cluster.now_ms)
-        except (Stale, NotAlone):
+        except (StaleRead, NotExclusive):
             self.hear()
         except Died:
             self.start()
 
-    def _seen(self) -> Seen | None:
+    def _seen(self) -> CachedApp | None:
         cache = self.cache
         if cache is None or cache.app is None:
             return None
         desired, status, version = cache.app
-        return Seen(desired, status, version, Observed(cache.pods, cache.savepoints, cache.collectors))
+        return CachedApp(desired, status, version, Observed(cache.pods, cache.savepoints, cache.collectors))
 
     # -- the API ----------------------------------------------------------------------------------------------------
 
@@ -83,12 +83,12 @@ class Operator:
         if self.rng.random() < 0.1:
             self.meanwhile()
 
-    def write_status(self, seen: Seen, status: Status) -> None:
+    def write_status(self, seen: CachedApp, status: Status) -> None:
         """Conditional on the version."""
         self._maybe_die()
         app = self.cluster.app
         if app.gone or (str(app.version) != seen.resource_version and "versions" not in self.forgets):
-            raise Stale
+            raise StaleRead
         laws.status_is_true(self.cluster, app.status, status)
         app.status, app.version = status, app.version + 1
         self.writes += 1
@@ -96,19 +96,19 @@ class Operator:
         self.cache = replace(self.cache, app=(app.desired, status, str(app.version)))
         self._maybe_die()
 
-    def is_newest(self, seen: Seen) -> bool:
+    def is_newest(self, seen: CachedApp) -> bool:
         """A get."""
         self._maybe_die()
         return not self.cluster.app.gone and str(self.cluster.app.version) == seen.resource_version
 
-    def pods(self, seen: Seen) -> tuple[PodView, ...]:
+    def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
         """A list."""
         self._maybe_die()
         if "looking" in self.forgets:
             return seen.observed.pods
         return tuple(pod.view() for pod in self.cluster.pods.values())
 
-    def perform(self, seen: Seen, action: act.Action) -> None:
+    def perform(self, seen: CachedApp, action: act.Action) -> None:
         """Each is done, or found done."""
         self._maybe_die()
         self.writes += 1
@@ -132,30 +132,33 @@ def _delete_pod(cluster: Cluster, action: act.DeletePod) -> None:
         pod.deleting_since = cluster.now_ms
 
 
-def _ask(cluster: Cluster, action: act.Ask | act.Go) -> None:
-    pod = cluster.pods.get(action.pod)
-    if pod is None or pod.uid != action.uid:
-        return
-    if isinstance(action, act.Go):
+def _send(cluster: Cluster, action: act.SendCommand | act.PromoteStandby) -> None:
+    if isinstance(action, act.PromoteStandby) and (pod := cluster.pods.get(action.pod)) and pod.uid == action.uid:
         laws.nobody_else_owns(cluster, pod)
-    pod.request = action.request.text()
+    _annotate(cluster, action.pod, action.uid, action.command)
+
+
+def _annotate(cluster: Cluster, name: str, uid: str, command: ValidCommand) -> None:
+    pod = cluster.pods.get(name)
+    if pod is None or pod.uid != uid:
+        return
+    pod.request = format_command(command)
     pod.all_asked += pod.request
 
 
-def _configure(cluster: Cluster, action: act.Configure) -> None:
+def _configure(cluster: Cluster, action: act.ReconfigureDriver) -> None:
     document = settings("app", action.release.spec)
-    request = Request(action.request, "configure", settings=document)
-    _ask(cluster, act.Ask(action.pod, action.uid, request))
+    _annotate(cluster, action.pod, action.uid, Configure(action.command_id, document))
 
 
 def _create_savepoint(cluster: Cluster, action: act.CreateSavepoint) -> None:
     cluster.add_line(action.name, action.reason)
 
 
-def _record(cluster: Cluster, action: act.RecordSavepoint) -> None:
+def _record(cluster: Cluster, action: act.UpdateSavepointStatus) -> None:
     line = cluster.lines.get(action.name)
     if line is None or line.view.resource_version != action.resource_version:
-        raise Stale
+        raise StaleRead
     laws.line_is_true(cluster, action)
     line.view = replace(line.view, status=action.status, resource_version=str(cluster.next()))
 
@@ -164,7 +167,7 @@ def _delete_savepoint(cluster: Cluster, action: act.DeleteSavepoint) -> None:
     cluster.delete_line(action.name)
 
 
-def _release(cluster: Cluster, action: act.ReleaseSavepoint) -> None:
+def _release(cluster: Cluster, action: act.RemoveSavepointFinalizer) -> None:
     line = cluster.lines.get(action.name)
     if line is not None and line.view.deleting:
         del cluster.lines[action.name]
@@ -197,16 +200,16 @@ def _unfinalizer(cluster: Cluster, action: act.RemoveFinalizer) -> None:
 _PERFORM: dict[type, Callable[..., None]] = {
     act.CreatePod: _create_pod,
     act.DeletePod: _delete_pod,
-    act.Ask: _ask,
-    act.Configure: _configure,
-    act.Go: _ask,
+    act.SendCommand: _send,
+    act.ReconfigureDriver: _configure,
+    act.PromoteStandby: _send,
     act.CreateSavepoint: _create_savepoint,
-    act.RecordSavepoint: _record,
+    act.UpdateSavepointStatus: _record,
     act.DeleteSavepoint: _delete_savepoint,
-    act.ReleaseSavepoint: _release,
+    act.RemoveSavepointFinalizer: _release,
     act.CreateCollector: _collector,
     act.DeleteCollector: _uncollector,
     act.AddFinalizer: _finalizer,
     act.RemoveFinalizer: _unfinalizer,
-    act.Tell: lambda cluster, action: None,
+    act.EmitEvent: lambda cluster, action: None,
 }

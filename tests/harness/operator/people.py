@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import (
     DeletionPolicy,

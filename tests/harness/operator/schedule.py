@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.status import RESTING, Phase
-from headgate_operator.shell.turn import turn
+from headgate_operator.runtime.reconcile_once import turn
 from tests.harness.operator import laws, people
 from tests.harness.operator.cluster import App, Cluster, Snapshot
 from tests.harness.operator.driver import Image
@@ -121,9 +121,8 @@ class Schedule:
             f"{'+' if p.finished else ''}{'x' if p.deleting_since else ''}"
             for p in self.cluster.pods.values()
         ]
-        line = (
-            f"{status.phase.value} owner={status.owner and status.owner.name} {status.checkpoint} {status.asked} {pods}"
-        )
+        owner = status.owner and status.owner.name
+        line = f"{status.phase.value} owner={owner} {status.checkpoint} {status.pending_command} {pods}"
         if not self.trace or self.trace[-1] != line:
             self.trace.append(line)
             print(self.cluster.now_ms, line)
@@ -149,7 +148,7 @@ class Schedule:
 
     def _rests(self) -> bool:
         status = self.cluster.app.status
-        if status.asked is not None or status.collecting is not None:
+        if status.pending_command is not None or status.garbage_collection is not None:
             return False
         return status.phase in RESTING or status.stable is None or status.phase is Phase.RESTARTING
 

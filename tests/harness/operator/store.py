@@ -30,7 +30,7 @@ class Saved:
 
 @dataclass
 class Refusal(Exception):
-    """A ``go`` that may not be."""
+    """A ``promote`` that may not be."""
 
     words: str
     newer: tuple[int, int] | None = None
@@ -51,14 +51,14 @@ class Store:
         made = [(epoch, made.batch - 1) for epoch, made in self.checkpoints.items() if made.commits]
         return max(made, default=None)
 
-    def go(self, me: str, state: int, epoch: int, restore: str, begin: bool, accept_newer: bool) -> Made:
+    def promote(self, me: str, state: int, epoch: int, restore: str, allow_empty: bool, discard_newer: bool) -> Made:
         """Take the lease under ``epoch``. Refusing leaves everything as it was."""
         newest = self.newest()
         if epoch < self.epoch:
             raise Refusal(f"the root has seen epoch {self.epoch}", newest)
         made = self.checkpoints.get(epoch)
         if made is None:
-            made = self._restored(restore, accept_newer, newest) if restore else self._begun(begin, newest)
+            made = self._restored(restore, discard_newer, newest) if restore else self._begun(allow_empty, newest)
         if made.state > state:
             raise Refusal("state of a newer version")
         self.owner, self.epoch = me, epoch
@@ -66,18 +66,18 @@ class Store:
         made.state = state
         return made
 
-    def _restored(self, restore: str, accept_newer: bool, newest: tuple[int, int] | None) -> Made:
+    def _restored(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> Made:
         saved = self.savepoints.get(restore)
         if saved is None:
             raise Refusal(f"no savepoint {restore}")
-        if newest is not None and newest > (saved.epoch, saved.batch) and not accept_newer:
+        if newest is not None and newest > (saved.epoch, saved.batch) and not discard_newer:
             raise Refusal("there is something newer", newest)
-        if accept_newer and not FORGIVING:
+        if discard_newer and not FORGIVING:
             self.outputs = [1] * saved.position  # a person chose this line of history
         return Made(0, saved.position, saved.state)
 
-    def _begun(self, begin: bool, newest: tuple[int, int] | None) -> Made:
-        if not begin or newest is not None:
+    def _begun(self, allow_empty: bool, newest: tuple[int, int] | None) -> Made:
+        if not allow_empty or newest is not None:
             raise Refusal("no checkpoint to go on from", newest)
         return Made(0, 0, 0)
 

@@ -2,24 +2,24 @@
 
 import click
 
-from headgate.lazy import LazyGroup
+from headgate.console.lazy_group import LazyGroup
 
 _PLACES = {
-    "backtest": "headgate.backtest_command:backtest",
+    "backtest": "headgate.commands.rules.backtest:backtest",
     "check": "headgate.commands.rules.checking:check",
-    "diff": "headgate.rules_diff:command",
-    "explain": "headgate.explain_command:explain",
-    "import": "headgate.rules_import:command",
+    "diff": "headgate.commands.rules.diff:command",
+    "explain": "headgate.commands.rules.explain:explain",
+    "import": "headgate.commands.rules.import_sigma:command",
     "list": "headgate.commands.rules.listing:list_",
     "publish": "headgate.commands.rules.publishing:publish",
     "release": "headgate.commands.rules.publishing:release",
     "rollback": "headgate.commands.rules.publishing:rollback",
     "test": "headgate.commands.rules.checking:test",
-    "warm": "headgate.commands.rules.warming:warm",
+    "backfill": "headgate.commands.rules.backfill:backfill",
 }
 
 
-@click.group(name="rules", cls=LazyGroup, places=_PLACES)
+@click.group(name="rules", cls=LazyGroup, import_paths=_PLACES)
 def command() -> None:
     """Check, test, publish, compare and explain rules.
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import click
 
 from headgate.commands.rules.options import read
-from headgate.output import Json, Output, emit, output_option
-from headgate.problems import problem_json
-from headgate.rules_options import files_option
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.console.problems import problem_json
+from headgate.rules.options import files_option
 
 if TYPE_CHECKING:
-    from headgate.rulebook import Book
-    from rulecore.check import Cost
-    from rulecore.ruletests import TestResult
+    from headgate.rules.bundle import RuleBundle
+    from rulecore.check import RuleCost
+    from rulecore.testing.rule_tests import TestResult
 
 
 @click.command()
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 @output_option
 def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Say what is wrong with rules, and what they will cost. Needs no cluster."""
-    book = read(paths, streams, lists)
+    bundle = read(paths, streams, lists)
     data: Json = {
-        "rules": len(book.rules),
-        "problems": [problem_json(p) for p in book.problems],
-        "costs": [_cost_json(c) for c in book.costs],
+        "rules": len(bundle.rules),
+        "problems": [problem_json(p) for p in bundle.problems],
+        "costs": [_cost_json(c) for c in bundle.costs],
     }
-    emit(output, data, "\n".join([*_check_lines(book), _verdict(book)]))
-    return 1 if book.problems else 0
+    emit(output, data, "\n".join([*_check_lines(bundle), _verdict(bundle)]))
+    return 1 if bundle.problems else 0
 
 
 @click.command()
@@ -40,50 +40,50 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
     """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
-    from rulecore.ruletests import run_tests
-    from rulecore.runner import run_in_process
+    from rulecore.testing.in_process import run_in_process
+    from rulecore.testing.rule_tests import run_tests
 
-    book = read(paths, streams, lists)
-    records = book.list_records()
-    rules = [rule.rule for rule in book.rules]
+    bundle = read(paths, streams, lists)
+    records = bundle.list_records()
+    rules = [rule.rule for rule in bundle.rules]
     results: list[TestResult] = []
-    for rule in book.rules:
+    for rule in bundle.rules:
         asked = [record for name in sorted(rule.lists) for record in records[name]]
-        results += run_tests(rule.rule, book.streams, partial(run_in_process, lists=asked), rules)
-    untested = [rule.rule.id for rule in book.rules if not rule.rule.tests]
+        results += run_tests(rule.rule, bundle.streams, partial(run_in_process, lists=asked), rules)
+    untested = [rule.rule.id for rule in bundle.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {
         "passed": len(results) - len(failed),
         "failed": [{"rule": r.rule, "test": r.test, "diff": list(r.diff)} for r in failed],
         "untested": untested,
-        "problems": [problem_json(p) for p in book.problems],
+        "problems": [problem_json(p) for p in bundle.problems],
     }
-    lines = [p.render() for p in book.problems] + [_failure(r) for r in failed]
+    lines = [p.render() for p in bundle.problems] + [_failure(r) for r in failed]
     lines += [f"{name}: has no tests" for name in untested]
-    lines.append(f"{len(results)} tests of {len(book.rules)} rules: {len(failed)} failed")
+    lines.append(f"{len(results)} tests of {len(bundle.rules)} rules: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
-    return 1 if failed or book.problems else 0
+    return 1 if failed or bundle.problems else 0
 
 
 # --- what the results look like ---------------------------------------------------------------------------------------
 
 
-def _check_lines(book: Book) -> list[str]:
-    width = max((len(c.rule) for c in book.costs), default=0)
-    lines = [f"{'ok  ' if c.cheap else 'cost'} {c.rule:{width}}  {c.note}" for c in book.costs]
-    return lines + [p.render() for p in book.problems]
+def _check_lines(bundle: RuleBundle) -> list[str]:
+    width = max((len(c.rule) for c in bundle.costs), default=0)
+    lines = [f"{'ok  ' if c.cheap else 'cost'} {c.rule:{width}}  {c.note}" for c in bundle.costs]
+    return lines + [p.render() for p in bundle.problems]
 
 
-def _verdict(book: Book) -> str:
-    wrong = len(book.problems)
-    return f"{len(book.rules)} rules are sound, {wrong} {'problem' if wrong == 1 else 'problems'}"
+def _verdict(bundle: RuleBundle) -> str:
+    wrong = len(bundle.problems)
+    return f"{len(bundle.rules)} rules are sound, {wrong} {'problem' if wrong == 1 else 'problems'}"
 
 
 def _failure(result: TestResult) -> str:
     return "\n".join([f"FAILED {result.rule}: {result.test}", *(f"    {line}" for line in result.diff)])
 
 
-def _cost_json(cost: Cost) -> Json:
+def _cost_json(cost: RuleCost) -> Json:
     return {
         "rule": cost.rule,
         "access": None if cost.access is None else cost.access.value,

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.rules_options import DEFAULT_APP
+from headgate.rules.options import DEFAULT_APP
 
 if TYPE_CHECKING:
-    from headgate.rulebook import Book
+    from headgate.rules.bundle import RuleBundle
 
 
-def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None) -> Book:
-    """The rules of these files and folders, or the shipped ones."""
-    from headgate.rulebook import read_book, shipped_rules
+def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None) -> RuleBundle:
+    """Read the rules of these files and folders, or the shipped ones."""
+    from headgate.rules.bundle import read_bundle, shipped_rules
 
-    return read_book(paths or [shipped_rules(DEFAULT_APP)], streams, lists)
+    return read_bundle(paths or [shipped_rules(DEFAULT_APP)], streams, lists)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from headgate.commands.rules.options import read
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.console.problems import problem_json
 from headgate.errors import InputError
-from headgate.login import Login
-from headgate.output import Json, Output, emit, output_option
-from headgate.problems import problem_json
-from headgate.rules_options import files_option, streams_option, target_option
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import files_option, streams_option, target_option
 
 if TYPE_CHECKING:
-    from headgate.publishing import AppTopics, Change, Published
-    from headgate.rulebook import Book
-    from rulecore.model import Rule
+    from headgate.rules.bundle import RuleBundle
+    from headgate.rules.publish import AppTopics, ControlChange, PublishedChange
+    from rulecore.documents.rule import Rule
     from streamcore.kafka.settings import KafkaSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
@@ -45,7 +45,7 @@ def publish(
     paths: Sequence[Path],
     streams: Path | None,
     lists: Path | None,
-    login: Login,
+    login: KafkaLogin,
     app: str,
     wait: float,
     why: str | None,
@@ -59,15 +59,15 @@ def publish(
     Each rule takes effect by itself; see release for changes that belong together. Exit code 1 when a rule was
     rejected, here or by the app, or when an answer did not come in time.
     """
-    from headgate.publishing import own_note, rule_change
-    from headgate.publishing import publish as send
+    from headgate.rules.publish import note_for_user, rule_change
+    from headgate.rules.publish import publish as send
 
-    book = read(paths, streams, lists)
-    if book.problems:
-        return _refused(book, output)
+    bundle = read(paths, streams, lists)
+    if bundle.problems:
+        return _refused(bundle, output)
     kafka, topics = _app(login, app)
-    changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in book.rules]
-    done = send(kafka, topics, changes, own_note(why), None if no_wait else round(wait * 1000))
+    changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
+    done = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
     return _show(done, app, wait, output, waited=not no_wait)
 
 
@@ -83,7 +83,7 @@ def release(
     paths: Sequence[Path],
     streams: Path | None,
     lists: Path | None,
-    login: Login,
+    login: KafkaLogin,
     app: str,
     wait: float,
     why: str | None,
@@ -94,10 +94,10 @@ def release(
 
     A large release is sent in parts that the app prepares first; it takes effect when the release itself arrives.
     """
-    book = read(paths, streams, lists)
-    if book.problems:
-        return _refused(book, output)
-    return _release(name, [r.rule for r in book.rules], deleted, (login, app, wait, why), output)
+    bundle = read(paths, streams, lists)
+    if bundle.problems:
+        return _refused(bundle, output)
+    return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
 
 
 @click.command()
@@ -111,7 +111,7 @@ def release(
 def rollback(
     rule: str | None,
     streams: Path | None,
-    login: Login,
+    login: KafkaLogin,
     app: str,
     wait: float,
     why: str | None,
@@ -124,22 +124,22 @@ def rollback(
     The earlier version is published again under a new number, so the history says what happened. Aggregates that it
     shares with the present version keep their state.
     """
-    from headgate.history import read_history
-    from headgate.publishing import own_note, rule_change
-    from headgate.publishing import publish as send
-    from rulecore.audit import release_undone, rolled_back
+    from headgate.rules.history import read_history
+    from headgate.rules.publish import note_for_user, rule_change
+    from headgate.rules.publish import publish as send
+    from rulecore.ruleset.history import revert_release, roll_back
 
     if (rule is None) is (undone is None):
         raise InputError("rollback: name a RULE, or a release with --release NAME")
     kafka, topics = _app(login, app)
     history = read_history(kafka, topics, streams)
     if undone is not None:
-        rules, deleted = release_undone(history, undone)
+        rules, deleted = revert_release(history, undone)
         name = f"undo-{undone}"[:80]
         return _release(name, rules, deleted, (login, app, wait, why or f"undo release {undone}"), output)
     assert rule is not None
-    back = rolled_back(history, rule, to)
-    done = send(kafka, topics, [rule_change(back)], own_note(why or "roll back"), round(wait * 1000))
+    back = roll_back(history, rule, to)
+    done = send(kafka, topics, [rule_change(back)], note_for_user(why or "roll back"), round(wait * 1000))
     return _show(done, app, wait, output, waited=True)
 
 
@@ -147,20 +147,20 @@ def _release(
     name: str,
     rules: Sequence[Rule],
     deleted: Sequence[str],
-    where: tuple[Login, str, float, str | None],
+    where: tuple[KafkaLogin, str, float, str | None],
     output: Output,
 ) -> int:
-    from headgate.publishing import own_note, publish_in_steps, release_changes
+    from headgate.rules.publish import note_for_user, publish_in_steps, release_changes
 
     login, app, wait, why = where
     kafka, topics = _app(login, app)
     changes = release_changes(name, rules, deleted)
-    done = publish_in_steps(kafka, topics, changes, own_note(why), round(wait * 1000))
+    done = publish_in_steps(kafka, topics, changes, note_for_user(why), round(wait * 1000))
     return _show(done[-1:], app, wait, output, waited=True)
 
 
-def _app(login: Login, app: str) -> tuple[KafkaSettings, AppTopics]:
-    from headgate.publishing import AppTopics, require_app
+def _app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
+    from headgate.rules.publish import AppTopics, require_app
 
     kafka, topics = login.settings("headgate-rules"), AppTopics(app)
     require_app(kafka, topics)
@@ -168,13 +168,13 @@ def _app(login: Login, app: str) -> tuple[KafkaSettings, AppTopics]:
 
 
 def _in_mode(rule: Rule, text: str | None) -> Rule:
-    """The rule in the mode of an option; ``InputError`` says which there are."""
-    from rulecore.model import mode_of
+    """Return the rule in the mode of an option; ``InputError`` lists the modes."""
+    from rulecore.documents.rule import parse_mode
 
     if text is None:
         return rule
     try:
-        return rule.model_copy(update={"mode": mode_of(text)})
+        return rule.model_copy(update={"mode": parse_mode(text)})
     except ValueError as error:
         raise InputError(f"--mode: {error}; on the command line a canary is canary=10%") from None
 
@@ -182,15 +182,15 @@ def _in_mode(rule: Rule, text: str | None) -> Rule:
 # --- what the results look like ---------------------------------------------------------------------------------------
 
 
-def _refused(book: Book, output: Output) -> int:
-    problems: Json = {"published": [], "problems": [problem_json(p) for p in book.problems]}
-    emit(output, problems, "\n".join([*(p.render() for p in book.problems), "nothing was published"]))
+def _refused(bundle: RuleBundle, output: Output) -> int:
+    problems: Json = {"published": [], "problems": [problem_json(p) for p in bundle.problems]}
+    emit(output, problems, "\n".join([*(p.render() for p in bundle.problems), "nothing was published"]))
     return 1
 
 
-def _show(done: Sequence[Published], app: str, wait: float, output: Output, *, waited: bool) -> int:
+def _show(done: Sequence[PublishedChange], app: str, wait: float, output: Output, *, waited: bool) -> int:
     data: Json = {"published": [_published_json(p) for p in done], "problems": []}
-    silent = [p for p in done if p.answer is None and waited]
+    silent = [p for p in done if p.response is None and waited]
     lines = [_published_line(p, waited=waited) for p in done]
     if silent:
         lines.append(
@@ -198,26 +198,26 @@ def _show(done: Sequence[Published], app: str, wait: float, output: Output, *, w
             "It will read them when it starts; see headgate rules list"
         )
     emit(output, data, "\n".join(lines))
-    return 0 if not waited or all(p.answer is not None and p.answer.accepted for p in done) else 1
+    return 0 if not waited or all(p.response is not None and p.response.accepted for p in done) else 1
 
 
-def _named(change: Change) -> str:
+def _named(change: ControlChange) -> str:
     return f"{change.subject} {change.name}" if change.version is None else f"{change.name} version {change.version}"
 
 
-def _published_line(one: Published, *, waited: bool) -> str:
+def _published_line(one: PublishedChange, *, waited: bool) -> str:
     name = _named(one.change)
-    if one.answer is None:
-        return f"published  {name}{': no answer' if waited else ''}"
-    reason = "" if one.answer.reason is None else ": " + one.answer.reason.replace("\n", "\n    ")
-    return f"{one.answer.status:10} {name}{reason}"
+    if one.response is None:
+        return f"published  {name}{': no response' if waited else ''}"
+    reason = "" if one.response.reason is None else ": " + one.response.reason.replace("\n", "\n    ")
+    return f"{one.response.status:10} {name}{reason}"
 
 
-def _published_json(one: Published) -> Json:
+def _published_json(one: PublishedChange) -> Json:
     return {
         one.change.subject.value: one.change.name,
         "version": one.change.version,
         "offset": one.position.offset,
-        "status": None if one.answer is None else one.answer.status,
-        "reason": None if one.answer is None else one.answer.reason,
+        "status": None if one.response is None else one.response.status,
+        "reason": None if one.response is None else one.response.reason,
     }

@@ -1,4 +1,4 @@
-"""What a list holds at one moment, ready to be asked for whole columns of events.
+"""The content of a list at one moment, ready to be asked for whole columns of events.
 
 The entries are one Python dictionary, made once per process and version of a list and shared by all shards, behind a
 sieve: Arrow and Polars build their hash table anew with every call, which with half a million entries costs thirty
@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rulecore.lang import ListType
-from rulecore.lang.formulas import DTYPES
-from rulecore.lang.types import Value
+from rulecore.language import ListType
+from rulecore.language.columnar.operators import DTYPES
+from rulecore.language.types import Value
 from rulecore.lists.keys import NEVER_MS, Key
-from rulecore.lists.sieve import Sieve
+from rulecore.lists.prefilter import BloomFilter
 from streamcore.schema import MAX_DECIMAL_DIGITS, Kind, Type
 
 Ints = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ _NO_ENTRY = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Entries:
+class ListEntries:
     """All entries of one version of a list, those too that have expired.
 
     ``place`` counts the entries; ``looked_up`` and ``expires_ms`` are by place, None where no entry has one.
@@ -40,7 +40,7 @@ class Entries:
     looked_up: pl.Series | None = None
     expires_ms: Ints | None = None
     _ends: list[Ints] = field(default_factory=list, repr=False)
-    _sieve: list[Sieve] = field(default_factory=list, repr=False)
+    _sieve: list[BloomFilter] = field(default_factory=list, repr=False)
 
     @classmethod
     def of(
@@ -49,8 +49,8 @@ class Entries:
         keys: Sequence[Key],
         values: Sequence[Value] | None = None,
         expires_ms: Sequence[int] | None = None,
-    ) -> Entries:
-        """Entries of columns of one length; of two entries with one key the last holds."""
+    ) -> ListEntries:
+        """Build the content from entries of columns of one length; of two entries with one key the last holds."""
         place = {key: number for number, key in enumerate(keys)}
         looked_up = None
         if kind.value is not None and values is not None:
@@ -61,14 +61,14 @@ class Entries:
         return cls(kind, place, looked_up, ends)
 
     @property
-    def sieve(self) -> Sieve:
+    def sieve(self) -> BloomFilter:
         """For these entries, made on first use."""
         if not self._sieve:
-            self._sieve.append(Sieve.of(self.place.keys(), DTYPES[self.type.of.kind]))
+            self._sieve.append(BloomFilter.of(self.place.keys(), DTYPES[self.type.of.kind]))
         return self._sieve[0]
 
     def next_end_ms(self, clock_ms: int) -> int:
-        """When the next entry expires after ``clock_ms``; ``NEVER_MS`` when none does."""
+        """Return the time at which the next entry expires after ``clock_ms``; ``NEVER_MS`` when none does."""
         if self.expires_ms is None:
             return NEVER_MS
         if not self._ends:
@@ -82,7 +82,7 @@ class Entries:
 class ListContent:
     """The entries that hold at ``clock_ms``: those that expire later, or never."""
 
-    entries: Entries
+    entries: ListEntries
     clock_ms: int
 
     @property
@@ -96,11 +96,11 @@ class ListContent:
         return self.entries.next_end_ms(self.clock_ms)
 
     def __contains__(self, key: Value) -> bool:
-        """Whether a physical value of the list's type is an entry."""
+        """Return whether a physical value of the list's type is an entry."""
         return self._place(key) != _NO_ENTRY
 
     def get(self, key: Value) -> Value:
-        """The physical value of an entry; None where there is no such entry, and in a list without values."""
+        """Return the physical value of an entry; None where there is no such entry, and in a list without values."""
         place, values = self._place(key), self.entries.looked_up
         if place == _NO_ENTRY or values is None:
             return None
@@ -129,7 +129,7 @@ class ListContent:
         return _where(keys.is_null(), pl.Series(found))
 
     def look_up(self, keys: pl.Series, kind: Type) -> pl.Series:
-        """Column of the values of the entries ``keys``; NULL where there is none."""
+        """Return the column of the values of the entries ``keys``; NULL where there is none."""
         assert self.type.value is not None, "the checker refuses lookup in a list without values"
         values = self.entries.looked_up
         if values is None or not len(values):
@@ -138,7 +138,7 @@ class ListContent:
         return _where(pl.Series(places == _NO_ENTRY), values.gather(np.maximum(places, 0)))
 
     def _places(self, keys: pl.Series) -> Ints:
-        """The place of each row's entry; the dictionary is asked only for what passes the sieve."""
+        """Return the place of each row's entry; the dictionary is asked only for values that pass the sieve."""
         get, places = self.entries.place.get, np.full(len(keys), _NO_ENTRY, np.int64)
         rows = self.entries.sieve.rows(keys)
         places[rows] = np.fromiter(map(get, keys.gather(rows).to_list(), repeat(_NO_ENTRY)), np.int64, len(rows))
@@ -149,16 +149,16 @@ class ListContent:
 
 
 def _where(null: pl.Series, values: pl.Series) -> pl.Series:
-    """``values``, NULL where ``null``."""
+    """Return ``values``, NULL where ``null``."""
     if not null.any():
         return values
     return values.to_frame("v").select(pl.when(~null).then(pl.col("v")))["v"]
 
 
 def _adapted(keys: pl.Series, kind: Type, of: Type) -> pl.Series:
-    """The digits of whole numbers and decimals at the list's scale; NULL, which no list holds, where that is not exact.
+    """Rescale whole numbers and decimals to the list's scale; NULL, which no list holds, where that is not exact.
 
-    No entry has more than 18 digits (19 for a long), so what leaves 64 bits equals none.
+    No entry has more than 18 digits (19 for a long), so a value outside 64 bits equals none.
     """
     if kind.scale == of.scale or of.kind not in (Kind.LONG, Kind.DECIMAL):
         return keys

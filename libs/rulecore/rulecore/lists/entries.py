@@ -1,6 +1,6 @@
 """Entries of lists as they are written, and as columns hold them.
 
-An entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; what is looked up is null in a list
+An entry is a value, ``[value, looked up]`` or ``[value, looked up, expires]``; the value looked up is null in a list
 without values, and may be left out with its expiry. A decimal is text or a whole number, or a number of at most 15
 digits, which JSON readers keep exactly; times are text with a zone, or null for never.
 
@@ -18,12 +18,12 @@ from typing import TypeVar
 
 import orjson
 
+from rulecore.documents.scalars import MAX_TEXT, abbreviate, parse_time_ms
+from rulecore.documents.yaml_reader import Json
 from rulecore.errors import ListError
-from rulecore.lang import ListType
-from rulecore.lang.types import MAX_LONG, MIN_LONG, Value, rescale
+from rulecore.language import ListType
+from rulecore.language.types import MAX_LONG, MIN_LONG, Value, rescale
 from rulecore.lists.keys import NEVER_MS, Key
-from rulecore.values import MAX_TEXT, parse_time_ms, short
-from rulecore.yamldoc import Json
 from streamcore.schema import Kind, Type
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ MOST_PARTS = 4_096
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Columns:
+class EntryColumns:
     """Entries in physical columns of one length. ``looked_up`` is empty in a list without values."""
 
     keys: Sequence[Key]
@@ -44,8 +44,8 @@ class Columns:
     expires_ms: Sequence[int]
 
 
-def read_entries(entries: Sequence[object], kind: ListType) -> Columns:
-    """The entries of a list of that type, checked, column by column."""
+def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
+    """Return the entries of a list of that type, checked, column by column."""
     rows = [entry if isinstance(entry, list) else [entry] for entry in entries]
     for number, row in enumerate(rows, 1):
         if not 1 <= len(row) <= _FIELDS:
@@ -54,22 +54,24 @@ def read_entries(entries: Sequence[object], kind: ListType) -> Columns:
     ends = [row[2] if len(row) > 2 else None for row in rows]
     keys: list[Key] = _converted([row[0] for row in rows], kind.of)  # type: ignore[assignment]
     if kind.value is not None:
-        return Columns(keys, _converted(given, kind.value, "what is looked up: "), _ends(ends))
+        return EntryColumns(keys, _converted(given, kind.value, "what is looked up: "), _ends(ends))
     for number, value in enumerate(given, 1):
         if value is not None:
-            raise ListError(f"entry {number}: {short(value)} is to be looked up; the list declares no type `value`")
-    return Columns(keys, (), _ends(ends))
+            raise ListError(
+                f"entry {number}: {abbreviate(value)} is to be looked up; the list declares no type `value`"
+            )
+    return EntryColumns(keys, (), _ends(ends))
 
 
 def _converted(values: list[object], kind: Type, what: str = "") -> list[Value]:
-    """The values as columns of that type hold them."""
+    """Return the values as columns of that type hold them."""
     if _as_they_are(values, kind):
         return values  # type: ignore[return-value]
     return [_numbered(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
 
 
 def _as_they_are(values: list[object], kind: Type) -> bool:
-    """All of them texts, or all of them whole numbers, that need no more than a look."""
+    """Return whether all are texts, or all are whole numbers, that need no more than a look."""
     types = set(map(type, values))
     if kind.kind is Kind.STRING and types == {str}:
         return max(map(len, values)) <= MAX_TEXT  # type: ignore[arg-type]
@@ -95,7 +97,7 @@ def _numbered(number: int, value: object, read: Callable[[object], T], what: str
 
 
 def physical(value: object, kind: Type) -> Value:
-    """A written value as a column of that type holds it; ``ValueError`` when it is none."""
+    """Return a written value as a column of that type holds it; ``ValueError`` when it is none."""
     match kind.kind, value:
         case Kind.STRING, str() if len(value) <= MAX_TEXT:
             return value
@@ -113,11 +115,11 @@ def physical(value: object, kind: Type) -> Value:
             return _decimal(value, kind)
         case _, None:
             raise ValueError("null is no entry and no value")
-    raise ValueError(f"{short(value)} is no {kind}")
+    raise ValueError(f"{abbreviate(value)} is no {kind}")
 
 
 def _decimal(value: int | float | str, kind: Type) -> int:
-    """Its digits at the type's scale."""
+    """Return the value's digits at the type's scale."""
     plain = _PLAIN.match(value) if isinstance(value, str) else None
     if plain is not None and len(plain[3] or "") <= kind.scale and len(plain[2]) <= kind.precision - kind.scale:
         return int(plain[1] + plain[2] + (plain[3] or "").ljust(kind.scale, "0"))
@@ -127,31 +129,31 @@ def _decimal(value: int | float | str, kind: Type) -> int:
     except InvalidOperation:
         number = Decimal("nan")
     if not number.is_finite():
-        raise ValueError(f"{short(value)} is no {kind}")
+        raise ValueError(f"{abbreviate(value)} is no {kind}")
     if isinstance(value, float) and len(number.normalize().as_tuple().digits) > _EXACT_DIGITS:
-        raise ValueError(f"{short(value)} has more than {_EXACT_DIGITS} digits; write it in quotes")
+        raise ValueError(f"{abbreviate(value)} has more than {_EXACT_DIGITS} digits; write it in quotes")
     if abs(number.adjusted()) > 40:  # 1e999999 in digits would not end
-        raise ValueError(f"{short(value)} does not fit {kind}")
+        raise ValueError(f"{abbreviate(value)} does not fit {kind}")
     exact = rescale(number, kind.scale)
     if exact is None or abs(exact) >= 10 ** (kind.precision - kind.scale):
-        raise ValueError(f"{short(value)} does not fit {kind}")
+        raise ValueError(f"{abbreviate(value)} does not fit {kind}")
     return int(exact.scaleb(kind.scale))
 
 
 def part_bytes(entries: Sequence[Json]) -> bytes:
-    """A part's record."""
+    """Return a part's record."""
     return orjson.dumps({"entries": entries})
 
 
 def part_digest(data: bytes) -> str:
-    """The name of a part: 32 hexadecimal digits (BLAKE2b) over its bytes."""
+    """Return the name of a part: 32 hexadecimal digits (BLAKE2b) over its bytes."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def to_parts(entries: Sequence[Json], parts: int | None = None) -> list[bytes]:
-    """The entries as records of so many parts, empty ones left out; by default as many as keep each small.
+    """Return the entries as records of so many parts, empty ones left out; by default as many as keep each small.
 
-    A value's hash says its part, and the number of parts is a power of two: who adds or removes an entry replaces one
+    A value's hash selects its part, and the number of parts is a power of two: adding or removing an entry replaces one
     part, unless the list doubles.
     """
     written = [(orjson.dumps(e[0] if isinstance(e, list) and e else e), e) for e in entries]

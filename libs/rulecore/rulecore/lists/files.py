@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from rulecore.documents.status import StatusKind
+from rulecore.documents.yaml_files import read_file, yaml_files
+from rulecore.documents.yaml_reader import Json, LoadLimits, Problem, SourceLocation, YamlDocument, one_line
 from rulecore.errors import ListError
-from rulecore.lang import ListType
+from rulecore.language import ListType
 from rulecore.lists.entries import read_entries
-from rulecore.lists.records import Head, decode_head, records_of
+from rulecore.lists.records import ListHead, decode_head, list_records
 from rulecore.settings import ListLimits
-from rulecore.status import StatusKind
-from rulecore.yamldoc import Document, Json, LoadLimits, Place, Problem, one_line
-from rulecore.yamlfiles import read_file, yaml_files
 from streamcore.schema import Kind
 
 if TYPE_CHECKING:
@@ -49,17 +49,17 @@ _ENTRY = re.compile(r"(?:part [0-9a-f]+: )?entry (\d+): ")
 class ListFile:
     """A list as its author wrote it; ``entries`` are those of the document or of its file."""
 
-    document: Document
-    head: Head
+    document: YamlDocument
+    head: ListHead
     entries: list[Json]
 
     def records(self) -> list[tuple[str, bytes]]:
-        """Keys and values of the control records that publish it: the parts first."""
-        return records_of(self.head, self.entries)
+        """Return the keys and values of the control records that publish it: the parts first."""
+        return list_records(self.head, self.entries)
 
 
 def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListFile], list[Problem]]:
-    """The lists of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths."""
+    """Load the lists of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory in path order."""
     limits = limits or ListLimits()
     loaded: list[ListFile] = []
     problems: list[Problem] = []
@@ -74,17 +74,17 @@ def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListF
             else:
                 problems.append(found)
     if len(loaded) > limits.lists:
-        problems.append(Problem(str(path), Place(1, 1), "", f"{len(loaded)} lists, at most {limits.lists}"))
+        problems.append(Problem(str(path), SourceLocation(1, 1), "", f"{len(loaded)} lists, at most {limits.lists}"))
     return loaded, problems
 
 
-def types_of(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
-    """What rules may ask."""
+def list_types(lists: Sequence[ListFile]) -> Mapping[str, ListType]:
+    """Return the types of the lists that rules may ask, by name."""
     return {one.head.list: one.head.type for one in lists}
 
 
-def store_of(lists: Sequence[ListFile]) -> ListStore:
-    """A store that holds them, as if they had been published."""
+def build_store(lists: Sequence[ListFile]) -> ListStore:
+    """Return a store that holds them, as if they had been published."""
     from rulecore.lists.store import ListStore  # columns, which reading files does without
 
     store = ListStore.empty()
@@ -103,7 +103,7 @@ def _repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem]:
     return [Problem(found.document.file, found.document.place(("list",)), "list", said)]
 
 
-def _load(document: Document, limits: ListLimits) -> ListFile | Problem:
+def _load(document: YamlDocument, limits: ListLimits) -> ListFile | Problem:
     if not isinstance(document.value, dict):
         return Problem(document.file, document.place(()), "", "a list is a mapping")
     fields = dict(document.value)
@@ -126,19 +126,19 @@ def _load(document: Document, limits: ListLimits) -> ListFile | Problem:
 class _Lines:
     """Where entries stand: in the document, or each on its line of a file."""
 
-    document: Document | None
+    document: YamlDocument | None
     lines: Sequence[int] = ()
 
-    def place(self, number: int) -> Place:
+    def place(self, number: int) -> SourceLocation:
         if self.document is not None:
             return self.document.place(("entries", number - 1))
-        return Place(self.lines[number - 1], 1)
+        return SourceLocation(self.lines[number - 1], 1)
 
 
 def _checked(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
     if len(found.entries) > limits.entries:
         said = f"{len(found.entries)} entries, at most {limits.entries}"
-        return Problem(where, Place(1, 1), "entries", said)
+        return Problem(where, SourceLocation(1, 1), "entries", said)
     try:
         keys = read_entries(found.entries, found.head.type).keys
     except ListError as error:
@@ -153,14 +153,14 @@ def _checked(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> 
     return found
 
 
-def _written(document: Document, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
+def _written(document: YamlDocument, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
     if not isinstance(entries, list):
         return Problem(document.file, document.place(("entries",)), "entries", "entries are a sequence")
     return document.file, entries, _Lines(document)
 
 
 def _from_file(
-    document: Document, head: Head, file: Json, limits: ListLimits
+    document: YamlDocument, head: ListHead, file: Json, limits: ListLimits
 ) -> tuple[str, list[Json], _Lines] | Problem:
     place = document.place(("file",))
     folder = Path(document.file).parent.resolve()
@@ -171,7 +171,7 @@ def _from_file(
         with path.open("rb") as stream:
             text = stream.read(_FILE_BYTES + 1)
         if len(text) > _FILE_BYTES:
-            return Problem(str(path), Place(1, 1), "", f"more than {_FILE_BYTES} bytes")
+            return Problem(str(path), SourceLocation(1, 1), "", f"more than {_FILE_BYTES} bytes")
         decoded = text.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         return Problem(document.file, place, "file", f"cannot be read: {one_line(error)}")
@@ -186,7 +186,10 @@ def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str
         header = next(reader, [])
         if not header or tuple(header) != _COLUMNS[: len(header)]:
             return Problem(
-                file, Place(1, 1), "", f"the first line names the columns: {','.join(_COLUMNS)}, or value alone"
+                file,
+                SourceLocation(1, 1),
+                "",
+                f"the first line names the columns: {','.join(_COLUMNS)}, or value alone",
             )
         for row in reader:
             if not row:
@@ -194,16 +197,16 @@ def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str
             if len(row) > len(header) or len(entries) > limits.entries:
                 said = f"{len(row)} columns, the first line names {len(header)}"
                 too_many = len(entries) > limits.entries
-                return Problem(file, Place(reader.line_num, 1), "", "too many entries" if too_many else said)
+                return Problem(file, SourceLocation(reader.line_num, 1), "", "too many entries" if too_many else said)
             entries.append(_entry(row, kind))
             lines.append(reader.line_num)
     except csv.Error as error:
-        return Problem(file, Place(max(1, reader.line_num), 1), "", f"no CSV: {one_line(error)}")
+        return Problem(file, SourceLocation(max(1, reader.line_num), 1), "", f"no CSV: {one_line(error)}")
     return file, entries, _Lines(None, lines)
 
 
 def _entry(row: Sequence[str], kind: ListType) -> Json:
-    """A line as an entry. An empty cell after the first is nothing; whole numbers and truths are made such."""
+    """Return a line as an entry. An empty cell after the first is nothing; whole numbers and truths are made such."""
     key = _cell(row[0], kind.of.kind)
     rest: list[Json] = [None if text == "" else text for text in row[1:]]
     if rest and isinstance(rest[0], str) and kind.value is not None:
@@ -214,7 +217,7 @@ def _entry(row: Sequence[str], kind: ListType) -> Json:
 
 
 def _cell(text: str, kind: Kind) -> Json:
-    """The text itself where it is no number of that kind: checking entries says so then."""
+    """Return the text itself where it is no number of that kind: the check of entries then reports it."""
     if kind is Kind.LONG and _WHOLE.match(text):
         return int(text)
     if kind is Kind.BOOLEAN and text in ("true", "false"):

@@ -1,4 +1,4 @@
-"""What entries of lists are known by, and when one without an end expires: what files and columns of lists agree on."""
+"""The keys of list entries, and when an entry without an end expires: shared by files and columns of lists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The control records of lists: ``list/<name>``, its head, and ``part/<digest>``, some of its entries.
 
 A part is named by the digest of its bytes, so it can be read twice, kept, shared by versions, and never be mixed up.
-A head names the parts that together with its own ``entries`` are the list. Refuses to know what other records there
+A head names the parts that together with its own ``entries`` are the list. Refuses to know which other records there
 are: that is the store's part.
 """
 
@@ -13,41 +13,56 @@ from typing import Annotated, Final
 import orjson
 from pydantic import Field, ValidationError, field_validator
 
-from rulecore.control_keys import LIST_KEY, LIST_PART_KEY
-from rulecore.document import Document
+from rulecore.documents.base import DocumentModel
+from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY
+from rulecore.documents.scalars import MAX_TEXT, Time
+from rulecore.documents.yaml_reader import Json, one_line
 from rulecore.errors import ListError
-from rulecore.lang import ListType
-from rulecore.lang.tree import ListName, TypeText
-from rulecore.lang.types import LISTED
+from rulecore.language import ListType
+from rulecore.language.ast import ListName, TypeText
+from rulecore.language.types import LIST_ENTRY_KINDS
 from rulecore.lists.entries import MOST_PARTS, part_bytes, part_digest, to_parts
-from rulecore.values import MAX_TEXT, Time
-from rulecore.yamldoc import Json, one_line
 from streamcore.schema import Type
 
 INLINE_ENTRIES: Final = 200
 _SAID_CHARACTERS: Final = 1_000
 
 
-class Head(Document):
+class ListHead(DocumentModel):
     """One version of a list, but for the entries in ``parts``."""
 
-    list: ListName
-    version: Annotated[int, Field(ge=1, lt=2**31)]
-    owner: Annotated[str, Field(min_length=1, max_length=200)]
-    description: Annotated[str, Field(max_length=MAX_TEXT)] = ""
-    expires: Time | None = None
-    of: TypeText
-    value: TypeText | None = None
+    list: Annotated[ListName, Field(description="Name of the list; rules refer to it.")]
+    version: Annotated[
+        int, Field(ge=1, lt=2**31), Field(description="Number of this version; a new version has a higher number.")
+    ]
+    owner: Annotated[
+        str, Field(min_length=1, max_length=200), Field(description="Team or person that is responsible for the list.")
+    ]
+    description: Annotated[
+        str, Field(max_length=MAX_TEXT), Field(description="Why the list exists, for its readers.")
+    ] = ""
+    expires: Annotated[Time | None, Field(description="Time from which on the whole list no longer exists.")] = None
+    of: Annotated[TypeText, Field(description="Type of the entries.")]
+    value: Annotated[
+        TypeText | None,
+        Field(description="Type of the value that each entry maps to; absent in a list without values."),
+    ] = None
     parts: Annotated[
-        tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")], ...], Field(strict=False, max_length=MOST_PARTS)
+        tuple[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")], ...],
+        Field(strict=False, max_length=MOST_PARTS),
+        Field(description="Digests of the parts that hold further entries."),
     ] = ()
-    entries: Annotated[tuple[object, ...], Field(strict=False, max_length=INLINE_ENTRIES)] = ()
+    entries: Annotated[
+        tuple[object, ...],
+        Field(strict=False, max_length=INLINE_ENTRIES),
+        Field(description="Entries: a value, [value, looked up] or [value, looked up, expires]."),
+    ] = ()
 
     @field_validator("of")
     @classmethod
     def _listed(cls, of: Type) -> Type:
-        if of.kind not in LISTED:
-            raise ValueError(f"a list of {of}: its entries are of {', '.join(LISTED)}")
+        if of.kind not in LIST_ENTRY_KINDS:
+            raise ValueError(f"a list of {of}: its entries are of {', '.join(LIST_ENTRY_KINDS)}")
         return of
 
     @field_validator("parts")
@@ -59,19 +74,19 @@ class Head(Document):
 
     @property
     def type(self) -> ListType:
-        """What rules have to know of it."""
+        """The type of the list, which rules need."""
         return ListType(self.list, self.of, self.value)
 
     def canonical(self) -> bytes:
-        """Its record: keys sorted, defaults written out."""
+        """Return its record: keys sorted, defaults written out."""
         return orjson.dumps(self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS)
 
 
-def decode_head(value: bytes, max_bytes: int) -> Head:
-    """The head in a record; ``ListError`` says in one line why there is none."""
+def decode_head(value: bytes, max_bytes: int) -> ListHead:
+    """Return the head in a record; raise a one-line ``ListError`` if it holds none."""
     parsed = _json(value, max_bytes)
     try:
-        return Head.model_validate(parsed)
+        return ListHead.model_validate(parsed)
     except ValidationError as error:
         said = [".".join(map(str, e["loc"])) + ": " + e["msg"] for e in error.errors(include_url=False)]
         raise ListError("; ".join(said)[:_SAID_CHARACTERS]) from None
@@ -80,7 +95,7 @@ def decode_head(value: bytes, max_bytes: int) -> Head:
 
 
 def decode_part(value: bytes, max_bytes: int) -> list[Json]:
-    """The entries in a part's record, as they are written."""
+    """Return the entries in a part's record, as they are written."""
     parsed = _json(value, max_bytes)
     entries = parsed.get("entries")
     if not isinstance(entries, list) or len(parsed) != 1:
@@ -101,11 +116,11 @@ def _json(value: bytes, max_bytes: int) -> dict[str, Json]:
 
 
 def head_digest(canonical: bytes) -> bytes:
-    """What tells two versions of heads apart."""
+    """Return the digest that distinguishes two versions of a head."""
     return hashlib.blake2b(canonical, digest_size=16).digest()
 
 
-def records_of(head: Head, entries: list[Json]) -> list[tuple[str, bytes]]:
+def list_records(head: ListHead, entries: list[Json]) -> list[tuple[str, bytes]]:
     """Keys and values of the control records that publish a list with these entries: the parts, then the head."""
     if len(entries) <= INLINE_ENTRIES:
         inline = head.model_copy(update={"entries": tuple(entries), "parts": ()})
@@ -118,11 +133,11 @@ def records_of(head: Head, entries: list[Json]) -> list[tuple[str, bytes]]:
 
 __all__ = [
     "INLINE_ENTRIES",
-    "Head",
+    "ListHead",
     "decode_head",
     "decode_part",
     "head_digest",
+    "list_records",
     "part_bytes",
     "part_digest",
-    "records_of",
 ]

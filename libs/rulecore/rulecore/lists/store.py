@@ -5,7 +5,7 @@ is refused, and the version before stays. A list keeps its types for life, so ru
 
 Promises: ``apply`` is a pure function of the store and the record and never raises, whatever the bytes; a store
 restored from ``records`` behaves as the one that gave them. Entries are read once per process and version, however many
-shards hold the list, and not before somebody asks for them: restoring reads heads only.
+shards hold the list, and only on first use: restoring reads heads only.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from types import MappingProxyType
 
 import orjson
 
-from rulecore.control_keys import LIST_KEY, LIST_PART_KEY, subject_of
+from rulecore.documents.control_keys import LIST_KEY, LIST_PART_KEY, parse_key
+from rulecore.documents.status import RuleStatus, StatusKind, Subject
 from rulecore.errors import ListError
-from rulecore.lang import ListType
+from rulecore.language import ListType
 from rulecore.lists.content import ListContent
-from rulecore.lists.live import LiveList, Part, part_of
 from rulecore.lists.records import (
-    Head,
+    ListHead,
     decode_head,
     part_digest,
 )
+from rulecore.lists.version_cache import ListPart, LiveList, intern_part
 from rulecore.settings import ListLimits
-from rulecore.status import Status, StatusKind, Subject
 from streamcore.state import KeyValueTable
 
 _UNUSED = "unused"  # the key of the row that remembers in which order unused parts came
@@ -41,21 +41,21 @@ class ListStore:
 
     limits: ListLimits
     lists: Mapping[str, LiveList]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ListPart]
     unused: tuple[str, ...] = ()
     _types: list[Mapping[str, ListType]] = field(default_factory=list, repr=False)
 
     @classmethod
     def empty(cls, limits: ListLimits | None = None) -> ListStore:
-        """No lists."""
+        """Return a store without lists."""
         return cls(limits or ListLimits(), MappingProxyType({}), MappingProxyType({}))
 
     @classmethod
     def restore(cls, records: Iterable[tuple[str, bytes]], limits: ListLimits | None = None) -> ListStore:
-        """The store that gave these ``records``. What cannot be read any more is left out."""
+        """Return the store that gave these ``records``. A record that cannot be read any more is left out."""
         rows = dict(records)
         parts = {k.removeprefix(LIST_PART_KEY): v for k, v in rows.items() if k.startswith(LIST_PART_KEY)}
-        known = {digest: part_of(digest, data) for digest, data in parts.items()}
+        known = {digest: intern_part(digest, data) for digest, data in parts.items()}
         lists: dict[str, LiveList] = {}
         for key, value in rows.items():
             if key.startswith(LIST_KEY):
@@ -70,7 +70,7 @@ class ListStore:
         return cls(limits or ListLimits(), MappingProxyType(lists), MappingProxyType(known), unused)
 
     def records(self) -> Iterator[tuple[str, bytes]]:
-        """What to keep: heads and parts under the keys of their control records, and the order of unused parts."""
+        """Yield the rows to store: heads and parts under their control keys, and the order of unused parts."""
         for name, live in self.lists.items():
             yield LIST_KEY + name, live.record
         for digest, part in self.parts.items():
@@ -78,23 +78,23 @@ class ListStore:
         yield _UNUSED, orjson.dumps(self.unused)
 
     def types(self) -> Mapping[str, ListType]:
-        """What rules may ask, expired lists too."""
+        """Return the types of the lists that rules may ask, including expired lists."""
         if not self._types:
             self._types.append(MappingProxyType({name: live.head.type for name, live in self.lists.items()}))
         return self._types[0]
 
     def contents(self, clock_ms: int) -> Mapping[str, ListContent]:
-        """What the lists hold at that time. A list that has expired is not among them."""
+        """Return the contents of the lists at that time. A list that has expired is not among them."""
         return _Contents(self.lists, clock_ms)
 
     def apply(
         self, key: str, value: bytes | None, users: Callable[[str], Sequence[str]] = lambda _: ()
-    ) -> tuple[ListStore, Status]:
-        """The store after a control record of a list or of a part, and the answer, not yet placed.
+    ) -> tuple[ListStore, RuleStatus]:
+        """Return the store after a control record of a list or of a part, and the answer, not yet placed.
 
         ``users`` gives the ids of rules that ask the list of a name: it cannot be deleted then.
         """
-        subject, name = subject_of(key)
+        subject, name = parse_key(key)
         version = None
         kind = StatusKind.DELETED if value is None else StatusKind.ACCEPTED
         try:
@@ -109,8 +109,8 @@ class ListStore:
                 version = head.version
                 store = self._with(key, head)
         except ListError as error:
-            return self, Status(name, version, StatusKind.REJECTED, str(error), 0, 0, 0, subject)
-        return store, Status(name, version, kind, None, 0, 0, 0, subject)
+            return self, RuleStatus(name, version, StatusKind.REJECTED, str(error), 0, 0, 0, subject)
+        return store, RuleStatus(name, version, kind, None, 0, 0, 0, subject)
 
     # --- parts --------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class ListStore:
             raise ListError(f"the part's bytes have the digest {part_digest(data)}, its key says another")
         if digest in self.parts:
             return self
-        known = {**self.parts, digest: part_of(digest, data)}
+        known = {**self.parts, digest: intern_part(digest, data)}
         return self._changed(self.lists, known, (*self.unused, digest))
 
     def _without_part(self, digest: str) -> ListStore:
@@ -131,8 +131,10 @@ class ListStore:
         known = {d: part for d, part in self.parts.items() if d != digest}
         return self._changed(self.lists, known, tuple(d for d in self.unused if d != digest))
 
-    def _changed(self, lists: Mapping[str, LiveList], known: Mapping[str, Part], unused: Sequence[str]) -> ListStore:
-        """With no more unused parts than the limits allow: the oldest go."""
+    def _changed(
+        self, lists: Mapping[str, LiveList], known: Mapping[str, ListPart], unused: Sequence[str]
+    ) -> ListStore:
+        """Return the store with no more unused parts than the limits allow: the oldest go."""
         kept, count, size = [], 0, 0
         for digest in reversed(unused):
             count, size = count + 1, size + len(known[digest].data)
@@ -151,7 +153,7 @@ class ListStore:
 
     # --- heads --------------------------------------------------------------------------------------------------
 
-    def _with(self, key: str, head: Head) -> ListStore:
+    def _with(self, key: str, head: ListHead) -> ListStore:
         record, live = head.canonical(), self.lists.get(head.list)
         if live is not None and live.record == record:
             return self
@@ -163,7 +165,7 @@ class ListStore:
         self._check_count(taken)
         return self._replaced({**self.lists, head.list: taken}, live, head.parts)
 
-    def _check(self, key: str, head: Head, live: LiveList | None) -> None:
+    def _check(self, key: str, head: ListHead, live: LiveList | None) -> None:
         if key != LIST_KEY + head.list:
             raise ListError(f"the record's key is {key[:_NAME_CHARACTERS]!r} and its list {head.list!r}")
         if live is None and len(self.lists) >= self.limits.lists:
@@ -198,7 +200,7 @@ class ListStore:
         return self._replaced({n: one for n, one in self.lists.items() if n != name}, live, ())
 
     def _replaced(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:
-        """What the version before used, and nothing does now, is unused from here on; the newest of all."""
+        """Replace the lists; parts that only the previous version used become the newest unused parts."""
         used = {digest for live in lists.values() for digest in live.head.parts} if before else set(now)
         freed = [digest for digest in (before.head.parts if before else ()) if digest not in used]
         return self._changed(lists, self.parts, (*(d for d in self.unused if d not in used), *freed))
@@ -206,7 +208,7 @@ class ListStore:
 
 @dataclass(frozen=True, slots=True)
 class _Contents(Mapping[str, ListContent]):
-    """Contents by name; nothing is done for lists that nobody asks."""
+    """Contents by name; lists that no rule uses cost nothing."""
 
     lists: Mapping[str, LiveList]
     clock_ms: int
@@ -234,4 +236,4 @@ def save(store: ListStore, table: KeyValueTable) -> None:
         table.put(key, value)
 
 
-__all__ = ["ListStore", "LiveList", "Part", "save"]
+__all__ = ["ListPart", "ListStore", "LiveList", "save"]

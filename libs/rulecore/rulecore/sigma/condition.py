@@ -10,22 +10,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rulecore.sigma.formula import Formula, all_of, any_of, negated
-from rulecore.sigma.problems import CannotImport
+from rulecore.sigma.errors import SigmaImportError
+from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction, negation
 
 _TOKEN: Final = re.compile(r"\s*(?:([()])|([A-Za-z0-9_*.\-]+)|(\S))")
 _DEPTH: Final = 16
 
 
-def read_condition(text: str, names: Sequence[str], formula_of: Callable[[str], Formula]) -> tuple[Formula, set[str]]:
-    """The formula of a condition over the selections ``names``, and those of them that it uses.
+def read_condition(
+    text: str, names: Sequence[str], formula_of: Callable[[str], ConditionText]
+) -> tuple[ConditionText, set[str]]:
+    """Return the formula of a condition over the selections ``names``, and those of them that it uses.
 
     Its work is bounded by characters times names, which ``document`` limits.
     """
     parser = _Parser(_tokens(text), tuple(names), formula_of)
     formula = parser.either(0)
     if parser.place < len(parser.tokens):
-        raise CannotImport(f"condition: {parser.tokens[parser.place]!r} is not expected here")
+        raise SigmaImportError(f"condition: {parser.tokens[parser.place]!r} is not expected here")
     return formula, parser.used
 
 
@@ -34,12 +36,12 @@ def _tokens(text: str) -> list[str]:
     for match in _TOKEN.finditer(text):
         bracket, word, other = match.groups()
         if other == "|":
-            raise CannotImport("condition: aggregations behind `|` are Sigma 1; write a correlation rule instead")
+            raise SigmaImportError("condition: aggregations behind `|` are Sigma 1; write a correlation rule instead")
         if other is not None:
-            raise CannotImport(f"condition: {other!r} is not expected here")
+            raise SigmaImportError(f"condition: {other!r} is not expected here")
         found.append(bracket or word)
     if not found:
-        raise CannotImport("condition: is empty")
+        raise SigmaImportError("condition: is empty")
     return found
 
 
@@ -49,7 +51,7 @@ class _Parser:
 
     tokens: list[str]
     names: tuple[str, ...]
-    formula_of: Callable[[str], Formula]
+    formula_of: Callable[[str], ConditionText]
     place: int = 0
     used: set[str] = field(default_factory=set)
 
@@ -61,61 +63,63 @@ class _Parser:
 
     def take(self) -> str:
         if self.place == len(self.tokens):
-            raise CannotImport("condition: something is missing at its end")
+            raise SigmaImportError("condition: something is missing at its end")
         self.place += 1
         return self.tokens[self.place - 1]
 
-    def either(self, depth: int) -> Formula:
+    def either(self, depth: int) -> ConditionText:
         terms = [self.both(depth)]
         while self.next_is("or"):
             terms.append(self.both(depth))
-        return any_of(terms)
+        return disjunction(terms)
 
-    def both(self, depth: int) -> Formula:
+    def both(self, depth: int) -> ConditionText:
         terms = [self.negation(depth)]
         while self.next_is("and"):
             terms.append(self.negation(depth))
-        return all_of(terms)
+        return conjunction(terms)
 
-    def negation(self, depth: int) -> Formula:
+    def negation(self, depth: int) -> ConditionText:
         odd = False
         while self.next_is("not"):
             odd = not odd
         formula = self.atom(depth)
-        return negated(formula) if odd else formula
+        return negation(formula) if odd else formula
 
-    def atom(self, depth: int) -> Formula:
+    def atom(self, depth: int) -> ConditionText:
         word = self.take()
         if word == "(":
             if depth == _DEPTH:
-                raise CannotImport(f"condition: brackets are nested more than {_DEPTH} deep")
+                raise SigmaImportError(f"condition: brackets are nested more than {_DEPTH} deep")
             inner = self.either(depth + 1)
             if not self.next_is(")"):
-                raise CannotImport("condition: a bracket is never closed")
+                raise SigmaImportError("condition: a bracket is never closed")
             return inner
         if self.next_is("of"):
             return self.quantified(word.lower())
         if word in self.names:
             return self.selection(word)
-        raise CannotImport(f"condition: there is no {word!r}; there are {', '.join(self.names)}")
+        raise SigmaImportError(f"condition: there is no {word!r}; there are {', '.join(self.names)}")
 
-    def quantified(self, how_many: str) -> Formula:
+    def quantified(self, how_many: str) -> ConditionText:
         if how_many not in ("1", "any", "all"):
-            raise CannotImport(f"condition: `{how_many} of` is not Sigma; there are `1 of` and `all of`")
+            raise SigmaImportError(f"condition: `{how_many} of` is not Sigma; there are `1 of` and `all of`")
         pattern = self.take()
-        chosen = [name for name in self.names if _chosen(name, pattern)]
+        chosen = [name for name in self.names if _is_chosen(name, pattern)]
         if not chosen:
-            raise CannotImport(f"condition: no selection is called like {pattern!r}; there are {', '.join(self.names)}")
+            raise SigmaImportError(
+                f"condition: no selection is called like {pattern!r}; there are {', '.join(self.names)}"
+            )
         terms = [self.selection(name) for name in chosen]
-        return all_of(terms) if how_many == "all" else any_of(terms)
+        return conjunction(terms) if how_many == "all" else disjunction(terms)
 
-    def selection(self, name: str) -> Formula:
+    def selection(self, name: str) -> ConditionText:
         self.used.add(name)
         return self.formula_of(name)
 
 
-def _chosen(name: str, pattern: str) -> bool:
-    """``them`` leaves out names that begin with an underscore."""
+def _is_chosen(name: str, pattern: str) -> bool:
+    """Return whether the name is chosen; ``them`` leaves out names that begin with an underscore."""
     if pattern.lower() == "them":
         return not name.startswith("_")
     parts = pattern.split("*")
@@ -123,7 +127,7 @@ def _chosen(name: str, pattern: str) -> bool:
 
 
 def _like(name: str, parts: list[str]) -> bool:
-    """Whether ``name`` is the parts in their order, with anything between them."""
+    """Return whether ``name`` is the parts in their order, with anything between them."""
     first, *rest = parts
     if not rest:
         return name == first

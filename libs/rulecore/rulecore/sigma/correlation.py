@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.sigma.detection import Translated
-from rulecore.sigma.document import Correlation
-from rulecore.sigma.formula import Formula, all_of, any_of
-from rulecore.sigma.mapping import FieldMap, Target
-from rulecore.sigma.problems import CannotImport
-from rulecore.values import render_duration
-from rulecore.yamldoc import Json
+from rulecore.documents.scalars import render_duration
+from rulecore.documents.yaml_reader import Json
+from rulecore.sigma.detection import TranslatedDetection
+from rulecore.sigma.document import SigmaCorrelation
+from rulecore.sigma.errors import SigmaImportError
+from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction
+from rulecore.sigma.field_map import FieldMap, FieldTarget
 
 _AT: Final = ("correlation",)
 _OPERATORS: Final[Mapping[str, str]] = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "=", "neq": "<>"}
@@ -26,45 +26,47 @@ _PANES: Final = (60, 50, 40, 30, 25, 20, 10, 5, 4, 2)  # a timespan of whole sec
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class CorrelationMember:
     """A rule that a correlation refers to. ``times``: of how many of its events within ``within_ms`` it consists."""
 
     name: str
     names: tuple[str, ...]
-    translated: Translated
+    translated: TranslatedDetection
     times: int = 1
     within_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Correlated:
-    """Entries of the rule's document, and what was approximated."""
+class CorrelatedRule:
+    """Entries of the rule's document, and notes on approximations."""
 
     entries: Mapping[str, Json]
     group_by: tuple[str, ...]
     notes: tuple[str, ...]
 
 
-def correlate(one: Correlation, members: Sequence[Member], fields: FieldMap, default: Sequence[str]) -> Correlated:
-    """``default`` are the columns to group by where the correlation names none. ``CannotImport`` says what is wrong."""
+def correlate(
+    one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
+) -> CorrelatedRule:
+    """Convert a correlation; ``default`` are the columns to group by where it names none."""
     groups = _groups(one, members, fields, default)
     notes = [note for member in members for note in member.translated.notes]
     if not one.group_by:
         notes.append(f"no group-by of its own: counted per {', '.join(groups.columns)}, as the import was told")
     kinds = {"event_count": _event_count, "value_count": _value_count, "temporal": _temporal}
     if one.type == "temporal_ordered":
-        entries = _ordered(one, members, groups)
+        entries = _sequence(one, members, groups)
     elif one.type not in kinds:
         known = ", ".join([*kinds, "temporal_ordered"])
-        raise CannotImport(f"{one.type!r} is no type that can be imported; there are {known}", (*_AT, "type"))
+        raise SigmaImportError(f"{one.type!r} is no type that can be imported; there are {known}", (*_AT, "type"))
     elif any(member.times > 1 for member in members):
         message = "a correlation of correlations: only an event_count as the first of two rules of a temporal_ordered"
-        raise CannotImport(message, (*_AT, "rules"))
+        raise SigmaImportError(message, (*_AT, "rules"))
     else:
         having = kinds[one.type](one, members, fields)
         entries, note = _window(one, members, groups, having)
         notes.append(note)
-    return Correlated({"group_by": [*groups.columns], **entries}, groups.columns, tuple(dict.fromkeys(notes)))
+    return CorrelatedRule({"group_by": [*groups.columns], **entries}, groups.columns, tuple(dict.fromkeys(notes)))
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
@@ -75,79 +77,83 @@ class _Groups:
     """The columns, and that they are there: an event without one belongs to no group."""
 
     columns: tuple[str, ...]
-    present: tuple[Formula, ...]
+    present: tuple[ConditionText, ...]
 
-    def of(self, where: Formula) -> Formula:
-        return all_of([where, *self.present])
+    def of(self, where: ConditionText) -> ConditionText:
+        return conjunction([where, *self.present])
 
 
-def _groups(one: Correlation, members: Sequence[Member], fields: FieldMap, default: Sequence[str]) -> _Groups:
+def _groups(
+    one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap, default: Sequence[str]
+) -> _Groups:
     if one.group_by:
         targets = [_group(one, name, members, fields) for name in one.group_by]
     elif default:
         targets = [fields.target(name, None, _AT) for name in default]
     else:
-        raise CannotImport("no group-by: Headgate counts per key; write one, or name columns with --group-by", _AT)
+        raise SigmaImportError("no group-by: Headgate counts per key; write one, or name columns with --group-by", _AT)
     columns = tuple(dict.fromkeys(t.column for t in targets if t.column is not None))
-    present = [Formula.atom(f"{t.text} is not null", nullable=False) for t in targets if t.nullable]
+    present = [ConditionText.atom(f"{t.text} is not null", nullable=False) for t in targets if t.nullable]
     return _Groups(columns, tuple(present))
 
 
-def _group(one: Correlation, name: str, members: Sequence[Member], fields: FieldMap) -> Target:
-    """The column that a name of ``group-by`` is in every rule."""
+def _group(one: SigmaCorrelation, name: str, members: Sequence[CorrelationMember], fields: FieldMap) -> FieldTarget:
+    """Return the column that a name of ``group-by`` is in every rule."""
     path = (*_AT, "group-by")
     alias = one.aliases.get(name)
-    found: dict[str, Target] = {}
+    found: dict[str, FieldTarget] = {}
     for member in members:
         own = name if alias is None else next((alias[n] for n in member.names if n in alias), None)
         if own is None:
-            raise CannotImport(f"the alias {name!r} does not say its field of {member.name}", (*_AT, "aliases"))
+            raise SigmaImportError(f"the alias {name!r} does not say its field of {member.name}", (*_AT, "aliases"))
         target = fields.target(own, member.translated.source, path)
         if target.column is None:
-            raise CannotImport(f"{own!r} is an expression; only a column can be grouped by: {target.text}", path)
+            raise SigmaImportError(f"{own!r} is an expression; only a column can be grouped by: {target.text}", path)
         found[target.column] = target
     if len(found) > 1:
         columns = " and ".join(found)
-        raise CannotImport(f"{name!r} is {columns}, depending on the rule; a group has one column", path)
+        raise SigmaImportError(f"{name!r} is {columns}, depending on the rule; a group has one column", path)
     return next(iter(found.values()))
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def _event_count(one: Correlation, _members: Sequence[Member], _fields: FieldMap) -> str:
-    return _bounded("count(*)", _needed(one))
+def _event_count(one: SigmaCorrelation, _members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
+    return _comparison("count(*)", _required_bounds(one))
 
 
-def _value_count(one: Correlation, members: Sequence[Member], fields: FieldMap) -> str:
+def _value_count(one: SigmaCorrelation, members: Sequence[CorrelationMember], fields: FieldMap) -> str:
     if one.field is None:
-        raise CannotImport("value_count needs the `field` whose values are counted", (*_AT, "condition"))
+        raise SigmaImportError("value_count needs the `field` whose values are counted", (*_AT, "condition"))
     path = (*_AT, "condition", "field")
     counted = {fields.target(one.field, member.translated.source, path).text for member in members}
     if len(counted) > 1:
-        raise CannotImport(f"{one.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
-    return _bounded(f"count_distinct({counted.pop()})", _needed(one))
+        raise SigmaImportError(f"{one.field!r} is {' and '.join(sorted(counted))}, depending on the rule", path)
+    return _comparison(f"count_distinct({counted.pop()})", _required_bounds(one))
 
 
-def _temporal(one: Correlation, members: Sequence[Member], _fields: FieldMap) -> str:
+def _temporal(one: SigmaCorrelation, members: Sequence[CorrelationMember], _fields: FieldMap) -> str:
     seen = [f"sum(case when {member.translated.where.text} then 1 else 0 end) >= 1" for member in members]
     if not one.bounds:
         return "\nand ".join(seen)
-    return _bounded(" + ".join(f"(case when {text} then 1 else 0 end)" for text in seen), one.bounds)
+    return _comparison(" + ".join(f"(case when {text} then 1 else 0 end)" for text in seen), one.bounds)
 
 
-def _needed(one: Correlation) -> Sequence[tuple[str, int]]:
+def _required_bounds(one: SigmaCorrelation) -> Sequence[tuple[str, int]]:
     if not one.bounds:
-        raise CannotImport(f"{one.type} needs a condition, such as gte: 10", (*_AT, "condition"))
+        raise SigmaImportError(f"{one.type} needs a condition, such as gte: 10", (*_AT, "condition"))
     return one.bounds
 
 
-def _bounded(text: str, bounds: Sequence[tuple[str, int]]) -> str:
+def _comparison(text: str, bounds: Sequence[tuple[str, int]]) -> str:
     return " and ".join(f"{text} {_OPERATORS[name]} {bound}" for name, bound in bounds)
 
 
-def _window(one: Correlation, members: Sequence[Member], groups: _Groups, having: str) -> tuple[dict[str, Json], str]:
-    where = groups.of(any_of(member.translated.where for member in members))
+def _window(
+    one: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups, having: str
+) -> tuple[dict[str, Json], str]:
+    where = groups.of(disjunction(member.translated.where for member in members))
     if all(name in ("gt", "gte") for name, _ in one.bounds):
         panes = next(n for n in _PANES if one.timespan_ms % n == 0)
         size, every = render_duration(one.timespan_ms), render_duration(one.timespan_ms // panes)
@@ -165,12 +171,12 @@ def _window(one: Correlation, members: Sequence[Member], groups: _Groups, having
 # --- sequences --------------------------------------------------------------------------------------------------------
 
 
-def _ordered(one: Correlation, members: Sequence[Member], groups: _Groups) -> dict[str, Json]:
+def _sequence(one: SigmaCorrelation, members: Sequence[CorrelationMember], groups: _Groups) -> dict[str, Json]:
     if one.bounds and one.bounds != (("gte", len(members)),):
         message = "temporal_ordered with a condition of its own: only all of the rules, in their order, are a sequence"
-        raise CannotImport(message, (*_AT, "condition"))
+        raise SigmaImportError(message, (*_AT, "condition"))
     if len(members) < 2:
-        raise CannotImport("temporal_ordered needs at least two rules", (*_AT, "rules"))
+        raise SigmaImportError("temporal_ordered needs at least two rules", (*_AT, "rules"))
     names = _step_names(members)
     steps: list[Json] = []
     span_ms = one.timespan_ms
@@ -179,7 +185,7 @@ def _ordered(one: Correlation, members: Sequence[Member], groups: _Groups) -> di
         if member.times > 1:
             if number or len(members) > 2 or member.within_ms is None:
                 message = "an event_count can only be the first of two rules of a temporal_ordered"
-                raise CannotImport(message, (*_AT, "rules"))
+                raise SigmaImportError(message, (*_AT, "rules"))
             step |= {"times": member.times, "within": render_duration(member.within_ms)}
             span_ms += member.within_ms
         elif members[0].times > 1:
@@ -188,8 +194,8 @@ def _ordered(one: Correlation, members: Sequence[Member], groups: _Groups) -> di
     return {"sequence": steps, "within": render_duration(span_ms)}
 
 
-def _step_names(members: Sequence[Member]) -> list[str]:
-    """Names of rules as names of steps, each once."""
+def _step_names(members: Sequence[CorrelationMember]) -> list[str]:
+    """Return the names of rules as names of steps, each once."""
     found: dict[str, None] = {}
     for number, member in enumerate(members):
         name = re.sub("[^a-z0-9]+", "_", member.name.lower()).strip("_")[:50]

@@ -1,4 +1,4 @@
-"""Sigma documents: what kind each is, and its entries with the right types. Conditions are read elsewhere."""
+"""Sigma documents: the kind of each, and its entries with the right types. Conditions are read elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rulecore.sigma.problems import CannotImport
-from rulecore.yamldoc import Document, Json, PathKey
+from rulecore.documents.yaml_reader import Json, PathKey, YamlDocument
+from rulecore.sigma.errors import SigmaImportError
 
 #: Entries that say nothing about what matches; ``date`` and the like have no place in a Headgate rule.
 _ABOUT: Final = frozenset(
@@ -30,10 +30,10 @@ _LEVELS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """What every Sigma document says about itself. Empty texts where it says nothing."""
+class SigmaHeader:
+    """The description that every Sigma document has of itself. Missing entries are empty texts."""
 
-    document: Document
+    document: YamlDocument
     title: str
     id: str
     name: str
@@ -46,25 +46,25 @@ class Header:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a correlation may call it."""
+        """The names by which a correlation may refer to it."""
         return tuple(dict.fromkeys(one for one in (self.id, self.name) if one))
 
 
 @dataclass(frozen=True, slots=True)
-class Detection:
+class SigmaDetection:
     """A rule about one event. ``conditions`` are alternatives."""
 
-    header: Header
+    header: SigmaHeader
     logsource: Mapping[str, str]
     selections: Mapping[str, Json]
     conditions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Correlation:
+class SigmaCorrelation:
     """A rule about several. ``field`` is of ``value_count``; ``bounds`` are pairs such as ``(gte, 10)``."""
 
-    header: Header
+    header: SigmaHeader
     type: str
     rules: tuple[str, ...]
     group_by: tuple[str, ...]
@@ -75,18 +75,18 @@ class Correlation:
     generate: bool
 
 
-def read_header(document: Document) -> Header:
-    """The header; ``CannotImport`` when there is no title."""
+def read_header(document: YamlDocument) -> SigmaHeader:
+    """Return the header; ``SigmaImportError`` when there is no title."""
     value = document.value
     if not isinstance(value, dict):
-        raise CannotImport("a Sigma rule is a mapping")
+        raise SigmaImportError("a Sigma rule is a mapping")
     title = value.get("title")
     if not isinstance(title, str) or not title.strip():
-        raise CannotImport("needs a title", ("title",))
+        raise SigmaImportError("needs a title", ("title",))
     level = _text(value, "level").lower()
     if level and level not in _LEVELS:
-        raise CannotImport(f"{level!r} is no level; there are {', '.join(_LEVELS)}", ("level",))
-    return Header(
+        raise SigmaImportError(f"{level!r} is no level; there are {', '.join(_LEVELS)}", ("level",))
+    return SigmaHeader(
         document=document,
         title=" ".join(title.split()),
         id=_text(value, "id"),
@@ -101,7 +101,7 @@ def read_header(document: Document) -> Header:
 
 
 def _more(value: Mapping[str, Json]) -> dict[str, str]:
-    """What goes into the description behind the author's own words."""
+    """Return the entries that follow the author's own words in the description."""
     found = {}
     for name in ("id", "author", "date", "modified", "status", "license", "references", "falsepositives"):
         entry = value.get(name)
@@ -125,60 +125,60 @@ def _notes(value: Mapping[str, Json], level: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def read_rule(header: Header) -> Detection | Correlation:
-    """What the document is, by its entries."""
+def read_rule(header: SigmaHeader) -> SigmaDetection | SigmaCorrelation:
+    """Return the kind of document that its entries make."""
     value = header.document.value
     assert isinstance(value, dict)
     if "filter" in value:
-        raise CannotImport("Sigma filters are not read; write the exception into the rule's condition", ("filter",))
+        raise SigmaImportError("Sigma filters are not read; write the exception into the rule's condition", ("filter",))
     if "action" in value:
-        raise CannotImport("`action` is Sigma 1 (collections); write each rule out", ("action",))
+        raise SigmaImportError("`action` is Sigma 1 (collections); write each rule out", ("action",))
     kinds = [name for name in ("detection", "correlation") if name in value]
     if len(kinds) != 1:
-        raise CannotImport("needs either a detection or a correlation")
+        raise SigmaImportError("needs either a detection or a correlation")
     return _detection(header, value) if kinds == ["detection"] else _correlation(header, value["correlation"])
 
 
-def _detection(header: Header, value: Mapping[str, Json]) -> Detection:
+def _detection(header: SigmaHeader, value: Mapping[str, Json]) -> SigmaDetection:
     detection, logsource = value["detection"], value.get("logsource")
     if not isinstance(detection, dict):
-        raise CannotImport("must be a mapping of selections and a condition", ("detection",))
+        raise SigmaImportError("must be a mapping of selections and a condition", ("detection",))
     if not isinstance(logsource, dict):
-        raise CannotImport("needs a logsource: product, category or service", ("logsource",))
+        raise SigmaImportError("needs a logsource: product, category or service", ("logsource",))
     if "timeframe" in detection:
         message = "timeframe is Sigma 1; write a correlation rule with a timespan"
-        raise CannotImport(message, ("detection", "timeframe"))
+        raise SigmaImportError(message, ("detection", "timeframe"))
     names = {k: str(v).lower() for k, v in logsource.items() if k in ("product", "category", "service")}
     if others := set(logsource) - {"product", "category", "service", "definition"}:
-        raise CannotImport(f"{min(others)}: is no part of a logsource", ("logsource", min(others)))
+        raise SigmaImportError(f"{min(others)}: is no part of a logsource", ("logsource", min(others)))
     selections = {k: v for k, v in detection.items() if k != "condition"}
     if not selections or len(selections) > _SELECTIONS:
         message = f"has more than {_SELECTIONS} selections" if selections else "has no selection"
-        raise CannotImport(message, ("detection",))
+        raise SigmaImportError(message, ("detection",))
     conditions = _texts(detection.get("condition"), ("detection", "condition"))
     if not conditions:
-        raise CannotImport("needs a condition", ("detection", "condition"))
+        raise SigmaImportError("needs a condition", ("detection", "condition"))
     if sum(map(len, conditions)) > _CONDITION_CHARACTERS:
         message = f"the condition has more than {_CONDITION_CHARACTERS} characters"
-        raise CannotImport(message, ("detection", "condition"))
-    return Detection(header, names, selections, conditions)
+        raise SigmaImportError(message, ("detection", "condition"))
+    return SigmaDetection(header, names, selections, conditions)
 
 
-def _correlation(header: Header, value: Json) -> Correlation:
+def _correlation(header: SigmaHeader, value: Json) -> SigmaCorrelation:
     at: PathKey = ("correlation",)
     if not isinstance(value, dict):
-        raise CannotImport("must be a mapping", at)
+        raise SigmaImportError("must be a mapping", at)
     known = {"type", "rules", "group-by", "timespan", "condition", "aliases", "generate"}
     if unknown := set(value) - known:
-        raise CannotImport(f"{min(unknown)!r} is not known in a correlation", (*at, min(unknown)))
+        raise SigmaImportError(f"{min(unknown)!r} is not known in a correlation", (*at, min(unknown)))
     rules = _texts(value.get("rules"), (*at, "rules"))
     if not 0 < len(rules) <= _RULES:
-        raise CannotImport(f"needs the names or ids of 1 to {_RULES} rules", (*at, "rules"))
+        raise SigmaImportError(f"needs the names or ids of 1 to {_RULES} rules", (*at, "rules"))
     generate = value.get("generate", False)
     if not isinstance(generate, bool):
-        raise CannotImport("must be true or false", (*at, "generate"))
+        raise SigmaImportError("must be true or false", (*at, "generate"))
     bounds, field = _bounds(value.get("condition"), (*at, "condition"))
-    return Correlation(
+    return SigmaCorrelation(
         header=header,
         type=_text(value, "type"),
         rules=rules,
@@ -194,14 +194,14 @@ def _correlation(header: Header, value: Json) -> Correlation:
 def _timespan(value: Json, path: PathKey) -> int:
     if isinstance(value, str) and (match := _TIMESPAN.match(value)):
         return int(match[1]) * _UNITS_MS[match[2]]
-    raise CannotImport("needs a whole number and s, m, h or d, such as 10m", path)
+    raise SigmaImportError("needs a whole number and s, m, h or d, such as 10m", path)
 
 
 def _bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], str | None]:
     if value is None:
         return (), None
     if not isinstance(value, dict):
-        raise CannotImport(
+        raise SigmaImportError(
             "conditions as text are not read; there are gt, gte, lt, lte, eq and neq with a number", path
         )
     bounds: list[tuple[str, int]] = []
@@ -213,7 +213,7 @@ def _bounds(value: Json, path: PathKey) -> tuple[tuple[tuple[str, int], ...], st
             bounds.append((name, bound))
         else:
             message = f"{name}: there are gt, gte, lt, lte, eq and neq with a whole number, and one `field`"
-            raise CannotImport(message, (*path, name))
+            raise SigmaImportError(message, (*path, name))
     return tuple(bounds), field
 
 
@@ -221,7 +221,7 @@ def _aliases(value: Json, path: PathKey) -> dict[str, dict[str, str]]:
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
-        raise CannotImport("must be a mapping of aliases to rules and fields", path)
+        raise SigmaImportError("must be a mapping of aliases to rules and fields", path)
     return {a: {k: str(v) for k, v in one.items()} for a, one in value.items() if isinstance(one, dict)}
 
 
@@ -231,8 +231,8 @@ def _text(value: Mapping[str, Json], name: str) -> str:
 
 
 def _texts(value: Json, path: PathKey) -> tuple[str, ...]:
-    """A text, or a list of them."""
+    """Return a text, or a list of them."""
     parts = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(one, str | int) for one in parts):
-        raise CannotImport("must be text, or a list of texts", path)
+        raise SigmaImportError("must be text, or a list of texts", path)
     return tuple(str(one) for one in parts)

@@ -10,17 +10,17 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore import lang
-from rulecore.compiled import CompiledRule, RuleLimits, compile_rule
-from rulecore.lang import ListType
-from rulecore.lang.naive import Lists
-from rulecore.lang.types import Value
-from rulecore.lists.asked import lift
-from rulecore.lists.columns import with_list_columns
-from rulecore.lists.content import Entries, ListContent
-from rulecore.lists.plain import plain
-from rulecore.matcher import EventMatcher
-from rulecore.model import Rule
+from rulecore import language as lang
+from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
+from rulecore.documents.rule import Rule
+from rulecore.language import ListType
+from rulecore.language.reference.evaluator import Lists
+from rulecore.language.types import Value
+from rulecore.lists.content import ListContent, ListEntries
+from rulecore.lists.fill_columns import with_list_columns
+from rulecore.lists.list_columns import extract_list_columns
+from rulecore.lists.scalar import logical_lists
+from rulecore.matching.matcher import EventMatcher
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, Kind, StreamSchema, Type
 from streamcore.schema import Field as StreamField
 
@@ -161,7 +161,7 @@ def content_of(kind: ListType, entries: list[tuple[Value, Value, int | None]]) -
     keys = [lang.to_physical(key, kind.of) for key, _, _ in entries]
     values = None if kind.value is None else [lang.to_physical(value, kind.value) for _, value, _ in entries]
     ends = [2**63 - 1 if end is None else end for _, _, end in entries]
-    return ListContent(Entries.of(kind, keys, values, ends), CLOCK_MS)  # type: ignore[arg-type]
+    return ListContent(ListEntries.of(kind, keys, values, ends), CLOCK_MS)  # type: ignore[arg-type]
 
 
 @settings(max_examples=100, deadline=None)
@@ -180,7 +180,7 @@ def test_the_matcher_answers_as_plain_evaluation_with_dictionaries_does(
         for name, entries in lists.items()
     }
     assert found == _matches(rows, dictionaries)
-    assert found == _matches(rows, plain(contents))
+    assert found == _matches(rows, logical_lists(contents))
 
 
 def _matches(rows: list[dict[str, Value]], lists: Lists) -> set[tuple[int, int]]:
@@ -204,7 +204,7 @@ def test_a_list_is_found_through_the_index_like_any_boolean_column() -> None:
 
 
 def test_an_inner_lookup_comes_before_the_column_that_needs_it() -> None:
-    _, columns = lift(lang.parse("lookup('names', lookup('names', s)) in list('texts')", SCOPE))
+    _, columns = extract_list_columns(lang.parse("lookup('names', lookup('names', s)) in list('texts')", SCOPE))
     assert [c.kind for c in columns] == ["lookup", "lookup", "in"]
     assert columns[0].name in lang.columns(columns[1].operand)
 
@@ -242,14 +242,14 @@ def test_a_large_list_answers_as_a_python_set_does() -> None:
     asked: list[str | None] = [*draw.sample(texts, 5_000), *(f"x{n}" for n in range(5_000)), None, ""]
     draw.shuffle(asked)
     known = set(texts[:30_000])
-    content = ListContent(Entries.of(TYPES["texts"], sorted(known)), CLOCK_MS)
+    content = ListContent(ListEntries.of(TYPES["texts"], sorted(known)), CLOCK_MS)
     whole = pl.Series(asked, dtype=pl.String)
     chunks = pl.concat([whole[:17], whole[17:9_000], whole[9_000:]], rechunk=False)
     for column in (whole, chunks, whole[3:]):
         answers = content.holds(column, Type.parse("string")).to_list()
         assert answers == [None if text is None else text in known for text in column.to_list()]
     numbers = {draw.randrange(-(2**63), 2**63) for _ in range(30_000)}
-    content = ListContent(Entries.of(ListType("n", Type.parse("long")), sorted(numbers)), CLOCK_MS)
+    content = ListContent(ListEntries.of(ListType("n", Type.parse("long")), sorted(numbers)), CLOCK_MS)
     some = [*draw.sample(sorted(numbers), 500), *(draw.randrange(-(2**63), 2**63) for _ in range(5_000))]
     assert content.holds(pl.Series(some), Type.parse("long")).to_list() == [n in numbers for n in some]
 
@@ -257,7 +257,7 @@ def test_a_large_list_answers_as_a_python_set_does() -> None:
 def test_a_plain_list_is_the_dictionary_of_its_logical_entries() -> None:
     kind = ListType("limits", Type.parse("decimal(6,2)"), Type.parse("decimal(6,1)"))
     content = content_of(kind, [(Decimal("1.50"), Decimal("2.5"), None), (Decimal("3.00"), Decimal("0.1"), CLOCK_MS)])
-    found = plain({"limits": content})["limits"]
+    found = logical_lists({"limits": content})["limits"]
     assert dict(found) == {Decimal("1.50"): Decimal("2.5")}
     assert [key in found for key in (Decimal("1.5"), Decimal("1.501"), 3, None, True)] == [
         True,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rulecore.lang import ListType
-from rulecore.lists.files import load_lists, store_of, types_of
+from rulecore.language import ListType
+from rulecore.lists.files import build_store, list_types, load_lists
 from streamcore.schema import LONG, STRING, Type
 
 HEAD = "list: limits\nversion: 1\nowner: o\nof: long\nvalue: decimal(12,2)\n"
@@ -24,8 +24,8 @@ def test_entries_in_the_document_become_a_list(tmp_path: Path) -> None:
     text = HEAD + 'expires: "2100-01-01T00:00:00Z"\nentries:\n  - [1, "2.50"]\n  - [2, 3, "2027-01-01T00:00:00Z"]\n'
     lists, problems = load_lists(write(tmp_path, text))
     assert not problems
-    assert types_of(lists) == {"limits": ListType("limits", LONG, Type.parse("decimal(12,2)"))}
-    content = store_of(lists).contents(0)["limits"]
+    assert list_types(lists) == {"limits": ListType("limits", LONG, Type.parse("decimal(12,2)"))}
+    content = build_store(lists).contents(0)["limits"]
     assert [content.get(key) for key in (1, 2, 3)] == [250, 300, None]
 
 
@@ -34,7 +34,7 @@ def test_entries_in_a_file_become_a_list(tmp_path: Path) -> None:
     csv = "value,lookup,expires\n1,2.50,\n2,3,2027-01-01T00:00:00Z\n\n-3,0.01\n"
     lists, problems = load_lists(write(tmp_path, text, csv))
     assert not problems
-    content = store_of(lists).contents(1_900_000_000_000)["limits"]
+    content = build_store(lists).contents(1_900_000_000_000)["limits"]
     assert [content.get(key) for key in (1, 2, -3)] == [250, None, 1]
 
 
@@ -43,8 +43,8 @@ def test_a_file_of_one_column_is_a_list_without_values(tmp_path: Path) -> None:
     csv = 'value\n1.2.3.4\n"a,""b"\nüñ\n007\n'
     lists, problems = load_lists(write(tmp_path, text, csv))
     assert not problems
-    assert types_of(lists) == {"ips": ListType("ips", STRING)}
-    assert set(store_of(lists).contents(0)["ips"].values) == {"1.2.3.4", 'a,"b', "üñ", "007"}
+    assert list_types(lists) == {"ips": ListType("ips", STRING)}
+    assert set(build_store(lists).contents(0)["ips"].values) == {"1.2.3.4", 'a,"b', "üñ", "007"}
 
 
 def test_a_large_file_is_published_in_parts(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_large_file_is_published_in_parts(tmp_path: Path) -> None:
     keys = [key for key, _ in loaded.records()]
     assert keys[-1] == "list/ips"
     assert len(keys) > 2
-    assert len(store_of([loaded]).contents(0)["ips"].values) == 50_000
+    assert len(build_store([loaded]).contents(0)["ips"].values) == 50_000
 
 
 PROBLEMS = [

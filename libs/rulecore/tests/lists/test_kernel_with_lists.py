@@ -11,16 +11,17 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.factory import RulesFactory, RuleStream
-from rulecore.lists.records import Head, records_of
-from rulecore.model import Rule
-from rulecore.runner import run_in_process
-from rulecore.yamldoc import Json
+from rulecore.documents.rule import Rule
+from rulecore.documents.yaml_reader import Json
+from rulecore.factory import RulesFactory
+from rulecore.lists.records import ListHead, list_records
+from rulecore.settings import RuleStream
+from rulecore.testing.in_process import run_in_process
 from streamcore.app import App, Source
-from streamcore.lanes import ALERTS, STATUS, Record
-from streamcore.local import LocalApp, RawRecord, control_record
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
 from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import ALERTS, STATUS, Record
 
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % 3_600_000
 CLOCK = 1_800_000_000_000
@@ -37,7 +38,7 @@ SCHEMA = StreamSchema.parse(
 
 def new_app() -> App:
     kernel = RulesFactory((RuleStream(SCHEMA, "pay"),))
-    watermark = WatermarkStrategy(disorder_ms=0)
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
     return App("t", (Source(SCHEMA, "pay"),), "control", {}, (kernel,), shards=2, watermark=watermark)
 
 
@@ -51,8 +52,8 @@ def rule(rule_id: str, **fields: object) -> RawRecord:
 
 
 def listed(name: str, version: int, entries: Sequence[Json], **fields: object) -> list[RawRecord]:
-    head = Head.model_validate({"list": name, "version": version, "owner": "o", "of": "string"} | fields)
-    return [control_record(1, key, value) for key, value in records_of(head, list(entries))]
+    head = ListHead.model_validate({"list": name, "version": version, "owner": "o", "of": "string"} | fields)
+    return [control_record(1, key, value) for key, value in list_records(head, list(entries))]
 
 
 def pay(offset: int, user: str | None = "a", ip: str | None = "1", amount: str = "1.00", second: int = 0) -> RawRecord:
@@ -72,7 +73,7 @@ def answers(records: Sequence[Record]) -> dict[str, str]:
 
 
 def test_a_rule_may_come_in_the_same_cut_as_its_list_and_before_it() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     records = [
         rule("tor", where="ip in list('tor')"),
         *listed("tor", 1, ["1"]),
@@ -86,12 +87,12 @@ def test_a_rule_may_come_in_the_same_cut_as_its_list_and_before_it() -> None:
 
 
 def test_a_rule_that_asks_a_list_that_is_not_there_is_refused() -> None:
-    out = LocalApp(new_app()).cut([rule("tor", where="ip in list('tor')")], CLOCK)
+    out = InProcessApp(new_app()).cut([rule("tor", where="ip in list('tor')")], CLOCK)
     assert "there is no list 'tor'" in answers(out)["tor"]
 
 
 def test_a_list_that_a_rule_asks_can_be_deleted_only_with_the_rule() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut([*listed("tor", 1, ["1"]), rule("tor", where="ip in list('tor')")], CLOCK)
     gone = control_record(2, "list/tor", None)
     assert "rules ask this list (tor)" in answers(app.cut([gone], CLOCK))["list/tor"]
@@ -100,7 +101,7 @@ def test_a_list_that_a_rule_asks_can_be_deleted_only_with_the_rule() -> None:
 
 
 def test_a_list_that_is_deleted_and_comes_again_in_one_cut_is_there() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     app.cut(listed("tor", 5, ["1"]), CLOCK)
     out = app.cut(
         [control_record(0, "list/tor", None), *listed("tor", 1, ["2"]), rule("tor", where="ip in list('tor')")], CLOCK
@@ -110,7 +111,7 @@ def test_a_list_that_is_deleted_and_comes_again_in_one_cut_is_there() -> None:
 
 
 def test_a_limit_per_user_is_looked_up_for_events_and_windows() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     limits = listed("limits", 1, [["a", "10"], ["b", 3]], value="decimal(12,2)")
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}, "having": "sum(amount) > max(lookup('limits', user))"}
     rules = [rule("one", where="amount > lookup('limits', user)"), rule("all", **window)]
@@ -126,7 +127,7 @@ def test_a_limit_per_user_is_looked_up_for_events_and_windows() -> None:
 
 
 def test_a_windowed_rule_counts_only_events_of_the_list_and_keeps_its_state_when_the_list_changes() -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     window = {"group_by": ["user"], "within": {"tumbling": "1h"}, "having": "count(*) >= 3"}
     app.cut([*listed("tor", 1, ["1"]), rule("w", where="ip in list('tor')", **window), pay(0), pay(1, ip="2")], CLOCK)
     assert fired(app.cut([*listed("tor", 2, ["2"]), pay(2), pay(3, ip="2")], CLOCK)) == set()
@@ -134,8 +135,8 @@ def test_a_windowed_rule_counts_only_events_of_the_list_and_keeps_its_state_when
 
 
 def test_the_tests_of_a_rule_run_with_lists() -> None:
-    head = Head.model_validate({"list": "tor", "version": 1, "owner": "o", "of": "string"})
-    records = records_of(head, ["1", ["2", None, "2026-01-05T00:00:00Z"], ["3", None, "2026-12-05T00:00:00Z"]])
+    head = ListHead.model_validate({"list": "tor", "version": 1, "owner": "o", "of": "string"})
+    records = list_records(head, ["1", ["2", None, "2026-01-05T00:00:00Z"], ["3", None, "2026-12-05T00:00:00Z"]])
     own = Rule.model_validate(document("r", where="ip in list('tor')"))
     events = {"pay": [{"ts": "2026-01-05T00:00:01Z", "ip": ip} for ip in "123"]}
     alerts = run_in_process([own], {"pay": SCHEMA}, events, records)
@@ -184,7 +185,7 @@ def _time(seconds: int) -> str:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(_steps, min_size=1, max_size=6))
 def test_changes_expiry_and_restarts_in_mid_stream_are_those_of_plain_dictionaries(steps: list[Step]) -> None:
-    app = LocalApp(new_app())
+    app = InProcessApp(new_app())
     first = [*listed("bad", 1, []), *listed("limits", 1, [], value="decimal(12,2)")]
     app.cut([*first, *(rule(name, where=where) for name, where in RULES.items())], CLOCK)
     bad: dict[str, int] = {}
@@ -211,5 +212,5 @@ def test_changes_expiry_and_restarts_in_mid_stream_are_those_of_plain_dictionari
             wanted |= {("free", offset)} if most is None and user is not None else set()
             offset += 1
         if step.restart:
-            app = LocalApp(new_app(), app.blobs)
+            app = InProcessApp(new_app(), app.blobs)
         assert fired(app.cut(records, CLOCK + now * 1000)) == wanted

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.lang import ListType
+from rulecore.documents.status import RuleStatus, StatusKind, Subject, as_reply
+from rulecore.documents.yaml_reader import Json
+from rulecore.language import ListType
 from rulecore.lists.entries import part_bytes, part_digest, physical, to_parts
-from rulecore.lists.records import Head, records_of
+from rulecore.lists.records import ListHead, list_records
 from rulecore.lists.store import ListStore, save
 from rulecore.settings import ListLimits
-from rulecore.status import Status, StatusKind, Subject, placed
-from rulecore.yamldoc import Json
-from streamcore.kernel import Control
+from streamcore.kernel import ControlRecord
 from streamcore.schema import LONG, STRING, Type
 from streamcore.state import KeyValueTable, MemoryBlobs, StateLog, StateSettings
 
@@ -31,11 +31,11 @@ def head(name: str = "ips", version: int = 1, **fields: object) -> bytes:
     return orjson.dumps(document)
 
 
-def answer_of(name: str, version: int | None, kind: StatusKind) -> Status:
-    return Status(name, version, kind, None, 0, 0, 0, Subject.LIST)
+def answer_of(name: str, version: int | None, kind: StatusKind) -> RuleStatus:
+    return RuleStatus(name, version, kind, None, 0, 0, 0, Subject.LIST)
 
 
-def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> tuple[ListStore, Status]:
+def put(store: ListStore, name: str = "ips", version: int = 1, **fields: object) -> tuple[ListStore, RuleStatus]:
     return store.apply(f"list/{name}", head(name, version, **fields))
 
 
@@ -266,7 +266,7 @@ def test_hostile_records_are_refused_and_change_nothing(value: bytes) -> None:
         after, answer = store.apply(key, value)
         assert after is store
         assert answer.status is StatusKind.REJECTED
-        told = placed(answer, Control(0, 7, key.encode(), value), epoch=3)
+        told = as_reply(answer, ControlRecord(0, 7, key.encode(), value), epoch=3)
         assert (told.offset, told.rules_epoch) == (7, 3)
         assert len(told.name) <= 100
         assert len(told.reason or "") <= 2_000
@@ -316,9 +316,9 @@ def test_to_add_one_entry_replaces_one_part() -> None:
 def test_a_published_list_is_read_back_whole_whatever_its_size() -> None:
     for count in (0, 1, 200, 201, 30_000):
         entries: list[Json] = [[n, f"v{n}"] for n in range(count)]
-        document = Head(list="big", version=1, owner="o", of=LONG, value=STRING)
+        document = ListHead(list="big", version=1, owner="o", of=LONG, value=STRING)
         store = ListStore.empty()
-        for key, value in records_of(document, entries):
+        for key, value in list_records(document, entries):
             assert len(value) < 1_000_000
             store, answer = store.apply(key, value)
             assert answer.status is StatusKind.ACCEPTED
@@ -332,7 +332,7 @@ def test_a_published_list_is_read_back_whole_whatever_its_size() -> None:
 def test_a_restored_store_behaves_as_the_one_that_was_kept() -> None:
     random_entries: list[Json] = [str(n) for n in random.Random(3).sample(range(10**6), 5_000)]
     store = ListStore.empty(ListLimits(unused_parts=2))
-    for key, value in records_of(Head(list="big", version=1, owner="o", of=STRING), random_entries):
+    for key, value in list_records(ListHead(list="big", version=1, owner="o", of=STRING), random_entries):
         store, _ = store.apply(key, value)
     store = taken(store, entries=["a", ["b", None, "2027-01-15T08:00:00Z"]])
     store, kept = with_part(store, ["x"])

@@ -16,10 +16,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.lang import Scope, evaluate, parse
-from rulecore.lang.types import Value
+from rulecore.documents.yaml_reader import read_yaml
+from rulecore.language import Scope, evaluate, parse
+from rulecore.language.types import Value
 from rulecore.sigma import FieldMap, import_rules
-from rulecore.yamldoc import read_yaml
 from streamcore.schema import StreamSchema
 
 SCHEMA = StreamSchema.parse(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rulecore.kinds import Step
-from rulecore.model import Emit, Kind, Rule, Severity
-from rulecore.sigma import Imported
-from rulecore.sigma.correlation import Member, correlate
-from rulecore.sigma.detection import Translated, translate
-from rulecore.sigma.document import Correlation, Detection, read_header, read_rule
-from rulecore.values import ScalarValue
-from tests.harness.sigma import documents, field_map, importing, run
+from rulecore.documents.rule import Emit, Rule, RuleKind, Severity
+from rulecore.documents.rule_kinds import SequenceStep
+from rulecore.documents.scalars import ScalarValue
+from rulecore.sigma import ImportedRule
+from rulecore.sigma.correlation import CorrelationMember, correlate
+from rulecore.sigma.detection import TranslatedDetection, translate
+from rulecore.sigma.document import SigmaCorrelation, SigmaDetection, read_header, read_rule
+from tests.harness.apps.sigma_import import documents, field_map, importing, run
 
 PARTS = """\
 title: Failed login
@@ -34,7 +34,7 @@ detection: {s: {Image|endswith: cmd.exe}, condition: s}
 HEAD = "title: The correlation\nlevel: high\ncorrelation:\n  timespan: 10m\n  "
 
 
-def correlation(text: str, *group_by: str) -> Imported:
+def correlation(text: str, *group_by: str) -> ImportedRule:
     report = importing(PARTS + HEAD + text.strip().replace("\n", "\n  "), *group_by)
     assert not report.refused, [one.problem.render() for one in report.refused]
     return next(one for one in report.imported if one.title == "The correlation")
@@ -57,7 +57,7 @@ EVENT_COUNT = "type: event_count\nrules: [failed]\ngroup-by: [User]\ncondition: 
 
 def test_an_event_count_fires_at_the_event_that_makes_it_enough() -> None:
     rule = correlation(EVENT_COUNT).rule
-    assert (rule.kind, rule.group_by, rule.then.severity) == (Kind.WINDOW, ("account",), Severity.HIGH)
+    assert (rule.kind, rule.group_by, rule.then.severity) == (RuleKind.WINDOW, ("account",), Severity.HIGH)
     (alert,) = run(rule, failed(1), failed(2, "ann"), failed(60), good(61), failed(400))
     assert alert["event_time_ms"] == 1_767_571_200_000 + 400_000
     assert alert["message"] == "The correlation, account bob"
@@ -204,7 +204,7 @@ correlation: {type: event_count, rules: [failed], group-by: [User], timespan: 5m
 """
 
 
-def steps_of(text: str) -> tuple[Rule, list[Step]]:
+def steps_of(text: str) -> tuple[Rule, list[SequenceStep]]:
     report = importing(text)
     unfinished = [one.problem.message for one in report.refused]
     if any("not supported yet" in message for message in unfinished):
@@ -212,7 +212,7 @@ def steps_of(text: str) -> tuple[Rule, list[Step]]:
     assert not unfinished
     rule = next(one.rule for one in report.imported if one.title == "The correlation")
     assert rule.sequence is not None
-    return rule, [item for item in rule.sequence if isinstance(item, Step)]
+    return rule, [item for item in rule.sequence if isinstance(item, SequenceStep)]
 
 
 def test_temporal_ordered_becomes_a_sequence_of_its_rules() -> None:
@@ -236,22 +236,22 @@ def test_many_failed_logins_before_a_good_one_are_a_step_that_happens_so_often()
 
 def test_the_entries_of_a_sequence_are_what_a_rule_takes() -> None:
     report = importing(PARTS)
-    member = [Member(n, (n,), _translated(n)) for n in ("failed", "good")]
+    member = [CorrelationMember(n, (n,), _translated(n)) for n in ("failed", "good")]
     found = correlate(_correlation(ORDERED), member, field_map(), ())
     assert len(report.imported) == 3
     entries = {"id": "x", "version": 1, "owner": "me", "on": "hosts", "then": {"severity": "low", "message": "m"}}
     rule = Rule.model_validate({**entries, **found.entries})
-    assert rule.kind is Kind.SEQUENCE
+    assert rule.kind is RuleKind.SEQUENCE
     assert rule.sequence is not None
-    assert [item.step for item in rule.sequence if isinstance(item, Step)] == ["failed", "good"]
+    assert [item.step for item in rule.sequence if isinstance(item, SequenceStep)] == ["failed", "good"]
 
 
-def _translated(name: str) -> Translated:
+def _translated(name: str) -> TranslatedDetection:
     rules = [read_rule(read_header(one)) for one in documents(PARTS.removesuffix("---\n"))]
-    return next(translate(r, field_map()) for r in rules if isinstance(r, Detection) and r.header.name == name)
+    return next(translate(r, field_map()) for r in rules if isinstance(r, SigmaDetection) and r.header.name == name)
 
 
-def _correlation(text: str) -> Correlation:
+def _correlation(text: str) -> SigmaCorrelation:
     rule = read_rule(read_header(documents(HEAD + text.replace("\n", "\n  "))[0]))
-    assert isinstance(rule, Correlation)
+    assert isinstance(rule, SigmaCorrelation)
     return rule

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from rulecore.load import load_text
-from rulecore.sigma import Report, import_rules, write_rule
-from rulecore.values import ScalarValue
-from rulecore.yamldoc import read_yaml
-from tests.harness.sigma import DATA, documents, field_map, run
+from rulecore.documents.loading import load_text
+from rulecore.documents.scalars import ScalarValue
+from rulecore.documents.yaml_reader import read_yaml
+from rulecore.sigma import ImportReport, import_rules, write_rule
+from tests.harness.apps.sigma_import import DATA, documents, field_map, run
 
 RULES = sorted((DATA / "rules").glob("*.yml"))
 
 
-def imported(*files: Path) -> Report:
+def imported(*files: Path) -> ImportReport:
     some = [document for file in files for document in documents(file.read_text(), file.name)]
     report = import_rules(some, field_map())
     assert not report.refused, [one.problem.render() for one in report.refused]

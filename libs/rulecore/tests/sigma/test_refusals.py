@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rulecore.load import load_text
-from rulecore.model import MAX_MESSAGE
-from rulecore.sigma import FieldMap, Imported, Refused, import_rules, read_map, write_rule
-from rulecore.yamldoc import read_yaml
-from tests.harness.sigma import HOSTS, field_map, importing
+from rulecore.documents.loading import load_text
+from rulecore.documents.rule import MAX_MESSAGE
+from rulecore.documents.yaml_reader import read_yaml
+from rulecore.sigma import FieldMap, ImportedRule, RejectedDocument, import_rules, read_map, write_rule
+from tests.harness.apps.sigma_import import HOSTS, field_map, importing
 
 HEAD = "title: A rule\nlevel: low\nlogsource: {product: linux}\ndetection:\n"
 
 
-def refused(selection: str, condition: str = "s") -> Refused:
+def refused(selection: str, condition: str = "s") -> RejectedDocument:
     report = importing(f"{HEAD}  s: {selection}\n  condition: {condition}\n")
     assert report.imported == ()
     return report.refused[0]
 
 
-def imported(text: str) -> Imported:
+def imported(text: str) -> ImportedRule:
     report = importing(text)
     assert not report.refused, report.refused[0].problem.render()
     return report.imported[0]

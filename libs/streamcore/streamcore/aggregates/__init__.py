@@ -1,15 +1,21 @@
-"""What a group of rows can be turned into: sums and counts, extremes, first and last, distinct values, quantiles."""
+"""Aggregates: functions of a group of rows that are computed in columns, piece by piece.
 
-from streamcore.aggregates.aggregate import Aggregate, Partials, Schema, concat, take
+The package exists so that windows, rolling totals and rules share one exact implementation of sums, counts, extremes,
+first and last values, distinct values, variances, quantiles, lists and funnels. It promises that partial results can be
+merged in any grouping, that the results of integers and decimals are exact, and that each aggregate has a plain
+reference that the tests compare with. It does not know keys, windows, watermarks or where partials are stored.
+"""
+
+from streamcore.aggregates.base import Aggregate, Partials, Schema, concat_rows, take_rows
 from streamcore.aggregates.collect import Collect, TopN
 from streamcore.aggregates.custom import Accumulator, Custom, RowAccumulator
 from streamcore.aggregates.distinct import CountDistinct
-from streamcore.aggregates.extremes import Max, Min
+from streamcore.aggregates.first_last import First, Last, Ties
 from streamcore.aggregates.funnel import Funnel
-from streamcore.aggregates.ordered import First, Last, Ties
+from streamcore.aggregates.min_max import Max, Min
 from streamcore.aggregates.sketches import ApproxDistinct, Quantiles
-from streamcore.aggregates.spread import StdDev, Variance
-from streamcore.aggregates.totals import Count, Mean, Sum
+from streamcore.aggregates.sums import Count, Mean, Sum
+from streamcore.aggregates.variance import StdDev, Variance
 
 __all__ = [
     "Accumulator",
@@ -34,6 +40,6 @@ __all__ = [
     "Ties",
     "TopN",
     "Variance",
-    "concat",
-    "take",
+    "concat_rows",
+    "take_rows",
 ]

@@ -10,11 +10,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, in_order, is_ordered, plain, plain_type, present, to_array
-from streamcore.aggregates.lists import cut, flat, objects
+from streamcore.aggregates.arrays import (
+    ORDERED,
+    is_ordered,
+    physical_type,
+    present,
+    sort_key,
+    to_array,
+    to_physical_values,
+)
+from streamcore.aggregates.base import Aggregate, Ints, Mask, Partials, Schema, non_null_values
+from streamcore.aggregates.list_columns import flatten, object_array, to_list_column
 from streamcore.errors import ConfigError
-from streamcore.windowing.values import Element, Result
+from streamcore.windowing.model import Element, Result
 
 #: One group's partial: lists of equal length, the first of which holds the numbers of the rows.
 _Lists = tuple[list[Any], ...]
@@ -27,33 +35,34 @@ class _Listing(Aggregate):
     def merge(self, left: Partials, right: Partials) -> Partials:
         names = [name for name in left if name != _MORE]
         of_left, of_right = (zip(*(side[name] for name in names), strict=True) for side in (left, right))
-        merged = [self._merged(one, other) for one, other in zip(of_left, of_right, strict=True)]
+        merged = [self._merge_lists(one, other) for one, other in zip(of_left, of_right, strict=True)]
         longer = np.fromiter((len(lists[0]) > self._limit for lists in merged), bool, len(merged))
-        columns = {name: objects([lists[i][: self._limit] for lists in merged]) for i, name in enumerate(names)}
+        columns = {name: object_array([lists[i][: self._limit] for lists in merged]) for i, name in enumerate(names)}
         return columns | {_MORE: left[_MORE] | right[_MORE] | longer}
 
-    def truncated(self, partials: Partials) -> Mask:
+    def find_truncated(self, partials: Partials) -> Mask:
         return partials[_MORE]
 
-    def _listed(self, rows: pl.DataFrame, groups: int) -> Partials:
-        """The partials of rows in the order of the lists, with their ``group`` as the first column."""
-        found = rows.group_by("group").agg(pl.all().head(self._limit), (pl.len() > self._limit).alias(_MORE))
-        at = found["group"].to_numpy()
-        partials = {name: objects([[]] * groups) for name in rows.columns[1:]}
+    def _group_lists(self, rows: pl.DataFrame, groups: int) -> Partials:
+        """Return the partials of rows in the order of the lists, with their ``aggregate_groups`` as the first
+        column."""
+        aggregated = rows.group_by("group").agg(pl.all().head(self._limit), (pl.len() > self._limit).alias(_MORE))
+        at = aggregated["group"].to_numpy()
+        partials = {name: object_array([[]] * groups) for name in rows.columns[1:]}
         for name, column in partials.items():
-            column[at] = objects(found[name].to_list())
+            column[at] = object_array(aggregated[name].to_list())
         more = np.zeros(groups, dtype=bool)
-        more[at] = found[_MORE].to_numpy()
+        more[at] = aggregated[_MORE].to_numpy()
         return partials | {_MORE: more}
 
     @property
     @abstractmethod
     def _limit(self) -> int:
-        """How long a list may be."""
+        """Return how long a list may be."""
 
     @abstractmethod
-    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
-        """Both, in their order."""
+    def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
+        """Merge the lists of two partials in the order of the aggregate."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +83,34 @@ class Collect(_Listing):
     def check(self, schema: Schema) -> pl.DataType:
         return pl.List(self.column_type(schema, self.column))
 
-    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
-        values = pl.List(plain_type(schema[self.column]))
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        values = pl.List(physical_type(schema[self.column]))
         return {"numbers": pl.List(pl.Int64()), "values": values, _MORE: pl.Boolean()}
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
-        some = present(rows[self.column])
-        values = plain(rows[self.column].drop_nulls())
-        return self._listed(pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values}), groups)
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
+        chosen = present(rows[self.column])
+        values = to_physical_values(rows[self.column].drop_nulls())
+        return self._group_lists(
+            pl.DataFrame({"group": group[chosen], "numbers": numbers[chosen], "values": values}), groups
+        )
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
         lists = partials["values"].tolist()
-        values = flat(lists, plain_type(schema[self.column])).cast(schema[self.column])
-        return cut(values, lists)
+        values = flatten(lists, physical_type(schema[self.column])).cast(schema[self.column])
+        return to_list_column(values, lists)
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        return tuple(given(elements, self.column)[: self.limit])
+        return tuple(non_null_values(elements, self.column)[: self.limit])
 
     @property
     def _limit(self) -> int:
         return self.limit
 
-    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
-        """Mostly the right one came later."""
+    def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
+        """Join both by arrival; the right one mostly arrived later, and then no sort is needed."""
         both = tuple(one + other for one, other in zip(left, right, strict=True))
         if left[0] and right[0] and right[0][0] < left[0][-1]:
-            return _reordered(both, sorted(range(len(both[0])), key=both[0].__getitem__))
+            return _reorder(both, sorted(range(len(both[0])), key=both[0].__getitem__))
         return both
 
 
@@ -127,45 +138,45 @@ class TopN(_Listing):
     def check(self, schema: Schema) -> pl.DataType:
         column, by = (self.column_type(schema, name) for name in self.inputs)
         if not is_ordered(by):
-            raise self.refuse(self.by, by, ORDERED)
+            raise self.type_error(self.by, by, ORDERED)
         return pl.List(pl.Struct({self.column: column, self.by: by}))
 
-    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
-        values, by = (pl.List(plain_type(schema[name])) for name in self.inputs)
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:
+        values, by = (pl.List(physical_type(schema[name])) for name in self.inputs)
         return {"numbers": pl.List(pl.Int64()), "values": values, "by": by, _MORE: pl.Boolean()}
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
-        some = (rows[self.column].is_not_null() & rows[self.by].is_not_null()).to_numpy()
-        values, by = (plain(rows[name].filter(some)) for name in self.inputs)
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:
+        chosen = (rows[self.column].is_not_null() & rows[self.by].is_not_null()).to_numpy()
+        values, by = (to_physical_values(rows[name].filter(chosen)) for name in self.inputs)
         if by.dtype.is_float():
             by = pl.Series(to_array(by), dtype=by.dtype)  # -0.0 is 0.0
-        frame = pl.DataFrame({"group": group[some], "numbers": numbers[some], "values": values, "by": by})
-        return self._listed(frame.sort("by", descending=True, maintain_order=True), groups)
+        frame = pl.DataFrame({"group": group[chosen], "numbers": numbers[chosen], "values": values, "by": by})
+        return self._group_lists(frame.sort("by", descending=True, maintain_order=True), groups)
 
-    def truncated(self, partials: Partials) -> Mask:
-        """Never: leaving out is what it is for."""
+    def find_truncated(self, partials: Partials) -> Mask:
+        """Return False for every partial: leaving rows out is the purpose of this aggregate."""
         return np.zeros_like(partials[_MORE])
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
         lists = {self.column: partials["values"].tolist(), self.by: partials["by"].tolist()}
-        values = {name: flat(lists[name], plain_type(schema[name])).cast(schema[name]) for name in lists}
-        return cut(pl.DataFrame(values).to_struct(), lists[self.column])
+        values = {name: flatten(lists[name], physical_type(schema[name])).cast(schema[name]) for name in lists}
+        return to_list_column(pl.DataFrame(values).to_struct(), lists[self.column])
 
     def reference(self, elements: Sequence[Element]) -> Result:
         rows = [{name: element.value.get(name) for name in self.inputs} for element in elements]
-        some = [row for row in rows if None not in row.values()]
-        return tuple(sorted(some, key=lambda row: in_order(row[self.by]), reverse=True)[: self.n])
+        chosen = [row for row in rows if None not in row.values()]
+        return tuple(sorted(chosen, key=lambda row: sort_key(row[self.by]), reverse=True)[: self.n])
 
     @property
     def _limit(self) -> int:
         return self.n
 
-    def _merged(self, left: _Lists, right: _Lists) -> _Lists:
+    def _merge_lists(self, left: _Lists, right: _Lists) -> _Lists:
         numbers, _, by = both = tuple(one + other for one, other in zip(left, right, strict=True))
         arrived = sorted(range(len(numbers)), key=numbers.__getitem__)
-        keys = [in_order(value) for value in by] if by and isinstance(by[0], float) else by
-        return _reordered(both, sorted(arrived, key=keys.__getitem__, reverse=True))
+        keys = [sort_key(value) for value in by] if by and isinstance(by[0], float) else by
+        return _reorder(both, sorted(arrived, key=keys.__getitem__, reverse=True))
 
 
-def _reordered(lists: _Lists, order: Sequence[int]) -> _Lists:
+def _reorder(lists: _Lists, order: Sequence[int]) -> _Lists:
     return tuple([values[i] for i in order] for values in lists)

@@ -1,6 +1,6 @@
 """Aggregates that an app brings itself.
 
-What such an aggregate remembers of a group is a plain Python value with a declared Arrow type. Whenever it was made or
+The state of such an aggregate for a group is a plain Python value with a declared Arrow type. Whenever it was made or
 combined it goes through that type once, in bulk: so it can always be stored without pickle, it is the same whether it
 was stored in between or not, and code that changes a value it was given changes its own copy.
 """
@@ -15,14 +15,14 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema
-from streamcore.aggregates.lists import objects
+from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema
+from streamcore.aggregates.list_columns import object_array
 from streamcore.schema import EVENT_MS
-from streamcore.windowing.values import Element, Result
+from streamcore.windowing.model import Element, Result
 
 
 class Accumulator(ABC):
-    """What to remember of rows, and what it is worth: to be written by an app, over a frame a group.
+    """A user's aggregate, written over one frame for each group.
 
     The methods are pure functions: no clock, no random number, no memory in the object. ``merge`` must be associative,
     and merging with ``create()`` must change nothing. Values come back as their type reads: lists, dicts, text.
@@ -38,23 +38,24 @@ class Accumulator(ABC):
 
     @abstractmethod
     def create(self) -> Any:
-        """What is remembered of no rows."""
+        """Return the state of no rows."""
 
     @abstractmethod
     def add(self, state: Any, rows: pl.DataFrame) -> Any:
-        """The state with these rows added: ``columns`` and ``EVENT_MS``, in order of arrival, nulls included."""
+        """Return the state with these rows added: ``columns`` and ``EVENT_MS``, in order of arrival, nulls included."""
 
     @abstractmethod
     def merge(self, left: Any, right: Any) -> Any:
-        """The state of what both have seen. Which of them saw earlier rows is not known."""
+        """Return the state of the values that both have seen. Which of them saw earlier rows is not known."""
 
     def subtract(self, total: Any, part: Any) -> Any:
-        """The inverse of ``merge``, without loss. To be written where there is one: windows that slide are faster."""
+        """Return the inverse of ``merge``, without loss. To be written where there is one: windows that slide are
+        faster."""
         raise NotImplementedError(f"{type(self).__name__} has no subtract")
 
     @abstractmethod
     def result(self, state: Any) -> Any:
-        """The value of ``returns``, or ``None``."""
+        """Return the value of ``returns``, or ``None``."""
 
 
 class RowAccumulator(Accumulator):
@@ -62,7 +63,7 @@ class RowAccumulator(Accumulator):
 
     @abstractmethod
     def add_row(self, state: Any, *values: Any) -> Any:
-        """The state with one row added; ``values`` in the order of ``columns``."""
+        """Return the state with one row added; ``values`` in the order of ``columns``."""
 
     def add(self, state: Any, rows: pl.DataFrame) -> Any:
         for values in rows.select(list(self.columns)).iter_rows():
@@ -86,53 +87,53 @@ class Custom(Aggregate):
     def check(self, schema: Schema) -> pl.DataType:
         for column, wanted in self.accumulator.columns.items():
             if (dtype := self.column_type(schema, column)) != wanted:
-                raise self.refuse(column, dtype, str(wanted))
+                raise self.type_error(column, dtype, str(wanted))
         return self.accumulator.returns
 
-    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator says it
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the accumulator knows it
         return {"state": self.accumulator.state}
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
         order = np.argsort(group, kind="stable")
         sorted_rows = rows.select(*self.inputs, EVENT_MS)[order]
         ends = np.cumsum(np.bincount(group, minlength=groups)).tolist()
         starts = [0, *ends[:-1]]
         pieces = (sorted_rows[start:end] for start, end in zip(starts, ends, strict=True))
-        return self._kept(self._of_rows(piece) for piece in pieces)
+        return self._store_states(self._add_rows(piece) for piece in pieces)
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         return self._both(self.accumulator.merge, left, right)
 
-    def invertible(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator says it
+    def can_subtract(self, schema: Schema) -> bool:  # noqa: ARG002 - the accumulator knows it
         return type(self.accumulator).subtract is not Accumulator.subtract
 
     def subtract(self, total: Partials, part: Partials) -> Partials:
         return self._both(self.accumulator.subtract, total, part)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
-        results = [self.accumulator.result(state) for state in self._copied(partials)]
+        results = [self.accumulator.result(state) for state in self._copy_states(partials)]
         return pl.Series(results, dtype=self.accumulator.returns)
 
     def load(self, columns: Sequence[pl.Series], schema: Schema) -> Partials:  # noqa: ARG002
-        return {"state": objects(columns[0].to_list())}
+        return {"state": object_array(columns[0].to_list())}
 
     def reference(self, elements: Sequence[Element]) -> Result:
         rows = [{EVENT_MS: element.event_ms} | dict(element.value) for element in elements]
         frame = pl.DataFrame(rows, schema=dict(self.accumulator.columns) | {EVENT_MS: pl.Int64()})
-        value = self.accumulator.result(self._of_rows(frame))
+        value = self.accumulator.result(self._add_rows(frame))
         return tuple(value) if isinstance(value, list) else value
 
-    def _of_rows(self, rows: pl.DataFrame) -> Any:
+    def _add_rows(self, rows: pl.DataFrame) -> Any:
         state = self.accumulator.create()
         return self.accumulator.add(state, rows) if rows.height else state
 
     def _both(self, combine: Callable[[Any, Any], Any], left: Partials, right: Partials) -> Partials:
-        pairs = zip(self._copied(left), self._copied(right), strict=True)
-        return self._kept(combine(one, other) for one, other in pairs)
+        pairs = zip(self._copy_states(left), self._copy_states(right), strict=True)
+        return self._store_states(combine(one, other) for one, other in pairs)
 
-    def _kept(self, states: Iterable[Any]) -> dict[str, Array]:
-        return {"state": objects(pl.Series(list(states), dtype=self.accumulator.state).to_list())}
+    def _store_states(self, states: Iterable[Any]) -> dict[str, Array]:
+        return {"state": object_array(pl.Series(list(states), dtype=self.accumulator.state).to_list())}
 
-    def _copied(self, partials: Partials) -> list[Any]:
-        """The states, for the accumulator to change if it likes."""
+    def _copy_states(self, partials: Partials) -> list[Any]:
+        """Return the states, for the accumulator to change if it likes."""
         return pl.Series(partials["state"].tolist(), dtype=self.accumulator.state).to_list()

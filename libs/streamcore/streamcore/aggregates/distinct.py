@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Ints, Mask, Partials, Schema, given
-from streamcore.aggregates.columns import ORDERED, identity, identity_type, in_order, is_ordered, present
-from streamcore.aggregates.lists import objects
+from streamcore.aggregates.arrays import ORDERED, identity, identity_type, is_ordered, present, sort_key
+from streamcore.aggregates.base import Aggregate, Ints, Mask, Partials, Schema, non_null_values
+from streamcore.aggregates.list_columns import object_array
 from streamcore.errors import ConfigError
-from streamcore.windowing.values import Element, Result
+from streamcore.windowing.model import Element, Result
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,20 @@ class CountDistinct(Aggregate):
     def check(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_ordered(dtype):
-            raise self.refuse(self.column, dtype, ORDERED)
+            raise self.type_error(self.column, dtype, ORDERED)
         return pl.Int64()
 
-    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:
         return {"values": pl.List(identity_type(schema[self.column])), "more": pl.Boolean()}
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        some = present(rows[self.column])
-        frame = pl.DataFrame({"group": group[some], "values": identity(rows[self.column].drop_nulls())})
-        different = frame.unique().sort("values").group_by("group")
-        found = different.agg(pl.col("values").head(self.limit), (pl.len() > self.limit).alias("more"))
-        values, more = objects([[]] * groups), np.zeros(groups, dtype=bool)
-        at = found["group"].to_numpy()
-        values[at], more[at] = objects(found["values"].to_list()), found["more"].to_numpy()
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        chosen = present(rows[self.column])
+        frame = pl.DataFrame({"group": group[chosen], "values": identity(rows[self.column].drop_nulls())})
+        distinct = frame.unique().sort("values").group_by("group")
+        aggregated = distinct.agg(pl.col("values").head(self.limit), (pl.len() > self.limit).alias("more"))
+        values, more = object_array([[]] * groups), np.zeros(groups, dtype=bool)
+        at = aggregated["group"].to_numpy()
+        values[at], more[at] = object_array(aggregated["values"].to_list()), aggregated["more"].to_numpy()
         return {"values": values, "more": more}
 
     def merge(self, left: Partials, right: Partials) -> Partials:
@@ -58,15 +58,15 @@ class CountDistinct(Aggregate):
         merged = [list(dict.fromkeys(sorted(one + other))) for one, other in pairs]
         longer = np.fromiter((len(values) > self.limit for values in merged), bool, len(merged))
         return {
-            "values": objects([values[: self.limit] for values in merged]),
+            "values": object_array([values[: self.limit] for values in merged]),
             "more": left["more"] | right["more"] | longer,
         }
 
-    def truncated(self, partials: Partials) -> Mask:
+    def find_truncated(self, partials: Partials) -> Mask:
         return partials["more"]
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
         return pl.Series([len(values) for values in partials["values"]], dtype=pl.Int64)
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        return min(len({in_order(value) for value in given(elements, self.column)}), self.limit)
+        return min(len({sort_key(value) for value in non_null_values(elements, self.column)}), self.limit)

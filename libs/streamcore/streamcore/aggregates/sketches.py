@@ -16,12 +16,12 @@ import datasketches
 import numpy as np
 import polars as pl
 
-from streamcore.aggregates.aggregate import Aggregate, Array, Ints, Partials, Schema, given
-from streamcore.aggregates.columns import NUMBERS, ORDERED, identity, in_order, is_number, is_ordered, present
-from streamcore.aggregates.lists import objects
+from streamcore.aggregates.arrays import NUMBERS, ORDERED, identity, is_number, is_ordered, present, sort_key
+from streamcore.aggregates.base import Aggregate, Array, Ints, Partials, Schema, non_null_values
+from streamcore.aggregates.list_columns import object_array
 from streamcore.errors import ConfigError
 from streamcore.hashing import hash_columns
-from streamcore.windowing.values import Element, Result
+from streamcore.windowing.model import Element, Result
 
 _HLL = datasketches.tgt_hll_type.HLL_4
 
@@ -29,37 +29,37 @@ _HLL = datasketches.tgt_hll_type.HLL_4
 class _Sketch(Aggregate):
     """One column of sketches as bytes."""
 
-    def dtypes(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
+    def partial_types(self, schema: Schema) -> Mapping[str, pl.DataType]:  # noqa: ARG002 - the same for all types
         return {"sketch": pl.Binary()}
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         pairs = zip(left["sketch"], right["sketch"], strict=True)
-        return {"sketch": objects([self._merged(pair) for pair in pairs])}
+        return {"sketch": object_array([self._merge_sketches(pair) for pair in pairs])}
 
     def reduce(self, partials: Partials, starts: Ints) -> Partials:
         runs = np.split(partials["sketch"], starts[1:]) if len(starts) else []
-        return {"sketch": objects([self._merged(run) for run in runs])}
+        return {"sketch": object_array([self._merge_sketches(run) for run in runs])}
 
-    def _sketched(self, values: Array, group: Ints, groups: int) -> Partials:
-        """The sketch of each group. The values of a group keep their order."""
+    def _sketch_groups(self, values: Array, group: Ints, groups: int) -> Partials:
+        """Return the sketch of each group. The values of a group keep their order."""
         order = np.argsort(group, kind="stable")
         starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-        sketches = objects([b""] * groups)
+        sketches = object_array([b""] * groups)
         runs = np.split(values[order], starts[1:]) if len(starts) else []
-        sketches[group[order][starts]] = objects([self._of_values(run) for run in runs])
+        sketches[group[order][starts]] = object_array([self._from_values(run) for run in runs])
         return {"sketch": sketches}
 
-    def _merged(self, sketches: Sequence[bytes] | Array) -> bytes:
-        some = [sketch for sketch in sketches if sketch]
-        return self._union(some) if len(some) > 1 else b"".join(some)
+    def _merge_sketches(self, sketches: Sequence[bytes] | Array) -> bytes:
+        chosen = [sketch for sketch in sketches if sketch]
+        return self._union(chosen) if len(chosen) > 1 else b"".join(chosen)
 
     @abstractmethod
-    def _of_values(self, values: Array) -> bytes:
-        """The sketch of at least one value."""
+    def _from_values(self, values: Array) -> bytes:
+        """Return the sketch of at least one value."""
 
     @abstractmethod
     def _union(self, sketches: Sequence[bytes]) -> bytes:
-        """One sketch of what several have seen."""
+        """Return one sketch of the values that several have seen."""
 
 
 @dataclass(frozen=True)
@@ -84,24 +84,24 @@ class ApproxDistinct(_Sketch):
     def check(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_ordered(dtype):
-            raise self.refuse(self.column, dtype, ORDERED)
+            raise self.type_error(self.column, dtype, ORDERED)
         return pl.Int64()
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
-        some = present(rows[self.column])
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+        chosen = present(rows[self.column])
         values = identity(rows[self.column].drop_nulls())
         hashes = hash_columns([values], len(values)).view(np.int64)
-        different = pl.DataFrame({"group": group[some], "hash": hashes}).unique(maintain_order=True)
-        return self._sketched(different["hash"].to_numpy(), different["group"].to_numpy(), groups)
+        distinct = pl.DataFrame({"group": group[chosen], "hash": hashes}).unique(maintain_order=True)
+        return self._sketch_groups(distinct["hash"].to_numpy(), distinct["group"].to_numpy(), groups)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:  # noqa: ARG002
         return pl.Series([self._estimate(sketch) for sketch in partials["sketch"]], dtype=pl.Int64)
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        """The exact number."""
-        return len({in_order(value) for value in given(elements, self.column)})
+        """Return the exact number."""
+        return len({sort_key(value) for value in non_null_values(elements, self.column)})
 
-    def _of_values(self, values: Array) -> bytes:
+    def _from_values(self, values: Array) -> bytes:
         sketch = datasketches.hll_sketch(self.precision, _HLL)
         for value in values.tolist():
             sketch.update(value)
@@ -114,7 +114,8 @@ class ApproxDistinct(_Sketch):
         return bytes(union.get_result(_HLL).serialize_compact())
 
     def _estimate(self, sketch: bytes) -> int:
-        """A sketch that was never merged estimates from the order of its values too; one merged with itself cannot."""
+        """Return a sketch that was never merged estimates from the order of its values too; one merged with itself
+        cannot."""
         if not sketch:
             return 0
         merged = self._union([sketch, sketch])
@@ -148,23 +149,23 @@ class Quantiles(_Sketch):
     def check(self, schema: Schema) -> pl.DataType:
         dtype = self.column_type(schema, self.column)
         if not is_number(dtype):
-            raise self.refuse(self.column, dtype, NUMBERS)
+            raise self.type_error(self.column, dtype, NUMBERS)
         return pl.List(pl.Float64())
 
-    def group(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Partials:  # noqa: ARG002
         values = rows[self.column].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        some = ~np.isnan(values)
-        return self._sketched(values[some], group[some], groups)
+        chosen = ~np.isnan(values)
+        return self._sketch_groups(values[chosen], group[chosen], groups)
 
     def result(self, partials: Partials, schema: Schema) -> pl.Series:
         return pl.Series([self._quantiles(sketch) for sketch in partials["sketch"]], dtype=self.check(schema))
 
     def reference(self, elements: Sequence[Element]) -> Result:
-        """The exact ones: the least value that has at least the share of all values at or below it."""
-        values = sorted(float(value) for value in given(elements, self.column) if not isnan(value))
+        """Return the exact ones: the least value that has at least the share of all values at or below it."""
+        values = sorted(float(value) for value in non_null_values(elements, self.column) if not isnan(value))
         return tuple(values[max(0, ceil(share * len(values)) - 1)] for share in self.shares) if values else None
 
-    def _of_values(self, values: Array) -> bytes:
+    def _from_values(self, values: Array) -> bytes:
         sketch = datasketches.tdigest_double(self.compression)
         sketch.update(values)
         return bytes(sketch.serialize())

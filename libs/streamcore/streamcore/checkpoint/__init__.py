@@ -1,6 +1,7 @@
-"""The folder that an app's life hangs on: who owns it, which epoch it is in, which app it belongs to, is it whole.
+"""The checkpoint of an app: its identity, its epoch, the offsets of each batch, and whether it is whole.
 
-``lease`` one owner at a time; ``epoch`` the number that a restore raises; ``layout`` the files, the app's identity and
-the check of Spark's own logs before a start; ``epochs`` several of
-them side by side, and which one is next. Knows no Spark: it looks at files only.
+``checkpoint`` the files, the app's identity and the check of Spark's own logs before a start; ``epoch`` the number that
+a restore raises; ``epochs`` several checkpoints side by side, one per epoch; ``offset_log`` the offsets of each batch;
+``origin`` the savepoint that it was restored from. Promises to refuse a damaged or foreign checkpoint before Spark
+starts. Knows no Spark: it looks at files only.
 """

@@ -7,9 +7,9 @@ start.
 
 from __future__ import annotations
 
-from streamcore.checkpoint.files import read_int, read_json, write_json
 from streamcore.errors import CorruptState
-from streamcore.location import Location
+from streamcore.storage.atomic_files import read_int, read_json, write_json
+from streamcore.storage.location import Location
 
 FIRST_EPOCH = 1
 
@@ -23,7 +23,7 @@ def create_epoch(path: Location, epoch: int = FIRST_EPOCH) -> int:
 
 
 def read_epoch(path: Location) -> int:
-    """The checkpoint's epoch; ``CorruptState`` when the file is missing or damaged."""
+    """Return the checkpoint's epoch; ``CorruptState`` when the file is missing or damaged."""
     entries = read_json(path)
     if entries is None:
         raise CorruptState(

@@ -1,16 +1,16 @@
-"""What a checkpoint was made from, when it was made from a savepoint: kept beside it for as long as it lives."""
+"""The savepoint that a checkpoint was restored from, kept in the checkpoint for as long as it lives."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.checkpoint.files import read_int, read_json, write_json
-from streamcore.location import Location
+from streamcore.storage.atomic_files import read_int, read_json, write_json
+from streamcore.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The savepoint's name, digest, epoch and batch. ``rewinds``: somebody wants what was written after it again."""
+class RestoreOrigin:
+    """The savepoint's name, digest, epoch and batch. ``rewinds``: output after it is to be written again."""
 
     savepoint: str
     digest: str
@@ -24,7 +24,7 @@ class Origin:
         write_json(path, {**entries, "rewinds": int(self.rewinds)})
 
     @classmethod
-    def read(cls, path: Location) -> Origin | None:
+    def read(cls, path: Location) -> RestoreOrigin | None:
         """None where the checkpoint began with nothing."""
         entries = read_json(path)
         if entries is None:

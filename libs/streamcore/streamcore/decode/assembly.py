@@ -1,7 +1,7 @@
-"""What every decoder does around its format: records as text, the reference for what is left, all rows in order.
+"""The work of every decoder around its format: records as text, the reference for the rest, all rows in order.
 
-A fast path leaves ``Part`` values; ``decode_each`` adds what the reference accepts and gives the dead letters;
-``events_of`` puts the parts together in the order of the batch.
+A fast path leaves ``DecodedPart`` values; ``decode_by_reference`` adds the records that the reference accepts and gives
+the rejected records; ``assemble_events`` puts the parts together in the order of the batch.
 """
 
 from __future__ import annotations
@@ -14,56 +14,56 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from streamcore.decode.batch import DEAD_SCHEMA, RawBatch
-from streamcore.decode.columns import PHYSICAL
-from streamcore.records.record import Rejected
-from streamcore.records.scalars import Scalar
-from streamcore.records.terms import DecodeLimits
+from streamcore.decode.physical_columns import PHYSICAL
+from streamcore.decode.reject_codes import DecodeLimits
+from streamcore.decode.scalar.record import RejectedRecord
+from streamcore.decode.scalar.values import Scalar
+from streamcore.decode.types import DEAD_SCHEMA, RawBatch
 from streamcore.schema import StreamSchema
 
 Rows = npt.NDArray[np.int64]
 #: One record, and the cut's clock: its values or why it is a dead letter.
-Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | Rejected]
+Reference = Callable[[bytes | None, int], tuple[Scalar, ...] | RejectedRecord]
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class BatchRecords:
     """A batch's records as bytes and, for the patterns, as text: null where there is none that a pattern may see."""
 
     data: pa.LargeBinaryArray
     text: pl.Series
     clock_ms: int
 
-    def one(self, row: int) -> bytes | None:
-        """A record's bytes."""
-        return one(self.data, row)
+    def record_bytes(self, row: int) -> bytes | None:
+        """Return a record's bytes."""
+        return record_bytes(self.data, row)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DecodedPart:
     """Some decoded rows of a batch: their indices (ascending) and their columns."""
 
     rows: Rows
     columns: pl.DataFrame
 
 
-def one(data: pa.LargeBinaryArray, row: int) -> bytes | None:
-    """A record's bytes."""
+def record_bytes(data: pa.LargeBinaryArray, row: int) -> bytes | None:
+    """Return a record's bytes."""
     value: bytes | None = data[row].as_py()
     return value
 
 
-def records_of(batch: RawBatch, limits: DecodeLimits) -> Records:
-    """The batch's records, those as text that are not too large and are UTF-8."""
+def read_records(batch: RawBatch, limits: DecodeLimits) -> BatchRecords:
+    """Return the batch's records, those as text that are not too large and are UTF-8."""
     data = batch.values.cast(pa.large_binary())
     series = pl.Series(data, dtype=pl.Binary)
     too_large = series.bin.size() > limits.max_record_bytes
     if too_large.any():
         series = series.set(too_large, None)
-    return Records(data, texts_of(series), batch.clock_ms)
+    return BatchRecords(data, decode_utf8(series), batch.clock_ms)
 
 
-def texts_of(series: pl.Series) -> pl.Series:
+def decode_utf8(series: pl.Series) -> pl.Series:
     """Bytes as texts; null where they are not UTF-8."""
     try:
         return series.cast(pl.String)
@@ -78,17 +78,17 @@ def _text(record: bytes | None) -> str | None:
         return None
 
 
-def decode_each(
-    schema: StreamSchema, records: Records, rows: Rows, reference: Reference, parts: list[Part]
+def decode_by_reference(
+    schema: StreamSchema, records: BatchRecords, rows: Rows, reference: Reference, parts: list[DecodedPart]
 ) -> pa.Table:
-    """Decodes ``rows`` by the reference into ``parts``; returns the dead letters."""
-    decoded = [(int(row), reference(records.one(row), records.clock_ms)) for row in rows]
-    dead = [(row, result) for row, result in decoded if isinstance(result, Rejected)]
-    good = [(row, result) for row, result in decoded if not isinstance(result, Rejected)]
+    """Decode ``rows`` by the reference into ``parts``; return the rejected records."""
+    decoded = [(int(row), reference(records.record_bytes(row), records.clock_ms)) for row in rows]
+    dead = [(row, result) for row, result in decoded if isinstance(result, RejectedRecord)]
+    good = [(row, result) for row, result in decoded if not isinstance(result, RejectedRecord)]
     if good:
         types = {f.name: PHYSICAL[f.type.kind] for f in schema.fields}
         columns = pl.DataFrame([values for _, values in good], schema=types, orient="row")
-        parts.append(Part(np.array([row for row, _ in good], dtype=np.int64), columns))
+        parts.append(DecodedPart(np.array([row for row, _ in good], dtype=np.int64), columns))
     return pa.Table.from_arrays(
         [
             pa.array([row for row, _ in dead], pa.uint32()),
@@ -99,8 +99,8 @@ def decode_each(
     )
 
 
-def events_of(schema: StreamSchema, batch: RawBatch, parts: Sequence[Part]) -> pa.Table:
-    """The decoded rows of all parts in the order of the batch, with the engine's columns."""
+def assemble_events(schema: StreamSchema, batch: RawBatch, parts: Sequence[DecodedPart]) -> pa.Table:
+    """Return the decoded rows of all parts in the order of the batch, with the engine's columns."""
     if not parts:
         return schema.arrow.empty_table()
     rows, columns = parts[0].rows, parts[0].columns

@@ -1,8 +1,9 @@
-"""Input formats as values: what the records of a topic are written in.
+"""Input formats as values: the formats of the records of a topic.
 
 A format travels to the workers with the plan and makes the decoder of its stream there. It holds texts, never paths:
-files are read at the start, where a mistake can still be shown (``streamcore.service.formats``). ``decoder`` raises
-``ConfigError`` when format and stream do not fit; every other mistake is in a record, and then it is a dead letter.
+files are read at the start, where a mistake can still be shown (``streamcore.service.config.formats``). ``decoder``
+raises
+``ConfigError`` when format and stream do not fit; every other mistake is in a record, which is then rejected.
 """
 
 from __future__ import annotations
@@ -11,35 +12,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from streamcore.decode.access_log import LogLayout, LogLines, columns_of
-from streamcore.decode.avro_decoder import AvroDecoder
-from streamcore.decode.avro_fingerprint import fingerprint
-from streamcore.decode.avro_fit import Wanted, check_fit, wanted
-from streamcore.decode.avro_frames import (
+from streamcore.decode.avro.decoder import AvroDecoder
+from streamcore.decode.avro.fingerprint import fingerprint
+from streamcore.decode.avro.framing import (
     CONFLUENT_MAGIC,
     OBJECT_MAGIC,
-    BareFrame,
-    ContainerFrame,
-    Frame,
-    PrefixFrame,
+    BareFraming,
+    ContainerFraming,
+    Framing,
+    PrefixFraming,
     confluent_prefix,
     object_prefix,
 )
-from streamcore.decode.avro_schema import AvroSchemaError, AvroType, parse_avro_schema
-from streamcore.decode.batch import Decoder
-from streamcore.decode.csv_lines import CsvLines
-from streamcore.decode.decoder import JsonDecoder
-from streamcore.decode.lines import LineDecoder
+from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_schema
+from streamcore.decode.avro.schema_match import FieldMapping, check_schema, map_fields
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.scalar.values import RecordError
+from streamcore.decode.text.access_log import LogLayout, LogLines, log_columns
+from streamcore.decode.text.csv import CsvLines
+from streamcore.decode.text.line_decoder import LineDecoder
+from streamcore.decode.types import Decoder
 from streamcore.errors import ConfigError
-from streamcore.records.scalars import RecordError
-from streamcore.records.terms import DecodeLimits, ExtraFields
 from streamcore.schema import Kind, StreamSchema
 
 _MAX_SCHEMA_ID = 2**32 - 1
 
 
 class InputFormat(Protocol):
-    """What the records of a topic are written in."""
+    """The format of the records of a topic."""
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
         """Of this format's records as events of the stream; ``ConfigError`` when they cannot be."""
@@ -75,7 +76,7 @@ class Csv:
         limits: DecodeLimits,
         extra_fields: ExtraFields,  # noqa: ARG002
     ) -> Decoder:
-        """See ``InputFormat``. ``extra_fields`` says nothing here: a record has the columns that were named."""
+        """See ``InputFormat``. ``extra_fields`` has no effect here: a record has the columns that were named."""
         names = schema.names if self.columns is None else self.columns
         where = f"stream {schema.name}: csv"
         if len(set(names)) < len(names) or not names:
@@ -107,9 +108,9 @@ class AccessLog:
         limits: DecodeLimits,
         extra_fields: ExtraFields,  # noqa: ARG002
     ) -> Decoder:
-        """See ``InputFormat``. ``extra_fields`` says nothing here: columns that no field asks for are not read."""
+        """See ``InputFormat``. ``extra_fields`` has no effect here: columns that no field asks for are not read."""
         where = f"stream {schema.name}: access-log"
-        there = columns_of(self.layout, request_time=self.request_time)
+        there = log_columns(self.layout, request_time=self.request_time)
         if strangers := sorted(set(self.fields) - set(schema.names)):
             raise ConfigError(f"{where}: fields: {strangers[0]!r} is no field of the stream")
         columns = {name: self.fields.get(name, name) for name in schema.names}
@@ -148,15 +149,15 @@ class Confluent:
     schemas: Mapping[int, str]
 
 
-Framing = Container | Bare | SingleObject | Confluent
+AvroFraming = Container | Bare | SingleObject | Confluent
 
 
 @dataclass(frozen=True, slots=True)
 class Avro:
-    """``framing``: how a record says its schema. ``paths``: where a field is in Avro's record, when it is not a field
+    """``framing``: how a record names its schema. ``paths``: where a field is in Avro's record, when it is not a field
     of the same name at the top (``customer.id``)."""
 
-    framing: Framing = field(default_factory=Container)
+    framing: AvroFraming = field(default_factory=Container)
     paths: Mapping[str, str] = field(default_factory=dict)
 
     def decoder(self, schema: StreamSchema, *, limits: DecodeLimits, extra_fields: ExtraFields) -> Decoder:
@@ -164,26 +165,26 @@ class Avro:
         if strangers := sorted(set(self.paths) - set(schema.names)):
             raise ConfigError(f"stream {schema.name}: avro: paths: {strangers[0]!r} is no field of the stream")
         try:
-            want = wanted(schema, self.paths)
+            want = map_fields(schema, self.paths)
         except ValueError as error:
             raise ConfigError(f"stream {schema.name}: avro: paths: {error}") from error
         return AvroDecoder(schema, _frame(self.framing, schema, want, extra_fields), want, limits)
 
 
-def _frame(framing: Framing, schema: StreamSchema, want: Wanted, extra_fields: ExtraFields) -> Frame:
+def _frame(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra_fields: ExtraFields) -> Framing:
     def fitted(text: str, called: str) -> AvroType:
         try:
             kind = parse_avro_schema(text)
-            check_fit(kind, want, extra_fields)
+            check_schema(kind, want, extra_fields)
         except (AvroSchemaError, RecordError) as error:
             raise ConfigError(f"stream {schema.name}: avro: {called}: {error}") from error
         return kind
 
     match framing:
         case Container():
-            return ContainerFrame(want, extra_fields)
+            return ContainerFraming(want, extra_fields)
         case Bare():
-            return BareFrame(fitted(framing.schema, "schema"))
+            return BareFraming(fitted(framing.schema, "schema"))
         case SingleObject():
             texts = list(enumerate(framing.schemas, 1))
             kinds = {object_prefix(fingerprint(text)): fitted(text, f"schema {n}") for n, text in texts}
@@ -195,10 +196,10 @@ def _frame(framing: Framing, schema: StreamSchema, want: Wanted, extra_fields: E
             return _prefixed(schema, kinds, CONFLUENT_MAGIC, "a zero byte and a schema's number of four bytes")
 
 
-def _prefixed(schema: StreamSchema, kinds: Mapping[bytes, AvroType], magic: bytes, what: str) -> PrefixFrame:
+def _prefixed(schema: StreamSchema, kinds: Mapping[bytes, AvroType], magic: bytes, what: str) -> PrefixFraming:
     if not kinds:
         raise ConfigError(f"stream {schema.name}: avro: no schemas; give each that a record may be written with")
-    return PrefixFrame(kinds, magic, what)
+    return PrefixFraming(kinds, magic, what)
 
 
 def _all_needed_are_there(schema: StreamSchema, names: set[str], where: str) -> None:

@@ -4,36 +4,36 @@ Lives in stage 1 and is the one named exception to the law that an output is a p
 store answers what it holds at the moment. What it answered becomes part of the rows before anything decides on them.
 """
 
-from streamcore.enrich.kept import close_kept, kept
-from streamcore.enrich.runner import Enriched, Enricher
-from streamcore.enrich.values import (
+from streamcore.enrich.enricher import EnrichedRows, Enricher
+from streamcore.enrich.enricher_pool import close_shared_enrichers, shared_enricher
+from streamcore.enrich.spec import (
     ATTEMPTS,
     REASON,
     Answer,
-    BatchLookUp,
+    BatchLookupClient,
     Caching,
     Enrichment,
     Key,
-    LookUp,
+    LookupClient,
+    LookupRetries,
     OnFailure,
-    Order,
-    Retries,
+    ResultOrder,
 )
 
 __all__ = [
     "ATTEMPTS",
     "REASON",
     "Answer",
-    "BatchLookUp",
+    "BatchLookupClient",
     "Caching",
-    "Enriched",
+    "EnrichedRows",
     "Enricher",
     "Enrichment",
     "Key",
-    "LookUp",
+    "LookupClient",
+    "LookupRetries",
     "OnFailure",
-    "Order",
-    "Retries",
-    "close_kept",
-    "kept",
+    "ResultOrder",
+    "close_shared_enrichers",
+    "shared_enricher",
 ]

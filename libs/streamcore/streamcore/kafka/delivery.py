@@ -47,17 +47,17 @@ class OutRecords:
 
     @property
     def bytes(self) -> int:
-        """Of all of them together, as ``record_bytes`` counts."""
+        """The size of all of them together, as ``record_bytes`` counts."""
         return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
 
     @property
     def most_bytes(self) -> int:
-        """None of them is larger."""
+        """An upper bound of the size of each."""
         return sum(max(map(len, filter(None, one)), default=0) for one in (self.keys, self.values))
 
 
-class Outcome(enum.StrEnum):
-    """What ``commit`` did."""
+class CommitOutcome(enum.StrEnum):
+    """The result of ``commit``."""
 
     COMMITTED = "committed"
     SKIPPED = "skipped"  # the marker shows that the batch was written before
@@ -65,12 +65,12 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class CommitReceipt:
     """``records`` and ``bytes`` count what went into the transaction, marker not counted; ``oversized`` of the records
     given were replaced or dropped by the hook; ``attempts`` is above 1 after an unknown outcome."""
 
     batch: int
-    outcome: Outcome
+    outcome: CommitOutcome
     records: int
     bytes: int
     seconds: float
@@ -78,7 +78,7 @@ class Receipt:
     attempts: int = 1
 
 
-class Step(enum.StrEnum):
+class CommitStep(enum.StrEnum):
     """Points of the protocol at which a test may crash the process (see the module's text)."""
 
     FENCED = "fenced"
@@ -90,7 +90,7 @@ class Step(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliverySettings:
     """Limits. ``transaction_timeout_ms``: after it the broker aborts; ``commit_timeout_ms``: one call to the broker;
     ``recovery_ms``: all attempts after a failure together, with pauses from ``backoff_ms`` to ``backoff_max_ms``."""
 
@@ -124,14 +124,15 @@ class Delivery:
 
 
 def refuse_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:
-    """The default of ``Hooks.replace_oversized``: stop, because dropping silently is no default."""
+    """Raise ``Permanent``: the default of ``WriterHooks.replace_oversized``, because dropping silently is no
+    default."""
     raise Permanent(
         f"topic {record.topic}: a record of {record_bytes(record)} bytes, limit {limit_bytes}; "
         "raise max_record_bytes and the topic's max.message.bytes, or replace such records"
     )
 
 
-def _ignore(_: Step) -> None:
+def _ignore(_: CommitStep) -> None:
     return None
 
 
@@ -140,17 +141,17 @@ def _always_owner() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
-    """What the app brings along.
+class WriterHooks:
+    """Callbacks of the app.
 
-    ``still_owner`` raises ``Fenced`` when another process owns the app (the lease's ``check``); asked before every
+    ``still_owner`` raises ``Fenced`` when another process owns the app (the lease's ``check``); called before every
     fencing after the first, and after it before anything is written. ``replace_oversized(record, limit_bytes)`` returns
-    a smaller record, or None to drop it; it must be a pure function. ``reached`` is called at each step.
+    a smaller record, or None to drop it; it must be a pure function. ``on_step`` is called at each step.
     """
 
     still_owner: Callable[[], None] = _always_owner
     replace_oversized: Callable[[OutRecord, int], OutRecord | None] = refuse_oversized
-    reached: Callable[[Step], None] = _ignore
+    on_step: Callable[[CommitStep], None] = _ignore
 
 
 def record_bytes(record: OutRecord) -> int:

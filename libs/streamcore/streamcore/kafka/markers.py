@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import confluent_kafka as ck
 
 from streamcore.errors import CorruptState, Retryable
-from streamcore.kafka import clients
-from streamcore.kafka.clients import Isolation
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer import WriterId
+from streamcore.writer_id import WriterId
 
 #: How far before the end to look first: a running app's marker is among the last few records.
 _LOOK_BACK = (200, 20_000)
@@ -40,7 +40,7 @@ class Marker:
 
     @classmethod
     def parse(cls, writer: WriterId, value: bytes | None, where: str) -> Marker:
-        """Read a record's value; ``CorruptState`` if nobody of ours wrote it."""
+        """Read a record's value; ``CorruptState`` if it is not a batch id."""
         if value is None or not value.isdigit():
             raise CorruptState(
                 f"{where}: marker of {writer.transactional_id} is {value!r}, not a batch id; "
@@ -49,13 +49,13 @@ class Marker:
         return cls(writer, int(value))
 
 
-def partition_of(writer: WriterId, partitions: int) -> int:
-    """The markers partition of a writer. The topic's partition count must therefore never change."""
+def markers_partition(writer: WriterId, partitions: int) -> int:
+    """Return the markers partition of a writer. The topic's partition count must therefore never change."""
     return zlib.crc32(writer.key) % partitions
 
 
 def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str) -> int:
-    """Number of partitions of ``topic``; ``ConfigError`` when there is no such topic."""
+    """Return the number of partitions of ``topic``; ``ConfigError`` when there is no such topic."""
     with clients.naming_errors(settings, f"partitions of topic {topic}"):
         metadata = client.list_topics(topic, settings.request_timeout_ms / 1000).topics[topic]
     if metadata.error is not None:
@@ -64,7 +64,7 @@ def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str) ->
 
 
 def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, limit_ms: int) -> Marker | None:
-    """The writer's last committed marker, or None if it has none. Call it *after* fencing the writer.
+    """Return the writer's last committed marker, or None if it has none. Call it *after* fencing the writer.
 
     Reads from near the end and further back only as needed, always up to the high watermark that the partition had
     at the start. That is more than "to the end with read_committed": an open transaction of *another* writer holds
@@ -73,7 +73,7 @@ def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, limit_ms:
     """
     deadline = time.monotonic() + limit_ms / 1000
     with closing(clients.consumer(settings, Isolation.UNCOMMITTED)) as client:
-        place = ck.TopicPartition(topic, partition_of(writer, partition_count(client, settings, topic)))
+        place = ck.TopicPartition(topic, markers_partition(writer, partition_count(client, settings, topic)))
         with clients.naming_errors(settings, f"end of topic {topic}"):
             low, high = client.get_watermark_offsets(place, settings.request_timeout_ms / 1000)
     with closing(clients.consumer(settings, Isolation.COMMITTED, end_wait_ms=_END_WAIT_MS)) as client:

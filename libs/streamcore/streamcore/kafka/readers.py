@@ -2,7 +2,7 @@
 
 ``read_topic`` (kafka-python) shares no code with the client that writes, which is why checks trust it.
 ``scan_topic`` (confluent-kafka) is for volume. ``Follower`` is for views that go on. All of them show committed
-records only, unless told otherwise.
+records only, unless ``isolation`` is given.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import confluent_kafka as ck
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.kafka import clients, control_plane
-from streamcore.kafka.clients import Isolation
+from streamcore.kafka import admin_clients as control_plane
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.markers import partition_count
 from streamcore.kafka.settings import KafkaSettings
 
@@ -111,7 +112,7 @@ def _check_limits(topic: str, count: int, limit_records: int, deadline: float) -
 def scan_topic(
     settings: KafkaSettings, topic: str, *, isolation: Isolation = Isolation.COMMITTED, limit_ms: int = 600_000
 ) -> Iterator[Record]:
-    """Records from the beginning to the end, in order within a partition; ``Retryable`` after ``limit_ms``."""
+    """Yield records from the beginning to the end, in order within a partition; ``Retryable`` after ``limit_ms``."""
     deadline = time.monotonic() + limit_ms / 1000
     with closing(clients.consumer(settings, isolation, end_wait_ms=_END_WAIT_MS)) as client:
         open_partitions = set(range(partition_count(client, settings, topic)))

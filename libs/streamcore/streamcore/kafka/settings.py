@@ -134,7 +134,7 @@ class KafkaSettings:
         return [server.strip() for server in self.bootstrap.split(",")]
 
     def password(self) -> str | None:
-        """Read the password now; None without SASL. ``ConfigError`` says what is missing, never what was read."""
+        """Read the password now; None without SASL. ``ConfigError`` names the missing source, never the value."""
         if not self.security.sasl:
             return None
         secret = self._read_password()
@@ -156,7 +156,7 @@ class KafkaSettings:
             raise ConfigError(f"kafka password: cannot read {self.password_file}: {reason}") from None
 
     def librdkafka(self) -> dict[str, Option]:
-        """Connection options for confluent-kafka."""
+        """Return the connection options for confluent-kafka."""
         options: dict[str, Option] = {
             "bootstrap.servers": ",".join(self.servers),
             "client.id": self.client_id,
@@ -174,7 +174,7 @@ class KafkaSettings:
         return options | {name: str(path) for name, path in names.items() if path is not None}
 
     def kafka_python(self) -> dict[str, Option | list[str]]:
-        """Connection keyword arguments for kafka-python."""
+        """Return the connection keyword arguments for kafka-python."""
         options: dict[str, Option | list[str]] = {
             "bootstrap_servers": self.servers,
             "client_id": self.client_id,

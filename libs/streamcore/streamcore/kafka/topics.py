@@ -1,7 +1,8 @@
 """Creates the topics that an app needs and checks those that are there, before anything is written.
 
 Promises to be repeatable, and never to change a topic that exists unless ``alter_topic`` is asked to: a partition count
-or clean-up policy that does not fit is a ``ConfigError`` that says what is there, what is needed and how to get it.
+or clean-up policy that does not fit is a ``ConfigError`` that names the present value, the needed value and the way to
+get it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.kafka import clients, control_plane
+from streamcore.kafka import admin_clients as control_plane
+from streamcore.kafka import data_clients as clients
 from streamcore.kafka.settings import KafkaSettings
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
 
 
 def ensure_topics(settings: KafkaSettings, specs: Iterable[TopicSpec]) -> tuple[TopicState, ...]:
-    """Create what is missing, check what is there (``ConfigError``), and return the state in the specs' order."""
+    """Create missing topics, check existing ones (``ConfigError``), and return the state in the specs' order."""
     wanted = tuple(specs)
     with closing(control_plane.admin(settings)) as admin:
         present = _describe(admin, settings, [s.name for s in wanted])
@@ -173,7 +175,7 @@ def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicS
         try:
             admin.create_topics({spec.name: wanted})
         except kp.TopicAlreadyExistsError:
-            return  # somebody was faster; the check that follows looks at what they made
+            return  # another process was faster; the check that follows looks at its topic
 
 
 def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:

@@ -1,4 +1,4 @@
-"""Broadcast state: what control records say to all keys. Every shard gets all of them and keeps the same.
+"""Broadcast state: values that control records set for all keys. Every shard gets all of them and keeps the same.
 
 Only ``process_control`` writes; events and timers read. Entries come in the order in which they were last written.
 """
@@ -9,15 +9,15 @@ from collections.abc import Iterator, MutableMapping
 
 import polars as pl
 
-from streamcore.keyed.plain import Misfit, decode, encode, plain
-from streamcore.keyed.scope import Scope
-from streamcore.state.keyvalue import KeyValueTable
+from streamcore.keyed.call_scope import CallScope
+from streamcore.keyed.value_codec import ValueTypeMismatch, check_value, decode, encode
+from streamcore.state.key_value_table import KeyValueTable
 
 
-class Broadcast(MutableMapping[object, object]):
+class BroadcastState(MutableMapping[object, object]):
     """A mapping of plain values to plain values."""
 
-    def __init__(self, scope: Scope, most: int) -> None:
+    def __init__(self, scope: CallScope, most: int) -> None:
         self._scope = scope
         self._most = most
         self._values: dict[object, object] = {}
@@ -37,8 +37,8 @@ class Broadcast(MutableMapping[object, object]):
     def __setitem__(self, entry: object, value: object) -> None:
         entry = self._may_write(entry)
         if value is None:
-            raise Misfit("broadcast state: None is no value; delete the entry instead")
-        value = plain(value)
+            raise ValueTypeMismatch("broadcast state: None is no value; delete the entry instead")
+        value = check_value(value)
         if entry not in self._values and len(self._values) >= self._most:
             self._scope.count("broadcast_refused")
             return
@@ -56,10 +56,10 @@ class Broadcast(MutableMapping[object, object]):
     def _may_write(self, entry: object) -> object:
         if not self._scope.in_control:
             raise PermissionError("broadcast state is written by process_control only: other shards would not see it")
-        return plain(entry)
+        return check_value(entry)
 
     def _remember(self, entry: object) -> None:
-        """Whole copies: control records are few, and a copy keeps the order."""
+        """Journal whole copies: control records are few, and a copy keeps the order."""
         self._scope.journal.append((self._restore, dict(self._values), dict(self._orders), entry))
 
     def _restore(self, values: dict[object, object], orders: dict[object, int], entry: object) -> None:
@@ -88,8 +88,8 @@ class Broadcast(MutableMapping[object, object]):
     def load(self, rows: pl.DataFrame) -> None:
         self._table.load(rows)
 
-    def loaded(self) -> None:
-        """After the last ``load``."""
+    def on_state_loaded(self) -> None:
+        """Read the entries from the table after the last ``load``."""
         self._values, self._orders = {}, {}
         found = []
         for name, blob in self._table:

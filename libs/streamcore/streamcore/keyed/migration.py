@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.entries import Item
-from streamcore.state.versions import Versions
+from streamcore.keyed.collection_table import CollectionItem
+from streamcore.state.row_versions import Versions
 
 #: States of one key by name, as plain values.
 Row = dict[str, object]
@@ -31,21 +31,23 @@ class KeyRow:
     """Everything kept for one key. ``lists``: items by number; ``maps``: items by entry."""
 
     version: int
-    values: dict[str, Item] = field(default_factory=dict)
-    lists: dict[str, dict[object, Item]] = field(default_factory=dict)
-    maps: dict[str, dict[object, Item]] = field(default_factory=dict)
+    values: dict[str, CollectionItem] = field(default_factory=dict)
+    lists: dict[str, dict[object, CollectionItem]] = field(default_factory=dict)
+    maps: dict[str, dict[object, CollectionItem]] = field(default_factory=dict)
 
-    def plain(self) -> Row:
-        """As a migration sees it."""
+    def to_plain_values(self) -> Row:
+        """Return the plain values that a migration receives."""
         row: Row = {name: item.value for name, item in self.values.items()}
-        row |= {name: [item.value for _, item in _ordered(items)] for name, items in self.lists.items() if items}
+        row |= {name: [item.value for _, item in _sort_by_order(items)] for name, items in self.lists.items() if items}
         return row | {
-            name: {entry: item.value for entry, item in _ordered(items)} for name, items in self.maps.items() if items
+            name: {entry: item.value for entry, item in _sort_by_order(items)}
+            for name, items in self.maps.items()
+            if items
         }
 
-    def upgraded(self, versions: Versions[Row], to: int) -> KeyRow:
-        """The same of a later version."""
-        row = versions.upgrade(self.plain(), self.version, to)
+    def upgrade(self, versions: Versions[Row], to: int) -> KeyRow:
+        """Return the same of a later version."""
+        row = versions.upgrade(self.to_plain_values(), self.version, to)
         if not isinstance(row, dict):
             raise ConfigError(f"{versions.what}: a migration answered {type(row).__name__}; return a dictionary")
         result = KeyRow(to)
@@ -56,11 +58,11 @@ class KeyRow:
             elif isinstance(value, Mapping):
                 result.maps[name] = _items(value.items(), self.maps.get(name, {}))
             elif value is not None:
-                result.values[name] = Item(value, 0, _stamp(self.values, name))
+                result.values[name] = CollectionItem(value, 0, _stamp(self.values, name))
         return result
 
 
-class Staged:
+class StateMigration:
     """Keys of older versions, until nothing more can come for them."""
 
     def __init__(self, versions: Versions[Row], write: Callable[[int, KeyRow], None]) -> None:
@@ -68,34 +70,36 @@ class Staged:
         self._write = write
         self._rows: dict[int, KeyRow] = {}
 
-    def at(self, slot: int, version: int) -> KeyRow:
-        """What is known of a key, for adding stored rows of that (older) version."""
+    def row_for(self, slot: int, version: int) -> KeyRow:
+        """Return the state of a key so far, for adding stored rows of that (older) version."""
         row = self._rows.get(slot, KeyRow(version))
         if row.version < version:
-            row = row.upgraded(self._versions, version)
+            row = row.upgrade(self._versions, version)
         self._rows[slot] = row
         return row
 
-    def settle(self, slots: Iterable[int]) -> None:
+    def migrate(self, slots: Iterable[int]) -> None:
         """Bring these keys to the current version, for rows of it follow."""
         for slot in slots:
             if (row := self._rows.pop(slot, None)) is not None:
-                self._write(slot, row.upgraded(self._versions, self._versions.current))
+                self._write(slot, row.upgrade(self._versions, self._versions.current))
 
-    def settle_all(self) -> None:
-        """No rows follow."""
-        self.settle(list(self._rows))
+    def migrate_all(self) -> None:
+        """Return no rows follow."""
+        self.migrate(list(self._rows))
 
 
-def _ordered(items: Mapping[object, Item]) -> list[tuple[object, Item]]:
+def _sort_by_order(items: Mapping[object, CollectionItem]) -> list[tuple[object, CollectionItem]]:
     return sorted(items.items(), key=lambda pair: pair[1].order)
 
 
-def _items(pairs: Iterable[tuple[object, object]], old: Mapping[object, Item]) -> dict[object, Item]:
-    """Numbered from 0, with the stamps of the entries that were there."""
-    return {entry: Item(value, n, _stamp(old, entry)) for n, (entry, value) in enumerate(pairs)}
+def _items(
+    pairs: Iterable[tuple[object, object]], old: Mapping[object, CollectionItem]
+) -> dict[object, CollectionItem]:
+    """Return items numbered from 0, with the stamps of the entries that existed before."""
+    return {entry: CollectionItem(value, n, _stamp(old, entry)) for n, (entry, value) in enumerate(pairs)}
 
 
-def _stamp(old: Mapping[K, Item], name: K) -> int | None:
+def _stamp(old: Mapping[K, CollectionItem], name: K) -> int | None:
     item = old.get(name)
     return None if item is None else item.stamp

@@ -1,4 +1,4 @@
-"""The states that a keyed function declares on its class, and what they look like in its methods.
+"""The states that a keyed function declares on its class, and their form in its methods.
 
 ::
 
@@ -9,8 +9,9 @@
         best = ReducingState(max, int)                          # self.best.add(3); self.best.value
         mean = AggregatingState((0, 0.0), add=..., result=...)  # self.mean.add(2.5); self.mean.value
 
-Each is about the key of the event or timer at hand. Values are immutable (``streamcore.keyed.plain``), so a change is
-always a write. None is never a value: it is what an empty state answers, and writing it to a value state clears it.
+Each is about the key of the event or timer at hand. Values are immutable (``streamcore.keyed.value_codec``), so a
+change is
+always a write. None is never a value: an empty state answers it, and writing it to a value state clears it.
 """
 
 from __future__ import annotations
@@ -20,49 +21,49 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast, overload
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.cells import Cell
-from streamcore.keyed.entries import Entries
-from streamcore.keyed.kinds import ColumnType, Kind, state_kind
-from streamcore.keyed.plain import Misfit
+from streamcore.keyed.collection_table import CollectionTable
 from streamcore.keyed.ttl import Ttl
+from streamcore.keyed.value_codec import ValueTypeMismatch
+from streamcore.keyed.value_state import ValueCell
+from streamcore.keyed.value_types import ColumnType, ValueType, value_type_for_state
 
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
 
 
-class State(ABC):
-    """A state as declared. ``kind``: the values it takes."""
+class DeclaredState(ABC):
+    """A state as declared. ``value_type``: the values it takes."""
 
     def __init__(self, declared: object, ttl: Ttl | None) -> None:
-        self.kind: Kind = state_kind(declared)
+        self.value_type: ValueType = value_type_for_state(declared)
         self.ttl = ttl
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def attach(self, function: object, kept: Cell | Entries) -> None:
-        """Give a function what its methods use."""
-        vars(function)[self.name] = self.handle(kept)
+    def attach(self, function: object, storage: ValueCell | CollectionTable) -> None:
+        """Give a function the states that its methods use."""
+        vars(function)[self.name] = self.handle(storage)
 
     @abstractmethod
-    def handle(self, kept: Any) -> object:
-        """What is seen of the kept values."""
+    def handle(self, storage: Any) -> object:
+        """Return the object that the function's methods use for the stored values."""
 
-    def of(self, function: object) -> Any:
-        """What ``attach`` gave."""
+    def handle_in(self, function: object) -> Any:
+        """Return the object that ``attach`` put into the function."""
         try:
             return function.__dict__[self.name]
         except KeyError:
             raise LookupError(f"state {self.name} is there only in methods that an operator calls") from None
 
 
-class SingleState(State):
+class SingleValueState(DeclaredState):
     """A state with one value a key."""
 
 
-class ValueState(SingleState, Generic[T]):
+class ValueState(SingleValueState, Generic[T]):
     """One value. Reading gives ``default`` where there is none.
 
     ``of``: int, float, bool, str, datetime or a Polars type are kept in a column of that type; Decimal, bytes, tuple, a
@@ -81,10 +82,10 @@ class ValueState(SingleState, Generic[T]):
     ) -> None: ...
     def __init__(self, of: Any = None, *, default: Any = None, ttl: Ttl | None = None) -> None:
         super().__init__(type(default) if of is None and default is not None else of, ttl)
-        self.default = _fitted(self.kind, default)
+        self.default = _coerced_default(self.value_type, default)
 
-    def handle(self, kept: Cell) -> Cell:
-        return kept
+    def handle(self, storage: ValueCell) -> ValueCell:
+        return storage
 
     @overload
     def __get__(self, function: None, owner: type) -> ValueState[T]: ...
@@ -96,19 +97,19 @@ class ValueState(SingleState, Generic[T]):
         try:
             cell = function.__dict__[self.name]
         except KeyError:
-            cell = self.of(function)  # it says what is wrong
+            cell = self.handle_in(function)  # raises an error that explains
         value = cell.values[cell.scope.slot] if cell.ttl is None else cell.get()  # without a call: most reads
         return self.default if value is None else value  # type: ignore[no-any-return]  # what was fitted
 
     def __set__(self, function: object, value: T | None) -> None:
-        self.of(function).set(value)
+        self.handle_in(function).set(value)
 
     def __delete__(self, function: object) -> None:
-        self.of(function).set(None)
+        self.handle_in(function).set(None)
 
 
-class ReducingState(SingleState, Generic[T]):
-    """What is added, combined into one value by ``reduce(value, added)``, for example ``max``."""
+class ReducingState(SingleValueState, Generic[T]):
+    """The added values, combined into one by ``reduce(value, added)``, for example ``max``."""
 
     def __init__(
         self, reduce: Callable[[T, T], T], of: type[T] | ColumnType | None = None, *, ttl: Ttl | None = None
@@ -116,49 +117,51 @@ class ReducingState(SingleState, Generic[T]):
         super().__init__(of, ttl)
         self.reduce = reduce
 
-    def handle(self, kept: Cell) -> Reduced[T]:
-        return Reduced(kept, self.reduce)
+    def handle(self, storage: ValueCell) -> ReducingView[T]:
+        return ReducingView(storage, self.reduce)
 
     @overload
     def __get__(self, function: None, owner: type) -> ReducingState[T]: ...
     @overload
-    def __get__(self, function: object, owner: type) -> Reduced[T]: ...
-    def __get__(self, function: object | None, owner: type) -> ReducingState[T] | Reduced[T]:
-        return self if function is None else cast("Reduced[T]", self.of(function))
+    def __get__(self, function: object, owner: type) -> ReducingView[T]: ...
+    def __get__(self, function: object | None, owner: type) -> ReducingState[T] | ReducingView[T]:
+        return self if function is None else cast("ReducingView[T]", self.handle_in(function))
 
     def __set__(self, function: object, value: object) -> None:
         raise AttributeError(f"state {self.name} takes values by self.{self.name}.add(value)")
 
     def __delete__(self, function: object) -> None:
-        self.of(function).clear()
+        self.handle_in(function).clear()
 
 
-class Reduced(Generic[T]):
+class ReducingView(Generic[T]):
     """A reducing state of the current key."""
 
     __slots__ = ("_cell", "_reduce")
 
-    def __init__(self, cell: Cell, reduce: Callable[[T, T], T]) -> None:
+    def __init__(self, cell: ValueCell, reduce: Callable[[T, T], T]) -> None:
         self._cell = cell
         self._reduce = reduce
 
     @property
     def value(self) -> T | None:
-        """What was added, combined; None before the first."""
+        """Return the combination of all added values; None before the first."""
         return cast("T | None", self._cell.get())
 
     def add(self, value: T) -> None:
         """Combine one more value."""
         before = self._cell.get()
-        self._cell.set(value if before is None else self._reduce(cast("T", before), cast("T", self._cell.fit(value))))
+        self._cell.set(
+            value if before is None else self._reduce(cast("T", before), cast("T", self._cell.coerce(value)))
+        )
 
     def clear(self) -> None:
         """Forget all."""
         self._cell.set(None)
 
 
-class AggregatingState(SingleState, Generic[A, T, R]):
-    """What is added, folded into an accumulator that begins as ``start``; reading gives ``result(accumulator)``."""
+class AggregatingState(SingleValueState, Generic[A, T, R]):
+    """The added values, folded into an accumulator that begins as ``start``; reading gives ``result(accumulator)``."""
 
     def __init__(
         self,
@@ -170,39 +173,39 @@ class AggregatingState(SingleState, Generic[A, T, R]):
         ttl: Ttl | None = None,
     ) -> None:
         super().__init__(type(start) if of is None else of, ttl)
-        self.start: A = _fitted(self.kind, start)
+        self.start: A = _coerced_default(self.value_type, start)
         self.add = add
         self.result = result
 
-    def handle(self, kept: Cell) -> Aggregated[A, T, R]:
-        return Aggregated(kept, self)
+    def handle(self, storage: ValueCell) -> AggregatingView[A, T, R]:
+        return AggregatingView(storage, self)
 
     @overload
     def __get__(self, function: None, owner: type) -> AggregatingState[A, T, R]: ...
     @overload
-    def __get__(self, function: object, owner: type) -> Aggregated[A, T, R]: ...
-    def __get__(self, function: object | None, owner: type) -> AggregatingState[A, T, R] | Aggregated[A, T, R]:
-        return self if function is None else cast("Aggregated[A, T, R]", self.of(function))
+    def __get__(self, function: object, owner: type) -> AggregatingView[A, T, R]: ...
+    def __get__(self, function: object | None, owner: type) -> AggregatingState[A, T, R] | AggregatingView[A, T, R]:
+        return self if function is None else cast("AggregatingView[A, T, R]", self.handle_in(function))
 
     def __set__(self, function: object, value: object) -> None:
         raise AttributeError(f"state {self.name} takes values by self.{self.name}.add(value)")
 
     def __delete__(self, function: object) -> None:
-        self.of(function).clear()
+        self.handle_in(function).clear()
 
 
-class Aggregated(Generic[A, T, R]):
+class AggregatingView(Generic[A, T, R]):
     """An aggregating state of the current key."""
 
     __slots__ = ("_cell", "_state")
 
-    def __init__(self, cell: Cell, state: AggregatingState[A, T, R]) -> None:
+    def __init__(self, cell: ValueCell, state: AggregatingState[A, T, R]) -> None:
         self._cell = cell
         self._state = state
 
     @property
     def value(self) -> R | None:
-        """The result; None before the first value."""
+        """Return the result; None before the first value."""
         accumulator = self._cell.get()
         return None if accumulator is None else self._state.result(cast("A", accumulator))
 
@@ -216,14 +219,14 @@ class Aggregated(Generic[A, T, R]):
         self._cell.set(None)
 
 
-def states_of(function: type) -> dict[str, State]:
-    """What a class declares and inherits, by name."""
+def declared_states(function: type) -> dict[str, DeclaredState]:
+    """Return the states that a class declares and inherits, by name."""
     found = {name: getattr(function, name, None) for name in sorted(dir(function))}
-    return {name: state for name, state in found.items() if isinstance(state, State)}
+    return {name: state for name, state in found.items() if isinstance(state, DeclaredState)}
 
 
-def _fitted(kind: Kind, value: Any) -> Any:
+def _coerced_default(value_type: ValueType, value: Any) -> Any:
     try:
-        return None if value is None else kind.fit(value)
-    except Misfit as error:
+        return None if value is None else value_type.coerce(value)
+    except ValueTypeMismatch as error:
         raise ConfigError(f"the default of a state does not fit its type: {error}") from None

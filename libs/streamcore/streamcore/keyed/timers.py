@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from streamcore.keyed.keys import Keys
-from streamcore.keyed.scope import Scope, TimeDomain
-from streamcore.windowing.values import END_OF_TIME_MS
+from streamcore.keyed.call_scope import CallScope, TimeDomain
+from streamcore.keyed.key_registry import KeyRegistry
+from streamcore.windowing.model import END_OF_TIME_MS
 
 _CLOCK = "__clock"
 _AT_MS = "__at_ms"
@@ -25,7 +25,7 @@ _ORDER = "__order"
 _FEW = 1_000
 
 
-class TimerQueue:
+class TimerHeap:
     """The timers of one domain. ``waiting``: of each slot that has any, the order number of each time."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class TimerQueue:
         self._count = 0
 
     def add(self, slot: int, at_ms: int, order: int) -> None:
-        """A timer that is not there yet."""
+        """Return a timer that is not there yet."""
         self.waiting.setdefault(slot, {})[at_ms] = order
         heapq.heappush(self._heap, (at_ms, order, slot))
         self._count += 1
@@ -49,7 +49,7 @@ class TimerQueue:
         return order
 
     def next_due(self, until_ms: int) -> tuple[int, int, int] | None:
-        """Time, order and slot of the first timer up to that time. ``remove`` it or give it to ``defer``."""
+        """Return time, order and slot of the first timer up to that time. ``remove`` it or give it to ``defer``."""
         while self._heap and self._heap[0][0] <= until_ms:
             at_ms, order, slot = heapq.heappop(self._heap)
             if self.waiting.get(slot, _NONE).get(at_ms) == order:
@@ -57,7 +57,7 @@ class TimerQueue:
         return None
 
     def defer(self, timers: Sequence[tuple[int, int, int]]) -> None:
-        """Back among the waiting."""
+        """Put timers back among the waiting ones."""
         for timer in timers:
             heapq.heappush(self._heap, timer)
 
@@ -68,14 +68,14 @@ class TimerQueue:
             heapq.heapify(self._heap)
 
 
-class TimerRows:
+class TimerTable:
     """All timers of a function, and the table that makes them durable: a row a timer; without its order, it is gone."""
 
-    def __init__(self, keys: Keys, scope: Scope, most: int) -> None:
+    def __init__(self, keys: KeyRegistry, scope: CallScope, most: int) -> None:
         self._keys = keys
         self._scope = scope
         self._most = most
-        self.queues = {domain: TimerQueue() for domain in TimeDomain}
+        self.queues = {domain: TimerHeap() for domain in TimeDomain}
         self.next_order = 0
         self._dirty: dict[tuple[TimeDomain, int, int], None] = {}
 
@@ -92,14 +92,14 @@ class TimerRows:
             raise OverflowError(f"a key may have {self._most} timers in {domain} time and has them all")
         self._add(domain, slot, at_ms, self.next_order)
         self.next_order += 1
-        self._scope.journal.append((self._take_out, domain, slot, at_ms))
+        self._scope.journal.append((self._remove, domain, slot, at_ms))
 
     def delete(self, at_ms: int, domain: TimeDomain) -> None:
         """Delete a timer of the current key; one that is not there is no error."""
         _check(at_ms)
         slot = self._slot()
         if at_ms in self.queues[domain].waiting.get(slot, _NONE):
-            order = self._take_out(domain, slot, at_ms)
+            order = self._remove(domain, slot, at_ms)
             self._scope.journal.append((self._add, domain, slot, at_ms, order))
 
     def clear(self, domain: TimeDomain) -> None:
@@ -114,15 +114,15 @@ class TimerRows:
         self.queues[domain].add(slot, at_ms, order)
         self._dirty[domain, slot, at_ms] = None
 
-    def _take_out(self, domain: TimeDomain, slot: int, at_ms: int) -> int:
+    def _remove(self, domain: TimeDomain, slot: int, at_ms: int) -> int:
         self._dirty[domain, slot, at_ms] = None
-        self._scope.loosened.add(slot)
+        self._scope.emptied.add(slot)
         return self.queues[domain].remove(slot, at_ms)
 
     # --- all keys -----------------------------------------------------------------------------------------------
 
-    def due(self, domain: TimeDomain, until_ms: int, chain: Chain) -> Iterator[tuple[int, int]]:
-        """Slot and time of the timers up to that time, each taken out; also of those set meanwhile.
+    def due(self, domain: TimeDomain, until_ms: int, chain: ChainedTimerLimit) -> Iterator[tuple[int, int]]:
+        """Return slot and time of the timers up to that time, each taken out; also of those set meanwhile.
 
         Of these no more than the chain has left; the rest wait for the next cut.
         """
@@ -132,16 +132,16 @@ class TimerRows:
             if order >= chain.begin and not chain.take():
                 deferred.append(first)
                 continue
-            self._take_out(domain, slot, at_ms)
+            self._remove(domain, slot, at_ms)
             yield slot, at_ms
         queue.defer(deferred)
 
     def holds(self, slot: int) -> bool:
-        """Whether the key has a timer."""
+        """Return whether the key has a timer."""
         return any(slot in queue.waiting for queue in self.queues.values())
 
     def unwritten(self) -> Iterator[tuple[int, int]]:
-        """Slot and time of the timers that came or went since ``changes``."""
+        """Return slot and time of the timers that came or went since ``changes``."""
         return ((slot, at_ms) for _, slot, at_ms in self._dirty)
 
     def compact(self) -> None:
@@ -186,7 +186,7 @@ class TimerRows:
         return pl.DataFrame(columns)
 
 
-class Chain:
+class ChainedTimerLimit:
     """How many timers may still fire in this cut that were set by timers of this cut: an end to endless chains.
 
     ``begin``: the order number from which on timers were set by timers. ``deferred``: those that were one too many.

@@ -1,4 +1,4 @@
-"""How long state lives that nobody touches.
+"""Time to live: how long untouched state is kept.
 
 A value written at time t, by its declared clock, is gone from ``t + after_ms`` on: no read gives it, whether it has
 been cleaned up or not. In event time, "now" is the later of the event's own time (a timer's time) and the watermark, so
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.scope import TimeDomain
+from streamcore.keyed.call_scope import TimeDomain
 
 
 class Refresh(StrEnum):
-    """What lets a value live on. ON_WRITE: writing it. ON_READ: writing or reading it."""
+    """The accesses that extend the life of a value. ON_WRITE: writing it. ON_READ: writing or reading it."""
 
     ON_WRITE = "on_write"
     ON_READ = "on_read"

@@ -1,4 +1,4 @@
-"""A function over one key at a time, with state and timers: for logic that no window, join or aggregate says.
+"""A function over one key at a time, with state and timers: for logic that no window, join or aggregate expresses.
 
 ::
 
@@ -37,7 +37,7 @@ fit its port, state, timers and outputs are as before the call, and the row goes
 ``FAILED_REASON`` (a control record to ``FAILED_CONTROL``; a timer as a row of its key and nulls). A timer that failed
 has fired. The stream goes on.
 
-What a function keeps outside its states is lost with the process and differs between shards; it must be constant.
+Data that a function keeps outside its states is lost with the process and differs between shards; it must be constant.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.keyed.function import Context, ProcessFunction
+from streamcore.keyed.call_records import InputRows, PortBuffer, Schema, check_schema, row_class
+from streamcore.keyed.call_scope import NO_KEY, CallScope, TimeDomain
+from streamcore.keyed.function import ProcessContext, ProcessFunction
+from streamcore.keyed.keyed_store import KeyedLimits, KeyedStore
 from streamcore.keyed.migration import Row
-from streamcore.keyed.plain import show
-from streamcore.keyed.records import Inputs, Port, Schema, checked, row_class
-from streamcore.keyed.scope import NO_KEY, Scope, TimeDomain
-from streamcore.keyed.states import states_of
-from streamcore.keyed.store import KeyedLimits, KeyedStore
-from streamcore.keyed.tables import tables_of
-from streamcore.keyed.timers import Chain
-from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.keyed.state_tables import build_tables
+from streamcore.keyed.states import declared_states
+from streamcore.keyed.timers import ChainedTimerLimit
+from streamcore.keyed.value_codec import describe
+from streamcore.operators.base import MAIN, CutTime, Ports
+from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable
-from streamcore.state.versions import Versions
 
 #: The port of events whose call failed: their columns and why.
 FAILED = "failed"
@@ -90,40 +90,42 @@ class ProcessOperator:
         limits: KeyedLimits | None = None,
     ) -> None:
         self._name = type(function).__name__
-        self._events = checked(events, f"{self._name}: events")
-        self._control = None if control is None else checked(control, f"{self._name}: control")
+        self._events = check_schema(events, f"{self._name}: events")
+        self._control = None if control is None else check_schema(control, f"{self._name}: control")
         _check_function(function, self._name, control)
         self._key = _key(key, self._events, self._name)
         versions: Versions[Row] = Versions(self._name, function.version, function.migrations)
-        states = states_of(type(function))
+        states = declared_states(type(function))
         self._store = KeyedStore(self._name, self._key, states, versions, limits or KeyedLimits())
-        self._scope: Scope = self._store.scope
+        self._scope: CallScope = self._store.scope
         self._ports = _ports(function, self._name, self._scope)
-        self._failed = Port(FAILED, {**self._events, FAILED_REASON: pl.String()}, self._scope)
-        self._failed_control = Port(FAILED_CONTROL, {**(self._control or {}), FAILED_REASON: pl.String()}, self._scope)
-        self._context = Context(self._store, self._ports)
+        self._failed = PortBuffer(FAILED, {**self._events, FAILED_REASON: pl.String()}, self._scope)
+        self._failed_control = PortBuffer(
+            FAILED_CONTROL, {**(self._control or {}), FAILED_REASON: pl.String()}, self._scope
+        )
+        self._context = ProcessContext(self._store, self._ports)
         self._function = copy.copy(function)
-        for kept in self._store.kept:
-            states[kept.name].attach(self._function, kept)
+        for storage in self._store.all_states:
+            states[storage.name].attach(self._function, storage)
         self._event_row = row_class(self._events, "Event")
         self._control_row = row_class(self._control or {}, "Control")
-        self._tables = tables_of(self._store)
+        self._tables = build_tables(self._store)
 
     # --- Operator -----------------------------------------------------------------------------------------------
 
     @property
     def output_delay_ms(self) -> int:
-        """None: a row has the time of its event or timer."""
+        """Return 0: a row has the time of its event or timer."""
         return 0
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         """Process a cut: the events, and the control records where there is such an input."""
         scope, store = self._scope, self._store
         store.sweep()
         scope.clock_ms, scope.watermark_ms = time.clock_ms, time.watermark_ms
         scope.now_ms = scope.event_ms = time.watermark_ms
-        store.settle()
-        chain = Chain(store.limits.chained_timers)
+        store.start_expiry()
+        chain = ChainedTimerLimit(store.limits.chained_timers)
         if self._control is not None:
             self._take_control(inputs[1])
         chain.begin = store.timers.next_order
@@ -143,15 +145,15 @@ class ProcessOperator:
         return self._take_ports()
 
     def tables(self) -> Mapping[str, StateTable]:
-        """All state, by the names that ``streamcore.keyed.store`` says."""
+        """Return all state, by the table names of ``streamcore.keyed.state_tables``."""
         return self._tables
 
-    def loaded(self) -> None:
-        """Brings what older versions stored up to this one."""
-        self._store.loaded()
+    def on_state_loaded(self) -> None:
+        """Migrate state that older versions of the function stored."""
+        self._store.on_state_loaded()
 
     def metrics(self) -> Mapping[str, int]:
-        """What was counted since the last call."""
+        """Return the counts since the last call."""
         counts = dict(self._scope.counts)
         self._scope.counts.clear()
         return counts
@@ -161,7 +163,7 @@ class ProcessOperator:
     def _take_control(self, frame: pl.DataFrame) -> None:
         assert self._control is not None, "asked for with a control input only"
         scope = self._scope
-        records = Inputs.of(frame, self._control, f"{self._name}: control")
+        records = InputRows.from_frame(frame, self._control, f"{self._name}: control")
         scope.slot, scope.in_control = NO_KEY, True  # type: ignore[assignment]  # control records have no key
         for record, scope.event_ms in zip(records.rows(self._control_row), records.times, strict=True):
             try:
@@ -172,7 +174,7 @@ class ProcessOperator:
         scope.in_control = False
 
     def _take_events(self, frame: pl.DataFrame) -> None:
-        events = Inputs.of(frame, self._events, f"{self._name}: events")
+        events = InputRows.from_frame(frame, self._events, f"{self._name}: events")
         slots = self._store.admit(events)
         scope, context, main, watermark_ms = self._scope, self._context, self._ports[MAIN], self._scope.watermark_ms
         process, journal = self._function.process, scope.journal
@@ -195,8 +197,8 @@ class ProcessOperator:
         self._scope.counts["keys_refused"] += 1
         raise OverflowError(f"the limit of {self._store.limits.keys} keys is reached")
 
-    def _fire(self, domain: TimeDomain, until_ms: int, chain: Chain) -> bool:
-        """Fire what is due in that domain; whether anything was."""
+    def _fire(self, domain: TimeDomain, until_ms: int, chain: ChainedTimerLimit) -> bool:
+        """Fire the timers that are due in that domain; whether anything was."""
         scope, context, main = self._scope, self._context, self._ports[MAIN]
         fired = False
         context.domain = domain
@@ -216,17 +218,17 @@ class ProcessOperator:
             scope.journal.clear()
         return fired
 
-    def _fail(self, port: Port, row: object, method: str, error: Exception) -> None:
-        """The call never was; the row goes to its lane."""
+    def _fail(self, port: PortBuffer, row: object, method: str, error: Exception) -> None:
+        """Return the call never was; the row goes to its lane."""
         if isinstance(error, MemoryError):
             raise error  # a matter of the machine, not of the data: the cut must run again
         self._scope.undo()
         self._scope.counts["failed"] += 1
-        reason = f"{self._name}.{method}: {_told(error)}"
-        values = row if isinstance(row, dict) else dict(zip(self._columns_of(port), row, strict=True))  # type: ignore[call-overload]
+        reason = f"{self._name}.{method}: {_error_text(error)}"
+        values = row if isinstance(row, dict) else dict(zip(self._columns_for(port), row, strict=True))  # type: ignore[call-overload]
         port.add({**values, FAILED_REASON: reason})
 
-    def _columns_of(self, port: Port) -> Iterable[str]:
+    def _columns_for(self, port: PortBuffer) -> Iterable[str]:
         return self._events if port is self._failed else self._control or {}
 
     def _timer_row(self) -> dict[str, object]:
@@ -242,8 +244,8 @@ class ProcessOperator:
         return ports
 
 
-def _told(error: Exception) -> str:
-    """What went wrong, the same whenever the cut runs again: without addresses of objects in memory."""
+def _error_text(error: Exception) -> str:
+    """Return the error as text that is the same whenever the cut runs again: without addresses of objects."""
     try:
         text = str(error)
     except Exception:  # a message is the user's code too
@@ -252,7 +254,7 @@ def _told(error: Exception) -> str:
 
 
 def _check_function(function: ProcessFunction, name: str, control: Schema | None) -> None:
-    """``ConfigError`` for what can be seen to be wrong before any event."""
+    """Raise ``ConfigError`` for mistakes that are visible before any event."""
     methods: Mapping[str, Callable[..., object]] = {"process": type(function).process}
     if control is not None:
         methods = {**methods, "process_control": type(function).process_control}
@@ -264,7 +266,7 @@ def _check_function(function: ProcessFunction, name: str, control: Schema | None
             f"{name}.process_control gives rows; every shard would give them. Keep them in context.broadcast"
         )
     if not isinstance(function.version, int):
-        raise ConfigError(f"{name}: version is {show(function.version)}; it is a whole number, not a state")
+        raise ConfigError(f"{name}: version is {describe(function.version)}; it is a whole number, not a state")
 
 
 def _key(key: Sequence[str], events: Mapping[str, pl.DataType], name: str) -> dict[str, pl.DataType]:
@@ -279,14 +281,16 @@ def _key(key: Sequence[str], events: Mapping[str, pl.DataType], name: str) -> di
 
 
 def _can_be_key(dtype: pl.DataType) -> bool:
-    """Whether its values equal themselves and have a hash that never changes."""
+    """Return whether its values equal themselves and have a hash that never changes."""
     if isinstance(dtype, pl.Decimal):
         return (dtype.precision or 38) - dtype.scale <= 18
     return not dtype.is_float() and dtype != pl.UInt64
 
 
-def _ports(function: ProcessFunction, name: str, scope: Scope) -> dict[str, Port]:
+def _ports(function: ProcessFunction, name: str, scope: CallScope) -> dict[str, PortBuffer]:
     if taken := sorted({FAILED, FAILED_CONTROL}.intersection(function.outputs)):
         raise ConfigError(f"{name}: ports {taken} are the operator's own; give yours other names")
     outputs = {MAIN: {}, **function.outputs}
-    return {port: Port(port, checked(schema, f"{name}: port {port}"), scope) for port, schema in outputs.items()}
+    return {
+        port: PortBuffer(port, check_schema(schema, f"{name}: port {port}"), scope) for port, schema in outputs.items()
+    }

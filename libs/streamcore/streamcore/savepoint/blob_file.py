@@ -15,7 +15,7 @@ Row = tuple[str | int | bytes, ...]
 
 
 def write_rows(target: IO[bytes], schema: pa.Schema, rows: Iterable[Row]) -> None:
-    """The rows in their order, zstd. A row group is closed when its blobs come to about 16 MiB."""
+    """Write the rows in their order, zstd. A row group is closed when its blobs come to about 16 MiB."""
     text = [field.name for field in schema if field.type == pa.string()]
     with pq.ParquetWriter(target, schema, compression="zstd", compression_level=1, use_dictionary=text) as writer:
         for group in _groups(rows):

@@ -1,4 +1,4 @@
-"""What a savepoint says of itself: of which app, batch and epoch, where every source was, what state it holds.
+"""The manifest of a savepoint: of which app, batch and epoch, where every source was, what state it holds.
 
 Promises: everything that a restore has to know is here or in the files that are named here, with their sizes and
 digests; no path is absolute, nothing in it is Spark's. Refuses to know where savepoints lie and how they are taken.
@@ -15,7 +15,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError, CorruptState
-from streamcore.position import Position
+from streamcore.offsets import StreamOffsets
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -43,7 +43,7 @@ class StateTableDescription:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDescription:
-    """What an operator's time is made of: the topics whose watermark it waits for, and how far behind it works."""
+    """The parts of an operator's time: the topics whose watermark it waits for, and how far behind it works."""
 
     name: str
     topics: tuple[str, ...]
@@ -52,7 +52,7 @@ class OperatorDescription:
 
 @dataclass(frozen=True, slots=True)
 class AppDescription:
-    """What of an app decides whether state fits it. ``domains``: sets of topics that have a watermark together;
+    """The parts of an app that decide whether state fits it. ``domains``: watermark groups, as topics;
     ``operators``: of topologies."""
 
     name: str
@@ -87,7 +87,7 @@ class DomainProgress:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The rows of one table in all shards. ``versions``: of their layout, 1 where they do not say."""
+    """The rows of one table in all shards. ``versions``: of their layout, 1 where rows have none."""
 
     name: str
     stage: int
@@ -112,8 +112,8 @@ class StateFile:
 class SavepointManifest:
     """A savepoint of the state after ``batch`` of ``epoch``.
 
-    ``position``: ``Position.to_json``, where the next cut begins. ``settled``: false when a later batch may have been
-    written in part. ``app``: the app as it was; ``version``: of the program.
+    ``position``: ``RecordOffset.to_json``, where the next cut begins. ``settled``: false when a later batch may have
+    been written in part. ``app``: the app as it was; ``version``: of the program.
     """
 
     name: str
@@ -140,17 +140,18 @@ class SavepointManifest:
         return sum(table.rows for table in self.tables)
 
     @property
-    def next_position(self) -> Position:
+    def next_position(self) -> StreamOffsets:
         """Where the cut after it begins."""
-        return Position.from_json(self.position)
+        return StreamOffsets.from_json(self.position)
 
     def to_json(self) -> bytes:
-        """As stored."""
+        """Encode as stored."""
         return orjson.dumps(_adapter().dump_python(self, mode="json"), option=orjson.OPT_INDENT_2)
 
     @classmethod
     def from_json(cls, content: bytes, where: str) -> SavepointManifest:
-        """As read. ``ConfigError`` for a format that this program does not read, ``CorruptState`` for what is none."""
+        """Parse a stored manifest. ``ConfigError`` for a format that this program does not read, ``CorruptState`` for
+        what is none."""
         try:
             document = orjson.loads(content)
         except orjson.JSONDecodeError as error:
@@ -172,7 +173,7 @@ class SavepointManifest:
 
 
 def sha256(content: bytes) -> str:
-    """Hexadecimal."""
+    """Return the SHA-256 digest, hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 

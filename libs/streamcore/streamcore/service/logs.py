@@ -1,6 +1,6 @@
-"""Messages of a service on standard error: plain for people, one JSON object a line for what collects logs.
+"""Messages of a service on standard error: plain for people, one JSON object a line for log collectors.
 
-Costs nothing where nothing is logged. Refuses to know who logs.
+Costs nothing where nothing is logged. Does not know its callers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Json(logging.Formatter):
 
 
 def configure(service: str, style: LogStyle = "auto") -> None:
-    """For this process. ``auto`` is plain: who wants JSON off a terminal, a pod, says so."""
+    """Configure the logs of this process. ``auto`` is plain on a terminal and elsewhere; a pod sets JSON explicitly."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json(service) if style == "json" else _Plain(service))
     root = logging.getLogger()

@@ -1,7 +1,7 @@
 """``python -m <service> --settings FILE``: run a service until SIGTERM or SIGINT, then stop between batches.
 
 ``--standby`` loads all that a service needs and waits for the request ``go`` before it owns anything: then it owns the
-checkpoint of an epoch, ``e<epoch>`` in that of the settings. With ``--restore-from NAME`` it says meanwhile whether it
+checkpoint of an epoch, ``e<epoch>`` in that of the settings. With ``--restore-from NAME`` it reports whether it
 can go on from that savepoint (see ``requests``, ``report``). Without ``--standby`` it owns the checkpoint of the
 settings itself.
 
@@ -18,30 +18,32 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from streamcore.control.channel import ControlChannel, FileChannel, standby_channel
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service import logs
-from streamcore.service.documents import load_document
-from streamcore.service.life import Life, Make, Mode
-from streamcore.service.mailbox import FileMailbox, Mailbox, standby_mailbox
-from streamcore.service.savepoints import SavepointsOf
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.documents import load_document
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.lifecycle import RunnerFactory, ServiceProcess, StartMode
+from streamcore.service.savepoint_api import SavepointsFactory
 
 S = TypeVar("S", bound=ServiceSettings)
 
 #: ``pod``: annotations of the own pod; else a folder. Without it: the checkpoint, and ``standby`` in it for a standby.
-REPORTS = "HEADGATE_REPORTS"
+REPORTS = "HEADGATE_CONTROL_CHANNEL"
 
 
-def run_service(name: str, settings: type[S], build: Callable[[], Make[S]], savepoints: SavepointsOf[S]) -> int:
-    """``name`` is said before every message. ``build`` imports what builds the runner, while the JVM starts."""
+def run_service(
+    name: str, settings: type[S], build: Callable[[], RunnerFactory[S]], savepoints: SavepointsFactory[S]
+) -> int:
+    """Run a service. ``name`` precedes every message. ``build`` imports the runner's builder while the JVM starts."""
     arguments = _parser(name).parse_args()
     log = logging.getLogger(name)
     logs.configure(name)
     try:
         document = load_document(arguments.settings, settings)
         logs.configure(name, document.telemetry.logs)
-        mode = Mode(arguments.standby, arguments.restore_from)
-        Life(name, document, build, _mailbox(document, mode, os.environ), mode, savepoints).run()
+        mode = StartMode(arguments.standby, arguments.restore_from)
+        ServiceProcess(name, document, build, _channel(document, mode, os.environ), mode, savepoints).run()
     except StreamError as error:
         log.error("%s: %s", type(error).__name__, error)
         return 2 if isinstance(error, ConfigError) else 1
@@ -56,20 +58,20 @@ def _parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _mailbox(settings: ServiceSettings, mode: Mode, environment: Mapping[str, str]) -> Mailbox:
+def _channel(settings: ServiceSettings, mode: StartMode, environment: Mapping[str, str]) -> ControlChannel:
     where = environment.get(REPORTS)
     if not where:
         if mode.standby:
-            return FileMailbox(standby_mailbox(settings.checkpoint), is_own=True)
-        return FileMailbox(settings.checkpoint)
+            return FileChannel(standby_channel(settings.checkpoint), exclusive=True)
+        return FileChannel(settings.checkpoint)
     if where != "pod":
-        return FileMailbox(Path(where), is_own=True)
-    from streamcore.pod import PodMailbox
+        return FileChannel(Path(where), exclusive=True)
+    from streamcore.control.pod_channel import PodAnnotationChannel
 
     missing = [name for name in ("POD_NAME", "POD_NAMESPACE") if not environment.get(name)]
     if missing:
         raise ConfigError(f"{REPORTS}=pod, and the environment has no {', '.join(missing)}; see docs/kubernetes.md")
-    return PodMailbox(environment["POD_NAMESPACE"], environment["POD_NAME"])
+    return PodAnnotationChannel(environment["POD_NAMESPACE"], environment["POD_NAME"])
 
 
 __all__: Sequence[str] = ["run_service"]

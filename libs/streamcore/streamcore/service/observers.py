@@ -1,4 +1,4 @@
-"""Who hears of a running app's cuts: standard output, the report, telemetry. A runner knows one ``Listeners``."""
+"""Listeners of a running app's cuts: standard output, the report, telemetry. A runner knows one ``Listeners``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import orjson
 from streamcore.errors import Retryable
 
 if TYPE_CHECKING:
-    from streamcore.spark.runner import CutReport, Listeners
+    from streamcore.engine.report import CutReport, Listeners
 
 
-class Observer(Protocol):
-    """Hears what ``Listeners`` of a runner hear; ``cut`` is called in the cut, so it must be quick."""
+class CutListener(Protocol):
+    """Receives the events of a runner's ``Listeners``; ``cut`` is called in the cut, so it must be quick."""
 
     def cut(self, report: CutReport) -> None:
-        """A cut is done."""
+        """Receive the report of a finished cut."""
         ...
 
     def progress(self, progress: Mapping[str, object]) -> None:
@@ -28,28 +28,28 @@ class Observer(Protocol):
         ...
 
     def failure(self, error: Retryable) -> None:
-        """The query ended, and is started again."""
+        """Receive the error that ended the query, which is started again."""
         ...
 
 
-class Printer:
+class StdoutListener:
     """One JSON object a cut to standard output."""
 
     def cut(self, report: CutReport) -> None:
-        """See ``Observer``."""
+        """See ``CutListener``."""
         _print({"cut": dataclasses.asdict(report)})
 
     def progress(self, progress: Mapping[str, object]) -> None:
-        """See ``Observer``."""
+        """See ``CutListener``."""
         _print({"spark": {name: progress[name] for name in ("batchId", "durationMs")}})
 
     def failure(self, error: Retryable) -> None:
-        """See ``Observer``: messages are the log's."""
+        """See ``CutListener``: messages are the log's."""
 
 
-def listeners_of(observers: Sequence[Observer], log: logging.Logger) -> Listeners:
+def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> Listeners:
     """All of them, in order, and the log for failures."""
-    from streamcore.spark.runner import Listeners
+    from streamcore.engine.report import Listeners
 
     def report(cut: CutReport) -> None:
         for observer in observers:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamcore.kafka.control import control_topic
+from streamcore.kafka.control_topic import control_topic
 from streamcore.kafka.topics import TopicSpec
-from streamcore.service.settings import ServiceSettings
+from streamcore.service.config.settings import ServiceSettings
 
 
-def own_topics(settings: ServiceSettings, lanes: Iterable[str]) -> list[TopicSpec]:
+def topics_of_service(settings: ServiceSettings, lanes: Iterable[str]) -> list[TopicSpec]:
     """One a lane, beside the control topic and the markers."""
     return [
         *(

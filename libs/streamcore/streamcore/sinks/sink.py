@@ -1,7 +1,7 @@
-"""The contract of a sink: what it is given, what it answers, and what it promises.
+"""The contract of a sink: its input, its answer and its promise.
 
-An app's cut goes to its sinks one after the other, and then to Kafka (``streamcore.outputs``). After a crash the same
-cut comes again with the same rows, whatever of it had been written; a sink makes that harmless by a ledger, a
+An app's cut goes to its sinks one after the other, and then to Kafka (``streamcore.engine.output``). After a crash the
+same cut comes again with the same rows, whatever of it had been written; a sink makes that harmless by a ledger, a
 transaction's version or a document's. It is one owner's at a time, and an owner of an earlier epoch must not get
 through once a later one has opened the sink.
 """
@@ -16,19 +16,19 @@ from typing import Protocol
 import pyarrow as pa
 
 from streamcore.errors import ConfigError
-from streamcore.writer import WriterId
+from streamcore.writer_id import WriterId
 
 
 class Guarantee(enum.StrEnum):
-    """What a reader of the system sees of a cut that was written again after a crash."""
+    """The view that a reader of the system has of a cut that was written again after a crash."""
 
     EXACTLY_ONCE = "exactly-once"  # the cut's rows appear together and once; a repeated cut is refused by the system
     IDEMPOTENT = "idempotent"  # writing it again ends in the same contents; a reader may see part of a cut for a while
     AT_LEAST_ONCE = "at-least-once"
 
 
-class Result(enum.StrEnum):
-    """What ``write`` did with a cut."""
+class WriteOutcome(enum.StrEnum):
+    """The result of ``write`` for a cut."""
 
     COMMITTED = "committed"
     SKIPPED = "skipped"  # the system shows that the cut was written before
@@ -36,7 +36,7 @@ class Result(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedRow:
     """A row that the system will never take. ``row``: its place in the lane's table. ``code``: the system's own code
     or name of the error, for machines; ``reason``: its words, for people."""
 
@@ -47,12 +47,12 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """``rows``: those that are there now because of this cut. ``refused`` is the same when the cut is written again."""
 
-    result: Result
+    outcome: WriteOutcome
     rows: int = 0
-    refused: Sequence[Refused] = ()
+    rejected: Sequence[RejectedRow] = ()
 
 
 def _always_owner() -> None:
@@ -65,15 +65,16 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkHooks:
-    """What the app brings along. ``still_owner`` raises ``Fenced`` when another process owns the app; a sink calls it
-    before it tries again. ``reached``: called with the name of each step of the sink's protocol; tests crash there."""
+    """The parts that the app supplies. ``still_owner`` raises ``Fenced`` when another process owns the app; a sink
+    calls it before it tries again. ``reached``: called with the name of each step of the sink's protocol; tests crash
+    there."""
 
     still_owner: Callable[[], None] = _always_owner
-    reached: Callable[[str], None] = _ignore
+    on_step: Callable[[str], None] = _ignore
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long a sink tries when its system is away: all attempts together, with growing pauses; then ``Retryable``."""
 
     recovery_ms: int = 120_000
@@ -100,27 +101,27 @@ class Sink(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it promises with the settings that it has."""
+        """The promise that the sink makes with its settings."""
         ...
 
     def open(self, owner: WriterId) -> int | None:
-        """Connect, refuse what it could not hold (``ConfigError``: what is missing and how to make it), and fence
+        """Connect, refuse data that it cannot hold (``ConfigError``: the missing part and how to make it), and fence
         owners of earlier epochs. Returns the last batch that is known to be written in this epoch, or None. Called
         again after ``close`` for a new attempt."""
         ...
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
-        """The rows of a cut, by lane, in order; lanes without rows are not there. When it returns, they are durable.
+    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+        """Write the rows of a cut, by lane, in order. Lanes without rows are absent. Durable on return.
 
         Columns have the logical types of a topology: decimal128, timestamp(ms, UTC), large_string, int64, double, bool.
         Raises ``Retryable`` when the system was away for longer than its patience: a later ``open`` and ``write`` of
         the same batch settle it. ``Fenced``: a later owner is there. Data never raises: rows that the system refuses
-        for what they hold are ``Written.refused``.
+        for their values are ``Written.refused``.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connection; what was committed stays. May be called twice."""
+        """Let go of the connection; committed rows stay. May be called twice."""
         ...
 
 

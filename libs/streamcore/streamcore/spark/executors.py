@@ -1,6 +1,6 @@
-"""Executors as pods of a Kubernetes cluster: what Spark has to be told when the driver is a pod itself.
+"""Executors as pods of a Kubernetes cluster: Spark's properties for a driver that is a pod itself.
 
-The driver is in client mode: the pod that runs it belongs to whoever made it, and Spark makes the executors' pods only,
+The driver is in client mode: another controller owns its pod, and Spark makes the executors' pods only,
 which the driver's pod owns, so that they go with it. What such a pod needs beyond Spark's own (volumes, security
 context, labels) is in a template, a file. No secret passes through here: pods mount theirs. Imports nothing of Spark.
 """

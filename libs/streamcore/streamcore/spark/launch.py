@@ -7,21 +7,22 @@ import threading
 from typing import TYPE_CHECKING
 
 from streamcore.app import App
-from streamcore.spark.start import Start
+from streamcore.spark.runtime import Runtime
 
 if TYPE_CHECKING:
+    from streamcore.engine.report import Listeners
     from streamcore.kafka.topics import TopicSpec
-    from streamcore.spark.runner import Listeners, RunSettings
+    from streamcore.spark.runner import RunSettings
 
 _BROKER_WAIT_MS = 60_000
 
 
-def launch(app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
-    """Runs until SIGTERM or SIGINT (or until it cannot go on: ``StreamError``). Blocks.
+def run_app(app: App, settings: RunSettings, listeners: Listeners | None = None) -> None:
+    """Run until SIGTERM or SIGINT (or until it cannot go on: ``StreamError``). Blocks.
 
     Topics that the app writes are made where they are missing; event topics belong to their producers.
     """
-    with Start(app.name, settings.checkpoint, settings.spark) as start:
+    with Runtime(app.name, settings.checkpoint, settings.spark) as start:
         from streamcore.kafka.topics import check_transaction_timeout, ensure_topics, wait_for_broker
         from streamcore.spark.runner import Runner
 
@@ -36,8 +37,8 @@ def launch(app: App, settings: RunSettings, listeners: Listeners | None = None) 
 
 
 def own_topics(app: App, markers_topic: str) -> list[TopicSpec]:
-    """The topics that the app writes, and the control topic."""
-    from streamcore.kafka.control import control_topic
+    """Return the topics that the app writes, and the control topic."""
+    from streamcore.kafka.control_topic import control_topic
     from streamcore.kafka.topics import TopicSpec
 
     lanes = [TopicSpec(topic, 1) for topic in dict.fromkeys(app.lanes.values())]

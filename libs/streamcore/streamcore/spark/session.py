@@ -13,19 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamcore.spark import objects
+from streamcore.spark import s3a as objects
 from streamcore.spark.executors import Executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Environment variable of ``streamcore.spark.daemon``: the modules that it loads, separated by commas.
+#: Environment variable of ``streamcore.spark.worker_daemon``: the modules that it loads, separated by commas.
 PRELOAD = "STREAMCORE_PRELOAD"
 
 _STATE = "spark.sql.streaming.stateStore"
 _ROCKSDB = f"{_STATE}.rocksdb"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
-#: Little is asked of the JVM: it plans cuts and moves parcels. Its quick compiler alone costs less than both do.
+#: Little is asked of the JVM: it plans cuts and moves shuffle blocks. Its quick compiler alone costs less than both do.
 _JAVA_OPTIONS = (
     "-Xss8m",
     "-XX:TieredStopAtLevel=1",
@@ -33,7 +33,7 @@ _JAVA_OPTIONS = (
     f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
 )
 #: What every worker needs, whatever the app computes.
-_PRELOAD = ("pyspark.worker", "streamcore.spark.work")
+_PRELOAD = ("pyspark.worker", "streamcore.spark.worker")
 _FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
@@ -86,12 +86,12 @@ def _options(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.parallelism),
         "spark.sql.adaptive.enabled": "false",
-        # What is large in a row of ours is compressed already (``streamcore.arrow``).
+        # What is large in a row of ours is compressed already (``streamcore.wire.arrow_ipc``).
         "spark.shuffle.compress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         f"spark.executorEnv.{PRELOAD}": ",".join([*_PRELOAD, *settings.preload]),
-        "spark.python.daemon.module": "streamcore.spark.daemon",
+        "spark.python.daemon.module": "streamcore.spark.worker_daemon",
         # With it, functions of SQL get workers of their own kind, forked from a process of their own.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",

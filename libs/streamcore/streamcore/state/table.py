@@ -1,4 +1,4 @@
-"""What a state table must offer so that the log can make it durable.
+"""The protocol of a state table, which lets the log make it durable.
 
 A table lives in memory, in whatever shape its kernel works on fastest. It is written out as rows: a frame with the
 table's own columns and ``__hash``, the stable hash of the row's key (``streamcore.hashing``). The hash puts a row
@@ -27,7 +27,7 @@ class StateTable(Protocol):
         ...
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        """All live rows of one bucket (``hashing.bucket_of``)."""
+        """All live rows of one bucket (``hashing.bucket_for``)."""
         ...
 
     def load(self, rows: pl.DataFrame) -> None:

@@ -5,11 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from streamcore.checkpoint.files import discard, make_folder, naming_file_errors, read_whole, remove_folder, write_whole
+from streamcore.storage.atomic_files import (
+    discard,
+    make_folder,
+    naming_file_errors,
+    read_whole,
+    remove_folder,
+    write_whole,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFolder:
+class LocalObjectStore:
     """A folder of this machine, or one that all machines of an app have mounted."""
 
     path: Path
@@ -18,8 +25,8 @@ class LocalFolder:
     def url(self) -> str:
         return str(self.path.absolute())
 
-    def under(self, name: str) -> LocalFolder:
-        return LocalFolder(self.path / name)
+    def under(self, name: str) -> LocalObjectStore:
+        return LocalObjectStore(self.path / name)
 
     def write(self, name: str, content: bytes) -> None:
         path = self.path / name

@@ -4,7 +4,7 @@ A file is one object, and an object is there when it was sent to its end: there 
 ones are sent in parts, which count only when the last request joins them; what a crash leaves of them is no object
 (a rule of the bucket for unfinished uploads removes it).
 
-Who reaches the server, how, and with which keys is said by the environment, by the names that all clients know:
+Who reaches the server, how, and with which keys is in the environment, by the names that all clients know:
 ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, or ``AWS_WEB_IDENTITY_TOKEN_FILE`` with
 ``AWS_ROLE_ARN``, or the role of the machine; ``AWS_REGION``, ``AWS_ENDPOINT_URL`` and, for an endpoint without TLS,
 ``AWS_ALLOW_HTTP=true``. So no key is in settings, values or what is sent to other processes: each reads its own.
@@ -27,7 +27,7 @@ from hashlib import md5
 from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from streamcore.errors import ConfigError, Retryable, StreamError
-from streamcore.location import ENDPOINTS
+from streamcore.storage.location import ENDPOINTS
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -56,14 +56,14 @@ _MACHINE = re.compile(r"/latest/(api|meta-data)/")
 
 
 @dataclass(frozen=True, slots=True)
-class S3Folder:
+class S3ObjectStore:
     """Objects whose keys begin with ``prefix/``; with an empty prefix all of the bucket."""
 
     bucket: str
     prefix: str = ""
 
     @classmethod
-    def parse(cls, url: str) -> S3Folder:
+    def parse(cls, url: str) -> S3ObjectStore:
         """Of ``s3://bucket/prefix``; ``ConfigError`` for anything else."""
         found = _ADDRESS.match(url)
         parts = [] if found is None else [part for part in (found["prefix"] or "").split("/") if part]
@@ -76,35 +76,35 @@ class S3Folder:
 
     @property
     def url(self) -> str:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
-    def under(self, name: str) -> S3Folder:
-        """See ``Folder``."""
-        return S3Folder(self.bucket, self._key(name))
+    def under(self, name: str) -> S3ObjectStore:
+        """See ``ObjectStore``."""
+        return S3ObjectStore(self.bucket, self._key(name))
 
     def write(self, name: str, content: bytes) -> None:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         import obstore
 
         with _naming(self, name):
             obstore.put(_store(self.bucket), self._key(name), content, chunk_size=PIECE_BYTES)
 
     def read(self, name: str) -> bytes | None:
-        """See ``Folder``. Large ones come in pieces: nothing here replaces an object that is as large."""
+        """See ``ObjectStore``. Large ones come in pieces: nothing here replaces an object that is as large."""
         store, key = _store(self.bucket), self._key(name)
         with _naming(self, name):
             return _unless_missing(lambda: _whole(store, key))
 
     def write_from(self, name: str, file: IO[bytes]) -> None:
-        """The same from a file, however large."""
+        """Write an object from a file, however large."""
         import obstore
 
         with _naming(self, name):
             obstore.put(_store(self.bucket), self._key(name), file, chunk_size=PIECE_BYTES)
 
     def tagged(self, name: str) -> tuple[bytes, str] | None:
-        """What is in a small file, and the tag of this version of it; None where there is none.
+        """Read a small file with the tag of this version; None where there is none.
 
         A server that keeps the two apart may answer with a tag and a content of two versions while the file is replaced
         (seen: one of four, under constant writes). So a pair counts when the tag is the content's digest, as it mostly
@@ -140,14 +140,14 @@ class S3Folder:
                 return None
 
     def discard(self, name: str) -> None:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         import obstore
 
         with _naming(self, name):
             obstore.delete(_store(self.bucket), self._key(name))
 
     def folders(self) -> list[str]:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         import obstore
 
         with _naming(self):
@@ -155,11 +155,11 @@ class S3Folder:
         return sorted(self._name(prefix) for prefix in found)
 
     def files(self) -> list[str]:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         return sorted(map(self._name, self._keys()))
 
     def remove(self) -> None:
-        """See ``Folder``."""
+        """See ``ObjectStore``."""
         import obstore
 
         keys = [*self._keys()]
@@ -183,7 +183,7 @@ class S3Folder:
 
 @cache
 def _store(bucket: str) -> S3Store:
-    """The client of a bucket, one a process: it keeps connections, and keys that are valid for an hour."""
+    """Return the client of a bucket, one a process: it keeps connections, and keys that are valid for an hour."""
     from obstore.store import S3Store
 
     client: ClientConfig = {"timeout": timedelta(seconds=_TIMEOUT_S), "connect_timeout": timedelta(seconds=5)}
@@ -201,7 +201,7 @@ def _store(bucket: str) -> S3Store:
             retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=_PATIENCE_S), "backoff": pauses},
         )
     except Exception as error:
-        raise ConfigError(f"s3://{bucket}: {_said(error)}; look at the environment's AWS_ names") from None
+        raise ConfigError(f"s3://{bucket}: {_client_message(error)}; look at the environment's AWS_ names") from None
 
 
 def _whole(store: S3Store, key: str) -> bytes:
@@ -227,7 +227,7 @@ def _with_tag(store: S3Store, key: str) -> tuple[bytes, str]:
 
 
 def _unless_missing(read: Callable[[], T]) -> T | None:
-    """What is read; None where there is no such object. A bucket that is not there is an error."""
+    """Call ``read``; return None where there is no such object. A missing bucket is an error."""
     try:
         return read()
     except FileNotFoundError as error:
@@ -237,17 +237,17 @@ def _unless_missing(read: Callable[[], T]) -> T | None:
 
 
 @contextmanager
-def _naming(folder: S3Folder, name: str = "") -> Iterator[None]:
+def _naming(folder: S3ObjectStore, name: str = "") -> Iterator[None]:
     """Turn the client's errors into ours. Their text may hold what was signed with a key, so it goes no further."""
     from obstore.exceptions import BaseError
 
     try:
         yield
     except (BaseError, OSError) as error:
-        raise _translated(f"{folder.url}/{name}".rstrip("/"), error) from None
+        raise _to_stream_error(f"{folder.url}/{name}".rstrip("/"), error) from None
 
 
-def _translated(where: str, error: Exception) -> StreamError:
+def _to_stream_error(where: str, error: Exception) -> StreamError:
     code, status = _code(error), _STATUS.search(str(error))
     if _MACHINE.search(str(error)):
         return ConfigError(
@@ -262,23 +262,23 @@ def _translated(where: str, error: Exception) -> StreamError:
         )
     if status is not None and status[1] == "404":
         return ConfigError(f"{where}: not found ({code}); look at AWS_ENDPOINT_URL, the keys and the bucket")
-    return Retryable(f"{where}: {_said(error)}")
+    return Retryable(f"{where}: {_client_message(error)}")
 
 
 def _code(error: Exception) -> str | None:
-    """What the server calls it."""
+    """Return the server's error code, None without one."""
     found = _CODE.search(str(error))
     return None if found is None else found[1]
 
 
-def _said(error: Exception) -> str:
-    """The client's own words, without the server's answer and the client's insides."""
+def _client_message(error: Exception) -> str:
+    """Return the client's message, without the server's response and the client's internals."""
     text = str(error).partition("Debug source:")[0].partition("<?xml")[0]
     code = _code(error)
     return " ".join(text.split()).rstrip(" :") + (f" {code}" if code else "")
 
 
 def _without_user(url: str) -> str:
-    """Somebody may have written keys into the address."""
+    """Remove credentials that may have been written into the address."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -13,32 +13,32 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pyarrow as pa
 
-from streamcore.enrich import kept
+from streamcore.enrich import shared_enricher
 from streamcore.errors import CorruptState
-from streamcore.kernel import Cut, Output, Routed
-from streamcore.lane_rows import LaneRows
-from streamcore.lanes import DEAD_LETTERS, Record
-from streamcore.operators.operator import MAIN, Operator, StepTime
+from streamcore.kernel import Cut, KernelOutput, StreamKey
+from streamcore.operators.base import MAIN, CutTime, Operator
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.state.table import StateTable
-from streamcore.topology.control import control_rows
-from streamcore.topology.guard import dead_letters, guarded
-from streamcore.topology.letters import Letters, without_origin
-from streamcore.topology.logical import logical
+from streamcore.topology.control_rows import control_rows
+from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
+from streamcore.topology.error_isolation import dead_letters, run_isolated
+from streamcore.topology.logical_types import to_logical
 from streamcore.topology.nodes import (
     FAILED,
-    DeadLetters,
-    Enriching,
-    Node,
-    Operation,
-    Port,
-    Sink,
-    Stateless,
-    Union,
-    empty,
+    DeadLetterNode,
+    EnrichmentNode,
+    OutputPort,
+    SinkNode,
+    StatefulNode,
+    StatelessNode,
+    TopologyNode,
+    UnionNode,
+    empty_rows,
 )
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
+from streamcore.wire.lane_rows import LaneRows
+from streamcore.wire.lanes import DEAD_LETTERS, Record
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class TopologyHead:
     topology: Topology
     topics: tuple[str, ...] = ()
 
-    def __call__(self) -> HeadAtWork:
-        return HeadAtWork(self.topology, self.topics)
+    def __call__(self) -> StatelessStageRunner:
+        return StatelessStageRunner(self.topology, self.topics)
 
 
 @dataclass(frozen=True)
@@ -60,42 +60,42 @@ class TopologyStage:
     level: int
     topics: tuple[str, ...] = ()
 
-    def __call__(self) -> StageAtWork:
-        return StageAtWork(self.topology, self.level, self.topics)
+    def __call__(self) -> KeyedStageRunner:
+        return KeyedStageRunner(self.topology, self.level, self.topics)
 
 
-class HeadAtWork:
+class StatelessStageRunner:
     """Level 0, in a task of stage 1."""
 
     def __init__(self, topology: Topology, topics: Sequence[str] = ()) -> None:
         self.topology = topology
-        self.letters = Letters(topics)
+        self.letters = DeadLetterWriter(topics)
 
-    def step(self, source: int, events: pa.Table, clock_ms: int) -> Output:  # noqa: ARG002 - nothing here has a clock
-        """Decoded events, ``StreamSchema.arrow``."""
-        return self.rows(source, logical(events, self.topology.sources[source].stream))
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - nothing here has a clock
+        """Process decoded events (``StreamSchema.arrow``)."""
+        return self.rows(source, to_logical(events, self.topology.sources[source].stream))
 
-    def rows(self, source: int, rows: pl.DataFrame) -> Output:
+    def rows(self, source: int, rows: pl.DataFrame) -> KernelOutput:
         """Rows of the source's columns and the engine's."""
-        pass_ = _Pass(self.topology, 0, {}, letters=self.letters)
+        pass_ = _CutPass(self.topology, 0, {}, dead_letter_writer=self.letters)
         pass_.give(self.topology.sources[source], MAIN, rows)
         pass_.run()
         return pass_.output()
 
 
-class StageAtWork:
+class KeyedStageRunner:
     """A keyed level, on one shard."""
 
     def __init__(self, topology: Topology, level: int, topics: Sequence[str] = ()) -> None:
         self.topology = topology
-        self.letters = Letters(topics)
+        self.letters = DeadLetterWriter(topics)
         self.level = level
-        mine = [node for node in topology.levels.on(level) if isinstance(node, Operation)]
-        self.operators: dict[Operation, Operator] = {node: node.make() for node in mine}
-        self._by_name = {topology.name_of(node): operator for node, operator in self.operators.items()}
+        mine = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
+        self.operators: dict[StatefulNode, Operator] = {node: node.make() for node in mine}
+        self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
-    def step(self, cut: Cut) -> Output:
-        pass_ = _Pass(self.topology, self.level, self.operators, cut, letters=self.letters)
+    def step(self, cut: Cut) -> KernelOutput:
+        pass_ = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.letters)
         pass_.run()
         return pass_.output()
 
@@ -115,102 +115,102 @@ class StageAtWork:
             )
         return found
 
-    def loaded(self) -> None:
+    def on_state_loaded(self) -> None:
         for operator in self.operators.values():
-            operator.loaded()
+            operator.on_state_loaded()
 
 
 @dataclass
-class _Pass:
+class _CutPass:
     """One way through the nodes of a level."""
 
     topology: Topology
     level: int
-    operators: Mapping[Operation, Operator]
+    operators: Mapping[StatefulNode, Operator]
     cut: Cut | None = None
-    frames: dict[tuple[Node, str], pl.DataFrame] = field(default_factory=dict)
+    frames: dict[tuple[TopologyNode, str], pl.DataFrame] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     lanes: list[LaneRows] = field(default_factory=list)
-    counted: Counter[str] = field(default_factory=Counter)
-    letters: Letters = field(default_factory=Letters)
+    counters: Counter[str] = field(default_factory=Counter)
+    dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
 
-    def give(self, node: Node, port: str, rows: pl.DataFrame) -> None:
+    def give(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
         """Rows of a port, if there are any."""
         if rows.height:
             self.frames[node, port] = rows
 
-    def of(self, port: Port) -> pl.DataFrame | None:
-        """The rows of a port on this level."""
+    def read_port(self, port: OutputPort) -> pl.DataFrame | None:
+        """Return the rows of a port on this level."""
         return self.frames.get((port.node, port.name))
 
     def run(self) -> None:
-        for node in self.topology.levels.on(self.level):
+        for node in self.topology.levels.nodes_on(self.level):
             match node:
-                case Operation():
+                case StatefulNode():
                     self._operate(node)
-                case DeadLetters():
-                    self._bury(node)
-                case Sink():
+                case DeadLetterNode():
+                    self._write_dead_letters(node)
+                case SinkNode():
                     self._end(node)
-                case Union():
-                    self._unite(node)
-                case Stateless():
+                case UnionNode():
+                    self._union(node)
+                case StatelessNode():
                     self._transform(node)
-                case Enriching():
+                case EnrichmentNode():
                     self._enrich(node)
 
-    def output(self) -> Output:
-        """What leaves this level."""
-        rows: dict[Routed, pl.DataFrame | pa.Table] = {}
-        for sending in self.topology.levels.sendings:
-            found = self.of(sending.port) if sending.level == self.level else None
+    def output(self) -> KernelOutput:
+        """Return the rows that leave this level."""
+        rows: dict[StreamKey, pl.DataFrame | pa.Table] = {}
+        for sending in self.topology.levels.exchanges:
+            found = self.read_port(sending.port) if sending.level == self.level else None
             if found is not None:
                 wanted = sending.columns
                 rows[sending.exchange.rows] = found if wanted is None else found.select(*wanted, pl.col("^__.*$"))
-        return Output(self.records, self.lanes, rows, dict(self.counted))
+        return KernelOutput(self.records, self.lanes, rows, dict(self.counters))
 
-    def _transform(self, node: Stateless) -> None:
-        rows = self.of(node.before)
+    def _transform(self, node: StatelessNode) -> None:
+        rows = self.read_port(node.before)
         if rows is None:
             return
-        result = guarded(self.topology.name_of(node), node.function, rows, self.letters)
+        result = run_isolated(self.topology.node_name(node), node.function, rows, self.dead_letter_writer)
         self.records += result.dead
         if result.good:
             self.give(node, MAIN, pl.concat(result.good) if len(result.good) > 1 else result.good[0])
 
-    def _enrich(self, node: Enriching) -> None:
-        rows = self.of(node.before)
+    def _enrich(self, node: EnrichmentNode) -> None:
+        rows = self.read_port(node.before)
         if rows is None:
             return
-        enricher = kept(node.enrichment)
+        enricher = shared_enricher(node.enrichment)
         result = enricher.run(rows)
         self.give(node, MAIN, result.rows)
         self.give(node, FAILED, result.failed)
         self._side(node, FAILED, node.failed_to, result.failed)
         self._count(node, enricher.metrics())
 
-    def _unite(self, node: Union) -> None:
-        found = [rows for port in node.streams if (rows := self.of(port)) is not None]
+    def _union(self, node: UnionNode) -> None:
+        found = [rows for port in node.streams if (rows := self.read_port(port)) is not None]
         if found:
             names = [*node.ports[MAIN], EVENT_MS, *(c for c in (PARTITION, OFFSET) if c in found[0].columns)]
             self.give(node, MAIN, pl.concat([rows.select(names) for rows in found]))
 
-    def _end(self, node: Sink) -> None:
-        rows = self.of(node.before)
+    def _end(self, node: SinkNode) -> None:
+        rows = self.read_port(node.before)
         if rows is not None:
             self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole))
 
-    def _bury(self, node: DeadLetters) -> None:
-        rows = self.of(node.before)
+    def _write_dead_letters(self, node: DeadLetterNode) -> None:
+        rows = self.read_port(node.before)
         if rows is not None:
-            self.records += self.letters.of(
+            self.records += self.dead_letter_writer.to_records(
                 rows.drop(node.code, node.reason), rows[node.code].to_list(), rows[node.reason].to_list()
             )
 
-    def _operate(self, node: Operation) -> None:
+    def _operate(self, node: StatefulNode) -> None:
         assert self.cut is not None, "operators are on keyed levels"
         inputs = [self._input(node, number) for number in range(len(node.keyed))]
-        if node.heard:
+        if node.control_input:
             inputs.append(control_rows(self.cut.control))
         ports = self.operators[node].step(inputs, self._time(node))
         for port, rows in ports.items():
@@ -219,45 +219,46 @@ class _Pass:
                 self._side(node, port, node.side_lanes[port], rows)
         self._count(node, self.operators[node].metrics())
 
-    def _side(self, node: Node, port: str, lane: str, rows: pl.DataFrame) -> None:
-        """Rows of a side output that end in a lane. Dead letters have one form, wherever they come from."""
+    def _side(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
+        """Rows of a side output that end in a lane. Rejected records have one form, wherever they come from."""
         if lane == DEAD_LETTERS:
-            self.records += dead_letters(self.topology.name_of(node), port, rows, self.letters)
+            self.records += dead_letters(self.topology.node_name(node), port, rows, self.dead_letter_writer)
         elif rows.height:
             self.lanes.append(LaneRows(lane, (), without_origin(rows)))
 
-    def _count(self, node: Node, metrics: Mapping[str, int]) -> None:
+    def _count(self, node: TopologyNode, metrics: Mapping[str, int]) -> None:
         for name, count in metrics.items():
             if count:
-                self.counted[f"{self.topology.name_of(node)}.{name}"] += count
+                self.counters[f"{self.topology.node_name(node)}.{name}"] += count
 
-    def _input(self, node: Operation, number: int) -> pl.DataFrame:
-        """What was sent to an input from the levels before, in their order, and then what is here."""
+    def _input(self, node: StatefulNode, number: int) -> pl.DataFrame:
+        """Return the rows sent to an input from the levels before, in their order, and then those of this level."""
         assert self.cut is not None, "operators are on keyed levels"
         one = node.keyed[number]
         names = [*one.schema, EVENT_MS]
         found: list[pl.DataFrame] = []
-        for level in sorted(self.topology.levels.of[one.port.node]):
-            rows = self.of(one.port) if level == self.level else self._sent(node, number, level)
+        for level in sorted(self.topology.levels.level_by_node[one.port.node]):
+            rows = self.read_port(one.port) if level == self.level else self._read_exchange(node, number, level)
             if rows is not None:
                 found.append(rows.select(names))
         if not found:
-            return empty(one.schema)
+            return empty_rows(one.schema)
         return pl.concat(found) if len(found) > 1 else found[0]
 
-    def _sent(self, node: Operation, number: int, level: int) -> pl.DataFrame | None:
+    def _read_exchange(self, node: StatefulNode, number: int, level: int) -> pl.DataFrame | None:
         assert self.cut is not None, "operators are on keyed levels"
         return self.cut.events.get(self.topology.levels.routes[node, number, level])
 
-    def _time(self, node: Operation) -> StepTime:
+    def _time(self, node: StatefulNode) -> CutTime:
         assert self.cut is not None, "operators are on keyed levels"
         domain = tuple(sorted(self.topology.levels.sources[node]))
-        time = self.cut.times[self.topology.domains.index(domain)]
-        return replace(_behind(time, self.topology.levels.delays[node]), shard=self.cut.shard)
+        time = self.cut.watermark_times[self.topology.domains.index(domain)]
+        return replace(_delay_time(time, self.topology.levels.delays[node]), shard=self.cut.shard)
 
 
-def _behind(time: StepTime, delay_ms: int) -> StepTime:
-    """The time of an operator after others that hold rows back for so long; at the end nobody holds anything back."""
+def _delay_time(time: CutTime, delay_ms: int) -> CutTime:
+    """Return the time of an operator after others that hold rows back for so long; at the end no node holds anything
+    back."""
     before, after = time.watermark_ms, time.next_watermark_ms
     return replace(
         time,

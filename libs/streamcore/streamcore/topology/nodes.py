@@ -1,8 +1,8 @@
-"""The nodes of a topology: values that say what happens to rows, and nothing about where or when.
+"""The nodes of a topology: values that describe the steps of rows, and nothing about place or time.
 
 A node's inputs are ports of other nodes, so a graph is the nodes that can be reached from its sinks, and cannot hold
-a circle. Nodes are told apart by identity: the same expression written twice is two nodes. Everything in a node travels
-to the workers. Refuses to know stages, shards and how anything runs.
+a circle. Nodes are distinguished by identity: the same expression written twice is two nodes. Everything in a node
+travels to the workers. Refuses to know stages, shards and how anything runs.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
-from streamcore.decode import JSON, InputFormat
-from streamcore.enrich.values import ATTEMPTS, REASON, Enrichment
+from streamcore.decode.formats import JSON, InputFormat
+from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment
 from streamcore.errors import ConfigError
-from streamcore.operators.operator import MAIN
-from streamcore.raw import ORIGIN
+from streamcore.operators.base import MAIN
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
-from streamcore.topology.words import span
+from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
-    from streamcore.operators.operator import Operator
+    from streamcore.operators.base import Operator
 
 #: The port of rows for which something failed.
 FAILED = "failed"
@@ -40,30 +40,30 @@ ORIGIN_SCHEMA: Schema = dict(zip(ORIGIN, (pl.Binary(), pl.Binary(), pl.Int32(), 
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
-    """``name``: what it is called in errors and pictures, and for an operator what its state is called. Empty: the
+class TopologyNode:
+    """``name``: its name in errors and pictures, and for an operator the name of its state. Empty: the
     topology finds one."""
 
     name: str
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         """Where its rows come from."""
         return ()
 
     @property
     def ports(self) -> Mapping[str, Schema]:
-        """What it gives, by port."""
+        """Its outputs, by port."""
         return {}
 
     @property
     def kind(self) -> str:
-        """What it does, in a word or two."""
-        return type(self).__name__.lower()
+        """Its action, in a word or two."""
+        return type(self).__name__.removesuffix("Node").lower()
 
     @property
     def detail(self) -> str:
-        """What a reader of a picture wants to know besides."""
+        """Further details for the reader of a picture."""
         return ""
 
     def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - most do not
@@ -72,10 +72,10 @@ class Node:
 
 
 @dataclass(frozen=True, eq=False)
-class Port:
+class OutputPort:
     """One of a node's outputs."""
 
-    node: Node
+    node: TopologyNode
     name: str = MAIN
 
     @property
@@ -85,7 +85,7 @@ class Port:
 
 
 @dataclass(frozen=True, eq=False)
-class Source(Node):
+class SourceNode(TopologyNode):
     """Events of a stream. ``raw``: with their records (``ORIGIN_SCHEMA``)."""
 
     stream: StreamSchema
@@ -96,27 +96,31 @@ class Source(Node):
 
     @property
     def ports(self) -> Mapping[str, Schema]:
-        fields = {field.name: dtype_of(field.type) for field in self.stream.fields}
+        fields = {field.name: polars_dtype(field.type) for field in self.stream.fields}
         return {MAIN: {**fields, **ORIGIN_SCHEMA} if self.raw else fields}
 
     @property
     def detail(self) -> str:
-        how = "punctuated" if self.watermark.punctuation else f"disorder {span(self.watermark.disorder_ms)}"
+        how = (
+            "punctuated"
+            if self.watermark.punctuation
+            else f"disorder {format_duration(self.watermark.max_out_of_orderness_ms)}"
+        )
         return f"{self.time.value} time, {how}"
 
 
 @dataclass(frozen=True, eq=False)
-class Stateless(Node):
+class StatelessNode(TopologyNode):
     """``function`` over rows; ``what`` it is called. ``changes``: the columns that it may change; None: any."""
 
-    before: Port
+    before: OutputPort
     what: str
     function: Transform
     schema: Schema
     changes: frozenset[str] | None = None
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         return (self.before,)
 
     @property
@@ -132,10 +136,10 @@ class Stateless(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Enriching(Node):
+class EnrichmentNode(TopologyNode):
     """Columns from a store outside; rows whose look-up failed end in a lane."""
 
-    before: Port
+    before: OutputPort
     enrichment: Enrichment
     failed_to: str
 
@@ -143,14 +147,14 @@ class Enriching(Node):
         self.enrichment.check(self.before.schema)
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         return (self.before,)
 
     @property
     def ports(self) -> Mapping[str, Schema]:
         schema = self.before.schema
         failed = {REASON: pl.String(), ATTEMPTS: pl.Int64()}
-        return {MAIN: {**schema, **self.enrichment.adds}, FAILED: {**schema, **failed}}
+        return {MAIN: {**schema, **self.enrichment.columns}, FAILED: {**schema, **failed}}
 
     @property
     def kind(self) -> str:
@@ -165,13 +169,13 @@ class Enriching(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Union(Node):
+class UnionNode(TopologyNode):
     """Rows of several streams with the same columns."""
 
-    streams: tuple[Port, ...]
+    streams: tuple[OutputPort, ...]
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         return self.streams
 
     @property
@@ -183,11 +187,11 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Keyed:
+class KeyedInput:
     """An input of an operator: rows that meet on the shard that owns their key. ``columns``: those that the operator
     needs, None: all. ``broadcast``: there is no key, and every shard gets all rows."""
 
-    port: Port
+    port: OutputPort
     key: tuple[str, ...]
     columns: tuple[str, ...] | None = None
     broadcast: bool = False
@@ -205,7 +209,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, eq=False)
-class Operation(Node):
+class StatefulNode(TopologyNode):
     """A stateful operator over keyed inputs. ``make``: makes it, on a shard.
 
     ``heard``: it also gets the control records, as a last input. ``side_lanes``: ports that end in a lane of their own.
@@ -214,17 +218,17 @@ class Operation(Node):
     """
 
     what: str
-    keyed: tuple[Keyed, ...]
+    keyed: tuple[KeyedInput, ...]
     make: Callable[[], Operator]
     schemas: Mapping[str, Schema]
     about: str = ""
-    heard: bool = False
+    control_input: bool = False
     keeps_key: bool = True
     delay_ms: int = 0
     side_lanes: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         return tuple(one.port for one in self.keyed)
 
     @property
@@ -241,10 +245,10 @@ class Operation(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Sink(Node):
+class SinkNode(TopologyNode):
     """A lane. ``key``: the columns that make a record's key. ``whole``: it ends in a sink that takes rows."""
 
-    before: Port
+    before: OutputPort
     lane: str
     key: tuple[str, ...] = ()
     whole: bool = False
@@ -257,7 +261,7 @@ class Sink(Node):
             )
 
     @property
-    def inputs(self) -> tuple[Port, ...]:
+    def inputs(self) -> tuple[OutputPort, ...]:
         return (self.before,)
 
     @property
@@ -266,18 +270,23 @@ class Sink(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class DeadLetters(Sink):
-    """The lane of dead letters. ``code``, ``reason``: the columns that say why a row is one."""
+class DeadLetterNode(SinkNode):
+    """The lane of rejected records. ``code``, ``reason``: the columns that give the reason."""
 
     code: str = ""
     reason: str = ""
 
+    @property
+    def kind(self) -> str:
+        """Return the kind, in the plural as the lane is named."""
+        return "deadletters"
 
-def walk(sinks: Sequence[Node]) -> Iterator[Node]:
+
+def walk(sinks: Sequence[TopologyNode]) -> Iterator[TopologyNode]:
     """All nodes that can be reached, each once and after its inputs, in an order that depends on the graph alone."""
     seen: set[int] = set()
 
-    def visit(node: Node) -> Iterator[Node]:
+    def visit(node: TopologyNode) -> Iterator[TopologyNode]:
         if id(node) in seen:
             return
         seen.add(id(node))
@@ -289,8 +298,8 @@ def walk(sinks: Sequence[Node]) -> Iterator[Node]:
         yield from visit(sink)
 
 
-def dtype_of(logical: Type) -> pl.DataType:
-    """The column type of a field's values in a topology: decimals are decimals, times are UTC datetimes."""
+def polars_dtype(logical: Type) -> pl.DataType:
+    """Return the column type of a field's values in a topology: decimals are decimals, times are UTC datetimes."""
     match logical.kind:
         case Kind.DECIMAL:
             return pl.Decimal(logical.precision, logical.scale)
@@ -306,6 +315,6 @@ def dtype_of(logical: Type) -> pl.DataType:
             return pl.String()
 
 
-def empty(schema: Schema) -> pl.DataFrame:
+def empty_rows(schema: Schema) -> pl.DataFrame:
     """No rows of these columns, with ``EVENT_MS``."""
     return pl.DataFrame(schema={**schema, EVENT_MS: pl.Int64()})

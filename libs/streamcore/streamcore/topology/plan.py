@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamcore.topology.levels import Sending
-from streamcore.topology.nodes import Operation
+from streamcore.topology.nodes import StatefulNode
+from streamcore.topology.stages import PlannedExchange
 from streamcore.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """``tables``: where its state will be. ``watermark_of``: the streams whose watermarks it waits for, and
+    """``tables``: where its state will be. ``watermark_for``: the streams whose watermarks it waits for, and
     ``delay_ms`` how far behind them it is, because of operators before it."""
 
     name: str
     kind: str
     tables: tuple[str, ...]
-    watermark_of: tuple[str, ...]
+    watermark_for: tuple[str, ...]
     delay_ms: int
 
 
@@ -48,7 +48,7 @@ class StagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TopologyPlan:
     """All of it. ``streams`` are read, ``lanes`` are written."""
 
     topology: str
@@ -65,16 +65,16 @@ class Plan:
                 lines.append(f"    {exchange.text()}")
             for one in stage.operators:
                 behind = f", {one.delay_ms} ms behind" if one.delay_ms else ""
-                lines.append(f"    {one.kind} {one.name}: watermark of {', '.join(one.watermark_of)}{behind}")
+                lines.append(f"    {one.kind} {one.name}: watermark of {', '.join(one.watermark_for)}{behind}")
                 lines += [f"      state {table}" for table in one.tables]
         return "\n".join([*lines, f"  writes  {', '.join(self.lanes)}"]) + "\n"
 
 
-def plan(topology: Topology) -> Plan:
-    """The plan. Operators are made for it, and no more."""
+def plan(topology: Topology) -> TopologyPlan:
+    """Plan a topology. Operators are made for it, and nothing runs."""
     levels = range(1, topology.levels.count)
     stages = tuple(_stage(topology, level) for level in levels)
-    return Plan(
+    return TopologyPlan(
         topology.name,
         tuple(node.name for node in topology.sources),
         stages,
@@ -83,19 +83,19 @@ def plan(topology: Topology) -> Plan:
 
 
 def _stage(topology: Topology, level: int) -> StagePlan:
-    sendings = [sending for sending in topology.levels.sendings if sending.exchange.stage == level - 1]
-    operators = [node for node in topology.levels.on(level) if isinstance(node, Operation)]
+    sendings = [sending for sending in topology.levels.exchanges if sending.exchange.stage == level - 1]
+    operators = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
     return StagePlan(level, tuple(map(_exchange, sendings)), tuple(_operator(topology, node) for node in operators))
 
 
-def _exchange(sending: Sending) -> ExchangePlan:
+def _exchange(sending: PlannedExchange) -> ExchangePlan:
     columns = sending.columns if sending.columns is not None else tuple(sending.port.schema)
     exchange = sending.exchange
     return ExchangePlan(exchange.rows.stream, exchange.key, sending.level, columns, exchange.broadcast)
 
 
-def _operator(topology: Topology, node: Operation) -> OperatorPlan:
-    name = topology.name_of(node)
+def _operator(topology: Topology, node: StatefulNode) -> OperatorPlan:
+    name = topology.node_name(node)
     tables = tuple(f"{name}/{table}" for table in node.make().tables())
     streams = tuple(topology.sources[number].name for number in sorted(topology.levels.sources[node]))
     return OperatorPlan(name, node.kind, tables, streams, topology.levels.delays[node])

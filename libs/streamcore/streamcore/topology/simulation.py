@@ -12,51 +12,51 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from streamcore.app import App
-from streamcore.arrow import to_table
+from streamcore.engine.in_process import InProcessApp
+from streamcore.engine.ingest import Ingest, measure_progress
+from streamcore.engine.shuffle import ShuffleBlock
 from streamcore.errors import ConfigError
-from streamcore.ingest import Ingest, progress_of
-from streamcore.kernel import Control
-from streamcore.lane_rows import LaneRows
-from streamcore.lanes import DEAD_LETTERS, Record
-from streamcore.local import LocalApp
-from streamcore.packing import Parcel
-from streamcore.position import PARTITIONS_PER_TOPIC
-from streamcore.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
+from streamcore.kernel import ControlRecord
+from streamcore.offsets import PARTITIONS_PER_TOPIC
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
-from streamcore.state.blobs import MemoryBlobs
-from streamcore.topology import tables
-from streamcore.topology.kernel import HeadAtWork
-from streamcore.topology.nodes import Source
+from streamcore.state.blob_store import MemoryBlobs
+from streamcore.topology import text_tables as tables
+from streamcore.topology.kernel import StatelessStageRunner
+from streamcore.topology.nodes import SourceNode
 from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, Progress
+from streamcore.wire.arrow_ipc import to_table
+from streamcore.wire.lane_rows import LaneRows
+from streamcore.wire.lanes import DEAD_LETTERS, Record
+from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
 #: An optional column of an input: the source partition that a row is from, 0 where nothing is said.
 FROM_PARTITION = "partition"
 
 
 @dataclass
-class Result:
+class SimulationResult:
     """What came out: ``lanes`` by name, rows in order; ``dead``: dead letters; ``counted``: by operator and name."""
 
     lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[Record] = field(default_factory=list)
-    counted: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, lane: str) -> pl.DataFrame:
-        """The rows of a lane; no rows and no columns where nothing came."""
+        """Return the rows of a lane; no rows and no columns where nothing came."""
         return self.lanes.get(lane, pl.DataFrame())
 
     def text(self, *lanes: str) -> str:
         """For people: these lanes (none named: all) as tables, then the dead letters."""
-        return tables.text({lane: self[lane] for lane in lanes} or self.lanes, self.dead)
+        return tables.format_tables({lane: self[lane] for lane in lanes} or self.lanes, self.dead)
 
-    def add(self, other: Result) -> None:
-        """What came later."""
+    def add(self, other: SimulationResult) -> None:
+        """Append the output of a later cut."""
         for lane, rows in other.lanes.items():
             self.lanes[lane] = pl.concat([self.lanes[lane], rows]) if lane in self.lanes else rows
         self.dead += other.dead
-        for name, count in other.counted.items():
-            self.counted[name] = self.counted.get(name, 0) + count
+        for name, count in other.counters.items():
+            self.counters[name] = self.counters.get(name, 0) + count
 
 
 class Simulation:
@@ -71,9 +71,9 @@ class Simulation:
         app: App | None = None,
     ) -> None:
         self.topology = topology
-        self.local = LocalApp(app or topology.app(shards=shards), {} if blobs is None else blobs)
+        self.local = InProcessApp(app or topology.app(shards=shards), {} if blobs is None else blobs)
         self.ingest = Ingest(self.local.app)
-        self.head = HeadAtWork(topology, self.local.app.topics)
+        self.head = StatelessStageRunner(topology, self.local.app.topics)
         self.offsets = [0] * len(topology.sources)
         self.seen: set[int] = set()
 
@@ -88,12 +88,12 @@ class Simulation:
         *,
         clock_ms: int = 0,
         control: Mapping[str, bytes | None] | None = None,
-    ) -> Result:
+    ) -> SimulationResult:
         """One cut: rows by stream, control values by key."""
         return self._run(inputs, clock_ms, control or {}, [])
 
-    def end(self, *, clock_ms: int = 0) -> Result:
-        """The last cut: every stream ends, so all windows close and all timers of event time fire."""
+    def end(self, *, clock_ms: int = 0) -> SimulationResult:
+        """Run the last cut: every stream ends, so all windows close and all timers of event time fire."""
         ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
         return self._run({}, clock_ms, {}, ends)
 
@@ -106,26 +106,28 @@ class Simulation:
         clock_ms: int,
         control: Mapping[str, bytes | None],
         ends: Sequence[Progress],
-    ) -> Result:
+    ) -> SimulationResult:
         unknown = sorted(set(inputs) - {node.name for node in self.topology.sources})
         if unknown:
             raise ConfigError(f"topology {self.topology.name}: it reads no stream {unknown[0]!r}")
-        result = Result()
-        self.ingest.begin(clock_ms)
-        self.ingest.control += [Control(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())]
-        parcels: list[Parcel] = []
+        result = SimulationResult()
+        self.ingest.reset(clock_ms)
+        self.ingest.control += [
+            ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())
+        ]
+        parcels: list[ShuffleBlock] = []
         for number, node in enumerate(self.topology.sources):
             rows = inputs.get(node.name)
             if rows is not None and rows.height:
                 parcels += self._take(number, self._engine_columns(number, node, rows, clock_ms), result)
         for progress in ends:
-            self.ingest.note(progress)
-        parcels += self.ingest.rest({})
+            self.ingest.record_progress(progress)
+        parcels += self.ingest.finish({})
         for output in self.local.run(parcels):
-            result.add(_result(output.lanes, output.records, output.figures.counted))
+            result.add(_result(output.lanes, output.records, output.metrics.counters))
         return result
 
-    def _engine_columns(self, number: int, node: Source, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
+    def _engine_columns(self, number: int, node: SourceNode, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
         if node.raw:
             origin = {
@@ -150,30 +152,34 @@ class Simulation:
             (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
         )
 
-    def _take(self, number: int, rows: pl.DataFrame, result: Result) -> Iterator[Parcel]:
-        strategy = self.local.app.watermark_of(number)
+    def _take(self, number: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
+        strategy = self.local.app.watermark_for(number)
         names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
-        for progress in progress_of(to_table(rows.select(names).with_columns(_MS)), strategy):
+        for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
-            self.ingest.note(progress)
+            self.ingest.record_progress(progress)
         output = self.head.rows(number, rows)
-        result.add(_result(output.lanes, output.records, output.counted))
+        result.add(_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 
 
 _MS = pl.col(pl.Datetime).dt.epoch("ms")
 
 
-def _result(lanes: Sequence[LaneRows], records: Sequence[Record], counted: Mapping[str, int]) -> Result:
-    result = Result(dead=[record for record in records if record.lane == DEAD_LETTERS], counted=dict(counted))
+def _result(lanes: Sequence[LaneRows], records: Sequence[Record], counted: Mapping[str, int]) -> SimulationResult:
+    result = SimulationResult(
+        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counted)
+    )
     for rows in lanes:
-        result.add(Result({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
+        result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
     return result
 
 
-def run(topology: Topology, inputs: Mapping[str, pl.DataFrame], *, cut_rows: int = 100_000, shards: int = 1) -> Result:
+def simulate(
+    topology: Topology, inputs: Mapping[str, pl.DataFrame], *, cut_rows: int = 100_000, shards: int = 1
+) -> SimulationResult:
     """All rows of the inputs, in their order, in cuts of so many rows a stream; then every stream ends."""
-    simulation, result = Simulation(topology, shards=shards), Result()
+    simulation, result = Simulation(topology, shards=shards), SimulationResult()
     longest = max((rows.height for rows in inputs.values()), default=0)
     for start in range(0, longest, cut_rows):
         result.add(simulation.cut({name: rows[start : start + cut_rows] for name, rows in inputs.items()}))

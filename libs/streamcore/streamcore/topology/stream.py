@@ -12,7 +12,7 @@
     )
     topology = Topology("revenue", revenue.sink("revenue", key="country"))
 
-What cannot work is refused where it is written, with the reason.
+A step that cannot work is refused where it is written, with the reason.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from streamcore.app import EventTime
-from streamcore.decode import JSON, InputFormat
+from streamcore.decode.formats import JSON, InputFormat
 from streamcore.errors import ConfigError
-from streamcore.lanes import DEAD_LETTERS
-from streamcore.operators.operator import LATE, MAIN, StepTime
+from streamcore.operators.base import LATE, MAIN, CutTime
 from streamcore.schema import EVENT_MS, StreamSchema
-from streamcore.topology.control import SCHEMA as CONTROL
+from streamcore.topology.control_rows import SCHEMA as CONTROL
+from streamcore.topology.labels import format_duration
 from streamcore.topology.nodes import (
-    DeadLetters,
-    Enriching,
-    Keyed,
-    Operation,
-    Port,
+    DeadLetterNode,
+    EnrichmentNode,
+    KeyedInput,
+    OutputPort,
     Schema,
-    Sink,
-    Source,
-    Stateless,
+    SinkNode,
+    SourceNode,
+    StatefulNode,
+    StatelessNode,
     Transform,
-    Union,
-    empty,
+    UnionNode,
+    empty_rows,
 )
-from streamcore.topology.transforms import Filtered, Mapped, Selected, schema_after
-from streamcore.topology.words import span
+from streamcore.topology.transforms import FilterRows, MapColumns, SelectColumns, schema_after
 from streamcore.watermark import NO_WATERMARK, WatermarkStrategy
+from streamcore.wire.lanes import DEAD_LETTERS
 
 if TYPE_CHECKING:
-    from streamcore.aggregates.aggregate import Aggregate
+    from streamcore.aggregates.base import Aggregate
     from streamcore.enrich import Enrichment
     from streamcore.keyed import ProcessFunction
-    from streamcore.keyed.store import KeyedLimits
-    from streamcore.operators.deduplicate import WhenFull
-    from streamcore.operators.operator import Operator
-    from streamcore.operators.rolling_totals import Span
-    from streamcore.topology.joined import JoinedStream
-    from streamcore.topology.windowed import WindowedStream
+    from streamcore.keyed.keyed_store import KeyedLimits
+    from streamcore.operators.base import Operator
+    from streamcore.operators.deduplication.operator import WhenFull
+    from streamcore.operators.rolling.totals import RollingSpan
+    from streamcore.topology.joined_stream import JoinedStream
+    from streamcore.topology.windowed_stream import WindowedStream
     from streamcore.windowing import Assigner
 
 
@@ -70,19 +70,19 @@ def source(
     format: InputFormat = JSON,
     raw: bool = False,
 ) -> Stream:
-    """The events of a stream. ``time``: where their time comes from. ``format``: what their records are written in.
+    """Read the events of a stream. ``time``: where their time comes from. ``format``: the format of their records.
 
-    ``raw``: each brings the bytes of its record along (columns ``streamcore.raw.ORIGIN``), so that a dead letter holds
-    them wherever its row failed; lanes leave them out.
+    ``raw``: each brings the bytes of its record along (columns ``streamcore.wire.raw.ORIGIN``), so that a rejected
+    record holds them wherever its row failed; lanes leave them out.
     """
-    return Stream(Port(Source(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
+    return Stream(OutputPort(SourceNode(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Rows that are on no particular shard."""
 
-    port: Port
+    port: OutputPort
 
     @property
     def schema(self) -> Schema:
@@ -90,18 +90,18 @@ class Stream:
         return self.port.schema
 
     def map(self, **columns: pl.Expr) -> Stream:
-        """Adds columns, or replaces those of the same name. Each is a Polars expression over one row."""
-        return self._then("map", Mapped(columns), changes=frozenset(columns))
+        """Add columns, or replace those of the same name. Each is a Polars expression over one row."""
+        return self._then("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
-        """These columns and no others."""
+        """Keep these columns and no others."""
         exprs = tuple(pl.col(c) if isinstance(c, str) else c for c in columns)
         plain = {c for c in columns if isinstance(c, str)}
-        return self._then("select", Selected(exprs), changes=frozenset(set(self.schema) - plain))
+        return self._then("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - plain))
 
     def filter(self, condition: pl.Expr) -> Stream:
-        """The rows for which the condition is true."""
-        return self._then("filter", Filtered(condition), changes=frozenset())
+        """Keep the rows for which the condition is true."""
+        return self._then("filter", FilterRows(condition), changes=frozenset())
 
     def flat_map(self, function: Transform) -> Stream:
         """Whatever the function makes of each row: none, one or several rows.
@@ -116,53 +116,54 @@ class Stream:
 
         ``failed_to``: the lane of rows whose look-up failed, with the reason; they are the side output ``failed`` too.
         """
-        return Stream(Port(Enriching(enrichment.name, self.port, enrichment, failed_to)))
+        return Stream(OutputPort(EnrichmentNode(enrichment.name, self.port, enrichment, failed_to)))
 
     def union(self, *others: Stream) -> Stream:
-        """The rows of all."""
+        """Merge the rows of all streams."""
         for other in others:
             if dict(other.schema) != dict(self.schema):
                 raise ConfigError(f"union: the columns differ: {dict(self.schema)} and {dict(other.schema)}")
-        return Stream(Port(Union("", (self.port, *(other.port for other in others)))))
+        return Stream(OutputPort(UnionNode("", (self.port, *(other.port for other in others)))))
 
     def key_by(self, *columns: str) -> KeyedStream:
         """Brings the rows of a key together; without columns, all rows."""
-        return KeyedStream(Keyed(self.port, columns))
+        return KeyedStream(KeyedInput(self.port, columns))
 
-    def broadcast(self) -> Broadcast:
-        """All rows to every shard: for what is small and everybody needs, such as rules or rates."""
-        return Broadcast(Keyed(self.port, (), broadcast=True))
+    def broadcast(self) -> BroadcastStream:
+        """All rows to every shard: for small data that every shard needs, such as rules or rates."""
+        return BroadcastStream(KeyedInput(self.port, (), broadcast=True))
 
     def side(self, name: str) -> Stream:
-        """A side output of the operator that this stream comes from."""
+        """Return a side output of the operator that this stream comes from."""
         ports = self.port.node.ports
         if name not in ports or name == MAIN:
             known = sorted(set(ports) - {MAIN})
             raise ConfigError(f"{self.port.node.kind} has no side output {name!r}; it has {known or 'none'}")
-        return Stream(Port(self.port.node, name))
+        return Stream(OutputPort(self.port.node, name))
 
-    def sink(self, lane: str, *, key: str | tuple[str, ...] = ()) -> Sink:
-        """Ends in a lane. ``key``: the columns that make a record's key."""
-        return Sink("", self.port, lane, (key,) if isinstance(key, str) else key)
+    def sink(self, lane: str, *, key: str | tuple[str, ...] = ()) -> SinkNode:
+        """End in a lane. ``key``: the columns that make a record's key."""
+        return SinkNode("", self.port, lane, (key,) if isinstance(key, str) else key)
 
-    def table(self, lane: str) -> Sink:
-        """Ends in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
-        return Sink("", self.port, lane, whole=True)
+    def table(self, lane: str) -> SinkNode:
+        """End in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
+        return SinkNode("", self.port, lane, whole=True)
 
-    def dead_letters(self, code: str, reason: str) -> Sink:
-        """Ends among the dead letters. ``code``, ``reason``: text columns that say why, for machines and for people."""
-        return DeadLetters("", self.port, DEAD_LETTERS, code=code, reason=reason)
+    def dead_letters(self, code: str, reason: str) -> SinkNode:
+        """End on the lane ``deadletters``. ``code``, ``reason``: text columns with the reason, for machines and for
+        people."""
+        return DeadLetterNode("", self.port, DEAD_LETTERS, code=code, reason=reason)
 
     def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
         schema = schema_after(what, function, self.schema)
-        return Stream(Port(Stateless("", self.port, what, function, schema, changes)))
+        return Stream(OutputPort(StatelessNode("", self.port, what, function, schema, changes)))
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedStream:
     """Rows with those of the same key."""
 
-    keyed: Keyed
+    keyed: KeyedInput
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -176,31 +177,31 @@ class KeyedStream:
 
     def window(self, assigner: Assigner) -> WindowedStream:
         """Cut into windows."""
-        from streamcore.topology.windowed import WindowedStream
+        from streamcore.topology.windowed_stream import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
 
     def rolling(
         self,
-        *spans: Span,
+        *spans: RollingSpan,
         name: str = "",
         max_entries: int = 5_000_000,
         late_to: str = DEAD_LETTERS,
         **aggregates: Aggregate,
     ) -> Stream:
-        """What the rows of a key within the last spans add up to, whenever it changes (``operators.rolling``).
+        """Emit the totals of a key's rows within the last spans whenever they change (``operators.rolling``).
 
         A row has the key and a column ``<aggregate>_<span>`` for all of them. ``late_to``: the lane of rows that are
         too old for every span.
         """
-        from streamcore.operators.rolling import Rolling, RollingSpec
+        from streamcore.operators.rolling.operator import Rolling, RollingSpec
 
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
         make = partial(Rolling, spec, dict(self.schema))
-        about = ", ".join(f"{one.name} in {span(one.step_ms)}" for one in spans)
+        about = ", ".join(f"{one.name} in {format_duration(one.step_ms)}" for one in spans)
         return operate([self], "rolling", make, name=name, about=about, side_lanes={LATE: late_to})
 
-    def connect(self, broadcast: Broadcast) -> ConnectedStream:
+    def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
         """With rows that every shard gets, for a function that hears both."""
         return ConnectedStream(self, broadcast)
 
@@ -212,7 +213,7 @@ class KeyedStream:
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
     ) -> Stream:
-        """A function over one key at a time, with state and timers (``streamcore.operators.process``).
+        """Apply a function to one key at a time, with state and timers (``streamcore.operators.process``).
 
         ``failed_to``: the lane of events on which it failed, with the reason.
         """
@@ -220,7 +221,7 @@ class KeyedStream:
 
     def join(self, right: KeyedStream) -> JoinedStream:
         """With another stream, or with a table that changes; how, the result is asked."""
-        from streamcore.topology.joined import JoinedStream
+        from streamcore.topology.joined_stream import JoinedStream
 
         return JoinedStream(self.keyed, right.keyed)
 
@@ -238,9 +239,15 @@ class KeyedStream:
         """Of the rows with one key, the first within ``horizon_ms`` of event time (see ``operators.deduplicate``).
 
         ``duplicates_to``: the lane of the others; without it they are counted. ``keep_duplicates``: they are the side
-        output ``duplicates``, for further steps. ``late_to``: the lane of rows so late that nobody can say.
+        output ``duplicates``, for further steps. ``late_to``: the lane of rows too late for any answer.
         """
-        from streamcore.operators.deduplicate import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
+        from streamcore.operators.deduplication.operator import (
+            DUPLICATES,
+            Deduplicate,
+            Deduplication,
+            Duplicates,
+            WhenFull,
+        )
 
         spec = Deduplication(
             self.key,
@@ -251,20 +258,20 @@ class KeyedStream:
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
         make = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
-        about = f"within {span(horizon_ms)}"
+        about = f"within {format_duration(horizon_ms)}"
         return operate([self], "deduplicate", make, name=name, about=about, side_lanes=lanes)
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast:
+class BroadcastStream:
     """Rows that every shard gets. ``keyed`` None: the control records of the app."""
 
-    keyed: Keyed | None
+    keyed: KeyedInput | None
 
 
-def control() -> Broadcast:
-    """The records of the app's control topic, with columns ``key`` and ``value`` (text; null: taken back)."""
-    return Broadcast(None)
+def control_stream() -> BroadcastStream:
+    """Return the records of the app's control topic, with columns ``key`` and ``value`` (text; null: taken back)."""
+    return BroadcastStream(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +279,7 @@ class ConnectedStream:
     """A keyed stream with a broadcast one."""
 
     stream: KeyedStream
-    heard: Broadcast
+    control_input: BroadcastStream
 
     def process(
         self,
@@ -282,13 +289,13 @@ class ConnectedStream:
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
     ) -> Stream:
-        """As on a keyed stream; what is broadcast comes to ``process_control``, and before the events of its cut."""
-        return _process(self.stream, self.heard, function, name, limits, failed_to)
+        """As on a keyed stream; broadcast rows come to ``process_control``, before the events of their cut."""
+        return _process(self.stream, self.control_input, function, name, limits, failed_to)
 
 
 def _process(
     stream: KeyedStream,
-    heard: Broadcast | None,
+    heard: BroadcastStream | None,
     function: ProcessFunction,
     name: str,
     limits: KeyedLimits | None,
@@ -326,7 +333,7 @@ def operate(
     keeps_key: bool = True,
     side_lanes: Mapping[str, str] | None = None,
 ) -> Stream:
-    """An operator over keyed inputs (``nodes.Operation``): what all keyed steps are written with, and yours too.
+    """Add an operator over keyed inputs (``nodes.StatefulNode``): the base of all keyed steps, and of yours too.
 
     ``make``: makes the operator, on each shard; a class, a ``functools.partial`` or anything else that can be pickled.
     """
@@ -337,10 +344,10 @@ def operate(
     if unknown := set(sides) - set(ports):
         raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
     delay_ms = one.output_delay_ms
-    return Stream(Port(Operation(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))
+    return Stream(OutputPort(StatefulNode(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))
 
 
 def _ports(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
-    """What an operator gives, seen from what it makes of nothing."""
-    nothing = operator.step([empty(schema) for schema in inputs], StepTime(NO_WATERMARK, NO_WATERMARK, 0))
+    """Return the schemas of an operator's outputs, seen from its output for empty input."""
+    nothing = operator.step([empty_rows(schema) for schema in inputs], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
     return {port: {n: t for n, t in rows.schema.items() if n != EVENT_MS} for port, rows in nothing.items()}

@@ -13,13 +13,13 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
-from streamcore.topology.nodes import Schema, Transform, empty
+from streamcore.topology.nodes import Schema, Transform, empty_rows
 
 _ENGINE = "^__.*$"
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MapColumns:
     """Adds or replaces columns."""
 
     columns: Mapping[str, pl.Expr]
@@ -29,7 +29,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectColumns:
     """Keeps these columns and no others."""
 
     columns: tuple[pl.Expr, ...]
@@ -39,7 +39,7 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Filtered:
+class FilterRows:
     """Keeps the rows for which the condition is true; neither false nor null."""
 
     condition: pl.Expr
@@ -49,8 +49,8 @@ class Filtered:
 
 
 def schema_after(what: str, function: Transform, schema: Schema) -> Schema:
-    """The columns that a function gives for rows of this schema; ``ConfigError`` where it cannot."""
-    nothing = empty(schema).with_columns(pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET))
+    """Return the columns that a function gives for rows of this schema; raise ``ConfigError`` where it cannot."""
+    nothing = empty_rows(schema).with_columns(pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET))
     try:
         after = function(nothing)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Windows and triggers as values, and the reference that says what they mean.
+"""Windows and triggers as values, and the reference that defines their meaning.
 
 Everything here is plain Python over frozen values: no tables, no storage, no client of anything. The vectorised
 kernels are fast; this package is right, and the transcripts and properties beside it hold the two together.
@@ -14,34 +14,34 @@ from streamcore.windowing.assigners import (
     Sliding,
     Tumbling,
 )
-from streamcore.windowing.composites import AllOf, AnyOf, InSequence, OrFinally, Purging, Repeatedly
+from streamcore.windowing.composite_triggers import AllOf, AnyOf, InSequence, OrFinally, Purging, Repeatedly
 from streamcore.windowing.evictors import Evictor, KeepCount, KeepNear, KeepRecent
+from streamcore.windowing.model import (
+    Accumulation,
+    CountWindow,
+    DroppedElement,
+    DropReason,
+    Element,
+    FiredPane,
+    Timing,
+    Window,
+    WindowCounts,
+    WindowFunction,
+    WindowOutput,
+)
 from streamcore.windowing.reference import ReferenceWindows
-from streamcore.windowing.revising import Revising
+from streamcore.windowing.revisions import RevisionPolicy
 from streamcore.windowing.spec import WindowSpec
 from streamcore.windowing.triggers import (
     AfterCount,
     AfterProcessingTime,
     AfterWatermark,
     AtEndOfStream,
-    Moment,
     Never,
     OnPunctuation,
     Trigger,
+    TriggerContext,
     TriggerState,
-)
-from streamcore.windowing.values import (
-    Accumulation,
-    Counts,
-    CountWindow,
-    Dropped,
-    DropReason,
-    Element,
-    Firing,
-    Output,
-    Timing,
-    Window,
-    WindowFunction,
 )
 
 __all__ = [
@@ -57,33 +57,33 @@ __all__ = [
     "CountSliding",
     "CountTumbling",
     "CountWindow",
-    "Counts",
     "DropReason",
-    "Dropped",
+    "DroppedElement",
     "Element",
     "Evictor",
-    "Firing",
+    "FiredPane",
     "GlobalWindow",
     "InSequence",
     "KeepCount",
     "KeepNear",
     "KeepRecent",
-    "Moment",
     "Never",
     "OnPunctuation",
     "OrFinally",
-    "Output",
     "Purging",
     "ReferenceWindows",
     "Repeatedly",
-    "Revising",
+    "RevisionPolicy",
     "Session",
     "Sliding",
     "Timing",
     "Trigger",
+    "TriggerContext",
     "TriggerState",
     "Tumbling",
     "Window",
+    "WindowCounts",
     "WindowFunction",
+    "WindowOutput",
     "WindowSpec",
 ]

@@ -2,7 +2,7 @@
 
 Each assigner is a frozen value, and ``windows`` a pure function of one element. Promises: at least one window for
 every element, in order of their starts, each holding the element; negative times are as good as others. Refuses to
-know watermarks, triggers, and which windows exist: sessions are merged by whoever keeps them.
+know watermarks, triggers, and which windows exist: the owner of the windows merges sessions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from streamcore.errors import ConfigError
-from streamcore.windowing.values import END_OF_TIME_MS, AnyWindow, CountWindow, Element, Window
+from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, Element, Window
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
 class Assigner(ABC):
-    """The windows of an element. The class variables say what kind of windows they are."""
+    """The windows of an element. The class variables describe the kind of windows."""
 
     #: Windows of one key that overlap become one.
     merges: ClassVar[bool] = False
@@ -32,7 +32,7 @@ class Assigner(ABC):
 
     @abstractmethod
     def windows(self, element: Element) -> tuple[AnyWindow, ...]:
-        """The windows that the element belongs to, by start."""
+        """Return the windows that the element belongs to, by start."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Session(Assigner):
         _need(self.gap_ms > 0, f"gap_ms must be positive, not {self.gap_ms}")
 
     def windows(self, element: Element) -> tuple[Window]:
-        """The session of this element alone, to be merged with those it overlaps."""
+        """Return the session of this element alone, to be merged with those it overlaps."""
         return (Window(element.event_ms, element.event_ms + self._gap_ms(element)),)
 
     def _gap_ms(self, element: Element) -> int:
@@ -134,7 +134,7 @@ class CalendarDay(Assigner):
         return (Window(self._first_ms(day), self._first_ms(_next(day))),)
 
     def _first_ms(self, day: date) -> int:
-        """A midnight that the clocks skip is the instant of the change; of two midnights it is the earlier."""
+        """Return a midnight that the clocks skip is the instant of the change; of two midnights it is the earlier."""
         return (datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)) - _EPOCH) // _MS
 
 
@@ -172,7 +172,7 @@ class CountSliding(Assigner):
 
 
 def _floor(point: int, step: int, offset: int) -> int:
-    """The last multiple of ``step`` from ``offset`` that is not after ``point``, also below zero."""
+    """Return the last multiple of ``step`` from ``offset`` that is not after ``point``, also below zero."""
     return (point - offset) // step * step + offset
 
 

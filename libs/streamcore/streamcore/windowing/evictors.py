@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from streamcore.errors import ConfigError
-from streamcore.windowing.values import Element, Scalar
+from streamcore.windowing.model import Element, Scalar
 
 
 class Evictor(ABC):
@@ -20,7 +20,7 @@ class Evictor(ABC):
 
     @abstractmethod
     def keep(self, elements: Sequence[Element]) -> tuple[Element, ...]:
-        """The elements that the window function sees, in the same order."""
+        """Return the elements that the window function sees, in the same order."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class KeepNear(Evictor):
 
 
 def _number(value: Scalar) -> Decimal | None:
-    """A finite number as a decimal of the same value; ``None`` for everything else."""
+    """Return a finite number as a decimal of the same value; ``None`` for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     number = Decimal(value)

@@ -15,23 +15,23 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from streamcore.watermark import NO_WATERMARK
-from streamcore.windowing.pane import LivePane, Past
-from streamcore.windowing.spec import WindowSpec
-from streamcore.windowing.triggers import Moment
-from streamcore.windowing.values import (
+from streamcore.windowing.model import (
     END_OF_TIME_MS,
     AnyWindow,
-    Counts,
     CountWindow,
-    Dropped,
+    DroppedElement,
     DropReason,
     Element,
     Fields,
-    Firing,
-    Output,
+    FiredPane,
     Window,
+    WindowCounts,
     WindowFunction,
+    WindowOutput,
 )
+from streamcore.windowing.reference_pane import LivePane, WindowProgress
+from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.triggers import TriggerContext
 
 
 @dataclass
@@ -49,7 +49,7 @@ class ReferenceWindows:
     def __init__(self, spec: WindowSpec, function: WindowFunction, *, clock_ms: int = 0) -> None:
         self.spec = spec
         self.function = function
-        self.counts = Counts()
+        self.counts = WindowCounts()
         self._clock_ms = clock_ms
         self._watermark_ms = NO_WATERMARK
         self._ended = False
@@ -57,103 +57,108 @@ class ReferenceWindows:
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
-    def element(self, key: Hashable, value: Fields, event_ms: int) -> Output:
-        """One event."""
+    def element(self, key: Hashable, value: Fields, event_ms: int) -> WindowOutput:
+        """Return one event."""
         self._refuse_after_end()
-        of = self._keys.setdefault(key, _Key(key))
-        element = Element(key, value, event_ms, of.arrived)
+        key_state = self._keys.setdefault(key, _Key(key))
+        element = Element(key, value, event_ms, key_state.arrived)
         self.counts = replace(self.counts, elements=self.counts.elements + 1)
-        placed = [self._place(of, window, element) for window in self.spec.assigner.windows(element)]
-        of.arrived += 1
-        firings = [f for window in placed if isinstance(window, Window | CountWindow) for f in self._ask(of, window)]
-        return Output(tuple(firings), tuple(one for one in placed if isinstance(one, Dropped)))
+        placed = [self._place(key_state, window, element) for window in self.spec.assigner.windows(element)]
+        key_state.arrived += 1
+        firings = [
+            f for window in placed if isinstance(window, Window | CountWindow) for f in self._ask(key_state, window)
+        ]
+        return WindowOutput(tuple(firings), tuple(one for one in placed if isinstance(one, DroppedElement)))
 
-    def watermark(self, watermark_ms: int) -> Output:
-        """No event earlier than this is expected any more."""
+    def watermark(self, watermark_ms: int) -> WindowOutput:
+        """Return no event earlier than this is expected any more."""
         self._refuse_after_end()
         if watermark_ms < self._watermark_ms:
             raise ValueError(f"the watermark may not go back from {self._watermark_ms} to {watermark_ms}")
         self._watermark_ms = watermark_ms
         return self._ask_all()
 
-    def clock(self, clock_ms: int) -> Output:
-        """The processing time of the cut."""
+    def clock(self, clock_ms: int) -> WindowOutput:
+        """Return the processing time of the cut."""
         self._refuse_after_end()
         if clock_ms < self._clock_ms:
             raise ValueError(f"the clock may not go back from {self._clock_ms} to {clock_ms}")
         self._clock_ms = clock_ms
         return self._ask_all()
 
-    def end_of_stream(self) -> Output:
-        """The last input: every window has come to its end and expires."""
+    def end_of_stream(self) -> WindowOutput:
+        """Return the last input: every window has come to its end and expires."""
         self._refuse_after_end()
         self._watermark_ms, self._ended = END_OF_TIME_MS, True
         return self._ask_all()
 
     # --- placing ------------------------------------------------------------------------------------------------
 
-    def _place(self, of: _Key, window: AnyWindow, element: Element) -> AnyWindow | Dropped:
+    def _place(self, key_state: _Key, window: AnyWindow, element: Element) -> AnyWindow | DroppedElement:
         """Put the element into the window, or the one that this becomes by merging."""
-        absorbed = self._overlapping(of, window)
+        absorbed = self._overlapping(key_state, window)
         for other in absorbed:
             window = _cover(window, other)
-        past = self._past(of, window)
-        pane = of.live.get(window)
-        if past.expired:
+        progress = self._past(key_state, window)
+        pane = key_state.live.get(window)
+        if progress.expired:
             return self._drop(window, element, DropReason.EXPIRED)
         if pane is not None and pane.trigger.done:
             return self._drop(window, element, DropReason.CLOSED)
         if pane is None:
-            panes = [of.live.pop(other) for other in absorbed]
-            pane = LivePane.start(self.spec, of.key, window, panes, self._moment(past))
-            of.live[window] = pane
-        pane.add(self.spec, element, self._moment(past))
-        self._count(on_time=not past.end, late_accepted=past.end)
+            panes = [key_state.live.pop(other) for other in absorbed]
+            pane = LivePane.start(self.spec, key_state.key, window, panes, self._moment(progress))
+            key_state.live[window] = pane
+        pane.add(self.spec, element, self._moment(progress))
+        self._count(on_time=not progress.end_passed, late_accepted=progress.end_passed)
         return window
 
-    def _overlapping(self, of: _Key, window: AnyWindow) -> list[AnyWindow]:
-        """The sessions that become one with this one, by their ends. Those that live are disjoint."""
+    def _overlapping(self, key_state: _Key, window: AnyWindow) -> list[AnyWindow]:
+        """Return the sessions that become one with this one, by their ends. Those that live are disjoint."""
         if not self.spec.assigner.merges or not isinstance(window, Window):
             return []
-        found = [other for other in of.live if isinstance(other, Window) and other.overlaps(window)]
+        found = [other for other in key_state.live if isinstance(other, Window) and other.overlaps(window)]
         return sorted(found, key=_by_end)
 
-    def _drop(self, window: AnyWindow, element: Element, reason: DropReason) -> Dropped:
+    def _drop(self, window: AnyWindow, element: Element, reason: DropReason) -> DroppedElement:
         self._count(dropped_expired=reason is DropReason.EXPIRED, dropped_closed=reason is DropReason.CLOSED)
-        return Dropped(element, window, reason, max(0, self._watermark_ms - element.event_ms))
+        return DroppedElement(element, window, reason, max(0, self._watermark_ms - element.event_ms))
 
     # --- firing -------------------------------------------------------------------------------------------------
 
-    def _ask_all(self) -> Output:
-        """Every window of every key: keys by first arrival, windows by their ends."""
-        firings: list[Firing] = []
-        for of in self._keys.values():
-            for window in sorted(of.live, key=_by_end):
-                firings += self._ask(of, window)
-        return Output(tuple(firings))
+    def _ask_all(self) -> WindowOutput:
+        """Return every window of every key: keys by first arrival, windows by their ends."""
+        firings: list[FiredPane] = []
+        for key_state in self._keys.values():
+            for window in sorted(key_state.live, key=_by_end):
+                firings += self._ask(key_state, window)
+        return WindowOutput(tuple(firings))
 
-    def _ask(self, of: _Key, window: AnyWindow) -> list[Firing]:
-        """What of the window is due now; afterwards forget it if it has expired."""
-        past = self._past(of, window)
-        pane = of.live.pop(window)
-        firings = pane.due(self.spec, self.function, self._moment(past), past)
+    def _ask(self, key_state: _Key, window: AnyWindow) -> list[FiredPane]:
+        """Fire the window if a pane is due; afterwards forget it if it has expired."""
+        progress = self._past(key_state, window)
+        pane = key_state.live.pop(window)
+        firings = pane.due(self.spec, self.function, self._moment(progress), progress)
         self.counts = replace(self.counts, evicted=self.counts.evicted + pane.take_evicted())
-        if not past.expired:
-            of.live[window] = pane
+        if not progress.expired:
+            key_state.live[window] = pane
         return firings
 
     # --- time ---------------------------------------------------------------------------------------------------
 
-    def _past(self, of: _Key, window: AnyWindow) -> Past:
-        """Event-time windows end by the watermark, count windows when they are full; both with the stream."""
-        if isinstance(window, CountWindow):
-            full = self._ended or of.arrived >= window.end
-            return Past(end=full, expired=full)
-        expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
-        return Past(self._watermark_ms >= window.end_ms, self._ended or self._watermark_ms >= expiry_ms)
+    def _past(self, key_state: _Key, window: AnyWindow) -> WindowProgress:
+        """Return how far the window has come.
 
-    def _moment(self, past: Past) -> Moment:
-        return Moment(past.end, self._clock_ms, self._ended)
+        Event-time windows end by the watermark, count windows when they are full; both with the stream.
+        """
+        if isinstance(window, CountWindow):
+            full = self._ended or key_state.arrived >= window.end
+            return WindowProgress(end_passed=full, expired=full)
+        expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
+        return WindowProgress(self._watermark_ms >= window.end_ms, self._ended or self._watermark_ms >= expiry_ms)
+
+    def _moment(self, progress: WindowProgress) -> TriggerContext:
+        return TriggerContext(progress.end_passed, self._clock_ms, self._ended)
 
     def _count(
         self,

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from streamcore.errors import ConfigError
 from streamcore.windowing.assigners import Assigner
-from streamcore.windowing.composites import Purging
+from streamcore.windowing.composite_triggers import Purging
 from streamcore.windowing.evictors import Evictor
+from streamcore.windowing.model import Accumulation
 from streamcore.windowing.triggers import AfterWatermark, Earliest, Trigger, walk
-from streamcore.windowing.values import Accumulation
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from streamcore.aggregates import (
     TopN,
     Variance,
 )
-from tests.harness.aggregated import COLUMNS, GROUPS, SCHEMA, frames, grouped
+from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, frames, grouped
 
 #: DuckDB refuses what leaves a type's range, and infinities in a variance, so those columns are left to the reference.
 TAME = ("small", "price", "real", "half")

@@ -24,28 +24,28 @@ from streamcore.aggregates import (
     Variance,
 )
 from streamcore.errors import ConfigError
-from tests.harness.aggregated import SCHEMA
+from tests.harness.oracles.aggregates import SCHEMA
 
 WITH_ODD: dict[str, pl.DataType] = SCHEMA | {"huge": pl.UInt64(), "list": pl.List(pl.Int64())}
 
 REFUSED: list[tuple[Aggregate, str]] = [
-    (Sum("text"), r"Sum\(column='text'\): column 'text' is String; integers .*, decimals and floats would fit"),
-    (Sum("flag"), "is Boolean; integers"),
-    (Sum("huge"), "is UInt64; integers .*cast them to Int64 or Decimal"),
+    (Sum("text"), r"Sum\(column='text'\): column 'text' is String; supported are integers .*, decimals and floats"),
+    (Sum("flag"), "is Boolean; supported are integers"),
+    (Sum("huge"), "is UInt64; supported are integers .*cast them to Int64 or Decimal"),
     (Sum("nothing"), r"Sum\(column='nothing'\): there is no column 'nothing'; the columns are flag, small"),
     (Count("nothing"), "there is no column 'nothing'"),
-    (Mean("at"), "is Datetime.*; integers"),
+    (Mean("at"), "is Datetime.*; supported are integers"),
     (Variance("text"), r"Variance\(column='text', population=False\): column 'text' is String"),
     (StdDev("text"), r"StdDev\(column='text', population=False\): column 'text' is String"),
-    (Min("list"), r"is List\(Int64\); numbers .*, booleans, times and text would fit"),
-    (Max("huge"), "is UInt64; numbers"),
+    (Min("list"), r"is List\(Int64\); supported are numbers .*, booleans, times and text"),
+    (Max("huge"), "is UInt64; supported are numbers"),
     (First("list"), r"is List\(Int64\)"),
     (TopN("text", by="list", n=1), r"column 'list' is List\(Int64\)"),
     (TopN("nothing", by="small", n=1), "there is no column 'nothing'"),
     (Collect("nothing"), "there is no column 'nothing'"),
     (CountDistinct("list"), r"column 'list' is List\(Int64\)"),
     (ApproxDistinct("list"), r"column 'list' is List\(Int64\)"),
-    (Quantiles("text", (0.5,)), "column 'text' is String; integers"),
+    (Quantiles("text", (0.5,)), "column 'text' is String; supported are integers"),
 ]
 
 

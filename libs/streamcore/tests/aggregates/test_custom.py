@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamcore.aggregates import Accumulator, Custom, RowAccumulator
 from streamcore.errors import ConfigError
-from tests.harness.aggregated import GROUPS, SCHEMA, elements, frames, grouped, kept
+from tests.harness.oracles.aggregates import GROUPS, SCHEMA, elements, frames, grouped, kept
 
 
 class Words(RowAccumulator):
@@ -90,12 +90,12 @@ def test_an_app_s_aggregate_may_know_a_way_back(part: pl.DataFrame, rest: pl.Dat
     total = aggregate.merge(grouped(aggregate, part), grouped(aggregate, rest))
     seen = aggregate.subtract(total, grouped(aggregate, part))
     assert seen["state"].tolist() == grouped(aggregate, rest)["state"].tolist()
-    assert aggregate.invertible(SCHEMA)
-    assert not Custom(Words()).invertible(SCHEMA)
+    assert aggregate.can_subtract(SCHEMA)
+    assert not Custom(Words()).can_subtract(SCHEMA)
 
 
 def test_columns_of_another_type_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Custom\(Words\): column 'text' is Int64; String would fit"):
+    with pytest.raises(ConfigError, match=r"Custom\(Words\): column 'text' is Int64; supported are String"):
         Custom(Words()).check({"text": pl.Int64()})
 
 

@@ -29,11 +29,11 @@ from streamcore.aggregates import (
     Ties,
     TopN,
     Variance,
-    concat,
-    take,
+    concat_rows,
+    take_rows,
 )
 from streamcore.schema import EVENT_MS
-from tests.harness.aggregated import COLUMNS, GROUPS, NUMBERS, SCHEMA, elements, frames, grouped, kept, same
+from tests.harness.oracles.aggregates import COLUMNS, GROUPS, NUMBERS, SCHEMA, elements, frames, grouped, kept, same
 
 KINDS: dict[str, Sequence[Aggregate]] = {
     "Count": [Count(), *(Count(column) for column in COLUMNS)],
@@ -54,7 +54,7 @@ KINDS: dict[str, Sequence[Aggregate]] = {
 }
 EMPTY = pl.DataFrame(schema={**SCHEMA, EVENT_MS: pl.Int64()})
 INVERTIBLE = [
-    one for kind in ("Count", "Sum", "Mean", "Variance", "StdDev") for one in KINDS[kind] if one.invertible(SCHEMA)
+    one for kind in ("Count", "Sum", "Mean", "Variance", "StdDev") for one in KINDS[kind] if one.can_subtract(SCHEMA)
 ]
 every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -89,7 +89,7 @@ def pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> lis
 
 def by_group(parts: Sequence[Partials]) -> Partials:
     """All partials, those of a group together."""
-    return take(concat(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
+    return take_rows(concat_rows(parts), np.arange(len(parts) * GROUPS).reshape(-1, GROUPS).T.ravel())
 
 
 @every_kind
@@ -122,7 +122,7 @@ def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
 @every_kind
 def test_what_cannot_be_undone_says_so(kind: Sequence[Aggregate]) -> None:
     for aggregate in kind:
-        if not aggregate.invertible(SCHEMA):
+        if not aggregate.can_subtract(SCHEMA):
             nothing = grouped(aggregate, EMPTY.with_columns(group=pl.Series([], dtype=pl.Int64)))
             with pytest.raises(NotImplementedError, match="cannot be undone"):
                 aggregate.subtract(nothing, nothing)
@@ -145,7 +145,7 @@ def test_partials_that_are_given_stay_as_they_are(kind: Sequence[Aggregate], dat
 def test_nothing_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
     none = np.empty(0, dtype=np.int64)
     for aggregate in kind:
-        partials = kept(aggregate, aggregate.group(EMPTY, none, none, 0))
+        partials = kept(aggregate, aggregate.aggregate_groups(EMPTY, none, none, 0))
         assert aggregate.result(aggregate.reduce(partials, none), SCHEMA).to_list() == []
 
 
@@ -159,10 +159,10 @@ def test_an_aggregate_is_a_value(kind: Sequence[Aggregate]) -> None:
 def test_a_limit_that_left_something_out_is_known() -> None:
     rows = pl.DataFrame({"group": [0, 0, 1, 1, 1], EVENT_MS: [0] * 5, "small": [1, 1, 1, 2, 3]})
     for aggregate in (Collect("small", 2), CountDistinct("small", 2)):
-        assert aggregate.truncated(grouped(aggregate, rows)).tolist() == [False, True, False]
+        assert aggregate.find_truncated(grouped(aggregate, rows)).tolist() == [False, True, False]
         halves = [grouped(aggregate, rows[:4]), grouped(aggregate, rows[4:])]
-        assert aggregate.truncated(aggregate.merge(*halves)).tolist() == [False, True, False]
+        assert aggregate.find_truncated(aggregate.merge(*halves)).tolist() == [False, True, False]
     taken = pl.DataFrame({"group": [0, 1, 1, 1], EVENT_MS: [0, 2, 1, 3], "text": ["b"] * 4})
     funnel = Funnel("text", ("a", "b"), limit=2)
-    assert funnel.truncated(grouped(funnel, taken)).tolist() == [False, True, False]
-    assert not TopN("small", by=EVENT_MS, n=1).truncated(grouped(TopN("small", by=EVENT_MS, n=1), rows)).any()
+    assert funnel.find_truncated(grouped(funnel, taken)).tolist() == [False, True, False]
+    assert not TopN("small", by=EVENT_MS, n=1).find_truncated(grouped(TopN("small", by=EVENT_MS, n=1), rows)).any()

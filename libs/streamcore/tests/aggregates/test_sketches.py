@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from streamcore.aggregates import Aggregate, ApproxDistinct, Partials, Quantiles
 from streamcore.schema import EVENT_MS
-from tests.harness.aggregated import COLUMNS, GROUPS, SCHEMA, elements, frames, grouped, kept
+from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, elements, frames, grouped, kept
 
 DATABASE = duckdb.connect(config={"threads": 1})
 SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -36,7 +36,7 @@ RANK_ERROR = 0.02
 def of_one_group(aggregate: Aggregate, values: pl.Series) -> Partials:
     rows = pl.DataFrame({values.name: values, EVENT_MS: np.arange(len(values))})
     numbers = np.arange(len(values))
-    return aggregate.group(rows, numbers, np.zeros(len(values), dtype=np.int64), 1)
+    return aggregate.aggregate_groups(rows, numbers, np.zeros(len(values), dtype=np.int64), 1)
 
 
 def in_pieces(aggregate: Aggregate, values: pl.Series, pieces: int) -> Partials:

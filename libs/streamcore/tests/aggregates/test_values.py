@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamcore.aggregates import Aggregate, Collect, Count, First, Last, Max, Mean, Min, StdDev, Sum, TopN, Variance
 from streamcore.schema import EVENT_MS
 from streamcore.windowing import Element
-from streamcore.windowing.values import Result, Scalar
+from streamcore.windowing.model import Result, Scalar
 
 
 def elements(*values: Scalar) -> list[Element]:
@@ -66,7 +66,7 @@ def result(aggregate: Aggregate, column: pl.Series) -> object:
     """Over all rows as one group."""
     rows = pl.DataFrame({"v": column, "w": column, EVENT_MS: np.zeros(len(column), dtype=np.int64)})
     group = np.zeros(len(column), dtype=np.int64)
-    partials = aggregate.group(rows, np.arange(len(column)), group, 1)
+    partials = aggregate.aggregate_groups(rows, np.arange(len(column)), group, 1)
     return aggregate.result(partials, rows.schema)[0]
 
 
@@ -113,6 +113,6 @@ def test_nan_is_the_greatest_number() -> None:
 
 def test_the_top_rows_of_equal_value_are_those_that_came_first() -> None:
     rows = pl.DataFrame({"v": ["a", "b", "c", "d", None], "w": [1, 2, 1, None, 9], EVENT_MS: [0] * 5})
-    partials = TopN("v", by="w", n=2).group(rows, np.arange(5), np.zeros(5, dtype=np.int64), 1)
+    partials = TopN("v", by="w", n=2).aggregate_groups(rows, np.arange(5), np.zeros(5, dtype=np.int64), 1)
     top = TopN("v", by="w", n=2).result(partials, rows.schema).to_list()
     assert top == [[{"v": "b", "w": 2}, {"v": "a", "w": 1}]]

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.checkpoint import epochs as module
-from streamcore.checkpoint.epochs import Claim, Epochs, NewerExists, Reached
-from streamcore.checkpoint.files import discard, make_folder, names_in, remove_entry, write_text
-from streamcore.checkpoint.layout import AppIdentity, CheckpointRoot
-from streamcore.checkpoint.lease import lease_on
-from streamcore.checkpoint.positions import Bounds
+from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epochs import EpochClaim, EpochProgress, EpochStore, NewerEpochExists
+from streamcore.checkpoint.offset_log import CutBounds
 from streamcore.errors import ConfigError, Fenced
-from streamcore.location import Location, location
-from streamcore.position import Position
-from streamcore.storage import Folder, open_folder
+from streamcore.leases.acquire import lease_for
+from streamcore.offsets import StreamOffsets
+from streamcore.storage import ObjectStore, open_object_store
+from streamcore.storage.atomic_files import discard, list_names, make_folder, remove_entry, write_text
+from streamcore.storage.location import Location, location
 
 SHOP = AppIdentity("shop", 2)
 
@@ -27,86 +27,91 @@ def commit(root: CheckpointRoot, last: int, begun: int | None = None) -> None:
         for batch in range(last + 1):
             write_text(root.spark / log / str(batch), "v1\n{}\n")
     for batch in range(max(last, -1 if begun is None else begun) + 1):
-        root.positions.write(batch, Bounds(Position(0, {}), Position(batch, {})))
+        root.offsets.write(batch, CutBounds(StreamOffsets(0, {}), StreamOffsets(batch, {})))
 
 
-def make(epochs: Epochs, epoch: int, last: int = -1, begun: int | None = None) -> CheckpointRoot:
+def make(epochs: EpochStore, epoch: int, last: int = -1, begun: int | None = None) -> CheckpointRoot:
     root = epochs.checkpoint(epoch)
-    root.prepare(SHOP, epoch=epoch)
+    root.initialise(SHOP, epoch=epoch)
     commit(root, last, begun)
     return root
 
 
 @pytest.fixture
-def epochs(any_place: Folder) -> Epochs:
-    return Epochs(location(any_place.url) / "shop")
+def epochs(any_place: ObjectStore) -> EpochStore:
+    return EpochStore(location(any_place.url) / "shop")
 
 
-def refused(epochs: Epochs, claim: Claim) -> Reached:
+def refused(epochs: EpochStore, claim: EpochClaim) -> EpochProgress:
     before = contents(epochs.root)
-    with pytest.raises(NewerExists) as refusal:
-        epochs.admit(claim)
+    with pytest.raises(NewerEpochExists) as refusal:
+        epochs.check_claim(claim)
     assert contents(epochs.root) == before
     return refusal.value.newer
 
 
 def contents(folder: Location) -> dict[str, bytes | None]:
     """What a look at them leaves as it was; heartbeats go on."""
-    place = open_folder(folder)
+    place = open_object_store(folder)
     return {name: place.read(name) for name in place.files() if not name.endswith("lease.json")}
 
 
-def test_an_empty_place_is_begun_in_only_by_who_may(epochs: Epochs) -> None:
-    epochs.admit(Claim(1, begin=True))
+def test_an_empty_place_is_begun_in_only_by_who_may(epochs: EpochStore) -> None:
+    epochs.check_claim(EpochClaim(1, allow_empty=True))
     with pytest.raises(ConfigError, match="there is no checkpoint of epoch 1 to go on from, and it may not begin"):
-        epochs.admit(Claim(1))
-    assert names_in(epochs.root) == []
+        epochs.check_claim(EpochClaim(1))
+    assert list_names(epochs.root) == []
 
 
-def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: Epochs) -> None:
+def test_what_is_there_is_gone_on_with_whatever_else_is_said(epochs: EpochStore) -> None:
     make(epochs, 2, last=4)
-    for claim in (Claim(2), Claim(2, Reached(1, 0)), Claim(2, begin=True), Claim(2, accept_newer=True)):
-        epochs.admit(claim)
+    for claim in (
+        EpochClaim(2),
+        EpochClaim(2, EpochProgress(1, 0)),
+        EpochClaim(2, allow_empty=True),
+        EpochClaim(2, discard_newer=True),
+    ):
+        epochs.check_claim(claim)
 
 
-def test_nothing_begins_beside_what_was_committed_unless_that_is_accepted(epochs: Epochs) -> None:
+def test_nothing_begins_beside_what_was_committed_unless_that_is_accepted(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
-    assert refused(epochs, Claim(2, begin=True)) == Reached(1, 7)
-    assert refused(epochs, Claim(2)) == Reached(1, 7)
-    assert refused(epochs, Claim(2, accept_newer=True)) == Reached(1, 7)
-    epochs.admit(Claim(2, begin=True, accept_newer=True))
+    assert refused(epochs, EpochClaim(2, allow_empty=True)) == EpochProgress(1, 7)
+    assert refused(epochs, EpochClaim(2)) == EpochProgress(1, 7)
+    assert refused(epochs, EpochClaim(2, discard_newer=True)) == EpochProgress(1, 7)
+    epochs.check_claim(EpochClaim(2, allow_empty=True, discard_newer=True))
 
 
-def test_the_batch_of_the_savepoint_is_not_newer_than_it_and_the_next_one_is(epochs: Epochs) -> None:
+def test_the_batch_of_the_savepoint_is_not_newer_than_it_and_the_next_one_is(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
-    epochs.admit(Claim(2, Reached(1, 7)))
-    assert refused(epochs, Claim(2, Reached(1, 6))) == Reached(1, 7)
-    epochs.admit(Claim(2, Reached(1, 6), accept_newer=True))
+    epochs.check_claim(EpochClaim(2, EpochProgress(1, 7)))
+    assert refused(epochs, EpochClaim(2, EpochProgress(1, 6))) == EpochProgress(1, 7)
+    epochs.check_claim(EpochClaim(2, EpochProgress(1, 6), discard_newer=True))
 
 
-def test_an_epoch_in_which_nothing_was_committed_is_left_behind(epochs: Epochs) -> None:
+def test_an_epoch_in_which_nothing_was_committed_is_left_behind(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     make(epochs, 2)
-    epochs.admit(Claim(3, Reached(1, 7)))
-    assert refused(epochs, Claim(3, Reached(1, 6))) == Reached(2, -1)
+    epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
+    assert refused(epochs, EpochClaim(3, EpochProgress(1, 6))) == EpochProgress(2, -1)
 
 
-def test_an_epoch_is_over_when_a_later_one_is_there(epochs: Epochs) -> None:
+def test_an_epoch_is_over_when_a_later_one_is_there(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
-    epochs.fence(1)
+    epochs.check_not_superseded(1)
     make(epochs, 3)
-    for claim in (Claim(1), Claim(2, Reached(1, 7), accept_newer=True)):
-        assert refused(epochs, claim) == Reached(3, -1)
+    for claim in (EpochClaim(1), EpochClaim(2, EpochProgress(1, 7), discard_newer=True)):
+        assert refused(epochs, claim) == EpochProgress(3, -1)
     with pytest.raises(Fenced, match="epoch 3 has begun"):
-        epochs.fence(1)
-    epochs.fence(3)
+        epochs.check_not_superseded(1)
+    epochs.check_not_superseded(3)
 
 
-def test_the_owner_of_an_earlier_epoch_finds_out_before_its_next_batch(epochs: Epochs) -> None:
+def test_the_owner_of_an_earlier_epoch_finds_out_before_its_next_batch(epochs: EpochStore) -> None:
     """Without ``besides`` (the protection) its lease alone says nothing."""
     make(epochs, 1)
     with (
-        lease_on(epochs.checkpoint(1).path, besides=lambda: epochs.fence(1)) as lease,
+        lease_for(epochs.checkpoint(1).path, besides=lambda: epochs.check_not_superseded(1)) as lease,
     ):
         lease.check()
         make_folder(epochs.checkpoint(2).path)
@@ -114,11 +119,11 @@ def test_the_owner_of_an_earlier_epoch_finds_out_before_its_next_batch(epochs: E
         make(epochs, 2)
         with pytest.raises(Fenced):
             lease.check()
-    with lease_on(epochs.checkpoint(1).path) as unprotected:
+    with lease_for(epochs.checkpoint(1).path) as unprotected:
         unprotected.check()
 
 
-def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: Epochs) -> None:
+def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: EpochStore) -> None:
     make(epochs, 1, last=7)
     make(epochs, 2, begun=0)
     asked: list[tuple[int, int]] = []
@@ -127,64 +132,64 @@ def test_a_batch_that_was_begun_counts_when_it_was_written(epochs: Epochs) -> No
         asked.append((epoch, begun))
         return 0
 
-    epochs.admit(Claim(3, Reached(1, 7)))
-    with pytest.raises(NewerExists, match="batch 0 of epoch 2 is committed"):
-        epochs.admit(Claim(3, Reached(1, 7)), written)
+    epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)))
+    with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed"):
+        epochs.check_claim(EpochClaim(3, EpochProgress(1, 7)), written)
     assert asked == [(2, 0)], "nobody is asked about epochs that ended between two batches"
 
 
-def test_a_checkpoint_in_the_folder_itself_counts(epochs: Epochs) -> None:
+def test_a_checkpoint_in_the_folder_itself_counts(epochs: EpochStore) -> None:
     """Of a process that was started without being told to go."""
     root = CheckpointRoot(epochs.root)
-    root.prepare(SHOP)
+    root.initialise(SHOP)
     commit(root, 3)
-    assert refused(epochs, Claim(1, begin=True)) == Reached(1, 3)
-    epochs.admit(Claim(2, Reached(1, 3)))
+    assert refused(epochs, EpochClaim(1, allow_empty=True)) == EpochProgress(1, 3)
+    epochs.check_claim(EpochClaim(2, EpochProgress(1, 3)))
     assert epochs.newest() == root
     assert epochs.newest() != make(epochs, 2)
     assert epochs.newest() == epochs.checkpoint(2)
 
 
-def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epochs: Epochs) -> None:
+def test_what_a_crash_left_is_no_checkpoint_and_is_cleared_for_the_next_one(epochs: EpochStore) -> None:
     root = epochs.checkpoint(2)
-    with lease_on(root.path):
+    with lease_for(root.path):
         make_folder(root.path / "initial")
         write_text(root.path / "initial" / "stage-0.parquet", "half")
-        root.positions.begin(Position(1, {}))
-        assert epochs.made() == ()
-        epochs.admit(Claim(1, begin=True))
-        epochs.clear(2)
-        assert "lease.json" in names_in(root.path)
-        assert all(name.startswith("lease.") for name in names_in(root.path))
-        root.prepare(SHOP, epoch=2)
+        root.offsets.write_start(StreamOffsets(1, {}))
+        assert epochs.existing() == ()
+        epochs.check_claim(EpochClaim(1, allow_empty=True))
+        epochs.clear_partial(2)
+        assert "lease.json" in list_names(root.path)
+        assert all(name.startswith("lease.") for name in list_names(root.path))
+        root.initialise(SHOP, epoch=2)
         with pytest.raises(ConfigError, match="it is in use"):
-            epochs.clear(2)
-    assert epochs.made() == (2,)
+            epochs.clear_partial(2)
+    assert epochs.existing() == (2,)
 
 
-def test_one_whose_identity_was_lost_is_neither_made_anew_nor_left_behind(epochs: Epochs) -> None:
+def test_one_whose_identity_was_lost_is_neither_made_anew_nor_left_behind(epochs: EpochStore) -> None:
     discard(make(epochs, 2, last=5).app_path)
-    assert refused(epochs, Claim(2, Reached(1, 9))) == Reached(2, 5)
+    assert refused(epochs, EpochClaim(2, EpochProgress(1, 9))) == EpochProgress(2, 5)
     with pytest.raises(ConfigError, match=r"app\.json is missing"):
-        epochs.clear(2)
-    epochs.discard(2)
+        epochs.clear_partial(2)
+    epochs.discard_partial(2)
     assert epochs.checkpoint(2).last_committed() == 5
 
 
-def test_all_of_it_is_removed_and_what_is_not_ours_stays(epochs: Epochs) -> None:
+def test_all_of_it_is_removed_and_what_is_not_ours_stays(epochs: EpochStore) -> None:
     make(epochs, 1, last=2)
     make(epochs, 10)
-    CheckpointRoot(epochs.root).prepare(SHOP)
+    CheckpointRoot(epochs.root).initialise(SHOP)
     write_text(epochs.root / "notes.txt", "somebody's")
     for root in epochs.all_roots():
-        with lease_on(root.path):
+        with lease_for(root.path):
             epochs.remove(root)
-    assert epochs.left() == ("notes.txt",)
+    assert epochs.remaining_names() == ("notes.txt",)
     discard(epochs.root / "notes.txt")
-    assert epochs.left() == ()
+    assert epochs.remaining_names() == ()
 
 
-def test_the_lease_of_what_is_removed_goes_last(epochs: Epochs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lease_of_what_is_removed_goes_last(epochs: EpochStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else begins in half of it."""
     root, removed = make(epochs, 1, last=2), list[str]()
     make(epochs, 2)
@@ -195,11 +200,11 @@ def test_the_lease_of_what_is_removed_goes_last(epochs: Epochs, monkeypatch: pyt
         real(path)
 
     monkeypatch.setattr(module, "remove_entry", remove)
-    with lease_on(root.path):
+    with lease_for(root.path):
         epochs.remove(root)
-    assert {"app.json", "positions", "lease.json"} <= {*removed}
+    assert {"app.json", "offsets", "lease.json"} <= {*removed}
     assert [name.startswith("lease.") for name in removed] == sorted(name.startswith("lease.") for name in removed)
-    assert epochs.made() == (2,)
+    assert epochs.existing() == (2,)
 
 
 @given(
@@ -218,11 +223,11 @@ def test_no_commit_is_ever_left_behind_by_accident(
     begin: bool,
     accept: bool,
 ) -> None:
-    epochs = Epochs(tmp_path_factory.mktemp("root"))
+    epochs = EpochStore(tmp_path_factory.mktemp("root"))
     for number, last in there.items():
         make(epochs, number, last=last)
     try:
-        epochs.admit(Claim(epoch, saved and Reached(*saved), begin, accept))
+        epochs.check_claim(EpochClaim(epoch, saved and EpochProgress(*saved), begin, accept))
     except ConfigError:
         return
     commits = [(number, last) for number, last in there.items() if last >= 0]

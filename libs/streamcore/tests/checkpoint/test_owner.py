@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from streamcore.checkpoint.owner import Owner
+from streamcore.leases.owner import Owner
 
 SAYS = """
 import json
-from streamcore.checkpoint.owner import Owner
+from streamcore.leases.owner import Owner
 print(json.dumps(Owner.me().entries()), flush=True)
 input()
 """

@@ -10,19 +10,14 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from streamcore.decode import (
-    Decoded,
-    DecodeLimits,
-    Decoder,
-    ExtraFields,
-    InputFormat,
-    JsonDecoder,
-    RawBatch,
-    Rejected,
-    decode_one,
-)
-from streamcore.decode.avro_decoder import AvroDecoder
-from streamcore.decode.lines import LineDecoder
+from streamcore.decode.avro.decoder import AvroDecoder
+from streamcore.decode.formats import InputFormat
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.scalar.json import decode_one
+from streamcore.decode.scalar.record import RejectedRecord
+from streamcore.decode.text.line_decoder import LineDecoder
+from streamcore.decode.types import Decoded, Decoder, RawBatch
 from streamcore.schema import StreamSchema
 
 CLOCK_MS = 1_800_000_000_000
@@ -65,10 +60,10 @@ def _comparable(value: object) -> object:
 def agreement(
     schema: StreamSchema,
     fast: Decoder,
-    slow: Callable[[bytes | None], tuple[object, ...] | Rejected],
+    slow: Callable[[bytes | None], tuple[object, ...] | RejectedRecord],
     records: Sequence[bytes | None],
 ) -> Decoded:
-    """Decodes by both ways and asserts that they say the same of every record."""
+    """Decode by both ways and asserts that they say the same of every record."""
     decoded = fast.decode(raw_batch(records))
     assert decoded.events.schema == schema.arrow
     assert decoded.events.num_rows + decoded.dead.num_rows == len(records)
@@ -76,7 +71,7 @@ def agreement(
     dead = iter(decoded.dead.to_pylist())
     for i, record in enumerate(records):
         expected = slow(record)
-        if isinstance(expected, Rejected):
+        if isinstance(expected, RejectedRecord):
             assert next(dead) == {"row": i, "code": expected.code.value, "reason": expected.reason}, record
         else:
             event_ms = expected[schema.names.index(schema.event_time)]
@@ -102,7 +97,7 @@ class OfFormat:
         return raw_batch(records)
 
     def codes(self, *records: bytes | None) -> list[str]:
-        """The codes of the dead letters."""
+        """Return the codes of the dead letters."""
         return [str(code) for code in self.agree(records).dead.column("code").to_pylist()]
 
 
@@ -134,7 +129,7 @@ class Both:
     extra_fields: ExtraFields
     fast: JsonDecoder
 
-    def slow(self, record: bytes | None) -> tuple[object, ...] | Rejected:
+    def slow(self, record: bytes | None) -> tuple[object, ...] | RejectedRecord:
         return decode_one(
             self.schema,
             record,
@@ -145,7 +140,7 @@ class Both:
         )
 
     def agree(self, records: Sequence[bytes | None]) -> Decoded:
-        """Decodes by both ways and asserts that they say the same of every record."""
+        """Decode by both ways and asserts that they say the same of every record."""
         return agreement(self.schema, self.fast, self.slow, records)
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.decode import AccessLog, DeadCode, LogLayout
+from streamcore.decode.formats import AccessLog
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.text.access_log import LogLayout
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 
@@ -39,36 +41,36 @@ def line(request: bytes = b"GET / HTTP/1.1", end: bytes = b"200 5", agent: bytes
     return HEAD + b' "' + request + b'" ' + end + b' "-" "' + agent + b'"'
 
 
-DEAD: list[tuple[bytes | None, DeadCode]] = [
-    (None, DeadCode.NO_VALUE),
-    (b"x" * 20_000_000, DeadCode.TOO_LARGE),
-    (line(agent=b"\xff"), DeadCode.NOT_UTF8),
-    (line(agent=b"\x00"), DeadCode.NOT_A_LOG_LINE),
-    (b"\x16\x03\x01\x02\x00\x01", DeadCode.NOT_A_LOG_LINE),
-    (b"", DeadCode.NOT_A_LOG_LINE),
-    (APACHE_COMMON, DeadCode.NOT_A_LOG_LINE),  # a common line is no combined one
-    (APACHE + b" ", DeadCode.NOT_A_LOG_LINE),
-    (APACHE + b"\n" + APACHE, DeadCode.NOT_A_LOG_LINE),
-    (APACHE[:-1], DeadCode.NOT_A_LOG_LINE),
-    (line(agent=b'a"b'), DeadCode.NOT_A_LOG_LINE),
-    (line(agent=b"a\\"), DeadCode.NOT_A_LOG_LINE),
-    (line(end=b"2000 5"), DeadCode.NOT_A_LOG_LINE),
-    (line(end=b"200 5k"), DeadCode.NOT_A_LOG_LINE),
-    (line().replace(b"10/Oct/2000", b"10/Okt/2000"), DeadCode.BAD_TIMESTAMP),
-    (line().replace(b"10/Oct/2000", b"31/Sep/2000"), DeadCode.BAD_TIMESTAMP),
-    (line().replace(b"-0700", b"-2500"), DeadCode.BAD_TIMESTAMP),
-    (line().replace(b"13:55:36", b"24:00:00"), DeadCode.BAD_TIMESTAMP),
-    (line().replace(b"10/Oct/2000:13:55:36 -0700", b"-"), DeadCode.MISSING_FIELD),
-    (line(end=b"012 5"), DeadCode.WRONG_TYPE),
-    (line(end=b"200 9223372036854775808"), DeadCode.OUT_OF_RANGE),
-    (line().replace(b"/2000", b"/1969"), DeadCode.OUT_OF_RANGE),
-    (line().replace(b"/2000", b"/2099"), DeadCode.FROM_THE_FUTURE),
+DEAD: list[tuple[bytes | None, RejectCode]] = [
+    (None, RejectCode.NO_VALUE),
+    (b"x" * 20_000_000, RejectCode.TOO_LARGE),
+    (line(agent=b"\xff"), RejectCode.NOT_UTF8),
+    (line(agent=b"\x00"), RejectCode.NOT_A_LOG_LINE),
+    (b"\x16\x03\x01\x02\x00\x01", RejectCode.NOT_A_LOG_LINE),
+    (b"", RejectCode.NOT_A_LOG_LINE),
+    (APACHE_COMMON, RejectCode.NOT_A_LOG_LINE),  # a common line is no combined one
+    (APACHE + b" ", RejectCode.NOT_A_LOG_LINE),
+    (APACHE + b"\n" + APACHE, RejectCode.NOT_A_LOG_LINE),
+    (APACHE[:-1], RejectCode.NOT_A_LOG_LINE),
+    (line(agent=b'a"b'), RejectCode.NOT_A_LOG_LINE),
+    (line(agent=b"a\\"), RejectCode.NOT_A_LOG_LINE),
+    (line(end=b"2000 5"), RejectCode.NOT_A_LOG_LINE),
+    (line(end=b"200 5k"), RejectCode.NOT_A_LOG_LINE),
+    (line().replace(b"10/Oct/2000", b"10/Okt/2000"), RejectCode.BAD_TIMESTAMP),
+    (line().replace(b"10/Oct/2000", b"31/Sep/2000"), RejectCode.BAD_TIMESTAMP),
+    (line().replace(b"-0700", b"-2500"), RejectCode.BAD_TIMESTAMP),
+    (line().replace(b"13:55:36", b"24:00:00"), RejectCode.BAD_TIMESTAMP),
+    (line().replace(b"10/Oct/2000:13:55:36 -0700", b"-"), RejectCode.MISSING_FIELD),
+    (line(end=b"012 5"), RejectCode.WRONG_TYPE),
+    (line(end=b"200 9223372036854775808"), RejectCode.OUT_OF_RANGE),
+    (line().replace(b"/2000", b"/1969"), RejectCode.OUT_OF_RANGE),
+    (line().replace(b"/2000", b"/2099"), RejectCode.FROM_THE_FUTURE),
 ]
 
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:60])
 def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
-    make_format: MakeFormat, raw: bytes | None, code: DeadCode
+    make_format: MakeFormat, raw: bytes | None, code: RejectCode
 ) -> None:
     decoded = make_format(SCHEMA, COMBINED).agree([APACHE, raw, APACHE])
     assert decoded.dead.column("code").to_pylist() == [code.value]

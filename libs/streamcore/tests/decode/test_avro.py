@@ -21,15 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.decode import (
-    Avro,
-    Bare,
-    Confluent,
-    Container,
-    DecodeLimits,
-    ExtraFields,
-    SingleObject,
-)
+from streamcore.decode.formats import Avro, Bare, Confluent, Container, SingleObject
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 
@@ -121,7 +114,7 @@ def of(kind: Any) -> dict[str, Any]:
 
 
 def small_file(meta: Mapping[bytes, bytes], block: bytes, count: int = 1, *, size: int | None = None) -> bytes:
-    """A container file by hand, so that it may lie."""
+    """Return a container file by hand, so that it may lie."""
     sync = b"0123456789abcdef"
     pairs = b"".join(whole(len(part)) + part for pair in meta.items() for part in pair)
     head = b"Obj\x01" + whole(len(meta)) + pairs + b"\x00" + sync
@@ -291,7 +284,7 @@ LEAF = {"type": "record", "name": "R0", "fields": [{"name": "z", "type": "null"}
 
 
 def nested(leaf: Mapping[str, object]) -> dict[str, Any]:
-    """A record of 2**40 leaves in some lines of schema."""
+    """Return a record of 2**40 leaves in some lines of schema."""
     declared: list[Any] = [leaf, *CHAIN]
     return {
         "type": "record",

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.decode import Csv, DeadCode, DecodeLimits
+from streamcore.decode.formats import Csv
+from streamcore.decode.reject_codes import DecodeLimits, RejectCode
 from streamcore.errors import ConfigError
 from streamcore.schema import StreamSchema
 
@@ -36,38 +37,38 @@ SCHEMA = StreamSchema.parse(
 GOOD = b"1700000000000,a,1,1.5,12.25,true"
 FORMATS = [Csv(), Csv(null_values=("NULL", "1")), Csv(("ts", "other", "s", "n", "d", "m", "b"), delimiter=";")]
 
-DEAD: list[tuple[bytes | None, DeadCode]] = [
-    (None, DeadCode.NO_VALUE),
-    (b"x" * 300_000, DeadCode.TOO_LARGE),
-    (b"1,\xff,1,1,1,true", DeadCode.NOT_UTF8),
-    (b"1,a\x00b,1,1,1,true", DeadCode.NOT_CSV),
-    (b"\xef\xbb\xbf" + GOOD, DeadCode.NOT_CSV),
-    (b'1,"a,1,1,1,true', DeadCode.NOT_CSV),
-    (b'1,a"b,1,1,1,true', DeadCode.NOT_CSV),
-    (b'1,"a"b,1,1,1,true', DeadCode.NOT_CSV),
-    (b'1,"a"" ,1,1,1,true', DeadCode.NOT_CSV),
-    (b'1, "a",1,1,1,true', DeadCode.NOT_CSV),
-    (b"1,a\nb,1,1,1,true", DeadCode.NOT_CSV),
-    (GOOD + b"\n" + GOOD, DeadCode.NOT_CSV),
-    (GOOD + b"\n\n", DeadCode.NOT_CSV),
-    (GOOD + b"\r", DeadCode.NOT_CSV),
-    (b"", DeadCode.WRONG_COLUMNS),
-    (b"1", DeadCode.WRONG_COLUMNS),
-    (GOOD + b",", DeadCode.WRONG_COLUMNS),
-    (b"ts,s,n,d,m,b", DeadCode.BAD_TIMESTAMP),
-    (b",a,1,1,1,true", DeadCode.MISSING_FIELD),
-    (b"1,a,1.0,1,1,true", DeadCode.WRONG_TYPE),
-    (b"1,a,01,1,1,true", DeadCode.WRONG_TYPE),
-    (b"1,a, 1,1,1,true", DeadCode.WRONG_TYPE),
-    (b'1,a,"",1,1,true', DeadCode.WRONG_TYPE),
-    (b"1,a,1,NaN,1,true", DeadCode.WRONG_TYPE),
-    (b"1,a,1,1,1,True", DeadCode.WRONG_TYPE),
-    (b"1,a,9223372036854775808,1,1,true", DeadCode.OUT_OF_RANGE),
-    (b"1,a,1,1e999,1,true", DeadCode.OUT_OF_RANGE),
-    (b"1,a,1,1,12345678.00,true", DeadCode.OUT_OF_RANGE),
-    (b"1,a,1,1,1.005,true", DeadCode.OUT_OF_RANGE),
-    (b"2026-02-30T00:00:00Z,a,1,1,1,true", DeadCode.BAD_TIMESTAMP),
-    (b"1800000300001,a,1,1,1,true", DeadCode.FROM_THE_FUTURE),
+DEAD: list[tuple[bytes | None, RejectCode]] = [
+    (None, RejectCode.NO_VALUE),
+    (b"x" * 300_000, RejectCode.TOO_LARGE),
+    (b"1,\xff,1,1,1,true", RejectCode.NOT_UTF8),
+    (b"1,a\x00b,1,1,1,true", RejectCode.NOT_CSV),
+    (b"\xef\xbb\xbf" + GOOD, RejectCode.NOT_CSV),
+    (b'1,"a,1,1,1,true', RejectCode.NOT_CSV),
+    (b'1,a"b,1,1,1,true', RejectCode.NOT_CSV),
+    (b'1,"a"b,1,1,1,true', RejectCode.NOT_CSV),
+    (b'1,"a"" ,1,1,1,true', RejectCode.NOT_CSV),
+    (b'1, "a",1,1,1,true', RejectCode.NOT_CSV),
+    (b"1,a\nb,1,1,1,true", RejectCode.NOT_CSV),
+    (GOOD + b"\n" + GOOD, RejectCode.NOT_CSV),
+    (GOOD + b"\n\n", RejectCode.NOT_CSV),
+    (GOOD + b"\r", RejectCode.NOT_CSV),
+    (b"", RejectCode.WRONG_COLUMNS),
+    (b"1", RejectCode.WRONG_COLUMNS),
+    (GOOD + b",", RejectCode.WRONG_COLUMNS),
+    (b"ts,s,n,d,m,b", RejectCode.BAD_TIMESTAMP),
+    (b",a,1,1,1,true", RejectCode.MISSING_FIELD),
+    (b"1,a,1.0,1,1,true", RejectCode.WRONG_TYPE),
+    (b"1,a,01,1,1,true", RejectCode.WRONG_TYPE),
+    (b"1,a, 1,1,1,true", RejectCode.WRONG_TYPE),
+    (b'1,a,"",1,1,true', RejectCode.WRONG_TYPE),
+    (b"1,a,1,NaN,1,true", RejectCode.WRONG_TYPE),
+    (b"1,a,1,1,1,True", RejectCode.WRONG_TYPE),
+    (b"1,a,9223372036854775808,1,1,true", RejectCode.OUT_OF_RANGE),
+    (b"1,a,1,1e999,1,true", RejectCode.OUT_OF_RANGE),
+    (b"1,a,1,1,12345678.00,true", RejectCode.OUT_OF_RANGE),
+    (b"1,a,1,1,1.005,true", RejectCode.OUT_OF_RANGE),
+    (b"2026-02-30T00:00:00Z,a,1,1,1,true", RejectCode.BAD_TIMESTAMP),
+    (b"1800000300001,a,1,1,1,true", RejectCode.FROM_THE_FUTURE),
 ]
 
 ALIVE: list[tuple[bytes, str, object]] = [
@@ -91,7 +92,7 @@ ALIVE: list[tuple[bytes, str, object]] = [
 
 @pytest.mark.parametrize(("raw", "code"), DEAD, ids=lambda value: str(value)[:50])
 def test_a_bad_line_is_a_dead_letter_and_costs_no_other(
-    make_format: MakeFormat, raw: bytes | None, code: DeadCode
+    make_format: MakeFormat, raw: bytes | None, code: RejectCode
 ) -> None:
     decoded = make_format(SCHEMA, Csv()).agree([GOOD, raw, GOOD])
     assert decoded.dead.column("code").to_pylist() == [code.value]

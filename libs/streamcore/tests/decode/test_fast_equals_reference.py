@@ -10,7 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamcore.decode import ExtraFields, JsonDecoder, RawBatch
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.reject_codes import ExtraFields
+from streamcore.decode.types import RawBatch
 from streamcore.schema import StreamSchema
 
 MakeBoth = Callable[..., Any]
@@ -70,7 +72,7 @@ def styles(draw: st.DrawFn) -> dict[str, st.SearchStrategy[str]]:
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[bytes | None]:
-    """A producer's good records, enough to learn from, and then ones with something wrong or odd in them."""
+    """Return a producer's good records, enough to learn from, and then ones with something wrong or odd in them."""
     style = draw(styles())
     good = {name: draw(values) for name, values in style.items()}
     comma, colon = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :"), (",\n", ":")]))

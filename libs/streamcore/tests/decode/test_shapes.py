@@ -8,10 +8,10 @@ import re
 import polars as pl
 import pytest
 
-from streamcore.decode import DecodeLimits
-from streamcore.decode.shape import Shape, first_shape, learn
-from streamcore.decode.shapes import MAX_SHAPES, KnownShapes
-from streamcore.records.reference import JsonObject, parse_object
+from streamcore.decode.json.shape import JsonShape, initial_shape, learn_shape
+from streamcore.decode.json.shape_cache import MAX_SHAPES, ShapeCache
+from streamcore.decode.reject_codes import DecodeLimits
+from streamcore.decode.scalar.json import JsonObject, parse_object
 from streamcore.schema import StreamSchema
 
 SCHEMA = StreamSchema.parse(
@@ -34,7 +34,7 @@ def parsed(*records: str) -> list[JsonObject]:
     return [parse_object(record.encode(), DecodeLimits()) for record in records]
 
 
-def vouches(shape: Shape, record: str) -> bool:
+def vouches(shape: JsonShape, record: str) -> bool:
     return bool(pl.Series([record]).str.contains(shape.pattern(SCHEMA))[0])
 
 
@@ -49,7 +49,7 @@ def vouches(shape: Shape, record: str) -> bool:
     ],
 )
 def test_the_first_shape_vouches_for_the_order_of_the_schema(record: str) -> None:
-    assert vouches(first_shape(SCHEMA), record)
+    assert vouches(initial_shape(SCHEMA), record)
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_the_first_shape_vouches_for_the_order_of_the_schema(record: str) -> Non
     ],
 )
 def test_a_shape_does_not_vouch_for_what_a_lenient_parser_may_misread(record: str) -> None:
-    assert not vouches(first_shape(SCHEMA), record)
+    assert not vouches(initial_shape(SCHEMA), record)
 
 
 def test_an_order_is_learned_from_records_that_each_have_some_of_the_fields() -> None:
-    shape = learn(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
+    shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"z":1,"d":1,"a":"x","ts":1}', '{"d":1,"m":1,"a":"x"}'))
     assert shape is not None
     assert vouches(shape, '{"z":1,"d":2.5,"m":1,"a":"x","ts":1}')
     assert vouches(shape, '{"z":1,"ts":1}')
 
 
 def test_a_sample_that_contradicts_the_first_one_is_left_for_another_shape() -> None:
-    shape = learn(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
+    shape = learn_shape(SCHEMA, parsed('{"z":1,"ts":1}', '{"ts":1,"z":1}'))
     assert shape is not None
     assert vouches(shape, '{"z":1,"ts":1}')
     assert not vouches(shape, '{"ts":1,"z":1}')
 
 
 def test_the_form_of_times_and_decimals_is_learned() -> None:
-    shape = learn(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
+    shape = learn_shape(SCHEMA, parsed('{"ts":"2026-01-31 12:00:00+01:00","m":"1.5","z":1}'))
     assert shape is not None
     assert vouches(shape, '{"ts":"2027-01-31 12:00:00.25-08:00","m":"-10.25","z":1}')
     assert not vouches(shape, '{"ts":"2027-01-31T12:00:00Z","m":"1.5","z":1}')
@@ -108,7 +108,7 @@ def test_the_form_of_times_and_decimals_is_learned() -> None:
 
 def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
     name = "x.*(?i)[a-z]|$ %s"
-    shape = learn(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
+    shape = learn_shape(SCHEMA, parsed(json.dumps({"ts": 1, name: 5, "z": 1})))
     assert shape is not None
     assert re.escape(name) in shape.pattern(SCHEMA)
     assert vouches(shape, json.dumps({"ts": 1, name: "any", "z": 1}))
@@ -116,7 +116,7 @@ def test_the_name_of_an_ignored_field_cannot_break_out_of_the_pattern() -> None:
 
 
 def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -> None:
-    shape = learn(SCHEMA, parsed('{"ts":1,"z":1,"x":[1]}', '{"ts":1,"z":1,"x":{"a":[1,{"b":[[2]]}]}}'))
+    shape = learn_shape(SCHEMA, parsed('{"ts":1,"z":1,"x":[1]}', '{"ts":1,"z":1,"x":{"a":[1,{"b":[[2]]}]}}'))
     assert shape is not None
     assert shape.depths == {"x": 3}
     for value in ["5", "[]", "{}", '[1, "a", null]', '{"a":1, "b":[true,{}]}', '[{"a":["\\u00e9"]}]']:
@@ -126,11 +126,11 @@ def test_arrays_and_objects_in_ignored_fields_are_learned_up_to_three_levels() -
 
 
 def test_nothing_is_learned_from_nothing() -> None:
-    assert learn(SCHEMA, []) is None
+    assert learn_shape(SCHEMA, []) is None
 
 
 def test_no_more_shapes_than_the_limit_are_kept_and_the_most_used_come_first() -> None:
-    known = KnownShapes(SCHEMA)
+    known = ShapeCache(SCHEMA)
     for i in range(2 * MAX_SHAPES):
         assert known.learn(parsed(f'{{"ts":1,"x{i}":1,"z":1}}')) is not None
     shapes = known.by_use()
@@ -140,19 +140,19 @@ def test_no_more_shapes_than_the_limit_are_kept_and_the_most_used_come_first() -
 
 
 def test_after_a_vain_attempt_some_batches_are_let_pass() -> None:
-    known = KnownShapes(SCHEMA)
+    known = ShapeCache(SCHEMA)
     tried = 0
     for _ in range(40):
-        if known.worth_learning(unknown=100, of=100):
+        if known.should_learn(unknown=100, of=100):
             tried += 1
             assert known.learn([]) is None
     assert tried == 6  # batches 1, 3, 6, 11, 20 and 37
 
 
 def test_a_few_strays_are_no_reason_to_learn() -> None:
-    known = KnownShapes(SCHEMA)
-    assert not known.worth_learning(unknown=10, of=10)
-    assert not known.worth_learning(unknown=100, of=10_000)
+    known = ShapeCache(SCHEMA)
+    assert not known.should_learn(unknown=10, of=10)
+    assert not known.should_learn(unknown=100, of=10_000)
 
 
 def test_a_schema_of_a_thousand_fields_is_decoded_too() -> None:
@@ -164,4 +164,4 @@ def test_a_schema_of_a_thousand_fields_is_decoded_too() -> None:
             "fields": {"ts": "timestamp not null"} | {f"f{i}": "double" for i in range(999)},
         }
     )
-    assert len(KnownShapes(wide).by_use()) <= 1
+    assert len(ShapeCache(wide).by_use()) <= 1

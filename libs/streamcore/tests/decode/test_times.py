@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from streamcore.columnar.local_timestamps import local_to_utc
 from streamcore.errors import ConfigError
-from streamcore.local_times import local_to_utc
 from streamcore.schema import StreamSchema
-from streamcore.times import from_iso, zone_of
+from streamcore.timestamps import from_iso, load_zone
 
 LONDON = ZoneInfo("Europe/London")
 
@@ -40,9 +40,9 @@ def test_an_offset_in_the_text_overrules_the_zone() -> None:
 
 def test_an_unknown_zone_is_an_error_before_any_event() -> None:
     with pytest.raises(ConfigError, match="no such time zone"):
-        zone_of("Europe/Nowhere")
+        load_zone("Europe/Nowhere")
     with pytest.raises(ConfigError, match="no such time zone"):
-        zone_of("../../etc/passwd")
+        load_zone("../../etc/passwd")
 
 
 @pytest.mark.parametrize(

@@ -20,22 +20,22 @@ from hypothesis import strategies as st
 from streamcore.enrich import (
     Answer,
     Caching,
-    Enriched,
+    EnrichedRows,
     Enricher,
     Enrichment,
     Key,
+    LookupRetries,
     OnFailure,
-    Order,
-    Retries,
-    close_kept,
-    kept,
+    ResultOrder,
+    close_shared_enrichers,
+    shared_enricher,
 )
 from streamcore.errors import ConfigError, StreamError
-from tests.harness.store_server import Client, Http, ManyClient, Refused, StoreServer
+from tests.harness.servers.object_store_server import Client, Http, ManyClient, Refused, StoreServer
 
 NO_CACHE = Caching(max_entries=0)
-QUICK = Retries(attempts=3, pause_ms=1)
-ONCE = Retries(attempts=1)
+QUICK = LookupRetries(attempts=3, pause_ms=1)
+ONCE = LookupRetries(attempts=1)
 LONG_MS = 60_000
 SHORT_MS = 200
 
@@ -55,7 +55,7 @@ def enrichment(server: StoreServer, **options: object) -> Enrichment:
         "name": "customers",
         "look_up": Client(server.port),
         "key": ("id",),
-        "adds": {"text": pl.String(), "size": pl.Int64()},
+        "columns": {"text": pl.String(), "size": pl.Int64()},
         "timeout_ms": LONG_MS,
         "retries": QUICK,
         "cache": NO_CACHE,
@@ -83,7 +83,7 @@ class Enrich:
         self.made.append(Enricher(enrichment(self.server, **options), lambda: self.now_ms))
         return self
 
-    def __call__(self, *ids: str | None) -> Enriched:
+    def __call__(self, *ids: str | None) -> EnrichedRows:
         rows = pl.DataFrame({"id": ids, "row": range(len(ids))}, schema={"id": pl.String(), "row": pl.Int64()})
         out = self.made[-1].run(rows)
         both = sorted(out.rows["row"].to_list() + out.failed["row"].to_list())
@@ -135,7 +135,7 @@ def test_ordered_keeps_the_order_of_the_rows_whichever_look_up_ends_first(enrich
 
 
 def test_unordered_gives_rows_as_their_look_ups_end_and_rows_of_a_key_as_they_came(enrich: Enrich) -> None:
-    enrich.using(order=Order.UNORDERED, cache=Caching())("cached")
+    enrich.using(order=ResultOrder.UNORDERED, cache=Caching())("cached")
     out = enrich("flaky-2-x", "b", "none-1", "flaky-2-x", "cached", "odd-1", None)
     rows, failed = out.rows["row"].to_list(), out.failed["row"].to_list()
     assert rows[:2] == [6, 4], "what needs no look-up ends at once"
@@ -191,7 +191,7 @@ def test_what_fails_for_a_while_is_tried_until_it_answers(enrich: Enrich) -> Non
 
 
 def test_a_store_that_hangs_is_given_up_and_does_not_hold_the_others(enrich: Enrich) -> None:
-    retries = Retries(attempts=2, pause_ms=1)
+    retries = LookupRetries(attempts=2, pause_ms=1)
     out = enrich.using(timeout_ms=SHORT_MS, retries=retries)("hang-1", "a", "hang-2")
     assert out.rows["id"].to_list() == ["a"]
     assert out.failed.select("reason", "attempts").rows() == [(f"no answer within {SHORT_MS} ms", 2)] * 2
@@ -247,14 +247,14 @@ def test_no_more_rows_wait_at_once_than_allowed_but_for_a_key_with_more(enrich: 
 
 
 def test_a_pause_before_a_retry_does_not_hold_a_place_among_the_calls(enrich: Enrich) -> None:
-    enrich.using(concurrency=1, order=Order.UNORDERED)
+    enrich.using(concurrency=1, order=ResultOrder.UNORDERED)
     out = enrich("flaky-1-a", "b", "c")
     assert out.rows["row"].to_list() == [1, 2, 0]
 
 
 @pytest.mark.parametrize(("attempts", "pause_s"), [(1, 0.1), (2, 0.3), (3, 0.9), (4, 2.0), (5_000, 2.0)])
 def test_pauses_grow_up_to_the_longest(attempts: int, pause_s: float) -> None:
-    retries = Retries(attempts=9_999, pause_ms=100, growth=3, longest_pause_ms=2_000)
+    retries = LookupRetries(attempts=9_999, pause_ms=100, growth=3, longest_pause_ms=2_000)
     assert retries.pause_s(attempts) == pytest.approx(pause_s)
 
 
@@ -279,7 +279,7 @@ def test_a_call_for_many_keys_fails_or_is_tried_again_as_one(enrich: Enrich, ser
 
 
 def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(enrich: Enrich) -> None:
-    asked = enrich.server.asked
+    requests = enrich.server.asked
     enrich.using(cache=Caching(found_ttl_ms=100, missing_ttl_ms=10))
     for enrich.now_ms, found, missing, failed in (
         (0, 1, 1, 1),
@@ -289,7 +289,7 @@ def test_what_was_found_or_not_is_kept_as_long_as_was_said_and_failures_are_not(
         (100, 2, 3, 5),
     ):
         out = enrich("a", "none-1", "gone-1")
-        assert (asked["a"], asked["none-1"], asked["gone-1"]) == (found, missing, failed)
+        assert (requests["a"], requests["none-1"], requests["gone-1"]) == (found, missing, failed)
         assert out.rows["text"].to_list() == ["a", None]
 
 
@@ -315,11 +315,11 @@ def test_any_frames_give_what_a_dictionary_gives(data: st.DataObject, shared_ser
             shared_server,
             look_up=Client(shared_server.port) if not many else ManyClient(shared_server.port),
             batch_keys=1,
-            order=data.draw(st.sampled_from(Order)),
+            order=data.draw(st.sampled_from(ResultOrder)),
             cache=Caching(max_entries=data.draw(st.sampled_from([0, 1, 100]))),
             concurrency=data.draw(st.integers(1, 4)),
             rows_in_flight=data.draw(st.integers(1, 5)),
-            retries=Retries(attempts=2, pause_ms=0),
+            retries=LookupRetries(attempts=2, pause_ms=0),
         )
     )
     for ids in frames:
@@ -330,7 +330,7 @@ def test_any_frames_give_what_a_dictionary_gives(data: st.DataObject, shared_ser
             (row, text[row]) for row, key in enumerate(ids) if key not in fail
         ]
         assert sorted(out.failed["row"].to_list()) == [row for row, key in enumerate(ids) if key in fail]
-        if one.spec.order is Order.ORDERED:
+        if one.spec.order is ResultOrder.ORDERED:
             assert out.rows["row"].is_sorted()
             assert out.failed["row"].is_sorted()
     one.close()
@@ -416,16 +416,16 @@ def test_tasks_that_a_client_left_behind_end_with_the_loop() -> None:
 
 
 def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server: StoreServer) -> None:
-    one = kept(enrichment(server))
-    assert kept(enrichment(server)) is one
+    one = shared_enricher(enrichment(server))
+    assert shared_enricher(enrichment(server)) is one
     one.run(pl.DataFrame({"id": ["a"]}))
-    other = kept(enrichment(server, concurrency=7))
+    other = shared_enricher(enrichment(server, concurrency=7))
     assert other is not one
     assert server.wait_until_idle(), "the one that was replaced is closed"
     other.run(pl.DataFrame({"id": ["a"]}))
-    close_kept()
-    assert kept(enrichment(server)) is not other
-    close_kept()
+    close_shared_enrichers()
+    assert shared_enricher(enrichment(server)) is not other
+    close_shared_enrichers()
 
 
 # --- what cannot be -----------------------------------------------------------------------------------------------
@@ -436,9 +436,9 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server:
     [
         ({"key": ()}, "at least one column"),
         ({"key": ("a", "a")}, "each once"),
-        ({"adds": {}}, "adds no column"),
-        ({"adds": {"x": pl.Int8()}}, "cannot be Int8"),
-        ({"adds": {"x": pl.Datetime("us")}}, "cannot be Datetime"),
+        ({"columns": {}}, "has no columns"),
+        ({"columns": {"x": pl.Int8()}}, "cannot be Int8"),
+        ({"columns": {"x": pl.Datetime("us")}}, "cannot be Datetime"),
         ({"concurrency": 0}, "concurrency must be at least 1"),
         ({"timeout_ms": 0}, "timeout_ms must be at least 1"),
         ({"rows_in_flight": 0}, "rows_in_flight must be at least 1"),
@@ -446,7 +446,7 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server:
     ],
 )
 def test_values_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
-    usual: dict[str, object] = {"name": "x", "look_up": Pairs, "key": ("a",), "adds": {"x": pl.String()}}
+    usual: dict[str, object] = {"name": "x", "look_up": Pairs, "key": ("a",), "columns": {"x": pl.String()}}
     with pytest.raises(ConfigError, match=says):
         Enrichment(**(usual | options))  # type: ignore[arg-type]
 
@@ -454,7 +454,7 @@ def test_values_that_cannot_work_are_refused(options: dict[str, object], says: s
 @pytest.mark.parametrize("options", [{"attempts": 0}, {"pause_ms": -1}, {"growth": 0.5}, {"longest_pause_ms": 1}])
 def test_retries_that_cannot_work_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        Retries(**options)  # type: ignore[arg-type]
+        LookupRetries(**options)  # type: ignore[arg-type]
 
 
 def test_a_cache_of_less_than_nothing_is_refused() -> None:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from streamcore.kafka.delivery import Hooks, OutRecord, Step
+from streamcore.kafka.delivery import CommitStep, OutRecord, WriterHooks
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer import WriterId
+from streamcore.writer_id import WriterId
 
 BATCHES = 6
 RECORDS = 20
@@ -37,9 +37,9 @@ def records_of(batch: int, out: str) -> list[OutRecord]:
     return [OutRecord(out, b"%d" % n, b"%d:%d" % (batch, n), attempt) for n in range(RECORDS)]
 
 
-def dying_at(where: Step | None, batch: Callable[[], int], at_batch: int) -> Callable[[Step], None]:
-    def reached(step: Step) -> None:
-        at_start = step in (Step.FENCED, Step.MARKER_READ)
+def dying_at(where: CommitStep | None, batch: Callable[[], int], at_batch: int) -> Callable[[CommitStep], None]:
+    def reached(step: CommitStep) -> None:
+        at_start = step in (CommitStep.FENCED, CommitStep.MARKER_READ)
         if step is where and (at_start or batch() == at_batch):
             time.sleep(0.2)  # what was produced is at the broker by now
             os._exit(CRASHED)
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     log = Path(log_path)
     done = log.read_text().splitlines()
     batch = int(done[-1]) + 1 if done else 0
-    hooks = Hooks(reached=dying_at(Step(step) if step != "none" else None, lambda: batch, 2))
+    hooks = WriterHooks(on_step=dying_at(CommitStep(step) if step != "none" else None, lambda: batch, 2))
     kind = {"on": ExactlyOnceWriter, "off": ForgetfulWriter}[protection]
     with kind(KafkaSettings(bootstrap), WriterId(app, 1), markers, hooks=hooks) as writer:
         writer.open()

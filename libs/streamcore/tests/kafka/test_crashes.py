@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamcore.kafka.clients import Isolation
-from streamcore.kafka.delivery import Step
+from streamcore.kafka.data_clients import Isolation
+from streamcore.kafka.delivery import CommitStep
 from streamcore.kafka.readers import Follower, Record, read_topic
 from streamcore.kafka.settings import KafkaSettings
-from tests.harness.committed import read_committed
+from tests.harness.oracles.committed_records import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Topics
@@ -52,9 +52,9 @@ def run(process: subprocess.Popen[str]) -> int:
         return process.wait(60)
 
 
-@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("step", list(CommitStep))
 def test_a_crash_at_any_step_neither_loses_nor_repeats_a_record(
-    step: Step, start: Start, kafka: KafkaSettings, topics: Topics
+    step: CommitStep, start: Start, kafka: KafkaSettings, topics: Topics
 ) -> None:
     assert run(start(step)) == CRASHED
     assert run(start()) == 0
@@ -64,7 +64,7 @@ def test_a_crash_at_any_step_neither_loses_nor_repeats_a_record(
 def test_without_the_marker_the_crash_after_the_commit_repeats_the_batch(
     start: Start, kafka: KafkaSettings, topics: Topics
 ) -> None:
-    assert run(start(Step.COMMITTED, protection="off")) == CRASHED
+    assert run(start(CommitStep.COMMITTED, protection="off")) == CRASHED
     assert run(start(protection="off")) == 0
     seen = values(read_topic(kafka, topics.out))
     assert {value for value, count in seen.items() if count > 1} == {f"2:{n}".encode() for n in range(RECORDS)}
@@ -73,7 +73,7 @@ def test_without_the_marker_the_crash_after_the_commit_repeats_the_batch(
 def test_a_crash_before_the_commit_leaves_records_that_only_uncommitted_readers_see(
     start: Start, kafka: KafkaSettings, topics: Topics
 ) -> None:
-    assert run(start(Step.BEFORE_COMMIT)) == CRASHED
+    assert run(start(CommitStep.BEFORE_COMMIT)) == CRASHED
     committed = read_committed(kafka, topics.out, 2 * RECORDS)
     everything = read_topic(kafka, topics.out, isolation=Isolation.UNCOMMITTED)
     assert len(committed) == 2 * RECORDS

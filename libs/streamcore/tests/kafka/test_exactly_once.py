@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamcore.errors import ConfigError, CorruptState, Fenced, Permanent, Retryable
-from streamcore.kafka.clients import Isolation
-from streamcore.kafka.control import ControlLog
-from streamcore.kafka.delivery import Delivery, Hooks, Outcome, OutRecord, OutRecords, Step, record_bytes
+from streamcore.kafka.control_topic import ControlLog
+from streamcore.kafka.data_clients import Isolation
+from streamcore.kafka.delivery import (
+    CommitOutcome,
+    CommitStep,
+    DeliverySettings,
+    OutRecord,
+    OutRecords,
+    WriterHooks,
+    record_bytes,
+)
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.markers import Marker, read_marker
 from streamcore.kafka.readers import read_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, check_transaction_timeout, delete_topics, describe, ensure_topics
-from streamcore.writer import WriterId
-from tests.harness.committed import read_committed
+from streamcore.writer_id import WriterId
+from tests.harness.oracles.committed_records import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics, Topics, Wire
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 END_TXN = 26
 #: For faults on the wire: give up on a call soon, and try again often.
-IMPATIENT = Delivery(commit_timeout_ms=1_000, backoff_ms=50, backoff_max_ms=200, recovery_ms=60_000)
+IMPATIENT = DeliverySettings(commit_timeout_ms=1_000, backoff_ms=50, backoff_max_ms=200, recovery_ms=60_000)
 
 
 def rows(topics: Topics, batch: int, count: int = 10) -> list[OutRecord]:
@@ -56,7 +64,7 @@ def test_a_batch_carries_its_headers_and_its_receipt_counts_it(kafka: KafkaSetti
         receipt = writer.commit(7, rows(topics, 7))
     record = next(r for r in read_committed(kafka, topics.out, 10) if r.value == b"7:3")
     assert record.headers == (("n", b"3"), ("app", topics.app.encode()), ("epoch", b"1"), ("batch", b"7"))
-    assert (receipt.outcome, receipt.records, receipt.attempts) == (Outcome.COMMITTED, 10, 1)
+    assert (receipt.outcome, receipt.records, receipt.attempts) == (CommitOutcome.COMMITTED, 10, 1)
     assert receipt.bytes == sum(record_bytes(r) for r in rows(topics, 7))
 
 
@@ -67,8 +75,8 @@ def test_a_writer_that_opens_again_knows_what_it_committed_and_skips_it(kafka: K
         first.commit(1, rows(topics, 1))
     with make(kafka, topics) as second:
         assert second.open() == 1
-        assert second.commit(1, rows(topics, 1)).outcome is Outcome.SKIPPED
-        assert second.commit(2, rows(topics, 2)).outcome is Outcome.COMMITTED
+        assert second.commit(1, rows(topics, 1)).outcome is CommitOutcome.SKIPPED
+        assert second.commit(2, rows(topics, 2)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0, 1, 2)
 
 
@@ -76,12 +84,12 @@ def test_an_empty_batch_writes_nothing_and_its_replay_is_harmless(kafka: KafkaSe
     with make(kafka, topics) as writer:
         writer.open()
         writer.commit(0, rows(topics, 0))
-        assert writer.commit(1, []).outcome is Outcome.EMPTY
+        assert writer.commit(1, []).outcome is CommitOutcome.EMPTY
     with make(kafka, topics) as writer:
         assert writer.open() == 0, "the marker stays behind an empty batch"
-        assert writer.commit(1, []).outcome is Outcome.EMPTY
+        assert writer.commit(1, []).outcome is CommitOutcome.EMPTY
         writer.commit(2, rows(topics, 2))
-        assert writer.commit(1, []).outcome is Outcome.SKIPPED
+        assert writer.commit(1, []).outcome is CommitOutcome.SKIPPED
     assert written(kafka, topics) == expected(0, 2)
     assert [r.value for r in read_committed(kafka, topics.markers, 2)] == [b"0", b"2"]
 
@@ -102,11 +110,11 @@ def test_a_zombie_is_fenced_at_once_and_for_good(kafka: KafkaSettings, topics: T
 def test_a_zombie_in_the_middle_of_its_transaction_is_fenced_too(kafka: KafkaSettings, topics: Topics) -> None:
     successor = make(kafka, topics)
 
-    def overtaken(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT:
+    def overtaken(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT:
             successor.open()
 
-    with make(kafka, topics, hooks=Hooks(reached=overtaken)) as zombie, successor:
+    with make(kafka, topics, hooks=WriterHooks(on_step=overtaken)) as zombie, successor:
         zombie.open()
         with pytest.raises(Fenced):
             zombie.commit(0, rows(topics, 0))
@@ -119,7 +127,7 @@ def test_a_new_epoch_starts_from_batch_0_and_fences_the_old_one(kafka: KafkaSett
         old.open()
         old.commit(5, rows(topics, 5))
         assert new.open() is None
-        assert new.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED
+        assert new.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED
         with pytest.raises(Fenced):
             old.commit(6, rows(topics, 6))
     assert written(kafka, topics) == expected(5, 0)
@@ -128,14 +136,14 @@ def test_a_new_epoch_starts_from_batch_0_and_fences_the_old_one(kafka: KafkaSett
 def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: KafkaSettings, topics: Topics) -> None:
     ours, begun, finish = make(kafka, topics), threading.Event(), threading.Event()
 
-    def hold(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT:
+    def hold(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT:
             time.sleep(0.3)  # its marker is at the broker, before ours
             begun.set()
             finish.wait(30)
 
     other_id = WriterId(topics.app, 1, "other")
-    other = ExactlyOnceWriter(kafka, other_id, topics.markers, hooks=Hooks(reached=hold))
+    other = ExactlyOnceWriter(kafka, other_id, topics.markers, hooks=WriterHooks(on_step=hold))
     with ours, other:
         ours.open()
         other.open()
@@ -185,7 +193,7 @@ def test_a_marker_survives_compaction(kafka: KafkaSettings, topics: Topics) -> N
     assert len(left) < 5, "the broker did not compact"
     with make(kafka, topics) as writer:
         assert writer.open() == 4
-        assert writer.commit(4, rows(topics, 4)).outcome is Outcome.SKIPPED
+        assert writer.commit(4, rows(topics, 4)).outcome is CommitOutcome.SKIPPED
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(kafka: KafkaSettings, topics: Topics, wire: Wire) -> None:
@@ -193,7 +201,7 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(kafka: KafkaSettings, top
         writer.open()
         wire.lose_answers(END_TXN, 3)  # more often than the client asks again by itself in a second
         receipt = writer.commit(0, rows(topics, 0))
-    assert receipt.outcome is Outcome.COMMITTED
+    assert receipt.outcome is CommitOutcome.COMMITTED
     assert wire.seen[END_TXN] > 1
     assert written(kafka, topics) == expected(0)
 
@@ -205,20 +213,20 @@ def test_a_commit_that_never_reached_the_broker_is_written_again(
         writer.open()
         wire.lose_requests(END_TXN, 3)
         receipt = writer.commit(0, rows(topics, 0))
-    assert receipt.outcome is Outcome.COMMITTED
+    assert receipt.outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0)
 
 
-def losing_the_first_answer(wire: Wire) -> Hooks:
+def losing_the_first_answer(wire: Wire) -> WriterHooks:
     """The wire breaks before each answer to the first commit, until the writer has given its producer up."""
-    commits: list[Step] = []
+    commits: list[CommitStep] = []
 
-    def reached(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT and not commits:
+    def reached(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT and not commits:
             commits.append(step)
             wire.lose_answers(END_TXN, 1_000)
 
-    return Hooks(reached=reached, still_owner=lambda: wire.lose_answers(END_TXN, 0))
+    return WriterHooks(on_step=reached, still_owner=lambda: wire.lose_answers(END_TXN, 0))
 
 
 @pytest.mark.parametrize("protected", [True, False])
@@ -249,7 +257,7 @@ def test_a_broker_that_is_away_for_a_while_neither_loses_nor_repeats_nor_stops(
             if batch in (2, 4):
                 wire.cut()
                 threading.Timer(5, wire.mend).start()
-            assert writer.commit(batch, rows(topics, batch)).outcome is Outcome.COMMITTED
+            assert writer.commit(batch, rows(topics, batch)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(*range(6))
 
 
@@ -260,7 +268,7 @@ def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_rep
     broker = new_broker()
     kafka = KafkaSettings(broker.start(), request_timeout_ms=3_000)
     topics = new_topics(kafka)
-    harmed: list[Step] = []
+    harmed: list[CommitStep] = []
 
     def heal() -> None:
         time.sleep(6)
@@ -268,13 +276,13 @@ def test_a_broker_that_is_harmed_in_the_middle_of_a_commit_neither_loses_nor_rep
 
     healing = threading.Thread(target=heal)
 
-    def reached(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT and not harmed:
+    def reached(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT and not harmed:
             harmed.append(step)
             broker.kill() if harm == "killed" else broker.pause()
             healing.start()
 
-    with make(kafka, topics, delivery=IMPATIENT, hooks=Hooks(reached=reached)) as writer:
+    with make(kafka, topics, delivery=IMPATIENT, hooks=WriterHooks(on_step=reached)) as writer:
         writer.open()
         receipts = [writer.commit(batch, rows(topics, batch)) for batch in range(3)]
         healing.join()
@@ -293,7 +301,7 @@ def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
             writer.commit(0, rows(topics, 0))
         wire.mend()
         assert writer.open() is None, "the same writer may be opened again"
-        assert writer.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED
+        assert writer.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED
     assert written(kafka, topics) == expected(0)
 
 
@@ -304,7 +312,7 @@ def test_before_it_fences_again_the_writer_asks_whether_it_still_owns_the_app(
         raise Fenced("the lease was lost")
 
     through = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=2_000)
-    with make(through, topics, delivery=IMPATIENT, hooks=Hooks(still_owner=no_longer)) as writer:
+    with make(through, topics, delivery=IMPATIENT, hooks=WriterHooks(still_owner=no_longer)) as writer:
         writer.open()
         wire.cut()
         with pytest.raises(Fenced, match="the lease was lost"):
@@ -315,18 +323,18 @@ def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
     kafka: KafkaSettings, topics: Topics, wire: Wire
 ) -> None:
     """A later epoch began meanwhile, fenced us and read our marker; then our fencing went through."""
-    fenced: list[Step] = []
+    fenced: list[CommitStep] = []
 
     def no_longer() -> None:
         wire.lose_requests(END_TXN, 0)
         if len(fenced) > 1:
             raise Fenced("epoch 2 has begun")
 
-    def reached(step: Step) -> None:
-        if step is Step.FENCED:
+    def reached(step: CommitStep) -> None:
+        if step is CommitStep.FENCED:
             fenced.append(step)
 
-    through, hooks = replace(kafka, bootstrap=wire.bootstrap), Hooks(still_owner=no_longer, reached=reached)
+    through, hooks = replace(kafka, bootstrap=wire.bootstrap), WriterHooks(still_owner=no_longer, on_step=reached)
     with make(through, topics, delivery=IMPATIENT, hooks=hooks) as writer:
         writer.open()
         wire.lose_requests(END_TXN, 1_000)
@@ -336,15 +344,15 @@ def test_who_lost_the_app_while_it_fenced_again_writes_nothing(
 
 
 def test_a_transaction_that_outlived_its_time_out_is_written_again(kafka: KafkaSettings, topics: Topics) -> None:
-    slept: list[Step] = []
+    slept: list[CommitStep] = []
 
-    def sleepy(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT and not slept:
+    def sleepy(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT and not slept:
             slept.append(step)
             time.sleep(13)  # the broker looks for transactions to abort every ten seconds
 
-    delivery = Delivery(transaction_timeout_ms=2_000)
-    with make(kafka, topics, delivery=delivery, hooks=Hooks(reached=sleepy)) as writer:
+    delivery = DeliverySettings(transaction_timeout_ms=2_000)
+    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(on_step=sleepy)) as writer:
         writer.open()
         receipt = writer.commit(0, rows(topics, 0))
     assert receipt.attempts == 2
@@ -357,8 +365,8 @@ def test_a_record_above_the_limit_is_replaced_in_the_same_transaction(kafka: Kaf
 
     big = OutRecord(topics.out, b"big", b"x" * 2_000)
     dropped = OutRecord(topics.out, b"hopeless", b"y" * 2_000)
-    delivery = Delivery(max_record_bytes=1_000)
-    with make(kafka, topics, delivery=delivery, hooks=Hooks(replace_oversized=cut_short)) as writer:
+    delivery = DeliverySettings(max_record_bytes=1_000)
+    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
         writer.open()
         receipt = writer.commit(0, [*rows(topics, 0, 3), big, dropped])
     assert (receipt.records, receipt.oversized) == (4, 2)
@@ -372,8 +380,8 @@ def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSetting
     keys, values = [b"a", None, b"", b"a", b"a"], [b"1", None, b"2", b"x" * 2_000, b"3"]
     many = OutRecords(topics.out, keys, values)
     few = OutRecords(topics.out, keys[:3], values[:3])
-    delivery = Delivery(max_record_bytes=1_000)
-    with make(kafka, topics, delivery=delivery, hooks=Hooks(replace_oversized=cut_short)) as writer:
+    delivery = DeliverySettings(max_record_bytes=1_000)
+    with make(kafka, topics, delivery=delivery, hooks=WriterHooks(replace_oversized=cut_short)) as writer:
         writer.open()
         receipt = writer.commit(0, [few, *rows(topics, 0, 2), OutRecords(topics.out, [], []), many])
     one_by_one = [*few, *rows(topics, 0, 2), *(cut_short(r, 0) if r.value == values[3] else r for r in many)]
@@ -387,7 +395,7 @@ def test_many_records_at_a_time_are_those_records_one_by_one(kafka: KafkaSetting
 
 
 def test_many_records_find_a_full_queue_and_wait(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics, delivery=Delivery(queue_records=50)) as writer:
+    with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         values = [b"0:%d" % n for n in range(1_000)]
         assert writer.commit(0, [OutRecords(topics.out, [None] * 1_000, values)]).records == 1_000
@@ -411,12 +419,12 @@ def test_without_a_replacement_a_record_above_the_limit_stops_the_writer(kafka: 
         writer.open()
         with pytest.raises(Permanent, match=rf"topic {topics.out}: a record of 1000001 bytes, limit 1000000"):
             writer.commit(0, [OutRecord(topics.out, None, b"x" * 1_000_001)])
-        assert writer.commit(0, rows(topics, 0)).outcome is Outcome.COMMITTED, "nothing had begun"
+        assert writer.commit(0, rows(topics, 0)).outcome is CommitOutcome.COMMITTED, "nothing had begun"
 
 
 @pytest.mark.parametrize("at_most", [999, 1_000])
 def test_a_record_of_exactly_the_limit_goes_through(at_most: int, kafka: KafkaSettings, topics: Topics) -> None:
-    delivery = Delivery(max_record_bytes=1_000)
+    delivery = DeliverySettings(max_record_bytes=1_000)
     headers = tuple((f"h{n}", b"12345678") for n in range(10))  # 100 bytes
     with make(kafka, topics, delivery=delivery) as writer:
         writer.open()
@@ -436,19 +444,19 @@ def test_a_topic_that_takes_less_than_the_limit_is_named_in_the_error(kafka: Kaf
 
 
 def test_a_full_queue_is_waited_for(kafka: KafkaSettings, topics: Topics) -> None:
-    with make(kafka, topics, delivery=Delivery(queue_records=50)) as writer:
+    with make(kafka, topics, delivery=DeliverySettings(queue_records=50)) as writer:
         writer.open()
         assert writer.commit(0, rows(topics, 0, 1_000)).records == 1_000
     assert written(kafka, topics) == expected(0, count=1_000)
 
 
 def test_an_aborted_transaction_is_never_seen_and_leaves_no_marker(kafka: KafkaSettings, topics: Topics) -> None:
-    def stop(step: Step) -> None:
-        if step is Step.BEFORE_COMMIT:
+    def stop(step: CommitStep) -> None:
+        if step is CommitStep.BEFORE_COMMIT:
             time.sleep(0.2)
             raise KeyboardInterrupt
 
-    with make(kafka, topics, hooks=Hooks(reached=stop)) as writer:
+    with make(kafka, topics, hooks=WriterHooks(on_step=stop)) as writer:
         writer.open()
         with pytest.raises(KeyboardInterrupt):
             writer.commit(0, rows(topics, 0))
@@ -466,7 +474,7 @@ def test_a_transaction_time_out_above_the_brokers_is_told_with_the_cure(kafka: K
     check_transaction_timeout(kafka, 60_000)
     with pytest.raises(ConfigError, match=r"set transaction.max.timeout.ms=90000000 .* or lower"):
         check_transaction_timeout(kafka, 90_000_000)
-    writer = make(kafka, topics, delivery=Delivery(transaction_timeout_ms=90_000_000))
+    writer = make(kafka, topics, delivery=DeliverySettings(transaction_timeout_ms=90_000_000))
     with writer, pytest.raises(ConfigError, match="transaction"):
         writer.open()
 

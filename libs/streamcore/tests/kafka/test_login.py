@@ -15,9 +15,9 @@ from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import wait_for_broker
-from streamcore.writer import WriterId
-from tests.harness.committed import read_committed
-from tests.harness.passwords import SECRET, asking_broker
+from streamcore.writer_id import WriterId
+from tests.harness.oracles.committed_records import read_committed
+from tests.harness.servers.sasl_broker import SECRET, asking_broker
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import NewTopics

@@ -8,10 +8,10 @@ import pytest
 
 from conftest import NewTopic
 from streamcore.errors import StreamError
-from streamcore.kafka.once import OnceSender, Parcel
+from streamcore.kafka.idempotent_sender import IdempotentSender, KeyedRecord
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.writer import WriterId
-from tests.harness.committed import read_committed
+from streamcore.writer_id import WriterId
+from tests.harness.oracles.committed_records import read_committed
 
 pytestmark = pytest.mark.kafka
 
@@ -20,46 +20,48 @@ class Killed(Exception):
     """The process ends here."""
 
 
-class DiesBeforeCommit(OnceSender):
+class DiesBeforeCommit(IdempotentSender):
     """Everything is with the broker but the commit."""
 
-    def _transaction(self, parcels: Sequence[Parcel]) -> None:
-        producer = self._session.producer
+    def _transaction(self, parcels: Sequence[KeyedRecord]) -> None:
+        producer = self._producer.producer
         producer.begin_transaction()
         for one in parcels:
             producer.produce(one.topic, one.value, one.key, partition=one.partition)
-            producer.produce(self.memory, one.said, one.name.encode(), partition=0)
+            producer.produce(self.ledger_topic, one.ledger_value, one.dedup_key.encode(), partition=0)
         producer.flush(10)
         raise Killed
 
 
-class DiesAfterCommit(OnceSender):
+class DiesAfterCommit(IdempotentSender):
     """The commit is done, and nobody hears of it."""
 
-    def _transaction(self, parcels: Sequence[Parcel]) -> None:
+    def _transaction(self, parcels: Sequence[KeyedRecord]) -> None:
         super()._transaction(parcels)
         raise Killed
 
 
 @pytest.mark.parametrize("dying", [DiesBeforeCommit, DiesAfterCommit])
 def test_a_sender_that_is_killed_leaves_all_or_nothing_to_the_next(
-    dying: type[OnceSender], kafka: KafkaSettings, new_topic: NewTopic
+    dying: type[IdempotentSender], kafka: KafkaSettings, new_topic: NewTopic
 ) -> None:
     topic, memory = new_topic("target"), new_topic("memory", compacted=True)
     writer = WriterId(topic, 1, "replay")
-    parcels = [Parcel(f"0/{n}", b"{}", topic, 0, b"k", b"%d" % n) for n in range(5)]
+    parcels = [KeyedRecord(f"0/{n}", b"{}", topic, 0, b"k", b"%d" % n) for n in range(5)]
     first = dying(kafka, writer, memory)
     with pytest.raises(Killed):
         first.send(parcels)
-    with OnceSender(kafka, writer, memory) as second:
+    with IdempotentSender(kafka, writer, memory) as second:
         assert second.send(parcels) == (5 if dying is DiesBeforeCommit else 0)
         with pytest.raises(StreamError):  # fenced: it is not the owner any more
-            OnceSender.send(first, [Parcel("0/9", b"{}", topic, 0, b"k", b"9")])
+            IdempotentSender.send(first, [KeyedRecord("0/9", b"{}", topic, 0, b"k", b"9")])
     assert [record.value for record in read_committed(kafka, topic, 5)] == [b"%d" % n for n in range(5)]
 
 
 def test_a_name_that_comes_twice_in_one_batch_is_sent_once(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, memory = new_topic("target"), new_topic("memory", compacted=True)
-    with OnceSender(kafka, WriterId(topic, 1, "replay"), memory) as sender:
-        assert sender.send([Parcel("a", b"", topic, 0, None, b"1"), Parcel("a", b"", topic, 0, None, b"1")]) == 1
+    with IdempotentSender(kafka, WriterId(topic, 1, "replay"), memory) as sender:
+        assert (
+            sender.send([KeyedRecord("a", b"", topic, 0, None, b"1"), KeyedRecord("a", b"", topic, 0, None, b"1")]) == 1
+        )
     assert len(read_committed(kafka, topic, 1)) == 1

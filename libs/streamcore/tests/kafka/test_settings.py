@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError, StreamError
-from streamcore.kafka import clients, control_plane
-from streamcore.kafka.clients import ClientLog
+from streamcore.kafka import admin_clients as control_plane
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.data_clients import ClientLog
 from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 
 SECRET = "hunter2-correct-horse"
@@ -58,8 +59,9 @@ def test_the_password_is_in_no_text_of_the_settings(login: KafkaSettings, by_fil
 
 VERBOSE = """
 import logging, sys
-from streamcore.kafka import clients, control_plane
-from streamcore.kafka.clients import Isolation
+from streamcore.kafka import admin_clients as control_plane
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.settings import KafkaSettings, SecurityProtocol
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
 settings = KafkaSettings(

@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import admin
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.kafka import clients
-from streamcore.kafka.ends import Ends
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
+from streamcore.kafka.range_reader import RangeReader
 from streamcore.kafka.settings import KafkaSettings
-from streamcore.kafka.spans import SpanReader
-from streamcore.position import Span
+from streamcore.offsets import OffsetRange
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Wire
@@ -52,20 +52,20 @@ def expected(partition: int, start: int, end: int) -> list[Row]:
 
 
 @pytest.fixture
-def reader(kafka: KafkaSettings) -> Iterator[SpanReader]:
-    with closing(SpanReader(kafka)) as one:
+def reader(kafka: KafkaSettings) -> Iterator[RangeReader]:
+    with closing(RangeReader(kafka)) as one:
         yield one
 
 
 def test_the_brokers_timestamps_come_where_they_are_asked_for(
-    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic()
     producer = clients.producer(kafka)
     for ms in (1_700_000_000_123, 1_700_000_000_001):
         producer.produce(topic, b"v", timestamp=ms)
     assert producer.flush(30) == 0
-    spans = [Span(0, topic, 0, 0, 2)]
+    spans = [OffsetRange(0, topic, 0, 0, 2)]
     (asked,) = reader.read(spans, timestamps=True)
     assert asked.column("timestamp_ms").to_pylist() == [1_700_000_000_123, 1_700_000_000_001]
     (silent,) = reader.read(spans)
@@ -73,11 +73,11 @@ def test_the_brokers_timestamps_come_where_they_are_asked_for(
 
 
 def test_spans_hold_their_records_with_keys_values_and_source(
-    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic(partitions=2)
     write(kafka, topic, 500, 2)
-    (batch,) = reader.read([Span(7, topic, 0, 100, 250), Span(7, topic, 1, 0, 3)])
+    (batch,) = reader.read([OffsetRange(7, topic, 0, 100, 250), OffsetRange(7, topic, 1, 0, 3)])
     assert set(batch.column("source").to_pylist()) == {7}
     assert sorted(rows([batch])) == expected(0, 100, 250) + expected(1, 0, 3)
 
@@ -91,11 +91,11 @@ def test_readers_that_take_turns_in_any_way_read_what_each_was_asked_for(
         write(kafka, topic, 20_000, partitions)
     places = [(topics[0], 0), (topics[0], 1), (topics[0], 2), (topics[1], 0)]
     done = dict.fromkeys(places, 0)
-    readers = [SpanReader(kafka) for _ in range(2)]
+    readers = [RangeReader(kafka) for _ in range(2)]
     again = 0
     while any(end < 20_000 for end in done.values()):
         cut = [
-            Span(topics.index(t), t, p, start, min(20_000, start + chance.choice([1, 10, 3_000, 7_000])))
+            OffsetRange(topics.index(t), t, p, start, min(20_000, start + chance.choice([1, 10, 3_000, 7_000])))
             for (t, p), start in done.items()
             if start < 20_000 and chance.random() < 0.8
         ]
@@ -122,18 +122,20 @@ def only(batch: pa.RecordBatch, source: int) -> pa.RecordBatch:
     return batch.filter(pc.equal(batch.column("source"), source))
 
 
-def test_what_is_left_early_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader) -> None:
+def test_what_is_left_early_can_be_read_again(kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader) -> None:
     topic = new_topic()
     write(kafka, topic, 50_000)
-    span = Span(0, topic, 0, 10, 45_000)
+    span = OffsetRange(0, topic, 0, 10, 45_000)
     early = reader.read([span])
     assert rows([next(early)])[0] == expected(0, 10, 11)[0]
     early.close()
     assert rows(reader.read([span])) == expected(0, 10, 45_000)
-    assert rows(reader.read([Span(0, topic, 0, 45_000, 50_000)])) == expected(0, 45_000, 50_000)
+    assert rows(reader.read([OffsetRange(0, topic, 0, 45_000, 50_000)])) == expected(0, 45_000, 50_000)
 
 
-def test_offsets_without_records_are_passed_over(kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader) -> None:
+def test_offsets_without_records_are_passed_over(
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
+) -> None:
     """Transactions, some of them aborted, each with a marker behind it; the last offsets of a span hold none."""
     topic = new_topic()
     producer = ck.Producer(kafka.librdkafka() | {"transactional.id": topic})
@@ -149,17 +151,17 @@ def test_offsets_without_records_are_passed_over(kafka: KafkaSettings, new_topic
         else:
             producer.commit_transaction(30)
             kept += [b"%d.%d" % (number, n) for n in range(3)]
-    end = Ends(kafka, [topic]).last()[topic, 0]
+    end = KafkaPartitionOffsets(kafka, [topic]).latest()[topic, 0]
     assert end == 24
-    assert [value for *_, value in rows(reader.read([Span(0, topic, 0, 0, end)]))] == kept
+    assert [value for *_, value in rows(reader.read([OffsetRange(0, topic, 0, 0, end)]))] == kept
     values = []
     for start in range(end):  # offset by offset, over markers and aborted records
-        values += [value for *_, value in rows(reader.read([Span(0, topic, 0, start, start + 1)]))]
+        values += [value for *_, value in rows(reader.read([OffsetRange(0, topic, 0, start, start + 1)]))]
     assert values == kept
 
 
 def test_records_that_are_gone_are_an_error_and_not_a_gap(
-    kafka: KafkaSettings, new_topic: NewTopic, reader: SpanReader
+    kafka: KafkaSettings, new_topic: NewTopic, reader: RangeReader
 ) -> None:
     topic = new_topic()
     write(kafka, topic, 100)
@@ -167,8 +169,8 @@ def test_records_that_are_gone_are_an_error_and_not_a_gap(
     for future in client.delete_records([ck.TopicPartition(topic, 0, 60)]).values():
         future.result(30)
     with pytest.raises(Permanent, match=f"topic {topic}, partition 0: offset 50 is gone"):
-        rows(reader.read([Span(0, topic, 0, 50, 100)]))
-    assert rows(reader.read([Span(0, topic, 0, 60, 100)])) == expected(0, 60, 100)
+        rows(reader.read([OffsetRange(0, topic, 0, 50, 100)]))
+    assert rows(reader.read([OffsetRange(0, topic, 0, 60, 100)])) == expected(0, 60, 100)
 
 
 def test_a_broker_that_is_away_is_waited_for_and_then_named(
@@ -177,14 +179,14 @@ def test_a_broker_that_is_away_is_waited_for_and_then_named(
     topic = new_topic()
     write(kafka, topic, 10)
     slow = replace(kafka, bootstrap=wire.bootstrap, request_timeout_ms=1_500)
-    with closing(SpanReader(slow)) as reader:
-        assert len(rows(reader.read([Span(0, topic, 0, 0, 5)]))) == 5
+    with closing(RangeReader(slow)) as reader:
+        assert len(rows(reader.read([OffsetRange(0, topic, 0, 0, 5)]))) == 5
         wire.cut()
         write(kafka, topic, 10, first=10)
         with pytest.raises(Retryable, match="nothing came for 1500 ms"):
-            rows(reader.read([Span(0, topic, 0, 5, 20)]))
+            rows(reader.read([OffsetRange(0, topic, 0, 5, 20)]))
         wire.mend()
-        assert rows(reader.read([Span(0, topic, 0, 5, 20)])) == expected(0, 5, 20)
+        assert rows(reader.read([OffsetRange(0, topic, 0, 5, 20)])) == expected(0, 5, 20)
 
 
 def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
@@ -192,23 +194,25 @@ def test_ends_are_those_of_committed_records_and_new_partitions_are_found(
 ) -> None:
     topics = [new_topic(partitions=2), new_topic()]
     write(kafka, topics[0], 4, 2)
-    ends = Ends(kafka, topics, look_again_ms=0)
+    ends = KafkaPartitionOffsets(kafka, topics, look_again_ms=0)
     wanted = {(topics[0], 0): 4, (topics[0], 1): 4, (topics[1], 0): 0}
-    assert ends.last() == wanted
-    assert ends.first() == dict.fromkeys(wanted, 0)
+    assert ends.latest() == wanted
+    assert ends.earliest() == dict.fromkeys(wanted, 0)
     producer = ck.Producer(kafka.librdkafka() | {"transactional.id": topics[1]})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(topics[1], b"open", partition=0)
     producer.flush(30)
-    assert ends.last()[topics[1], 0] == 0, "an open transaction is not to be read"
+    assert ends.latest()[topics[1], 0] == 0, "an open transaction is not to be read"
     producer.commit_transaction(30)
     until = time.monotonic() + 30
-    while ends.last()[topics[1], 0] == 0 and time.monotonic() < until:  # the broker puts its mark after it has answered
+    while (
+        ends.latest()[topics[1], 0] == 0 and time.monotonic() < until
+    ):  # the broker puts its mark after it has answered
         time.sleep(0.05)
-    assert ends.last()[topics[1], 0] == 2
+    assert ends.latest()[topics[1], 0] == 2
     grow(kafka, topics[1], 3)
-    assert ends.last() == wanted | {(topics[1], 0): 2, (topics[1], 1): 0, (topics[1], 2): 0}
+    assert ends.latest() == wanted | {(topics[1], 0): 2, (topics[1], 1): 0, (topics[1], 2): 0}
 
 
 def grow(kafka: KafkaSettings, topic: str, partitions: int) -> None:
@@ -219,4 +223,4 @@ def grow(kafka: KafkaSettings, topic: str, partitions: int) -> None:
 
 def test_a_topic_that_is_not_there_is_named(kafka: KafkaSettings) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        Ends(replace(kafka, request_timeout_ms=2_000), ["nowhere"]).last()
+        KafkaPartitionOffsets(replace(kafka, request_timeout_ms=2_000), ["nowhere"]).latest()

@@ -12,16 +12,17 @@ import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.kafka import clients, control_plane
-from streamcore.kafka.clients import Isolation
-from streamcore.kafka.control import ControlLog, Position, control_topic, keep_history
+from streamcore.kafka import admin_clients as control_plane
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.control_topic import ControlLog, RecordOffset, control_topic, disable_compaction
+from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.delivery import OutRecord
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic, scan_topic
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics, wait_for_broker
-from streamcore.writer import WriterId
-from tests.harness.committed import read_committed
+from streamcore.writer_id import WriterId
+from tests.harness.oracles.committed_records import read_committed
 
 if TYPE_CHECKING:
     from tests.kafka.conftest import Topics, Wire
@@ -134,7 +135,7 @@ def test_the_control_log_gives_everything_back_in_order_and_goes_on(kafka: Kafka
             assert log.read_log() == []
             changes = [("a", b"1"), ("b", b"1"), ("a", b"2"), ("b", None)]
             positions = [log.publish(key, value) for key, value in changes]
-            assert positions == [Position(0, n) for n in range(4)]
+            assert positions == [RecordOffset(0, n) for n in range(4)]
             assert [(r.key, r.value) for r in log.read_log()] == [(k.encode(), v) for k, v in changes]
             with log.follow(4) as follower:
                 log.publish("c", b"3")
@@ -150,15 +151,15 @@ def test_a_compacted_control_topic_is_made_to_keep_everything_and_loses_no_recor
     kafka: KafkaSettings, topics: Topics
 ) -> None:
     name = f"{topics.app}.control"
-    assert not keep_history(kafka, name), "there is none yet"
+    assert not disable_compaction(kafka, name), "there is none yet"
     ensure_topics(kafka, [TopicSpec(name, 1, compacted=True)])
     try:
         with ControlLog(kafka, name) as log:
             log.publish("a", b"1")
             with pytest.raises(ConfigError, match="compact"):
                 ensure_topics(kafka, [control_topic(name)])
-            assert keep_history(kafka, name)
-            assert not keep_history(kafka, name), "once"
+            assert disable_compaction(kafka, name)
+            assert not disable_compaction(kafka, name), "once"
             assert ensure_topics(kafka, [control_topic(name)])[0].cleanup_policy == "delete"
             assert [(r.key, r.value) for r in log.read_log()] == [(b"a", b"1")]
         with closing(control_plane.admin(kafka)) as admin:

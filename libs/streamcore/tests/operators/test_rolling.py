@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from streamcore.aggregates import Count, Max, Sum
 from streamcore.errors import ConfigError
-from streamcore.operators.operator import LATE, MAIN
-from streamcore.operators.rolling import Rolling, RollingSpec
-from streamcore.operators.rolling_totals import Span
+from streamcore.operators.base import LATE, MAIN
+from streamcore.operators.rolling.operator import Rolling, RollingSpec
+from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
-from tests.harness.two_inputs import Arrival, CutPlan, Driver, Plan, plans
+from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, plans
 
 SCHEMA = pl.Schema({"key": pl.String(), "amount": pl.Decimal(12, 2)})
-SPANS = (Span("short", 6, 2), Span("long", 25, 5))
+SPANS = (RollingSpan("short", 6, 2), RollingSpan("long", 25, 5))
 SPEC = RollingSpec(("key",), SPANS, {"rows": Count(), "paid": Sum("amount")})
 
 amounts = st.one_of(st.none(), st.integers(-(10**12) + 1, 10**12 - 1).map(lambda cents: Decimal(cents).scaleb(-2)))
@@ -31,7 +31,7 @@ def driver(spec: RollingSpec = SPEC) -> Driver:
     return Driver(lambda: Rolling(spec, SCHEMA), (SCHEMA,))
 
 
-def over(event_ms: int, span: Span, watermark_ms: int) -> bool:
+def over(event_ms: int, span: RollingSpan, watermark_ms: int) -> bool:
     """Whether a row no longer counts: the watermark is at the end of the span that begins with the row's step."""
     return watermark_ms >= event_ms // span.step_ms * span.step_ms + span.span_ms
 
@@ -104,7 +104,7 @@ def test_beyond_the_limit_rows_of_new_steps_are_refused_and_counted() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Span("1h", 3_600_000, 7_000_000), "whole number of steps"),
+        (lambda: RollingSpan("1h", 3_600_000, 7_000_000), "whole number of steps"),
         (lambda: Rolling(RollingSpec(("key",), (), {"n": Count()}), SCHEMA), "need spans"),
         (lambda: Rolling(RollingSpec(("key",), SPANS, {"n": Max("amount")}), SCHEMA), "cannot be undone"),
     ],

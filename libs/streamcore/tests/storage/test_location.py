@@ -9,10 +9,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from streamcore.errors import ConfigError
-from streamcore.location import Location, LocationField, ObjectPath, for_spark, location
-from streamcore.service.settings import ServiceSettings
-from streamcore.spark import objects
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.spark import s3a as objects
 from streamcore.spark.session import SparkSettings, _options
+from streamcore.storage.location import Location, LocationField, ObjectPath, for_spark, location
 
 
 @pytest.mark.parametrize("root", ["/x", "s3://bucket"])
@@ -58,7 +58,7 @@ def test_documents_take_both_and_give_them_back_as_written() -> None:
 def test_savepoints_are_beside_a_checkpoint_wherever_that_is() -> None:
     said = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}}
     settings = ServiceSettings.model_validate(said | {"checkpoint": "s3://bucket/shop/e1"})
-    assert settings.savepoint_place == "s3://bucket/shop/savepoints"
+    assert settings.savepoints_root == "s3://bucket/shop/savepoints"
     assert settings.spark_session.objects
     assert not ServiceSettings.model_validate(said | {"checkpoint": "/x/e1"}).spark_session.objects
 

@@ -13,16 +13,16 @@ from dataclasses import replace
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from streamcore.engine.lag import Lag
+from streamcore.engine.output import SinkReport
+from streamcore.engine.report import CutReport
 from streamcore.errors import ConfigError, Retryable
-from streamcore.kafka.delivery import Outcome
-from streamcore.lag import Lag
-from streamcore.outputs import SinkReport
-from streamcore.sinks.sink import Result
-from streamcore.spark.runner import CutReport
+from streamcore.kafka.delivery import CommitOutcome
+from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
-from streamcore.telemetry.figures import NAMES, OTHER, Figures, add_all
+from streamcore.telemetry.totals import NAMES, OTHER, MetricTotals, add_all
 from streamcore.watermark import END_OF_TIME_MS
-from tests.harness.collector import Collector, collecting
+from tests.harness.servers.otlp_collector import Collector, collecting
 
 
 def free_port() -> int:
@@ -34,7 +34,7 @@ def cut(batch: int) -> CutReport:
     return CutReport(
         batch=batch,
         epoch=3,
-        outcome=Outcome.COMMITTED,
+        outcome=CommitOutcome.COMMITTED,
         events=100,
         lanes={"alerts": 2, "deadletters": 1},
         reasons={"not_json": 1},
@@ -45,10 +45,10 @@ def cut(batch: int) -> CutReport:
         run_ms=200,
         commit_ms=30,
         state_bytes=4_096,
-        loaded=1,
-        counted={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2},
+        shards_loaded=1,
+        counters={"window late": 5, "candidates.large@1": 9, "matches.large@1": 2},
         oversized=0,
-        sinks={"postgres": SinkReport(Result.COMMITTED, "exactly-once", 7, 1, 12)},
+        sinks={"postgres": SinkReport(WriteOutcome.COMMITTED, "exactly-once", 7, 1, 12)},
     )
 
 
@@ -95,7 +95,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
 
 
 def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:
-    figures = Figures()
+    figures = MetricTotals()
     figures.add(replace(cut(1), clock_ms=10_000, watermarks={"shop": {str(n): n for n in range(10 * NAMES)}}))
     assert figures.partition_delay_ms == {("shop", str(n)): 10_000 - n for n in range(NAMES)}
 
@@ -137,7 +137,7 @@ PARENT = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
     began_ns = time.time_ns()
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
-        telemetry.carried_out("drain", f"00-{PARENT[0]}-{PARENT[1]}-01", began_ns)
+        telemetry.command_done("drain", f"00-{PARENT[0]}-{PARENT[1]}-01", began_ns)
     (span,) = Collector.spans()
     assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("drain", *PARENT)
     assert began_ns == span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
@@ -149,7 +149,7 @@ def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
 )
 def test_a_parent_that_makes_no_sense_is_none(nonsense: str | None, collector: str) -> None:
     with Telemetry(TelemetrySettings("shop", otlp_endpoint=collector)) as telemetry:
-        telemetry.carried_out("go", nonsense, time.time_ns())
+        telemetry.command_done("go", nonsense, time.time_ns())
     (span,) = Collector.spans()
     assert (span.name, span.parent_span_id) == ("go", b"")
     assert span.trace_id.hex() != PARENT[0]

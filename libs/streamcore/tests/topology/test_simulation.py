@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError, CorruptState
-from streamcore.keyed import Context, ProcessFunction
-from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.keyed import ProcessContext, ProcessFunction
+from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.schema import EVENT_MS, StreamSchema
-from streamcore.topology.control import SCHEMA as CONTROL
-from streamcore.topology.simulation import Simulation, run
-from streamcore.topology.stream import control, operate, source
+from streamcore.topology.control_rows import SCHEMA as CONTROL
+from streamcore.topology.simulation import Simulation, simulate
+from streamcore.topology.stream import control_stream, operate, source
 from streamcore.topology.topology import Topology
-from streamcore.watermark import END_OF_TIME_MS, bounded
-from tests.harness.running_sums import MakeRunningSums, RunningSums
+from streamcore.watermark import END_OF_TIME_MS, bounded_out_of_orderness
+from tests.harness.apps.running_sums import MakeRunningSums, RunningSums
 
 SCHEMA = StreamSchema.parse(
     {
@@ -29,7 +29,7 @@ SCHEMA = StreamSchema.parse(
         "fields": {"ts": "timestamp not null", "user": "string", "n": "long"},
     }
 )
-A = source(SCHEMA, bounded(10))
+A = source(SCHEMA, bounded_out_of_orderness(10))
 SUMS = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"))
 TOPOLOGY = Topology("t", SUMS.sink("out"))
 
@@ -51,8 +51,10 @@ def totals(frame: pl.DataFrame) -> list[tuple[object, ...]]:
 def test_neither_cuts_nor_shards_change_what_comes_out(
     found: list[tuple[int, str, int]], cut_rows: int, shards: int
 ) -> None:
-    whole = run(TOPOLOGY, {"a": rows(*found)})
-    assert totals(run(TOPOLOGY, {"a": rows(*found)}, cut_rows=cut_rows, shards=shards)["out"]) == totals(whole["out"])
+    whole = simulate(TOPOLOGY, {"a": rows(*found)})
+    assert totals(simulate(TOPOLOGY, {"a": rows(*found)}, cut_rows=cut_rows, shards=shards)["out"]) == totals(
+        whole["out"]
+    )
 
 
 def test_another_simulation_goes_on_from_the_state_of_the_first() -> None:
@@ -73,7 +75,7 @@ def test_operators_see_the_watermark_of_the_cut_before_and_rows_behind_it_are_th
 
 def test_a_row_on_which_a_function_fails_is_a_dead_letter_with_the_reason_and_harms_no_other() -> None:
     whole = A.map(n=pl.col("user").str.to_integer())
-    result = run(Topology("t", whole.sink("out")), {"a": rows((1, "7", 0), (2, "x", 0), (3, "8", 0), (4, "y", 0))})
+    result = simulate(Topology("t", whole.sink("out")), {"a": rows((1, "7", 0), (2, "x", 0), (3, "8", 0), (4, "y", 0))})
     assert result["out"]["n"].to_list() == [7, 8]
     assert [dict(record.headers)["reason_code"] for record in result.dead] == [b"failed"] * 2
     assert b"map-1" in dict(result.dead[0].headers)["reason"]
@@ -109,7 +111,7 @@ def test_a_function_may_make_several_rows_of_one() -> None:
 
     parts = A.flat_map(letters)
     summed = operate([parts.key_by("letter")], "sums", MakeRunningSums("letter", "n"))
-    result = run(Topology("t", summed.sink("out")), {"a": rows((1, "ab", 2), (2, "b", 3))}, shards=3)
+    result = simulate(Topology("t", summed.sink("out")), {"a": rows((1, "ab", 2), (2, "b", 3))}, shards=3)
     assert sorted(result["out"].select("letter", "total").rows()) == [("a", 2), ("b", 2), ("b", 5)]
 
 
@@ -121,16 +123,16 @@ def test_rows_may_say_which_partition_they_are_from() -> None:
 
 
 def test_what_operators_count_is_in_the_result() -> None:
-    assert run(TOPOLOGY, {"a": rows((1, "x", 1), (2, "y", 1))}).counted == {"sums-1.rows": 2}
+    assert simulate(TOPOLOGY, {"a": rows((1, "x", 1), (2, "y", 1))}).counters == {"sums-1.rows": 2}
 
 
 class Listener(RunningSums):
     """Remembers what it heard and what time it was."""
 
     heard: Sequence[tuple[object, ...]] = ()
-    times: Sequence[StepTime] = ()
+    times: Sequence[CutTime] = ()
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         _, control = inputs
         assert {**CONTROL, EVENT_MS: pl.Int64}.items() <= control.schema.items()
         return {MAIN: control.with_columns(next_ms=pl.lit(time.next_watermark_ms, pl.Int64))}
@@ -159,17 +161,17 @@ class Allowed(ProcessFunction):
 
     outputs = {MAIN: {"user": pl.String, "said": pl.String}}
 
-    def process_control(self, record: Any, context: Context) -> None:
+    def process_control(self, record: Any, context: ProcessContext) -> None:
         assert record.value != "\\xff", "no text"
         context.broadcast[record.key] = record.value
 
-    def process(self, event: Any, context: Context) -> Iterator[dict[str, object]]:
+    def process(self, event: Any, context: ProcessContext) -> Iterator[dict[str, object]]:
         if event.user in context.broadcast:
             yield {"user": event.user, "said": context.broadcast[event.user]}
 
 
 def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_and_refuses_what_is_no_text() -> None:
-    allowed = A.key_by("user").connect(control()).process(Allowed(), failed_to="failed")
+    allowed = A.key_by("user").connect(control_stream()).process(Allowed(), failed_to="failed")
     simulation = Simulation(Topology("t", allowed.sink("out")))
     events = rows((1, "x", 1), (2, "y", 1))
     result = simulation.cut({"a": events}, control={"x": "é".encode(), "y": b"\xff"})
@@ -211,9 +213,9 @@ def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
 
 def test_a_stream_that_nobody_reads_is_refused() -> None:
     with pytest.raises(ConfigError, match="it reads no stream 'b'"):
-        run(TOPOLOGY, {"b": rows((1, "x", 1))})
+        simulate(TOPOLOGY, {"b": rows((1, "x", 1))})
     with pytest.raises(ConfigError, match="stream a: the rows have no column 'user'"):
-        run(TOPOLOGY, {"a": rows((1, "x", 1)).drop("user")})
+        simulate(TOPOLOGY, {"a": rows((1, "x", 1)).drop("user")})
 
 
 def test_state_that_no_operator_owns_is_not_dropped_in_silence() -> None:

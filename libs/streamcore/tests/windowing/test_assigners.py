@@ -21,7 +21,7 @@ from streamcore.windowing import (
     Tumbling,
     Window,
 )
-from tests.harness.windowed import assigners, count_assigners, event_time_assigners
+from tests.harness.apps.generated_windows import assigners, count_assigners, event_time_assigners
 
 HOUR_MS = 3_600_000
 ZONES = ["Europe/Berlin", "America/Sao_Paulo", "America/St_Johns", "Asia/Beirut", "Pacific/Apia", "Australia/Lord_Howe"]

@@ -23,15 +23,15 @@ from streamcore.windowing import (
     CalendarDay,
     DropReason,
     Element,
-    Firing,
+    FiredPane,
     ReferenceWindows,
     Session,
     Timing,
     Window,
     WindowSpec,
 )
-from streamcore.windowing.values import AnyWindow
-from tests.harness.windowed import (
+from streamcore.windowing.model import AnyWindow
+from tests.harness.apps.generated_windows import (
     COUNT,
     SUM,
     Input,
@@ -51,14 +51,14 @@ Name = tuple[Hashable, AnyWindow]
 NOT_MERGING = event_time_assigners | count_assigners
 
 
-def by_window(panes: Iterable[Firing]) -> dict[Name, list[Firing]]:
-    found: dict[Name, list[Firing]] = defaultdict(list)
+def by_window(panes: Iterable[FiredPane]) -> dict[Name, list[FiredPane]]:
+    found: dict[Name, list[FiredPane]] = defaultdict(list)
     for pane in panes:
         found[pane.key, pane.window].append(pane)
     return found
 
 
-def copies(panes: Iterable[Firing]) -> Counter[tuple[Hashable, int]]:
+def copies(panes: Iterable[FiredPane]) -> Counter[tuple[Hashable, int]]:
     """How often each element stands in the panes."""
     return Counter((e.key, e.number) for pane in panes for e in pane.elements)
 
@@ -283,7 +283,7 @@ def test_a_watermark_or_clock_that_goes_back_is_refused(assigner: Assigner, at_m
     windows.clock(at_ms)
 
 
-def number(pane: Firing) -> int:
+def number(pane: FiredPane) -> int:
     """The sum of a pane's whole numbers; of none it is null."""
     assert pane.value is None or isinstance(pane.value, int)
     return pane.value or 0

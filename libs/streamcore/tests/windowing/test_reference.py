@@ -10,7 +10,7 @@ from streamcore.aggregates import Count
 from streamcore.windowing import (
     Accumulation,
     AfterWatermark,
-    Dropped,
+    DroppedElement,
     DropReason,
     Element,
     KeepNear,
@@ -19,7 +19,7 @@ from streamcore.windowing import (
     Window,
     WindowSpec,
 )
-from streamcore.windowing.values import Scalar
+from streamcore.windowing.model import Scalar
 
 SPEC = WindowSpec(Tumbling(10), AfterWatermark(), Accumulation.DISCARDING)
 
@@ -45,7 +45,7 @@ def test_the_lane_of_the_dropped_holds_the_element_with_the_reason_and_the_laten
     windows = ReferenceWindows(SPEC, Count())
     windows.watermark(25)
     (dropped,) = windows.element("a", {"v": 7}, 8).dropped
-    assert dropped == Dropped(Element("a", {"v": 7}, 8, 0), Window(0, 10), DropReason.EXPIRED, 17)
+    assert dropped == DroppedElement(Element("a", {"v": 7}, 8, 0), Window(0, 10), DropReason.EXPIRED, 17)
 
 
 def test_an_element_without_a_number_has_no_distance_and_stays() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamcore.windowing import ReferenceWindows
-from tests.harness.transcript import Mismatch, Transcript, TranscriptError, load
+from tests.harness.oracles.transcripts import Mismatch, Transcript, TranscriptError, load
 
 FOLDER = Path(__file__).with_name("transcripts")
 ALL = [transcript for path in sorted(FOLDER.glob("*.yaml")) for transcript in load(path)]

@@ -1,7 +1,6 @@
-"""Manifests, as pure functions of an app and a release. What is said of the image here is all that the operator
-knows of it.
+"""Manifests, as pure functions of an app and a release. This package holds all that the operator knows of the image.
 
-``docs/kubernetes.md`` ("What a driver pod needs") is the other side of this.
+``docs/kubernetes.md`` ("What a driver pod needs") is the counterpart of this package.
 """
 
 from headgate_operator.pods.access import access_manifests, service_account

@@ -1,4 +1,4 @@
-"""What a driver may do: make and remove executor pods in its namespace, and write to its own pod, and to no other.
+"""Rights of a driver: make and remove executor pods in its namespace, and write to its own pod, and to no other.
 
 The role names the drivers that there are, so it is written anew before each pod is made.
 """
@@ -6,19 +6,19 @@ The role names the drivers that there are, so it is written anew before each pod
 from __future__ import annotations
 
 from headgate_operator.pods.labels import Manifest, labels, owned
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 
 _RBAC = "rbac.authorization.k8s.io"
 EXECUTOR_VERBS = ("create", "delete", "deletecollection", "get", "list", "watch")
 
 
 def service_account_name(app: Desired) -> str:
-    """The one that the spec names, or the app's own."""
+    """Return the name in the spec, or the name of the app's own account."""
     return app.spec.driver.service_account or f"{app.name}-driver"
 
 
 def service_account(app: Desired) -> Manifest | None:
-    """None when the spec names one: then its rights are somebody else's to give."""
+    """Return the app's account; None when the spec names one: then its rights are granted elsewhere."""
     if app.spec.driver.service_account:
         return None
     metadata = owned(app, service_account_name(app), labels(app, "driver"))

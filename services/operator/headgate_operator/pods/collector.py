@@ -1,23 +1,23 @@
-"""A pod that removes data that nobody needs: a short life, no rights at the API server, the checkpoint's volume."""
+"""A pod that removes unneeded data: a short life, no rights at the API server, the checkpoint's volume."""
 
 from __future__ import annotations
 
 from headgate_operator.pods.labels import COLLECTS, Manifest, labels, owned
 from headgate_operator.pods.parts import pod_spec
 from headgate_operator.reconcile.actions import CreateCollector
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 
 _RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}}
 
 
 def collector_pod(app: Desired, action: CreateCollector) -> Manifest:
-    """Removes ``action.savepoints``, or all that the app stored."""
+    """Return a pod that removes ``action.savepoints``, or all that the app stored."""
     spec = action.release.spec
     container: Manifest = {
         "name": "collector",
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
-        "args": ["headgate", "savepoint", *_what(app, action)],
+        "args": ["headgate", "savepoint", *_arguments(app, action)],
         "env": list(spec.driver.env),
         "resources": _RESOURCES,
     }
@@ -26,8 +26,8 @@ def collector_pod(app: Desired, action: CreateCollector) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
 
 
-def _what(app: Desired, action: CreateCollector) -> list[str]:
-    """What is not there is as good as removed: a savepoint that failed has left nothing, or a part."""
+def _arguments(app: Desired, action: CreateCollector) -> list[str]:
+    """Return the arguments. A missing savepoint counts as removed: one that failed has left nothing, or a part."""
     spec = action.release.spec
     where = ["--savepoints", spec.savepoints_root, "--app", app.name]
     if action.everything:

@@ -13,7 +13,7 @@ from headgate_operator.pods.image import (
 from headgate_operator.pods.labels import REVISION, Manifest, driver_selector, labels, owned
 from headgate_operator.pods.parts import pod_spec, shared_mounts, shared_volumes
 from headgate_operator.pods.settings import settings_name
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
 
 CONTAINER = "driver"
@@ -62,7 +62,7 @@ def _container(release: Release, against: str) -> Manifest:
 def _environment(release: Release) -> list[Manifest]:
     fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
     said = {
-        "HEADGATE_REPORTS": "pod",
+        "HEADGATE_CONTROL_CHANNEL": "pod",
         "HEADGATE_IMAGE": release.spec.image,
         "HEADGATE_VERSION": release.version,
         "HEADGATE_SAVEPOINTS": release.spec.savepoints_root,

@@ -9,7 +9,7 @@ import json
 
 from headgate_operator.pods.image import FILES_FOLDER
 from headgate_operator.pods.labels import Manifest, content_name, labels, owned
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import StreamAppSpec
 
@@ -42,5 +42,5 @@ def _name(app: Desired, spec: StreamAppSpec) -> str:
 
 
 def _key(name: str) -> str:
-    """A ConfigMap's keys have no slash; names of files have no two dots in a row."""
+    """Return the file's name as a ConfigMap key: keys have no slash, and file names have no two dots in a row."""
     return name.replace("/", "..")

@@ -1,4 +1,4 @@
-"""What the operator knows of the image: users, paths, ports. One image for drivers, executors and the command."""
+"""The operator's knowledge of the image: users, paths, ports. One image for drivers, executors and the command."""
 
 from __future__ import annotations
 

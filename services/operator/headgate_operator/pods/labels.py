@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any  # a manifest is made of anything
 
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources import API_VERSION
 
 Manifest = dict[str, Any]
@@ -20,18 +20,18 @@ _PART_OF = {"app.kubernetes.io/part-of": "headgate", "app.kubernetes.io/managed-
 
 
 def labels(app: Desired, component: str, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Those that tools group by, and ``more``. What others make by a template of ours is not managed by us."""
+    """Return the labels that tools group by, and ``more``. Objects made by others from our template: no managed-by."""
     named = {"app.kubernetes.io/name": app.spec.service, "app.kubernetes.io/instance": app.name}
     return {**_PART_OF, **named, "app.kubernetes.io/component": component, **(more or {})}
 
 
 def driver_selector(app_name: str) -> dict[str, str]:
-    """Finds an app's drivers, of whichever life of it."""
+    """Return the selector of an app's drivers, of every life of the app."""
     return {APP: app_name}
 
 
 def content_name(stem: str, content: str) -> str:
-    """Of something immutable: what holds the same has the same name."""
+    """Name an immutable object by its content: the same content has the same name."""
     return f"{stem}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
 

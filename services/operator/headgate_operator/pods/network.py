@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headgate_operator.pods.image import BLOCKS_PORT, DRIVER_PORT, METRICS_PORT
 from headgate_operator.pods.labels import Manifest, driver_selector, labels, owned
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 
 
 def headless_service(app: Desired) -> Manifest:

@@ -1,4 +1,4 @@
-"""What driver, executors and collectors have in common: the same volumes at the same places, the same security."""
+"""Parts that driver, executors and collectors share: the same volumes at the same places, the same security."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headgate_operator.pods.image import (
 )
 from headgate_operator.pods.labels import Manifest, labels
 from headgate_operator.pods.secret import spark_mounts, spark_volumes
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import PodSpec, StreamAppSpec
 
 
 def volumes(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
-    """The checkpoint's claim, the secret, scratch that is no memory, and what the spec adds."""
+    """Return the checkpoint's claim, the secret, scratch space on disk, and the volumes that the spec adds."""
     made: list[Manifest] = [{"name": scratch, "emptyDir": {}}]
     if spec.checkpoint.claim:
         made.append({"name": "checkpoint", "persistentVolumeClaim": {"claimName": spec.checkpoint.claim}})
@@ -71,7 +71,7 @@ def _optional(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
 
 
 def shared_volumes(app: Desired, release: Release) -> list[Manifest]:
-    """What driver and executors both read: Spark's secret, and the spec's files."""
+    """Return the volumes that driver and executors both read: Spark's secret, and the spec's files."""
     return [*spark_volumes(app, release.spec), *files_volumes(app, release.spec)]
 
 
@@ -81,7 +81,7 @@ def shared_mounts(spec: StreamAppSpec) -> list[Manifest]:
 
 
 def executor_template(app: Desired, release: Release) -> Manifest:
-    """What Spark fills in: name, image, arguments, resources, owner and ports are its own to say."""
+    """Return the template that Spark completes: Spark sets name, image, arguments, resources, owner and ports."""
     spec, pod = release.spec, release.spec.executor
     marks = labels(app, "executor", pod.labels)
     del marks["app.kubernetes.io/managed-by"]  # Spark makes and removes them

@@ -1,6 +1,6 @@
-"""The settings of a release as a ConfigMap: what the app's config says, and where the operator has put things.
+"""The settings of a release as a ConfigMap: the app's config, and the places that the operator has chosen.
 
-One for each content, and immutable: a pod that starts later finds what it was made for. No secret is in it;
+One for each content, and immutable: a pod that starts later finds the settings it was made for. No secret is in it;
 settings name files.
 """
 
@@ -13,7 +13,7 @@ from typing import Any  # a service's settings are made of anything
 from headgate_operator.pods.image import EXECUTOR_TEMPLATE, METRICS_PORT, SCRATCH, SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
 from headgate_operator.pods.labels import Manifest, content_name, labels, owned
 from headgate_operator.pods.parts import executor_template
-from headgate_operator.reconcile.world import Desired
+from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import StreamAppSpec
 
@@ -26,7 +26,7 @@ _TELEMETRY: dict[str, Any] = {"prometheus_port": METRICS_PORT, "logs": "json"}
 
 
 def settings_name(app: Desired, release: Release) -> str:
-    """Of the ConfigMap: by what it holds, so that an operator that writes it otherwise makes another one."""
+    """Name the ConfigMap by its content, so that an operator that writes other content makes another one."""
     return content_name(app.stem, json.dumps(_data(app, release)))
 
 
@@ -45,7 +45,7 @@ def _data(app: Desired, release: Release) -> dict[str, str]:
 
 
 def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
-    """The document that the service reads. Where things are is the operator's to say, whatever ``config`` says."""
+    """Return the document that the service reads. The operator sets the places, whatever ``config`` holds."""
     root = spec.checkpoint.root.rstrip("/")
     said: dict[str, Any] = {"app": app_name, "telemetry": _TELEMETRY, **spec.config}
     if isinstance(said["telemetry"], dict):
@@ -59,8 +59,8 @@ def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
 
 
 def _executors(spec: StreamAppSpec) -> dict[str, Any]:
-    asked = spec.executor.resources
-    requests, limits = _part(asked, "requests"), _part(asked, "limits")
+    pending = spec.executor.resources
+    requests, limits = _part(pending, "requests"), _part(pending, "limits")
     memory_mib = _mib(str(limits.get("memory") or requests.get("memory") or _EXECUTOR_MEMORY))
     heap_mib = max(384, int(memory_mib * _HEAP_SHARE))
     return {

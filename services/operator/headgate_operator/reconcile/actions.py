@@ -1,4 +1,4 @@
-"""What the shell is told to do, after it has written the status. Each may be done twice: the second time changes
+"""Actions that the shell performs after it has written the status. Each may run twice: the second time changes
 nothing.
 """
 
@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate_operator.protocol import Request
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.savepoint import SavepointReason, SavepointStatus
+from streamcore.control.commands import Configure, Drain, Promote, TakeSavepoint, Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +39,31 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class SendCommand:
     """Give a pod a request."""
 
     pod: str
     uid: str
-    request: Request
+    command: TakeSavepoint | Drain | Verify | Configure
 
 
 @dataclass(frozen=True, slots=True)
-class Configure:
-    """Ask a pod to take the settings of ``release`` without a restart: those that a new pod of it would read."""
+class ReconfigureDriver:
+    """Send a pod the settings of ``release``, as a new pod would read them, to apply without a restart."""
 
     pod: str
     uid: str
-    request: str
+    command_id: str
     release: Release
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class PromoteStandby:
     """Give a standby the checkpoint. The shell looks once more, past its cache, that nothing of another pod runs."""
 
     pod: str
     uid: str
-    request: Request
+    command: Promote
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class CreateSavepoint:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordSavepoint:
-    """What came of it; only onto the version that was read."""
+class UpdateSavepointStatus:
+    """Record the result of a savepoint, only onto the version that was read."""
 
     name: str
     resource_version: str
@@ -91,7 +91,7 @@ class DeleteSavepoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseSavepoint:
+class RemoveSavepointFinalizer:
     """Its data is gone, or will stay: let go of the resource."""
 
     name: str
@@ -116,7 +116,7 @@ class DeleteCollector:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class EmitEvent:
     """An event on the app."""
 
     reason: str
@@ -129,14 +129,14 @@ Action = (
     | RemoveFinalizer
     | CreatePod
     | DeletePod
-    | Ask
-    | Configure
-    | Go
+    | SendCommand
+    | ReconfigureDriver
+    | PromoteStandby
     | CreateSavepoint
-    | RecordSavepoint
+    | UpdateSavepointStatus
     | DeleteSavepoint
-    | ReleaseSavepoint
+    | RemoveSavepointFinalizer
     | CreateCollector
     | DeleteCollector
-    | Tell
+    | EmitEvent
 )

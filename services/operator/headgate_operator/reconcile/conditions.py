@@ -1,26 +1,27 @@
-"""What the status says to people and to tools: Ready, Progressing, Degraded, each with a reason that a machine can
-read.
+"""Conditions that the status shows to people and tools: Ready, Progressing, Degraded, each with a reason that a machine
+can read.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate_operator.reconcile.human import candidates, in_place_command
-from headgate_operator.reconcile.step import Context
-from headgate_operator.reconcile.world import PodView
-from headgate_operator.resources.status import RESTING, Condition, Outcome, Phase, Progress, Status
+from headgate_operator.reconcile.context import Context
+from headgate_operator.reconcile.observed import PodView
+from headgate_operator.reconcile.restore_points import in_place_command, restore_points
+from headgate_operator.resources.status import RESTING, AppProgress, Condition, Phase, Status, UpgradeOutcome
+from streamcore.control.status import DriverPhase
 
 #: Progress is written this often: it is for eyes. Phases are written at once.
 PROGRESS_EVERY_MS = 15_000
 _CRASH_LOOP = 3
-_Said = tuple[str, bool, str, str]
+_ConditionText = tuple[str, bool, str, str]
 
 
-def absorb(context: Context, status: Status) -> Status:
-    """What the owner said of its checkpoint; never more than it said."""
+def absorb_status(context: Context, status: Status) -> Status:
+    """Absorb the owner's report of its checkpoint, and never more than it reported."""
     pod, checkpoint = context.owner(status), status.checkpoint
-    report = pod.report if pod else None
+    report = pod.driver_status if pod else None
     if report is None or checkpoint is None or report.epoch != checkpoint.epoch or report.committed < 1:
         return status
     if not checkpoint.established:
@@ -29,23 +30,23 @@ def absorb(context: Context, status: Status) -> Status:
     last = status.progress
     if last is not None and last.batch <= report.batch and context.now_ms - last.at < PROGRESS_EVERY_MS:
         return status
-    progress = Progress(report.batch, report.lag_rows, int(report.lag_s), context.now_ms)
+    progress = AppProgress(report.batch, report.lag_rows, int(report.lag_s), context.now_ms)
     return replace(status, progress=progress, checkpoint=replace(checkpoint, batch=max(checkpoint.batch, report.batch)))
 
 
 def describe(context: Context, status: Status) -> Status:
-    """With the conditions, the version that runs, the candidates, and the generation that all this is about."""
+    """With the conditions, the version that runs, the restore_points, and the generation that all this is about."""
     said = (_ready(context, status), _progressing(status), _degraded(context, status))
     conditions = tuple(_condition(context, status, one) for one in said)
     generation, version = context.desired.generation, _version(status)
-    named = candidates(context) if status.phase is Phase.NEEDS_HUMAN else ()
+    named = restore_points(context) if status.phase is Phase.NEEDS_HUMAN else ()
     now = (generation, version, named, conditions)
-    if now == (status.observed_generation, status.version, status.candidates, status.conditions):
+    if now == (status.observed_generation, status.version, status.restore_points, status.conditions):
         return status
-    return replace(status, observed_generation=generation, version=version, candidates=named, conditions=conditions)
+    return replace(status, observed_generation=generation, version=version, restore_points=named, conditions=conditions)
 
 
-def _condition(context: Context, status: Status, said: _Said) -> Condition:
+def _condition(context: Context, status: Status, said: _ConditionText) -> Condition:
     kind, truth, reason, message = said
     before = next((condition for condition in status.conditions if condition.type == kind), None)
     value = "True" if truth else "False"
@@ -55,14 +56,14 @@ def _condition(context: Context, status: Status, said: _Said) -> Condition:
 
 
 def _version(status: Status) -> str:
-    """Of the owner, or of what ran last."""
+    """Return the version of the owner, or of the release that ran last."""
     upgrade, stable = status.upgrade, status.stable
     if status.owner is not None and upgrade is not None and status.owner.revision == upgrade.to.revision:
         return upgrade.to.version
     return stable.version if stable is not None else ""
 
 
-def _ready(context: Context, status: Status) -> _Said:
+def _ready(context: Context, status: Status) -> _ConditionText:
     pod = context.owner(status)
     ready = _running(pod, status)
     reason = "Running" if ready else ("NotRunning" if status.phase is not Phase.SUSPENDED else "Suspended")
@@ -70,50 +71,50 @@ def _ready(context: Context, status: Status) -> _Said:
 
 
 def _running(pod: PodView | None, status: Status) -> bool:
-    report, checkpoint = (pod.report if pod else None), status.checkpoint
+    report, checkpoint = (pod.driver_status if pod else None), status.checkpoint
     if pod is None or not pod.alive or report is None or checkpoint is None:
         return False
-    return report.phase == "running" and report.epoch == checkpoint.epoch
+    return report.phase is DriverPhase.RUNNING and report.epoch == checkpoint.epoch
 
 
-def _progressing(status: Status) -> _Said:
+def _progressing(status: Status) -> _ConditionText:
     upgrade = status.upgrade
     if status.phase not in RESTING:
-        to = f" to {upgrade.to.version}" if upgrade is not None and upgrade.outcome is Outcome.OPEN else ""
+        to = f" to {upgrade.to.version}" if upgrade is not None and upgrade.outcome is UpgradeOutcome.OPEN else ""
         return ("Progressing", True, status.phase.value, f"{status.phase.value}{to}")
-    if upgrade is not None and upgrade.outcome is not Outcome.SUCCEEDED:
+    if upgrade is not None and upgrade.outcome is not UpgradeOutcome.SUCCEEDED:
         said = f"{upgrade.to.version}: {upgrade.reason}: {upgrade.message}"
         return ("Progressing", False, f"Upgrade{upgrade.outcome.value}", said)
     return ("Progressing", False, status.phase.value, "")
 
 
-def _degraded(context: Context, status: Status) -> _Said:
+def _degraded(context: Context, status: Status) -> _ConditionText:
     if status.phase is Phase.NEEDS_HUMAN:
-        return ("Degraded", True, "NeedsHuman", _what_to_do(context, status))
+        return ("Degraded", True, "NeedsHuman", _next_step_for_human(context, status))
     if context.desired.problem:
         return ("Degraded", True, "InvalidSpec", context.desired.problem)
     restore = context.desired.spec.restore
-    if restore.from_ and restore.nonce != status.nonce and status.phase in RESTING:
+    if restore.from_ and restore.nonce != status.restore_nonce and status.phase in RESTING:
         return ("Degraded", True, "RestoreImpossible", f"savepoint {restore.from_} is not there or not complete")
     if status.restarts >= _CRASH_LOOP:
         why = f"{status.restarts} restarts, the app's events say why"
         words = f"{why}; to put another version in its place: {in_place_command(context)}"
         return ("Degraded", True, "CrashLoop", words)
-    outcome = status.upgrade.outcome if status.upgrade is not None else Outcome.OPEN
-    failed = status.phase in RESTING and outcome in (Outcome.REFUSED, Outcome.ROLLED_BACK)
+    outcome = status.upgrade.outcome if status.upgrade is not None else UpgradeOutcome.OPEN
+    failed = status.phase in RESTING and outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK)
     return ("Degraded", failed, f"Upgrade{outcome.value}" if failed else "AsExpected", "")
 
 
-def _what_to_do(context: Context, status: Status) -> str:
+def _next_step_for_human(context: Context, status: Status) -> str:
     if status.resume is not None:
         names = [pod.name for pod in context.observed.unfinished(*([status.standby.name] if status.standby else []))]
         return (
             f"{', '.join(names) or 'a pod'} did not end; when its node is surely dead: kubectl delete pod -n "
             f"{context.desired.namespace} --force --grace-period=0 {' '.join(names)}"
         )
-    there = candidates(context)
+    there = restore_points(context)
     upgrade = status.upgrade
     why = f"{upgrade.reason}: {upgrade.message}; " if upgrade is not None and upgrade.reason else ""
     if not there:
         return f"{why}no savepoint to restore; to go on from the checkpoint: {in_place_command(context)}"
-    return f"{why}{len(there)} savepoints in status.candidates; the newest: {there[0].command}"
+    return f"{why}{len(there)} savepoints in status.restore_points; the newest: {there[0].command}"

@@ -6,39 +6,46 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate_operator.reconcile.bringing import Brought, State, runs
-from headgate_operator.reconcile.human import needs_human
-from headgate_operator.reconcile.restarting import restart
-from headgate_operator.reconcile.step import Context, Step, close, enter, open_upgrade, told
-from headgate_operator.reconcile.upgrading import undo
-from headgate_operator.reconcile.world import PodView
-from headgate_operator.resources.status import Outcome, Phase, Status, Upgrade, UpgradeKind
+from headgate_operator.reconcile.bring_up import BringUpResult, BringUpState, is_running
+from headgate_operator.reconcile.context import (
+    Context,
+    ReconcileResult,
+    app_event,
+    close_upgrade,
+    enter_phase,
+    open_upgrade,
+)
+from headgate_operator.reconcile.observed import PodView
+from headgate_operator.reconcile.restart import restart
+from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.reconcile.upgrade import undo
+from headgate_operator.resources.status import Phase, Status, Upgrade, UpgradeKind, UpgradeOutcome
 
 #: Of a restore that a person asked for, before a person is asked again.
 RESTORE_ATTEMPTS = 3
 
 
-def proving(context: Context, status: Status) -> Step:
+def proving(context: Context, status: Status) -> ReconcileResult:
     """Wait for the proof."""
     upgrade, pod = open_upgrade(status), context.owner(status)
     if pod is None or not pod.alive:
-        return failed(context, status, "DriverFailed", pod.message if pod else "the pod is gone")
-    if _proven(pod, status, upgrade):
+        return on_failure(context, status, "DriverFailed", pod.message if pod else "the pod is gone")
+    if _is_proven(pod, status, upgrade):
         return _stable(context, status, upgrade)
     if context.past(status.deadline):
-        return failed(context, status, "NoProof", _shown(pod, upgrade))
-    return Step(status)
+        return on_failure(context, status, "NoProof", _describe_proof(pod, upgrade))
+    return ReconcileResult(status)
 
 
-def _proven(pod: PodView, status: Status, upgrade: Upgrade) -> bool:
-    proof, report = upgrade.to.spec.upgrade.proof, pod.report
-    if report is None or not runs(pod, status):
+def _is_proven(pod: PodView, status: Status, upgrade: Upgrade) -> bool:
+    proof, report = upgrade.to.spec.upgrade.proof, pod.driver_status
+    if report is None or not is_running(pod, status):
         return False
     return report.committed >= proof.batches and report.lag_rows <= max(upgrade.lag_rows, proof.lag_rows)
 
 
-def _shown(pod: PodView, upgrade: Upgrade) -> str:
-    report = pod.report
+def _describe_proof(pod: PodView, upgrade: Upgrade) -> str:
+    report = pod.driver_status
     committed, lag_rows = (report.committed, report.lag_rows) if report else (0, 0)
     return (
         f"{committed} of {upgrade.to.spec.upgrade.proof.batches} batches committed, lag {lag_rows} rows "
@@ -46,22 +53,22 @@ def _shown(pod: PodView, upgrade: Upgrade) -> str:
     )
 
 
-def _stable(context: Context, status: Status, upgrade: Upgrade) -> Step:
+def _stable(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
     status = replace(
-        close(context, enter(context, status, Phase.STABLE), Outcome.SUCCEEDED),
+        close_upgrade(context, enter_phase(context, status, Phase.STABLE), UpgradeOutcome.SUCCEEDED),
         stable=upgrade.to,
         restarts=0,
         running_since=context.now_ms,
     )
-    return Step(status, (told("Stable", f"{upgrade.to.version} is stable"),))
+    return ReconcileResult(status, (app_event("Stable", f"{upgrade.to.version} is stable"),))
 
 
-def failed(context: Context, status: Status, reason: str, message: str) -> Step:
-    """A first start is tried again; anything else is undone."""
+def on_failure(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
+    """Try a first start again; undo anything else."""
     kind = open_upgrade(status).kind
     if kind is UpgradeKind.UPGRADE:
-        return undo(context, status, Brought(State.FAILED, Step(status), reason, message))
+        return undo(context, status, BringUpResult(BringUpState.FAILED, ReconcileResult(status), reason, message))
     if kind is UpgradeKind.RESTORE and status.restarts >= RESTORE_ATTEMPTS:
         return needs_human(context, status, reason, message)
     again = restart(context, status, reason, message)
-    return replace(again, status=enter(context, again.status, Phase.STARTING))
+    return replace(again, status=enter_phase(context, again.status, Phase.STARTING))

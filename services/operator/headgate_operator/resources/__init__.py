@@ -1,6 +1,6 @@
-"""``StreamApp`` and ``Savepoint``: what people write, and what they read back. The CRDs are generated from here."""
+"""``StreamApp`` and ``Savepoint``: documents that people write and read back. The CRDs are generated from here."""
 
-from headgate_operator.resources.release import Release, release_of
+from headgate_operator.resources.release import Release, release_for
 from headgate_operator.resources.savepoint import SavepointPhase, SavepointReason, SavepointSpec, SavepointStatus
 from headgate_operator.resources.spec import DeletionPolicy, RunState, StreamAppSpec, UpgradeMode
 from headgate_operator.resources.status import Phase, Status
@@ -24,5 +24,5 @@ __all__ = [
     "Status",
     "StreamAppSpec",
     "UpgradeMode",
-    "release_of",
+    "release_for",
 ]

@@ -1,5 +1,4 @@
-"""What every resource is made of: documents with names as Kubernetes writes them, durations and instants as numbers
-inside.
+"""Base of every resource: documents with names as Kubernetes writes them, durations and instants as numbers inside.
 
 Inside the operator a duration and an instant are integers in milliseconds; people and the API server see ``120s`` and
 RFC 3339.
@@ -21,7 +20,7 @@ _DURATION = r"^[0-9]{1,9}(ms|s|m|h|d)$"
 STORED = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore")
 
 
-class Document(BaseModel):
+class ResourceModel(BaseModel):
     """A mapping that people write: known names only, camelCase outside; a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -34,7 +33,7 @@ def parse_duration_ms(text: object) -> object:
 
 
 def format_duration(duration_ms: int) -> str:
-    """The shortest exact form: ``21600000`` to ``"6h"``."""
+    """Return the shortest exact form: ``21600000`` to ``"6h"``."""
     if not duration_ms:
         return "0s"
     unit = next((unit for unit in ("d", "h", "m", "s") if duration_ms % _UNITS_MS[unit] == 0), "ms")

@@ -1,6 +1,6 @@
-"""A release: what of a spec makes pods, so that another one is an upgrade. Everything else in a spec is policy.
+"""A release: the part of a spec that makes pods, so that another one is an upgrade. The rest of a spec is policy.
 
-The whole spec is kept with it, for a rollback has to make the old pods again after the resource says something else.
+The whole spec is kept with it, for a rollback has to make the old pods again after the resource has changed.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from headgate_operator.resources.base import STORED
 from headgate_operator.resources.spec import StreamAppSpec
@@ -20,28 +20,37 @@ _POLICY = {"upgrade", "savepoints", "restore", "state", "deletion_policy", "dele
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """``revision``: digest of what makes pods. ``shape``: the same without the service's settings. ``version``: for
-    people.
+    """``revision``: digest of the part that makes pods. ``shape``: the same without the service's settings.
+    ``version``: for people.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    revision: str
-    shape: str
-    version: str
-    generation: int
-    spec: StreamAppSpec
+    revision: Annotated[str, Field(description="Digest of everything that makes pods.")]
+    shape: Annotated[
+        str,
+        Field(description="Digest of everything that makes pods except the settings of the service."),
+    ]
+    version: Annotated[str, Field(description="Version for people: the tag of the image.")]
+    generation: Annotated[
+        int,
+        Field(description="Generation of the StreamApp that this release was made from."),
+    ]
+    spec: Annotated[
+        StreamAppSpec,
+        Field(description="Complete spec of the release, so that a rollback can make its pods again."),
+    ]
 
 
-def release_of(spec: StreamAppSpec, generation: int) -> Release:
-    """The release that a spec asks for. Changing ``upgrade.nonce`` makes another one, to try a refused one again."""
+def release_for(spec: StreamAppSpec, generation: int) -> Release:
+    """Return the release that a spec asks for. Another ``upgrade.nonce`` makes another one, to retry a refused one."""
     said = spec.model_dump(mode="json", by_alias=True, exclude=_POLICY) | {"nonce": spec.upgrade.nonce}
     shape = {name: entry for name, entry in said.items() if name != "config"}
-    return Release(_digest(said), _digest(shape), version_of(spec.image), generation, spec)
+    return Release(_digest(said), _digest(shape), image_version(spec.image), generation, spec)
 
 
-def version_of(image: str) -> str:
-    """``registry:5000/headgate:1.4.0`` to ``1.4.0``; of a digest its first letters; else ``latest``."""
+def image_version(image: str) -> str:
+    """Return ``1.4.0`` for ``registry:5000/headgate:1.4.0``; the first characters of a digest; else ``latest``."""
     if "@" in image:
         return image.split("@", 1)[1].rsplit(":", maxsplit=1)[-1][:12]
     name = image.rsplit("/", 1)[-1]

@@ -1,21 +1,19 @@
-"""``Savepoint``: a line in the ledger of what can be restored. The data is the savepoint of the same name in the
-storage.
-"""
+"""``Savepoint``: a line in the ledger of restorable data. The data is the savepoint of the same name in the storage."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
-from headgate_operator.resources.base import STORED, Document, InstantMs
+from headgate_operator.resources.base import STORED, InstantMs, ResourceModel
 from headgate_operator.resources.spec import Name
 
 
 class SavepointReason(StrEnum):
-    """Who asked for it. Only what the operator made by itself is collected by itself."""
+    """Requester of a savepoint. The operator collects only those that it made by itself."""
 
     MANUAL = "manual"
     SCHEDULED = "scheduled"
@@ -26,7 +24,7 @@ class SavepointReason(StrEnum):
 
 
 class SavepointPhase(StrEnum):
-    """Asked for, being written, there with all its files, or not to be had."""
+    """PendingCommand for, being written, there with all its files, or not to be had."""
 
     PENDING = "Pending"
     WRITING = "Writing"
@@ -34,8 +32,8 @@ class SavepointPhase(StrEnum):
     FAILED = "Failed"
 
 
-class SavepointSpec(Document):
-    """Ask for one by creating it: ``app`` names the ``StreamApp``."""
+class SavepointSpec(ResourceModel):
+    """SendCommand for one by creating it: ``app`` names the ``StreamApp``."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -43,22 +41,31 @@ class SavepointSpec(Document):
         }
     )
 
-    app: Name
-    reason: SavepointReason = SavepointReason.MANUAL
+    app: Annotated[
+        Name,
+        Field(description="Name of the StreamApp of which a savepoint is requested."),
+    ]
+    reason: Annotated[
+        SavepointReason,
+        Field(description="Who requested it; savepoints of people (manual) are never removed by the operator."),
+    ] = SavepointReason.MANUAL
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointStatus:
-    """What the driver said of it. ``digest``: of its manifest. ``location``: where its folder is."""
+    """Report of the driver. ``digest``: of its manifest. ``location``: the place of its folder."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    phase: SavepointPhase = SavepointPhase.PENDING
-    epoch: int = 0
-    batch: int = 0
-    size_bytes: int = 0
-    digest: str = ""
-    version: str = ""
-    location: str = ""
-    completed: InstantMs | None = None
-    message: str = ""
+    phase: Annotated[
+        SavepointPhase,
+        Field(description="Progress of the savepoint; only a Complete one can be restored."),
+    ] = SavepointPhase.PENDING
+    epoch: Annotated[int, Field(description="Epoch of the checkpoint that it was taken of.")] = 0
+    batch: Annotated[int, Field(description="Last batch that it contains.")] = 0
+    size_bytes: Annotated[int, Field(description="Size of its files in bytes.")] = 0
+    digest: Annotated[str, Field(description="Digest of its manifest.")] = ""
+    version: Annotated[str, Field(description="Version of the app that wrote it.")] = ""
+    location: Annotated[str, Field(description="Folder or s3:// location of its files.")] = ""
+    completed: Annotated[InstantMs | None, Field(description="Time at which it was complete.")] = None
+    message: Annotated[str, Field(description="Why it failed; empty otherwise.")] = ""

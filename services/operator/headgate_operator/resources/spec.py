@@ -1,4 +1,4 @@
-"""What people write in a ``StreamApp``. What the API server can check is in the CRD: this schema and its CEL rules."""
+"""Spec of a ``StreamApp``, as people write it. The CRD holds the API server's checks: this schema, its CEL rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from headgate_operator.resources.base import Document, DurationMs, FreeObject
+from headgate_operator.resources.base import DurationMs, FreeObject, ResourceModel
 
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 Count = Annotated[int, Field(ge=0, le=1_000)]
@@ -60,7 +60,7 @@ Files = Annotated[
 
 
 class UpgradeMode(StrEnum):
-    """What a new version starts from."""
+    """The state that a new version starts from."""
 
     SAVEPOINT = "savepoint"
     IN_PLACE = "in-place"
@@ -75,10 +75,10 @@ class RollbackPolicy(StrEnum):
 
 
 class StopTimeout(StrEnum):
-    """What follows when the old version did not stop in time: keep it, or restart it and ask once more."""
+    """The step that follows when the old version did not stop in time: keep it, or restart it and ask once more."""
 
     KEEP = "keep"
-    SETTLE = "settle"
+    FINISH_BATCH = "finishBatch"
 
 
 class RunState(StrEnum):
@@ -89,15 +89,16 @@ class RunState(StrEnum):
 
 
 class DeletionPolicy(StrEnum):
-    """What is left of a deleted app: a last savepoint, all that there is, or nothing."""
+    """The data that a deleted app leaves: a last savepoint, all that there is, or nothing."""
 
     SAVEPOINT = "savepoint"
     RETAIN = "retain"
     PURGE = "purge"
 
 
-class CheckpointSpec(Document):
-    """Where the app's memory is: a folder that is mounted in the driver and its executors, or ``s3://bucket/prefix``."""
+class CheckpointSpec(ResourceModel):
+    """Where the app's memory is: a folder that is mounted in the driver and its executors, or "
+    "``s3://bucket/prefix``."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -107,42 +108,124 @@ class CheckpointSpec(Document):
         }
     )
 
-    root: Annotated[str, Field(min_length=1, max_length=512)]
-    savepoints: Annotated[str, Field(max_length=512)] = ""
-    claim: NameOrNone = ""
+    root: Annotated[
+        Annotated[str, Field(min_length=1, max_length=512)],
+        Field(
+            description="Folder of the checkpoint, mounted in the driver and its executors, or s3://bucket/prefix; "
+            "fixed for "
+            "the life of the app."
+        ),
+    ]
+    savepoints: Annotated[
+        Annotated[str, Field(max_length=512)],
+        Field(
+            description="Folder of the savepoints of all apps, or s3://bucket/prefix; empty: the folder savepoints "
+            "below "
+            "root."
+        ),
+    ] = ""
+    claim: Annotated[
+        NameOrNone,
+        Field(description="PersistentVolumeClaim to mount at root; empty: nothing is mounted."),
+    ] = ""
 
 
-class ProofSpec(Document):
-    """What a new version must show before it is stable: committed batches, within a time, and no lag above ``lag_rows``
-    that was not there when it began."""
+class ProofSpec(ResourceModel):
+    """Proof that a new version must give before it is stable: committed batches, within a time, and no lag above
+    ``lag_rows`` that was not there when it began."""
 
-    batches: Positive = 5
-    within: DurationMs = 180_000
-    lag_rows: Annotated[int, Field(ge=0)] = 1_000
+    batches: Annotated[
+        Positive,
+        Field(description="Number of batches that a new version must commit before it is stable."),
+    ] = 5
+    within: Annotated[
+        DurationMs,
+        Field(description="Time in which the proof must succeed, such as 180s; after that the upgrade is rolled back."),
+    ] = 180_000
+    lag_rows: Annotated[
+        Annotated[int, Field(ge=0)],
+        Field(
+            description="Lag in rows that is acceptable at the end of the proof; a lag that existed at its start is "
+            "acceptable too."
+        ),
+    ] = 1_000
 
 
-class UpgradeSpec(Document):
+class UpgradeSpec(ResourceModel):
     """How a changed version gets to run."""
 
-    mode: UpgradeMode = UpgradeMode.SAVEPOINT
-    prepare_deadline: DurationMs = 300_000
-    stop_deadline: DurationMs = 120_000
-    on_stop_timeout: StopTimeout = StopTimeout.KEEP
-    start_deadline: DurationMs = 300_000
-    proof: ProofSpec = ProofSpec()
-    rollback: RollbackPolicy = RollbackPolicy.AUTOMATIC
-    nonce: Annotated[str, Field(max_length=63)] = ""
+    mode: Annotated[
+        UpgradeMode,
+        Field(
+            description="Start of a new version: from a savepoint of the old one (savepoint), from the same checkpoint "
+            "(in-"
+            "place), or with empty state (stateless)."
+        ),
+    ] = UpgradeMode.SAVEPOINT
+    prepare_deadline: Annotated[
+        DurationMs,
+        Field(
+            description="Time for the standby of the new version to become ready, such as 300s; after that the upgrade "
+            "is "
+            "refused and the old version runs on."
+        ),
+    ] = 300_000
+    stop_deadline: Annotated[
+        DurationMs,
+        Field(description="Time for the old version to drain and write its savepoint, such as 120s."),
+    ] = 120_000
+    on_stop_timeout: Annotated[
+        StopTimeout,
+        Field(
+            description="Reaction to an old version that does not stop in time: keep runs it on, finishBatch restarts "
+            "it and "
+            "drains it once more."
+        ),
+    ] = StopTimeout.KEEP
+    start_deadline: Annotated[
+        DurationMs,
+        Field(
+            description="Time for the new version to restore and commit its first batch, such as 300s; after that the "
+            "upgrade "
+            "is rolled back."
+        ),
+    ] = 300_000
+    proof: Annotated[
+        ProofSpec,
+        Field(description="Conditions that a new version must fulfil to be stable."),
+    ] = ProofSpec()
+    rollback: Annotated[
+        RollbackPolicy,
+        Field(
+            description="Whether a failed version is replaced by the one before automatically, or only by a person "
+            "(manual)."
+        ),
+    ] = RollbackPolicy.AUTOMATIC
+    nonce: Annotated[
+        Annotated[str, Field(max_length=63)],
+        Field(description="Any text; changing it makes a new release, to try a refused upgrade again."),
+    ] = ""
 
 
-class SavepointsSpec(Document):
+class SavepointsSpec(ResourceModel):
     """Savepoints taken by the clock (``every``, ``0s`` for none), and how many of the operator's own are kept."""
 
-    every: DurationMs = 0
-    keep: Positive = 10
+    every: Annotated[
+        DurationMs,
+        Field(description="Interval of scheduled savepoints, such as 6h; 0s takes none."),
+    ] = 0
+    keep: Annotated[
+        Positive,
+        Field(
+            description="Number of savepoints made by the operator that are kept; those that people request are never "
+            "removed "
+            "by it."
+        ),
+    ] = 10
 
 
-class RestoreSpec(Document):
-    """Go back to a savepoint: done once for each new ``nonce``."""
+class RestoreSpec(ResourceModel):
+    """A restore from a savepoint, done once for each new ``nonce``."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -155,30 +238,74 @@ class RestoreSpec(Document):
         }
     )
 
-    from_: Annotated[NameOrNone, Field(alias="from")] = ""
-    nonce: Annotated[str, Field(max_length=63)] = ""
+    from_: Annotated[
+        Annotated[NameOrNone, Field(alias="from")],
+        Field(description="Name of the savepoint to restore; empty restores none."),
+    ] = ""
+    nonce: Annotated[
+        Annotated[str, Field(max_length=63)],
+        Field(description="Any text that was not used before; each new one triggers one restore."),
+    ] = ""
 
 
-class PodSpec(Document):
-    """What a pod of the app is given beside what the operator decides."""
+class PodSpec(ResourceModel):
+    """Settings of a pod of the app, beside those that the operator decides."""
 
-    resources: FreeObject = Field(default_factory=dict)
-    env: Annotated[tuple[FreeObject, ...], Field(max_length=100)] = ()
-    volumes: Annotated[tuple[FreeObject, ...], Field(max_length=50)] = ()
-    volume_mounts: Annotated[tuple[FreeObject, ...], Field(max_length=50)] = ()
-    node_selector: dict[str, str] = Field(default_factory=dict)
-    tolerations: Annotated[tuple[FreeObject, ...], Field(max_length=50)] = ()
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    priority_class_name: str = ""
+    resources: Annotated[
+        FreeObject,
+        Field(description="Resource requests and limits of the container, as in a pod."),
+    ] = Field(default_factory=dict)
+    env: Annotated[
+        Annotated[tuple[FreeObject, ...], Field(max_length=100)],
+        Field(description="Further environment variables of the container, as in a pod."),
+    ] = ()
+    volumes: Annotated[
+        Annotated[tuple[FreeObject, ...], Field(max_length=50)],
+        Field(description="Further volumes of the pod, as in a pod."),
+    ] = ()
+    volume_mounts: Annotated[
+        Annotated[tuple[FreeObject, ...], Field(max_length=50)],
+        Field(description="Further volume mounts of the container, as in a pod."),
+    ] = ()
+    node_selector: Annotated[
+        dict[str, str],
+        Field(description="Labels that a node must have to run the pod."),
+    ] = Field(default_factory=dict)
+    tolerations: Annotated[
+        Annotated[tuple[FreeObject, ...], Field(max_length=50)],
+        Field(description="Tolerations of the pod, as in a pod."),
+    ] = ()
+    labels: Annotated[dict[str, str], Field(description="Further labels of the pod.")] = Field(default_factory=dict)
+    annotations: Annotated[dict[str, str], Field(description="Further annotations of the pod.")] = Field(
+        default_factory=dict
+    )
+    priority_class_name: Annotated[
+        str,
+        Field(description="PriorityClass of the pod; empty: the cluster's default."),
+    ] = ""
 
 
 class DriverSpec(PodSpec):
     """The driver's pod."""
 
-    service_account: NameOrNone = ""
-    hang_deadline: DurationMs = 300_000
-    termination_grace: DurationMs = 120_000
+    service_account: Annotated[
+        NameOrNone,
+        Field(
+            description="ServiceAccount of the driver; empty: the operator makes one with the rights that a driver "
+            "needs."
+        ),
+    ] = ""
+    hang_deadline: Annotated[
+        DurationMs,
+        Field(
+            description="Age of the newest status after which the driver counts as hanging and is restarted, such as "
+            "300s."
+        ),
+    ] = 300_000
+    termination_grace: Annotated[
+        DurationMs,
+        Field(description="Time for a driver to stop after SIGTERM before it is killed, such as 120s."),
+    ] = 120_000
 
 
 _SPEC_RULES: list[JsonValue] = [
@@ -194,7 +321,7 @@ _SPEC_RULES: list[JsonValue] = [
 ]
 
 
-class StreamAppSpec(Document):
+class StreamAppSpec(ResourceModel):
     """One app. ``files``: small texts by name, such as a stream's schema, which ``config`` finds in
     ``/etc/headgate/files``."""
 
@@ -206,24 +333,77 @@ class StreamAppSpec(Document):
         json_schema_extra={"x-kubernetes-validations": _SPEC_RULES},
     )
 
-    service: Name
-    image: Annotated[str, Field(min_length=1, max_length=512)]
-    image_pull_policy: Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")] = "IfNotPresent"
-    image_pull_secrets: Annotated[tuple[Name, ...], Field(max_length=10)] = ()
-    config: FreeObject
-    files: Files = Field(default_factory=dict)
-    secret: Annotated[NameOrNone, WithJsonSchema({"type": "string", "maxLength": 63})] = ""
-    executors: Count = 0
-    shuffle_partitions: Positive = 2
-    checkpoint: CheckpointSpec
-    upgrade: UpgradeSpec = UpgradeSpec()
-    savepoints: SavepointsSpec = SavepointsSpec()
-    restore: RestoreSpec = RestoreSpec()
-    state: RunState = RunState.RUNNING
-    deletion_policy: DeletionPolicy = DeletionPolicy.SAVEPOINT
-    deletion_deadline: DurationMs = 300_000
-    driver: DriverSpec = DriverSpec()
-    executor: PodSpec = PodSpec()
+    service: Annotated[
+        Name,
+        Field(description="Service that the app runs, such as rules or etl; fixed for the life of the app."),
+    ]
+    image: Annotated[
+        Annotated[str, Field(min_length=1, max_length=512)],
+        Field(description="Image of driver and executors; a new one is an upgrade."),
+    ]
+    image_pull_policy: Annotated[
+        Annotated[str, Field(pattern="^(Always|IfNotPresent|Never)$")],
+        Field(description="When the image is pulled, as in a pod."),
+    ] = "IfNotPresent"
+    image_pull_secrets: Annotated[
+        Annotated[tuple[Name, ...], Field(max_length=10)],
+        Field(description="Secrets with which the image is pulled."),
+    ] = ()
+    config: Annotated[
+        FreeObject,
+        Field(
+            description="Settings of the service as its settings file has them, without what the operator decides; a "
+            "change "
+            "is applied to the running driver where possible."
+        ),
+    ]
+    files: Annotated[
+        Files,
+        Field(
+            description="Small texts by name, such as the schema of a stream, which config finds in "
+            "/etc/headgate/files."
+        ),
+    ] = Field(default_factory=dict)
+    secret: Annotated[
+        Annotated[NameOrNone, WithJsonSchema({"type": "string", "maxLength": 63})],
+        Field(description="Secret that is mounted in /etc/headgate/secret of driver and executors; empty: none."),
+    ] = ""
+    executors: Annotated[
+        Count,
+        Field(description="Number of executor pods; 0 runs everything in the driver."),
+    ] = 0
+    shuffle_partitions: Annotated[
+        Positive,
+        Field(description="Number of Spark partitions; changing it needs upgrade.mode: savepoint."),
+    ] = 2
+    checkpoint: Annotated[
+        CheckpointSpec,
+        Field(description="Location of checkpoint and savepoints."),
+    ]
+    upgrade: Annotated[UpgradeSpec, Field(description="How a new version replaces the old one.")] = UpgradeSpec()
+    savepoints: Annotated[
+        SavepointsSpec,
+        Field(description="Scheduled savepoints and how many are kept."),
+    ] = SavepointsSpec()
+    restore: Annotated[RestoreSpec, Field(description="Restore from a savepoint.")] = RestoreSpec()
+    state: Annotated[
+        RunState,
+        Field(description="Whether the app runs (running) or is stopped with a savepoint (suspended)."),
+    ] = RunState.RUNNING
+    deletion_policy: Annotated[
+        DeletionPolicy,
+        Field(
+            description="What remains of a deleted app: a last savepoint (savepoint), all data as it is (retain), or "
+            "nothing "
+            "(purge)."
+        ),
+    ] = DeletionPolicy.SAVEPOINT
+    deletion_deadline: Annotated[
+        DurationMs,
+        Field(description="Time after which a deletion completes whatever hangs, such as 300s."),
+    ] = 300_000
+    driver: Annotated[DriverSpec, Field(description="Pod of the driver.")] = DriverSpec()
+    executor: Annotated[PodSpec, Field(description="Pods of the executors.")] = PodSpec()
 
     @property
     def savepoints_root(self) -> str:

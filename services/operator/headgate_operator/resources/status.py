@@ -1,29 +1,29 @@
-"""What the operator says of a ``StreamApp``, and all that it remembers: an operator that is killed goes on from here.
+"""The status of a ``StreamApp``, and the only memory of the operator: after a crash it continues from here.
 
-Values. Whatever the operator is about to do is here before it does it: pods by name, epochs, requests by id, deadlines.
+Values. Every intent is stored here before it is acted on: pods by name, epochs, commands by id, deadlines.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from headgate_operator.resources.base import STORED, FreeObject, InstantMs
 from headgate_operator.resources.release import Release
 
 
 class Phase(StrEnum):
-    """Where the app is. The first is before anything was done."""
+    """The phase of the app."""
 
     PENDING = "Pending"
     PREFLIGHT = "Preflight"
     STOPPING = "Stopping"
-    SEALED = "Sealed"
-    VERIFIED = "Verified"
-    FENCED = "Fenced"
+    VERIFYING = "Verifying"
+    AWAITING_EXIT = "AwaitingExit"
+    PROMOTING = "Promoting"
     STARTING = "Starting"
     PROVING = "Proving"
     STABLE = "Stable"
@@ -36,14 +36,14 @@ class Phase(StrEnum):
     DELETING = "Deleting"
 
 
-#: The app runs, and nothing is under way.
+#: The app runs and no change is in progress.
 RUNNING = frozenset({Phase.STABLE, Phase.ROLLED_BACK})
-#: Nothing is under way.
+#: No change is in progress.
 RESTING = RUNNING | {Phase.SUSPENDED, Phase.NEEDS_HUMAN}
 
 
-class Outcome(StrEnum):
-    """How an upgrade ended."""
+class UpgradeOutcome(StrEnum):
+    """The outcome of an upgrade; empty while it is in progress."""
 
     OPEN = ""
     SUCCEEDED = "Succeeded"
@@ -55,7 +55,7 @@ class Outcome(StrEnum):
 
 
 class UpgradeKind(StrEnum):
-    """First start; another release; back to a savepoint that a person chose."""
+    """A first start, a new release, or a restore that a person requested."""
 
     INSTALL = "install"
     UPGRADE = "upgrade"
@@ -64,185 +64,275 @@ class UpgradeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """A driver pod. ``uid`` is empty until it was seen."""
+    """A driver pod."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    name: str
-    revision: str
-    uid: str = ""
+    name: Annotated[str, Field(description="Name of the pod.")]
+    revision: Annotated[str, Field(description="Revision of the release that the pod runs.")]
+    uid: Annotated[str, Field(description="Uid of the pod; empty until the pod was seen.")] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The checkpoint ``<root>/<app>/e<epoch>``, and how it comes to be.
-
-    ``restore``: the savepoint that it is made from, if it is not there yet. ``begin``: it may begin empty.
-    ``accept_newer``: a person said that what is newer than the savepoint may be left behind. ``established``: a driver
-    said that it committed a batch in it, so from then on it is only gone on with.
-    """
+    """The checkpoint ``<root>/<app>/e<epoch>`` and how it is created. An established one is only continued."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    epoch: int
-    restore: str = ""
-    begin: bool = False
-    accept_newer: bool = False
-    established: bool = False
-    batch: int = -1
+    epoch: Annotated[int, Field(description="Epoch of the checkpoint; its folder is e<epoch>.")]
+    restore: Annotated[
+        str,
+        Field(description="Savepoint that the checkpoint is created from; empty for none."),
+    ] = ""
+    allow_empty: Annotated[bool, Field(description="Whether the checkpoint may start empty.")] = False
+    discard_newer: Annotated[
+        bool,
+        Field(description="Whether a person accepted to leave behind what is newer than the savepoint."),
+    ] = False
+    established: Annotated[
+        bool,
+        Field(description="Whether a driver has committed a batch in it; from then on it is only continued."),
+    ] = False
+    batch: Annotated[
+        int,
+        Field(description="Last batch known to be committed; -1 before the first."),
+    ] = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The request that a pod has to answer. One at a time. ``batch``: what was known to be committed when it was
-    asked.
-    """
+class PendingCommand:
+    """The command whose result is awaited; one at a time."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    id: str
-    kind: str
-    pod: str
-    deadline: InstantMs
-    savepoint: str = ""
-    batch: int = -1
+    id: Annotated[str, Field(description="Id of the command.")]
+    kind: Annotated[str, Field(description="Name of the command, such as drain.")]
+    pod: Annotated[str, Field(description="Pod that must execute it.")]
+    deadline: Annotated[InstantMs, Field(description="Time until which the result is awaited.")]
+    savepoint: Annotated[
+        str,
+        Field(description="Savepoint that the command names; empty for none."),
+    ] = ""
+    batch: Annotated[
+        int,
+        Field(description="Last batch known to be committed when the command was sent."),
+    ] = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class PendingConfig:
     """Settings that a pod was asked to take, by the request ``id``: those of the release ``revision``, which differs
-    from the stable one in nothing else. It has not answered, so nobody knows which of the two it runs with.
+    from the stable one in nothing else. The pod has not answered, so it is unknown which of the two it runs with.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    id: str
-    pod: str
-    revision: str
-    generation: int
-    config: FreeObject
+    id: Annotated[str, Field(description="Id of the configure command.")]
+    pod: Annotated[str, Field(description="Pod that was asked to apply the settings.")]
+    revision: Annotated[str, Field(description="Revision of the release with these settings.")]
+    generation: Annotated[
+        int,
+        Field(description="Generation of the StreamApp that has these settings."),
+    ]
+    config: Annotated[FreeObject, Field(description="Settings of the service.")]
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseTime:
-    """When a phase was entered."""
+    """The time at which a phase was entered."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    phase: Phase
-    at: InstantMs
+    phase: Annotated[Phase, Field(description="Phase that was entered.")]
+    at: Annotated[InstantMs, Field(description="Time at which it was entered.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """One change of what runs. ``base``: the checkpoint of the version before. ``handed``: the new version may own
-    one. ``ended``: when its outcome was written.
-    """
+    """One change of the running release: an upgrade, a first start or a restore."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    number: int
-    kind: UpgradeKind
-    to: Release
-    started: InstantMs
-    from_version: str = ""
-    base: Checkpoint | None = None
-    handed: bool = False
-    savepoint: str = ""
-    undo_savepoint: str = ""
-    undo_step: int = 0
-    target: Checkpoint | None = None
-    claim: Checkpoint | None = None
-    lag_rows: int = 0
-    phases: tuple[PhaseTime, ...] = ()
-    outcome: Outcome = Outcome.OPEN
-    reason: str = ""
-    message: str = ""
-    ended: InstantMs | None = None
+    number: Annotated[int, Field(description="Number of the upgrade, counted from 1.")]
+    kind: Annotated[UpgradeKind, Field(description="First start, upgrade or restore.")]
+    to: Annotated[Release, Field(description="Release that the upgrade leads to.")]
+    started: Annotated[InstantMs, Field(description="Time at which the upgrade started.")]
+    from_version: Annotated[str, Field(description="Version that ran before; empty for none.")] = ""
+    base: Annotated[Checkpoint | None, Field(description="Checkpoint of the version before.")] = None
+    promoted: Annotated[bool, Field(description="Whether the new version may own a checkpoint.")] = False
+    savepoint: Annotated[
+        str,
+        Field(description="Savepoint that the old version writes; empty for none."),
+    ] = ""
+    undo_savepoint: Annotated[
+        str,
+        Field(description="Savepoint that the new version writes when it is rolled back; empty for none."),
+    ] = ""
+    undo_step: Annotated[
+        int,
+        Field(description="Step of the rollback; 0 before the new version is stopped."),
+    ] = 0
+    target: Annotated[Checkpoint | None, Field(description="Checkpoint of the new version.")] = None
+    claim: Annotated[
+        Checkpoint | None,
+        Field(description="Checkpoint that the next driver gets."),
+    ] = None
+    lag_rows: Annotated[int, Field(description="Lag in rows when the proof started.")] = 0
+    phases: Annotated[
+        tuple[PhaseTime, ...],
+        Field(description="Phases that the upgrade went through."),
+    ] = ()
+    outcome: Annotated[
+        UpgradeOutcome,
+        Field(description="How the upgrade ended; empty while it is in progress."),
+    ] = UpgradeOutcome.OPEN
+    reason: Annotated[str, Field(description="Reason of the outcome, one word for tools.")] = ""
+    message: Annotated[str, Field(description="Reason of the outcome, for people.")] = ""
+    ended: Annotated[InstantMs | None, Field(description="Time at which the upgrade ended.")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """As Kubernetes has them."""
+    """A condition, as Kubernetes defines it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: InstantMs
-    observed_generation: int = 0
+    type: Annotated[str, Field(description="Ready, Progressing or Degraded.")]
+    status: Annotated[str, Field(description="True or False.")]
+    reason: Annotated[str, Field(description="Reason, one word for tools.")]
+    message: Annotated[str, Field(description="Reason, for people.")]
+    last_transition_time: Annotated[
+        InstantMs,
+        Field(description="Time of the last change of status."),
+    ]
+    observed_generation: Annotated[
+        int,
+        Field(description="Generation of the StreamApp that the condition is about."),
+    ] = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A savepoint that a person may restore, what that means, and the command."""
+class RestorePoint:
+    """A savepoint that a person may restore, and the command for it."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    savepoint: str
-    epoch: int
-    batch: int
-    command: str
+    savepoint: Annotated[str, Field(description="Name of the savepoint.")]
+    epoch: Annotated[int, Field(description="Epoch of the savepoint.")]
+    batch: Annotated[int, Field(description="Last batch that the savepoint contains.")]
+    command: Annotated[str, Field(description="Command that restores it.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What the owner last said. Written now and then, not with every report."""
+class AppProgress:
+    """The progress of the driver, written now and then and not with every status."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    batch: int
-    lag_rows: int
-    lag_seconds: int
-    at: InstantMs
+    batch: Annotated[int, Field(description="Last batch committed.")]
+    lag_rows: Annotated[int, Field(description="Rows of the inputs that are not processed yet.")]
+    lag_seconds: Annotated[
+        int,
+        Field(description="Age of the oldest unprocessed row in seconds."),
+    ]
+    at: Annotated[InstantMs, Field(description="Time of this progress.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Collecting:
-    """Savepoints whose data a pod removes."""
+class GarbageCollection:
+    """The removal of the data of savepoints by a pod."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    names: tuple[str, ...]
-    pod: str
-    attempt: int
-    deadline: InstantMs
+    names: Annotated[tuple[str, ...], Field(description="Savepoints that are being removed.")]
+    pod: Annotated[str, Field(description="Pod that removes the data.")]
+    attempt: Annotated[int, Field(description="Number of the attempt, counted from 1.")]
+    deadline: Annotated[InstantMs, Field(description="Time after which the attempt has failed.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole of it. ``attempt`` counts driver pods ever made, so that no name is used twice."""
+    """The complete status of a ``StreamApp``."""
 
     __pydantic_config__: ClassVar[ConfigDict] = STORED
 
-    observed_generation: int = 0
-    phase: Phase = Phase.PENDING
-    version: str = ""
-    deadline: InstantMs | None = None
-    attempt: int = 0
-    requests: int = 0
-    epochs: int = 0
-    stable: Release | None = None
-    owner: PodRef | None = None
-    standby: PodRef | None = None
-    checkpoint: Checkpoint | None = None
-    asked: Asked | None = None
-    upgrade: Upgrade | None = None
-    resume: Phase | None = None
-    restarts: int = 0
-    not_before: InstantMs | None = None
-    gone_by: InstantMs | None = None
-    prepare_by: InstantMs | None = None
-    running_since: InstantMs | None = None
-    settled: str = ""
-    not_live: str = ""
-    offered: Offered | None = None
-    last_scheduled: InstantMs | None = None
-    newest_savepoint: str = ""
-    nonce: str = ""
-    progress: Progress | None = None
-    collecting: Collecting | None = None
-    candidates: tuple[Candidate, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    observed_generation: Annotated[
+        int,
+        Field(description="Generation of the StreamApp that this status is about."),
+    ] = 0
+    phase: Annotated[Phase, Field(description="Phase of the app.")] = Phase.PENDING
+    version: Annotated[str, Field(description="Version that runs, or ran last.")] = ""
+    deadline: Annotated[
+        InstantMs | None,
+        Field(description="Time at which the phase ends without success."),
+    ] = None
+    attempt: Annotated[
+        int,
+        Field(description="Number of driver pods made so far, so that no name is used twice."),
+    ] = 0
+    requests: Annotated[int, Field(description="Number of commands sent so far.")] = 0
+    epochs: Annotated[int, Field(description="Highest epoch that was assigned so far.")] = 0
+    stable: Annotated[Release | None, Field(description="Release that was proven last.")] = None
+    owner: Annotated[PodRef | None, Field(description="Driver pod that owns the checkpoint.")] = None
+    standby: Annotated[
+        PodRef | None,
+        Field(description="Driver pod that is ready to take over."),
+    ] = None
+    checkpoint: Annotated[Checkpoint | None, Field(description="Checkpoint that the owner has.")] = None
+    pending_command: Annotated[PendingCommand | None, Field(description="Command whose result is awaited.")] = None
+    upgrade: Annotated[
+        Upgrade | None,
+        Field(description="Upgrade in progress, or the last one."),
+    ] = None
+    resume: Annotated[
+        Phase | None,
+        Field(description="Phase to continue with when the old pod is gone."),
+    ] = None
+    restarts: Annotated[int, Field(description="Restarts without a healthy time in between.")] = 0
+    retry_after: Annotated[
+        InstantMs | None,
+        Field(description="Time before which no new driver pod is made."),
+    ] = None
+    terminate_by: Annotated[
+        InstantMs | None,
+        Field(description="Time at which a person is asked for if old pods still run."),
+    ] = None
+    prepare_by: Annotated[
+        InstantMs | None,
+        Field(description="Time by which the standby must be ready."),
+    ] = None
+    running_since: Annotated[
+        InstantMs | None,
+        Field(description="Time since which the app runs."),
+    ] = None
+    drain_retried_for: Annotated[
+        str,
+        Field(description="Revision for which the old version was restarted and drained once more."),
+    ] = ""
+    rejected_live_config: Annotated[
+        str,
+        Field(description="Revision whose settings the driver could not apply without a restart."),
+    ] = ""
+    pending_config: Annotated[
+        PendingConfig | None,
+        Field(description="Settings that a driver was asked to apply and has not confirmed."),
+    ] = None
+    last_scheduled: Annotated[
+        InstantMs | None,
+        Field(description="Time of the last scheduled savepoint."),
+    ] = None
+    newest_savepoint: Annotated[str, Field(description="Newest complete savepoint.")] = ""
+    restore_nonce: Annotated[str, Field(description="Nonce of the last restore.")] = ""
+    progress: Annotated[AppProgress | None, Field(description="Progress of the driver.")] = None
+    garbage_collection: Annotated[
+        GarbageCollection | None,
+        Field(description="Removal of savepoints in progress."),
+    ] = None
+    restore_points: Annotated[
+        tuple[RestorePoint, ...],
+        Field(description="Savepoints to choose from when a person must decide."),
+    ] = ()
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Field(description="Conditions: Ready, Progressing and Degraded."),
+    ] = ()

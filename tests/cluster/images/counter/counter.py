@@ -11,8 +11,8 @@ from typing import Any
 
 import polars as pl
 
-from streamcore.keyed import Context, ProcessFunction, Row, ValueState
-from streamcore.operators.operator import MAIN
+from streamcore.keyed import ProcessContext, ProcessFunction, Row, ValueState
+from streamcore.operators.base import MAIN
 from streamcore.topology.stream import source
 from streamcore.topology.topology import Topology
 
@@ -23,7 +23,7 @@ class Numbers(ProcessFunction):
     outputs = {MAIN: {"user_id": pl.String, "total": pl.String}}  # noqa: RUF012
     total = ValueState(int, default=0)
 
-    def process(self, event: Any, context: Context) -> Iterable[object]:
+    def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         self.total += event.quantity
         yield {"user_id": event.user_id, "total": str(self.total)}
 
@@ -42,7 +42,7 @@ class Hundreds(ProcessFunction):
     migrations = {1: _to_hundreds}  # noqa: RUF012
     hundreds = ValueState(pl.Decimal(18, 2), default=Decimal(0))
 
-    def process(self, event: Any, context: Context) -> Iterable[object]:
+    def process(self, event: Any, context: ProcessContext) -> Iterable[object]:
         self.hundreds += Decimal(event.quantity) / 100
         yield {"user_id": event.user_id, "total": f"{self.hundreds:.2f}"}
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from streamcore.service.life import Life
+from streamcore.service.lifecycle import ServiceProcess
 
 _RUNS_S = 15.0
 
@@ -55,13 +55,13 @@ def never_runs() -> None:
 
 
 def _when_running(strike: Callable[[], object]) -> None:
-    real = Life._run_app
+    real = ServiceProcess._run_app
 
     def run(self: Any, *arguments: Any) -> None:
         threading.Timer(_RUNS_S, strike).start()
         real(self, *arguments)
 
-    Life._run_app = run  # type: ignore[method-assign, assignment]
+    ServiceProcess._run_app = run  # type: ignore[method-assign, assignment]
 
 
 def _java() -> list[int]:

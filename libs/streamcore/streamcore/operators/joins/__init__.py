@@ -2,9 +2,9 @@
 
 ===================  ================================================================================================
 ``IntervalJoin``     rows of the right near a row of the left in event time
-``TemporalJoin``     what a table said of a row's key at the row's event time
-``LookUpJoin``       what a table says of a row's key when the row arrives
-``LatestJoin``       what two tables that change say of a key, whenever one of them changes
+``TemporalJoin``     the table's row of a key as of the row's event time
+``LookupJoin``       the table's row of a key when the row arrives
+``TableTableJoin``       the current rows of two tables, whenever one of them changes
 ``WindowJoin``       all pairs of a key and window
 ``CoGroup``          all rows of a key and window, given to a function
 ===================  ================================================================================================
@@ -13,29 +13,29 @@ Keys are equal by value, never by hash alone, and a key that holds a null equals
 """
 
 from streamcore.operators.joins.cogroup import KEYLESS, CoGroup, CoGroupFunction
-from streamcore.operators.joins.columns import JoinKeys, JoinKind
-from streamcore.operators.joins.interval import Interval, IntervalJoin, IntervalJoinSpec
-from streamcore.operators.joins.latest import LatestJoin, LatestSpec
-from streamcore.operators.joins.lookup import LookUpJoin, LookUpSpec
-from streamcore.operators.joins.meeting import WindowedSpec
-from streamcore.operators.joins.sides import REFUSED
+from streamcore.operators.joins.interval import IntervalJoin, IntervalJoinSpec, JoinInterval
+from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.latest import TableTableJoin, TableTableSpec
+from streamcore.operators.joins.lookup import LookupJoin, LookupSpec
+from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.operators.joins.temporal import TemporalJoin
 from streamcore.operators.joins.window_join import WindowJoin
+from streamcore.operators.joins.window_matching import WindowedSpec
 
 __all__ = [
     "KEYLESS",
     "REFUSED",
     "CoGroup",
     "CoGroupFunction",
-    "Interval",
     "IntervalJoin",
     "IntervalJoinSpec",
+    "JoinInterval",
     "JoinKeys",
     "JoinKind",
-    "LatestJoin",
-    "LatestSpec",
-    "LookUpJoin",
-    "LookUpSpec",
+    "LookupJoin",
+    "LookupSpec",
+    "TableTableJoin",
+    "TableTableSpec",
     "TemporalJoin",
     "WindowJoin",
     "WindowedSpec",

@@ -11,12 +11,12 @@ from typing import Protocol
 import numpy as np
 import polars as pl
 
-from streamcore.operators.joins.columns import Schema
-from streamcore.operators.joins.meeting import Meetings, WindowedSides, WindowedSpec, check_names
-from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.operators.base import MAIN, CutTime, Ports
+from streamcore.operators.joins.output_columns import Schema
+from streamcore.operators.joins.window_matching import WindowedInputs, WindowedSpec, WindowMatches, check_names
 from streamcore.schema import EVENT_MS
 from streamcore.state.table import StateTable
-from streamcore.windowing.values import Window
+from streamcore.windowing.model import Window
 
 #: The port of rows whose key holds a null.
 KEYLESS = "keyless"
@@ -28,7 +28,8 @@ class CoGroupFunction(Protocol):
     def __call__(
         self, key: tuple[object, ...], window: Window, left: pl.DataFrame, right: pl.DataFrame
     ) -> pl.DataFrame:
-        """Rows of the columns that were declared. Either side may be empty, not both; rows are in order of arrival."""
+        """Return rows of the columns that were declared. Either side may be empty, not both; rows are in order of
+        arrival."""
         ...
 
 
@@ -41,17 +42,17 @@ class CoGroup:
         self, spec: WindowedSpec, function: CoGroupFunction, output: Schema, left: Schema, right: Schema
     ) -> None:
         check_names(output, (EVENT_MS,))
-        self._sides = WindowedSides(spec, left, right)
+        self._sides = WindowedInputs(spec, left, right)
         self._function = function
         self._output = pl.Schema(output)
         self.output_delay_ms = spec.allowed_lateness_ms
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the output."""
+        """Return the columns of the output."""
         return pl.Schema({**self._output, EVENT_MS: pl.Int64()})
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         admitted = self._sides.admit(inputs, time)
         left, right = (one.keyless for one in admitted)
         return {
@@ -63,23 +64,23 @@ class CoGroup:
     def tables(self) -> Mapping[str, StateTable]:
         return self._sides.tables()
 
-    def loaded(self) -> None:
-        """Nothing to do: windows that had closed close again, unseen, with the first step."""
+    def on_state_loaded(self) -> None:
+        """Do nothing: windows that had closed close again, unseen, with the first step."""
 
     def metrics(self) -> Mapping[str, int]:
         return self._sides.metrics()
 
-    def _groups(self, met: Meetings) -> list[pl.DataFrame]:
-        """The function's rows, group by group."""
-        edges = np.arange(len(met.ends) + 1)
-        left, right = (np.searchsorted(side.meeting, edges).tolist() for side in (met.left, met.right))
-        bounds = zip(met.keys.rows(), met.starts.tolist(), met.ends.tolist(), strict=True)
+    def _groups(self, matches: WindowMatches) -> list[pl.DataFrame]:
+        """Return the function's rows, group by group."""
+        edges = np.arange(len(matches.ends) + 1)
+        left, right = (np.searchsorted(side.match_index, edges).tolist() for side in (matches.left, matches.right))
+        bounds = zip(matches.keys.rows(), matches.starts.tolist(), matches.ends.tolist(), strict=True)
         return [
             self._function(
                 key,
                 Window(start, end),
-                met.left.rows[left[i] : left[i + 1]],
-                met.right.rows[right[i] : right[i + 1]],
+                matches.left.rows[left[i] : left[i + 1]],
+                matches.right.rows[right[i] : right[i + 1]],
             )
             .select(self._output.names())
             .cast(self._output)

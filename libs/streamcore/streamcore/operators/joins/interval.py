@@ -2,10 +2,10 @@
 
 A row of the left joins those of the right whose event time is ``lower_ms`` to ``upper_ms`` after its own (before it,
 where the bound is negative). Rows of both sides are kept for as long as the watermark lets a partner come. A row behind
-the watermark is late as a whole, even where partners of it are still kept: whether all of them are, nobody could say.
+the watermark is late as a whole, even where partners of it are still kept: whether all of them are is unknown.
 So however the input is cut, as long as no row is late or refused, the output has the same rows.
 
-An outer row goes out in the cut whose watermark says that no partner can come. It keeps its own event time, which is
+An outer row is emitted in the cut whose watermark rules out any partner. It keeps its own event time, which is
 then ``output_delay_ms`` behind the watermark at most.
 """
 
@@ -18,19 +18,19 @@ import numpy as np
 import polars as pl
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinColumns, JoinKeys, JoinKind, Schema
-from streamcore.operators.joins.sides import DEFAULT_MAX_ROWS, REFUSED, Side
-from streamcore.operators.operator import LATE, MAIN, Ports, StepTime
-from streamcore.state.rows import RowTable
-from streamcore.state.run import MARKED, Ints
+from streamcore.operators.base import LATE, MAIN, CutTime, Ports
+from streamcore.operators.joins.join_input import DEFAULT_MAX_ROWS, REFUSED, JoinInput
+from streamcore.operators.joins.output_columns import JoinColumns, JoinKeys, JoinKind, Schema
+from streamcore.state.row_table import RowTable
+from streamcore.state.sorted_run import MARKED, Ints
 from streamcore.state.table import StateTable
 
 _MAX_BOUND_MS = 2**53
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """From ``lower_ms`` to ``upper_ms`` after the left row's event time. Bounds belong to it unless said otherwise."""
+class JoinInterval:
+    """From ``lower_ms`` to ``upper_ms`` after the left row's event time. Bounds are inclusive by default."""
 
     lower_ms: int
     upper_ms: int
@@ -45,24 +45,24 @@ class Interval:
 
     @property
     def first_ms(self) -> int:
-        """The first millisecond of it."""
+        """Return the first millisecond of it."""
         return self.lower_ms + (not self.lower_inclusive)
 
     @property
     def last_ms(self) -> int:
-        """The last millisecond of it."""
+        """Return the last millisecond of it."""
         return self.upper_ms - (not self.upper_inclusive)
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalJoinSpec:
-    """What is joined. ``suffix``: for a right column with the name of a left one.
+    """The settings of the join. ``suffix``: for a right column with the name of a left one.
 
     ``max_rows``: rows of either side that a shard keeps; those that find no room are refused (port ``REFUSED``).
     """
 
     keys: JoinKeys
-    interval: Interval
+    interval: JoinInterval
     kind: JoinKind = JoinKind.INNER
     suffix: str = "_right"
     max_rows: int = DEFAULT_MAX_ROWS
@@ -73,29 +73,29 @@ class IntervalJoin:
 
     def __init__(self, spec: IntervalJoinSpec, left: Schema, right: Schema) -> None:
         self.spec = spec
-        self._columns = JoinColumns.of(left, right, spec.keys, spec.suffix)
-        self._left = Side("left", left, spec.keys.left, spec.max_rows)
-        self._right = Side("right", right, spec.keys.right, spec.max_rows)
+        self._columns = JoinColumns.build(left, right, spec.keys, spec.suffix)
+        self._left = JoinInput("left", left, spec.keys.left, spec.max_rows)
+        self._right = JoinInput("right", right, spec.keys.right, spec.max_rows)
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the output."""
+        """Return the columns of the output."""
         return self._columns.schema
 
     @property
     def output_delay_ms(self) -> int:
-        """How far output may be behind the watermark before the cut."""
+        """Return how far output may be behind the watermark before the cut."""
         left = max(0, self.spec.interval.last_ms) if self.spec.kind is not JoinKind.INNER else 0
         right = max(0, -self.spec.interval.first_ms) if self.spec.kind is JoinKind.FULL else 0
         return max(left, right)
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         self._expire(time.watermark_ms)  # what was loaded and had been dropped
         left, right = (s.admit(r, time.watermark_ms) for s, r in zip(self._sides, inputs, strict=True))
         output = [self._pairs(left.rows, right.rows), *self._outer(left.keyless, right.keyless)]
         dropped = self._expire(time.next_watermark_ms)
         if self.spec.kind is not JoinKind.INNER:
-            output += self._outer(*(_unmatched(s.table, p) for s, p in zip(self._sides, dropped, strict=True)))
+            output += self._outer(*(_unmatched_rows(s.table, p) for s, p in zip(self._sides, dropped, strict=True)))
         return {
             MAIN: pl.concat(output),
             LATE: self._columns.late(left.late, right.late, time.watermark_ms),
@@ -105,31 +105,31 @@ class IntervalJoin:
     def tables(self) -> Mapping[str, StateTable]:
         return {side.name: side.table for side in self._sides}
 
-    def loaded(self) -> None:
-        """Nothing to do: rows that had expired expire again with the first step."""
+    def on_state_loaded(self) -> None:
+        """Do nothing: rows that had expired expire again with the first step."""
 
     def metrics(self) -> Mapping[str, int]:
         return {**self._left.metrics(), **self._right.metrics()}
 
     @property
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self) -> tuple[JoinInput, JoinInput]:
         return self._left, self._right
 
     def _pairs(self, new_left: pl.DataFrame, new_right: pl.DataFrame) -> pl.DataFrame:
-        """The pairs with a row of this cut, by order of arrival on the left, then on the right."""
+        """Return the pairs with a row of this cut, by order of arrival on the left, then on the right."""
         left, right, interval = self._left.table, self._right.table, self.spec.interval
-        left_run, right_run = left.sort(new_left), right.sort(new_right)
+        left_run, right_run = left.to_run(new_left), right.to_run(new_right)
         found_right = right.find(left_run, interval.first_ms, interval.last_ms)
         left_base, right_base = left.add(left_run), right.add(right_run)
         found_left = left.find(right_run, -interval.last_ms, -interval.first_ms)
-        left_places = np.concatenate([left_base[found_right.rows], found_left.places])
-        right_places = np.concatenate([found_right.places, right_base[found_left.rows]])
+        left_slots = np.concatenate([left_base[found_right.rows], found_left.places])
+        right_slots = np.concatenate([found_right.places, right_base[found_left.rows]])
         if self.spec.kind is not JoinKind.INNER:
-            left.mark(left_places)
+            left.mark(left_slots)
         if self.spec.kind is JoinKind.FULL:
-            right.mark(right_places)
-        order = np.lexsort((right.numbers(right_places), left.numbers(left_places)))
-        return self._columns.pairs(left.frame(left_places[order]), right.frame(right_places[order]))
+            right.mark(right_slots)
+        order = np.lexsort((right.numbers(right_slots), left.numbers(left_slots)))
+        return self._columns.pairs(left.frame(left_slots[order]), right.frame(right_slots[order]))
 
     def _expire(self, watermark_ms: int) -> tuple[Ints, Ints]:
         """Drop the rows that no row from the watermark on can join. Returns their places."""
@@ -137,7 +137,7 @@ class IntervalJoin:
         return left, self._right.table.expire(watermark_ms + self.spec.interval.first_ms)
 
     def _outer(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
-        """Rows without a partner, as far as they go out."""
+        """Return rows without a partner, as far as they go out."""
         rows = []
         if self.spec.kind is not JoinKind.INNER:
             rows.append(self._columns.left_only(left))
@@ -146,7 +146,7 @@ class IntervalJoin:
         return rows
 
 
-def _unmatched(table: RowTable, places: Ints) -> pl.DataFrame:
-    """Those of the rows dropped that were never marked, in order of arrival."""
+def _unmatched_rows(table: RowTable, places: Ints) -> pl.DataFrame:
+    """Return those of the rows dropped that were never marked, in order of arrival."""
     places = places[table.states(places) & MARKED == 0]
     return table.frame(places[np.argsort(table.numbers(places))])

@@ -1,4 +1,4 @@
-"""The temporal join: each row of a stream with what a table said of its key at the row's event time.
+"""The temporal join: each row of a stream with the table's row of its key as of the row's event time.
 
 The table is fed by a stream of changes. A change holds from its event time on, until the next one of its key; of two
 with one event time the later to arrive holds. A row waits until the watermark has passed its event time: by then every
@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from streamcore.operators.joins.columns import JoinColumns, JoinKind, Schema
-from streamcore.operators.joins.lookup import LookUpSpec
-from streamcore.operators.joins.sides import REFUSED, Side
-from streamcore.operators.operator import LATE, MAIN, Ports, StepTime
+from streamcore.operators.base import LATE, MAIN, CutTime, Ports
+from streamcore.operators.joins.join_input import REFUSED, JoinInput
+from streamcore.operators.joins.lookup import LookupSpec
+from streamcore.operators.joins.output_columns import JoinColumns, JoinKind, Schema
 from streamcore.state.table import StateTable
-from streamcore.windowing.values import END_OF_TIME_MS
+from streamcore.windowing.model import END_OF_TIME_MS
 
 #: As far back as any version.
 _EVER_MS = END_OF_TIME_MS // 2
@@ -30,25 +30,25 @@ class TemporalJoin:
 
     output_delay_ms = 0
 
-    def __init__(self, spec: LookUpSpec, stream: Schema, table: Schema) -> None:
+    def __init__(self, spec: LookupSpec, stream: Schema, table: Schema) -> None:
         spec.check(table)
         self.spec = spec
-        self._columns = JoinColumns.of(stream, table, spec.keys, spec.suffix)
-        self._waiting = Side("waiting", stream, spec.keys.left, spec.max_rows)
-        self._versions = Side("versions", table, spec.keys.right, spec.max_rows)
+        self._columns = JoinColumns.build(stream, table, spec.keys, spec.suffix)
+        self._waiting = JoinInput("waiting", stream, spec.keys.left, spec.max_rows)
+        self._versions = JoinInput("versions", table, spec.keys.right, spec.max_rows)
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the output."""
+        """Return the columns of the output."""
         return self._columns.schema
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         waiting, versions = self._waiting.table, self._versions.table
         waiting.expire(time.watermark_ms)  # what was loaded and had gone
         rows = self._waiting.admit(inputs[0], time.watermark_ms)
         changes = self._versions.admit(inputs[1], time.watermark_ms)
-        waiting.add(waiting.sort(rows.rows))
-        versions.add(versions.sort(changes.rows))
+        waiting.add(waiting.to_run(rows.rows))
+        versions.add(versions.to_run(changes.rows))
         output = [self._due(time.next_watermark_ms)]
         if self.spec.kind is JoinKind.LEFT:
             output.append(self._columns.left_only(rows.keyless))
@@ -62,14 +62,14 @@ class TemporalJoin:
     def tables(self) -> Mapping[str, StateTable]:
         return {side.name: side.table for side in (self._waiting, self._versions)}
 
-    def loaded(self) -> None:
-        """Nothing to do: rows that had gone go again, unseen, with the first step."""
+    def on_state_loaded(self) -> None:
+        """Do nothing: rows that were emitted before expire with the first step and are not emitted again."""
 
     def metrics(self) -> Mapping[str, int]:
         return {**self._waiting.metrics(), **self._versions.metrics()}
 
     def _due(self, watermark_ms: int) -> pl.DataFrame:
-        """The rows that the watermark has passed, in order of arrival, answered."""
+        """Return the rows that the watermark has passed, in order of arrival, answered."""
         waiting, versions = self._waiting.table, self._versions.table
         due = waiting.run(waiting.expire(watermark_ms))
         places = versions.last(due)
@@ -77,16 +77,16 @@ class TemporalJoin:
         deleted = self.spec.deletions(versions.frame(places[found])).to_numpy()
         places[found[deleted]] = -1
         order = np.argsort(due.numbers)
-        return self.spec.answers(self._columns, due.frame[order], versions, places[order])
+        return self.spec.join_rows(self._columns, due.frame[order], versions, places[order])
 
-    def _forget(self, time: StepTime) -> None:
+    def _forget(self, time: CutTime) -> None:
         """Drop the versions that the watermark has now gone beyond: those with a later one, and deletions.
 
         Costs what the keys hold that had a version pass the watermark in this cut.
         """
         versions = self._versions.table
         passed = versions.run(versions.between(time.watermark_ms, time.next_watermark_ms))
-        latest = passed.take(passed.last_of_keys())
+        latest = passed.take(passed.last_per_key())
         older = versions.find(latest, -_EVER_MS, 0)
         superseded = versions.numbers(older.places) != latest.numbers[older.rows]
         deletes = self.spec.deletions(latest.frame).to_numpy()[older.rows]

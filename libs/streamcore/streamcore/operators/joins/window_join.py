@@ -1,7 +1,7 @@
 """The window join: every row of the left with every row of the right of the same key and window.
 
 A pair is there once a window, so sliding windows give it several times. Rows without a partner in their window come out
-as the kind of join says. ``EVENT_MS`` is the window's last millisecond, as it is of every result of a window.
+as the kind of join requires. ``EVENT_MS`` is the window's last millisecond, as it is of every result of a window.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from streamcore.operators.joins.closing import Windowed
-from streamcore.operators.joins.columns import JoinKind, Schema
-from streamcore.operators.joins.meeting import Meetings, WindowedSides, WindowedSpec, check_names
-from streamcore.operators.operator import MAIN, Ports, StepTime
+from streamcore.columnar.grouping import expand_counts
+from streamcore.operators.base import MAIN, CutTime, Ports
+from streamcore.operators.joins.output_columns import JoinKind, Schema
+from streamcore.operators.joins.window_closing import WindowedRows
+from streamcore.operators.joins.window_matching import WindowedInputs, WindowedSpec, WindowMatches, check_names
 from streamcore.schema import EVENT_MS
-from streamcore.state.run import Ints, Mask
+from streamcore.state.sorted_run import Ints, Mask
 from streamcore.state.table import StateTable
-from streamcore.windows.runs import expand
 
 #: The bounds of the window, UTC, in every row of the output.
 WINDOW_START = "window_start"
@@ -30,17 +30,17 @@ class WindowJoin:
     """The operator. Inputs: left, right."""
 
     def __init__(self, spec: WindowedSpec, kind: JoinKind, left: Schema, right: Schema) -> None:
-        self._sides = WindowedSides(spec, left, right)
+        self._sides = WindowedInputs(spec, left, right)
         check_names(self._sides.columns.schema, (WINDOW_START, WINDOW_END))
         self._kind = kind
         self.output_delay_ms = spec.allowed_lateness_ms
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the output."""
+        """Return the columns of the output."""
         return pl.Schema({**self._sides.columns.schema, WINDOW_START: _TIME, WINDOW_END: _TIME})
 
-    def step(self, inputs: Sequence[pl.DataFrame], time: StepTime) -> Ports:
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
         admitted = self._sides.admit(inputs, time)
         output = [
             _in_windows(rows, windows.starts, windows.ends)
@@ -48,37 +48,42 @@ class WindowJoin:
                 *(self._sides.closing.open_windows(one.keyless, time.watermark_ms) for one in admitted)
             )
         ]
-        output += self._joined(self._sides.close(time))
+        output += self._join_matches(self._sides.close(time))
         return {MAIN: pl.concat(output, how="vertical"), **self._sides.side_outputs(admitted, time)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return self._sides.tables()
 
-    def loaded(self) -> None:
-        """Nothing to do: windows that had closed close again, unseen, with the first step."""
+    def on_state_loaded(self) -> None:
+        """Do nothing: windows that had closed close again, unseen, with the first step."""
 
     def metrics(self) -> Mapping[str, int]:
         return self._sides.metrics()
 
-    def _joined(self, met: Meetings) -> list[pl.DataFrame]:
-        """The pairs, by meeting, then by arrival on the left, then on the right; then the rows without a partner."""
-        of_left, of_right = (np.bincount(s.meeting, minlength=len(met.ends)) for s in (met.left, met.right))
-        partners = of_right[met.left.meeting]
+    def _join_matches(self, matches: WindowMatches) -> list[pl.DataFrame]:
+        """Return the pairs, by meeting, then by arrival on the left, then on the right; then the rows without a
+        partner."""
+        of_left, of_right = (
+            np.bincount(s.match_index, minlength=len(matches.ends)) for s in (matches.left, matches.right)
+        )
+        partners = of_right[matches.left.match_index]
         left = np.repeat(np.arange(len(partners)), partners)
-        right = expand((np.cumsum(of_right) - of_right)[met.left.meeting], partners)
-        meeting = met.left.meeting[left]
-        pairs = self._sides.columns.pairs(met.left.rows[left], met.right.rows[right])
+        right = expand_counts((np.cumsum(of_right) - of_right)[matches.left.match_index], partners)
+        match_index = matches.left.match_index[left]
+        pairs = self._sides.columns.pairs(matches.left.rows[left], matches.right.rows[right])
         alone = (
-            _some(met, met.left.rows, met.left.meeting, partners == 0),
-            _some(met, met.right.rows, met.right.meeting, of_left[met.right.meeting] == 0),
+            _rows_where(matches, matches.left.rows, matches.left.match_index, partners == 0),
+            _rows_where(
+                matches, matches.right.rows, matches.right.match_index, of_left[matches.right.match_index] == 0
+            ),
         )
         return [
-            _in_windows(pairs, met.starts[meeting], met.ends[meeting]),
+            _in_windows(pairs, matches.starts[match_index], matches.ends[match_index]),
             *(_in_windows(rows, windows.starts, windows.ends) for rows, windows in self._outer(*alone)),
         ]
 
-    def _outer(self, left: Windowed, right: Windowed) -> list[tuple[pl.DataFrame, Windowed]]:
-        """Rows without a partner in the columns of the output, as far as they go out."""
+    def _outer(self, left: WindowedRows, right: WindowedRows) -> list[tuple[pl.DataFrame, WindowedRows]]:
+        """Return rows without a partner in the columns of the output, as far as they go out."""
         rows = []
         if self._kind is not JoinKind.INNER:
             rows.append((self._sides.columns.left_only(left.rows), left))
@@ -87,12 +92,12 @@ class WindowJoin:
         return rows
 
 
-def _some(met: Meetings, rows: pl.DataFrame, meeting: Ints, mask: Mask) -> Windowed:
+def _rows_where(matches: WindowMatches, rows: pl.DataFrame, match_index: Ints, mask: Mask) -> WindowedRows:
     places = np.flatnonzero(mask)
-    return Windowed(rows[places], met.starts[meeting[places]], met.ends[meeting[places]])
+    return WindowedRows(rows[places], matches.starts[match_index[places]], matches.ends[match_index[places]])
 
 
 def _in_windows(rows: pl.DataFrame, starts: Ints, ends: Ints) -> pl.DataFrame:
-    """Rows with their windows."""
+    """Return rows with their windows."""
     bounds = [pl.Series(WINDOW_START, starts).cast(_TIME), pl.Series(WINDOW_END, ends).cast(_TIME)]
     return rows.with_columns(pl.Series(EVENT_MS, ends - 1), *bounds)

@@ -4,13 +4,13 @@ The library has a compaction of its own, which cannot be used: two of them that 
 (1.6.6), and every row of their files is there twice from then on; so does one that meets another's DELETE. Nothing but
 appends may go on beside it, and an owner of an earlier epoch may be in the midst of one. Hence, for some files:
 
-1. Write their rows to one new file, batch by batch. Nobody sees it yet.
+1. Write their rows to one new file, batch by batch. No reader sees it yet.
 2. Read the newest version. If one of the files is not in it any more, give up: another one was faster.
-3. Commit the new file in place of the others as *the very next version*, or not at all; if somebody else made that
-   version, begin again at 2.
+3. Commit the new file in place of the others as *the very next version*, or not at all; if another writer made that
+version, begin again at 2.
 
 A crash after 1 or 2 leaves a file that no version lists, for the next vacuum. The commit has no application versions:
-contents and ledger stay what they were.
+contents and ledger stay unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DataFile:
     """A data file; ``path`` is escaped, as in the log. ``bounds``: ``min.<column>`` and so on, flattened."""
 
     path: str
@@ -51,20 +51,20 @@ class File:
     bounds: Mapping[str, Any]
 
 
-def small_files(table: DeltaTable, target_bytes: int) -> dict[Partition, list[File]]:
+def small_files(table: DeltaTable, target_bytes: int) -> dict[Partition, list[DataFile]]:
     """Files that are smaller than they should be, by partition, the oldest first."""
     names = [f"partition.{name}" for name in table.metadata().partition_columns]
-    small: dict[Partition, list[File]] = {}
+    small: dict[Partition, list[DataFile]] = {}
     for row in sorted(_files(table), key=lambda row: (row["modification_time"], row["path"])):
         if row["size_bytes"] < target_bytes:
-            file = File(row["path"], row["size_bytes"], tuple(row[name] for name in names), row)
+            file = DataFile(row["path"], row["size_bytes"], tuple(row[name] for name in names), row)
             small.setdefault(file.partition, []).append(file)
     return small
 
 
-def bins(files: Sequence[File], target_bytes: int) -> Iterator[list[File]]:
-    """Files in turn, as many as make one of the target size; alone, a file stays what it is."""
-    one: list[File] = []
+def pack_bins(files: Sequence[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
+    """Files in turn, as many as make one of the target size; alone, a file stays unchanged."""
+    one: list[DataFile] = []
     size = 0
     for file in files:
         one.append(file)
@@ -76,7 +76,7 @@ def bins(files: Sequence[File], target_bytes: int) -> Iterator[list[File]]:
         yield one
 
 
-def compact(table: DeltaTable, files: Sequence[File]) -> bool:
+def compact(table: DeltaTable, files: Sequence[DataFile]) -> bool:
     """One file in place of these, all of one partition. False if it was given up."""
     # 1. Their rows.
     path = f"{_FOLDER}/{uuid.uuid4()}.parquet"
@@ -97,7 +97,7 @@ def compact(table: DeltaTable, files: Sequence[File]) -> bool:
     return False
 
 
-def _commit(table: DeltaTable, files: Sequence[File], added: AddAction) -> None:
+def _commit(table: DeltaTable, files: Sequence[DataFile], added: AddAction) -> None:
     now_ms, partition = int(time.time() * 1000), dict(added.partition_values)
     table.create_write_transaction(
         [*(RemoveAction(unquote(f.path), False, now_ms, f.size, partition) for f in files), added],
@@ -114,8 +114,8 @@ def _files(table: DeltaTable) -> list[dict[str, Any]]:
     return rows
 
 
-def _rewrite(table: DeltaTable, files: Sequence[File], path: str) -> int:
-    """The size of the new file."""
+def _rewrite(table: DeltaTable, files: Sequence[DataFile], path: str) -> int:
+    """Return the size of the new file."""
     dataset = table.to_pyarrow_dataset()
     wanted = {unquote(file.path) for file in files}
     parts = set(table.metadata().partition_columns)
@@ -132,7 +132,7 @@ def _rewrite(table: DeltaTable, files: Sequence[File], path: str) -> int:
     return int(store.get_file_info(path).size)
 
 
-def _add(table: DeltaTable, files: Sequence[File], path: str, size: int) -> AddAction:
+def _add(table: DeltaTable, files: Sequence[DataFile], path: str, size: int) -> AddAction:
     columns = table.metadata().partition_columns
     partition = {name: _spelt(value) for name, value in zip(columns, files[0].partition, strict=True)}
     stats = orjson.dumps(_stats(table, files)).decode()
@@ -140,13 +140,13 @@ def _add(table: DeltaTable, files: Sequence[File], path: str, size: int) -> AddA
 
 
 def _spelt(value: object) -> str | None:
-    """A partition's value in the words of the log."""
+    """Return a partition's value in the words of the log."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
 
 
-def _stats(table: DeltaTable, files: Sequence[File]) -> Mapping[str, object]:
+def _stats(table: DeltaTable, files: Sequence[DataFile]) -> Mapping[str, object]:
     """Of the rows together: bounds where every file has them, and they are right (``schema.without_bounds``)."""
     schema = pa.schema(table.schema().to_arrow())
     names = [column.name for column in schema if column.name not in without_bounds(schema)]
@@ -163,8 +163,8 @@ def _stats(table: DeltaTable, files: Sequence[File]) -> Mapping[str, object]:
     return {"numRecords": rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
 
 
-def _column(files: Sequence[File], name: str) -> list[Any]:
-    """The figure of each file, or none of all."""
+def _column(files: Sequence[DataFile], name: str) -> list[Any]:
+    """Return the figure of each file, or none of all."""
     values = [file.bounds.get(name) for file in files]
     return [] if any(value is None for value in values) else values
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
-from streamcore.sinks.sink import Refused
+from streamcore.sinks.sink import RejectedRow
 
 #: A file's name has at most 255 bytes in most file systems; the directories of a row's partition together stay below.
 PARTITION_BYTES = 240
@@ -23,24 +23,24 @@ _YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ShapedRows:
     """``rows``: what goes into the table. ``refused``: what never will, by its place in the lane's table."""
 
     rows: pa.Table
-    refused: Sequence[Refused]
+    rejected: Sequence[RejectedRow]
 
 
-def shaped(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> Shaped:
+def shape_rows(lane: str, rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> ShapedRows:
     """``rows`` in the columns of ``table``, those that the lane lacks null."""
-    refused: dict[int, Refused] = {}
+    refused: dict[int, RejectedRow] = {}
     for code, reason, places in _faults(rows, table, partition_by):
         for place in places:
-            refused.setdefault(place, Refused(lane, place, code, reason))
+            refused.setdefault(place, RejectedRow(lane, place, code, reason))
     if refused:
         keep = pa.array([place not in refused for place in range(rows.num_rows)])
         rows = rows.filter(keep)
     columns = [_column(rows, column, column.name in partition_by) for column in table]
-    return Shaped(pa.table(columns, schema=table), [refused[place] for place in sorted(refused)])
+    return ShapedRows(pa.table(columns, schema=table), [refused[place] for place in sorted(refused)])
 
 
 def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArray | pa.Array:
@@ -78,7 +78,7 @@ def _places(mask: pa.ChunkedArray) -> list[int]:
 
 
 def partitions(rows: pa.Table, partition_by: Sequence[str]) -> pa.Table:
-    """The partitions of these rows, each once."""
+    """Return the partitions of these rows, each once."""
     return rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
 
 

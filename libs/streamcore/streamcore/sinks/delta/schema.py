@@ -21,7 +21,7 @@ _EXACT_DIGITS = 15
 
 
 def delta_type(column: pa.DataType) -> pa.DataType | None:
-    """What a lane's type becomes in a table, None if it has none there."""
+    """Return the type of a table for a lane's type, None if there is none."""
     if types.is_large_string(column) or types.is_string(column):
         return pa.string()
     if types.is_timestamp(column) and column.unit == "ms" and column.tz == "UTC":
@@ -31,7 +31,7 @@ def delta_type(column: pa.DataType) -> pa.DataType | None:
 
 
 def in_delta(lane: str, columns: pa.Schema) -> pa.Schema:
-    """The schema of a table made for this lane; ``ConfigError`` names the column that cannot be."""
+    """Return the schema of a table made for this lane; raise ``ConfigError`` that names the column that cannot be."""
     twice = [name for name, count in Counter(name.lower() for name in columns.names).items() if count > 1]
     if twice:
         raise ConfigError(f"lane {lane}: Delta does not tell capitals in names apart, and {twice[0]!r} is there twice")
@@ -59,7 +59,7 @@ def check_partitions(lane: str, columns: pa.Schema, partition_by: Sequence[str])
 
 
 def missing_columns(lane: str, wanted: pa.Schema, table: pa.Schema) -> list[pa.Field]:
-    """The lane's columns that the table lacks; ``ConfigError`` if one of the others does not fit."""
+    """Return the lane's columns that the table lacks; raise ``ConfigError`` if one of the others does not fit."""
     lower = {name.lower(): name for name in table.names}
     for column in wanted:
         there = lower.get(column.name.lower())

@@ -1,4 +1,4 @@
-"""What a Delta sink is told: its tables, where they are stored, and how to log in there.
+"""The settings of a Delta sink: its tables, where they are stored, and how to log in there.
 
 Promises that a secret is read when a table is opened and at no other time: the settings hold the *name* of a file or
 of an environment variable, so no ``repr``, error or log line can carry it. Knows no client library.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import Patience
+from streamcore.sinks.sink import RetryPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 _SECRET = re.compile(r"secret|token|password|sas|account_key|(?<!_)access_key(?!_id)|credential", re.IGNORECASE)
@@ -59,7 +59,7 @@ class DeltaStorage:
     """How to reach an object store, by the storage's own names of options (``aws_endpoint_url``, ``aws_region``).
 
     ``options``: those that anyone may see. ``secret_files``, ``secret_env``: option -> file, or environment variable,
-    that holds its value. Options that are not said are taken from the environment, as other clients do.
+    that holds its value. Options that are not given are taken from the environment, as other clients do.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class DeltaStorage:
             raise ConfigError(f"delta storage option {min(twice)} is given twice")
 
     def read(self) -> dict[str, str]:
-        """All options, secrets read now; ``ConfigError`` says what is missing, never what was read."""
+        """All options, secrets read now; ``ConfigError`` names the missing setting, never a value that was read."""
         options = _REQUESTS | dict(self.options)
         for name, path in self.secret_files.items():
             options[name] = _from_file(name, path)
@@ -102,7 +102,7 @@ class DeltaSettings:
 
     tables: Mapping[str, DeltaTableSpec]
     storage: DeltaStorage = field(default_factory=DeltaStorage)
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
     name: str = "delta"
 
     def __post_init__(self) -> None:

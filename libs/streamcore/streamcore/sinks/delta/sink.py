@@ -1,10 +1,11 @@
 """Writes a cut's rows to Delta tables exactly once, whatever dies in between: one commit of a table for each cut.
 
-A commit of a Delta table is one file of its log, made under a name that nobody else may have made before; it lists data
-files, and application ids with versions. Two ids are ours: ``<app>.<epoch>.<sink>.<lane>``, the ledger, whose version
-is the last cut; and ``<app>.epoch.<sink>.<lane>``, the fence, whose version is the epoch that owns the lane. *Every*
-commit of the sink says the fence, and the library refuses a commit if one since the version that it is based on says
-the same id. So a commit goes in only if nobody of this app, sink and lane, of whatever epoch, came in since we looked.
+A commit of a Delta table is one file of its log, made under a name that no other writer may have made before; it lists
+data files, and application ids with versions. Two ids are ours: ``<app>.<epoch>.<sink>.<lane>``, the ledger, whose
+version is the last cut; and ``<app>.epoch.<sink>.<lane>``, the fence, whose version is the epoch that owns the lane.
+*Every* commit of the sink names the fence, and the library refuses a commit if a commit since its base version names
+the same id. So a commit goes in only if no writer of this app, sink and lane, of any epoch, committed since the last
+look.
 
 The protocol, for each lane:
 
@@ -16,7 +17,7 @@ The protocol, for each lane:
 5. A cut that is not above it has been written: skip it. Otherwise write its data files and commit them with the
    ledger and the fence, in one commit.
 
-What a crash just after each step leaves:
+The state that a crash just after each step leaves:
 
 - 1 (``CREATED``), 2 (``FENCED``), 3 and 4 (``LEDGER_READ``): a table without rows of the cut. Done again next time.
 - 5 before its commit (``BEFORE_COMMIT``, or anywhere inside the library): data files that no version lists, which no
@@ -24,17 +25,18 @@ What a crash just after each step leaves:
 - 5 after it (``COMMITTED``): the cut and its number. Spark replays the cut and step 5 skips it.
 
 **Unknown outcome, and lost races.** After any failure of step 5 nothing is guessed: steps 1 to 4 are done again, after
-which the ledger tells. So a commit that got through while its answer was lost is not repeated, and two processes of one
-epoch that write the same cut at the same time get it in once: the second is refused, reads the ledger, and skips.
+which the ledger answers. So a commit that got through while its answer was lost is not repeated, and two processes of
+one epoch that write the same cut at the same time get it in once: the second is refused, reads the ledger, and skips.
 
-**What the fence holds and what not.** An owner of an earlier epoch that is about to commit loses, however late it
+**The reach of the fence.** An owner of an earlier epoch that is about to commit loses, however late it
 wakes. One that had not yet noticed gets ``Fenced`` at its next cut. That rests on the storage making a file only if it
 is not there: local and network file systems by a hard link, object stores by a conditional put. A cut that an earlier
 epoch committed before the fence stays, as with every fence. Two lanes are two tables with a commit each: a reader may
 see a cut in one and not yet in the other.
 
-**A power cut** may take what the operating system had not written yet: the library does not ask it to. A local table is
-as durable as its file system makes files within some seconds; an object store has what it answered for.
+**A power cut** may take the data that the operating system had not written yet: the library does not ask it to. A local
+table is as durable as its file system makes files within some seconds; an object store keeps every write that it
+confirmed.
 """
 
 from __future__ import annotations
@@ -49,13 +51,13 @@ from typing import TypeVar
 import pyarrow as pa
 
 from streamcore.errors import ConfigError, Fenced, Retryable
-from streamcore.sinks.delta.rows import partitions, shaped
+from streamcore.sinks.delta.maintenance import TableMaintenance
+from streamcore.sinks.delta.rows import partitions, shape_rows
 from streamcore.sinks.delta.schema import check_partitions, in_delta, missing_columns
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.table import OpenTable
-from streamcore.sinks.delta.upkeep import Upkeep
-from streamcore.sinks.sink import Guarantee, Result, SinkHooks, Written
-from streamcore.writer import WriterId
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
 
@@ -64,7 +66,7 @@ def _nothing() -> None:
     return None
 
 
-class Step(enum.StrEnum):
+class DeltaStep(enum.StrEnum):
     """Points of the protocol, for ``SinkHooks.reached``."""
 
     CREATED = "created"
@@ -83,7 +85,7 @@ class _Lane:
 
 
 class DeltaSink:
-    """The tables of some lanes. ``columns``: lane -> what its rows look like."""
+    """The tables of some lanes. ``columns``: lane -> the form of its rows."""
 
     guarantee = Guarantee.EXACTLY_ONCE
 
@@ -100,7 +102,7 @@ class DeltaSink:
         self._storage: Mapping[str, str] = {}
         self._owner: WriterId | None = None
         self._lanes: dict[str, _Lane] = {}
-        self._upkeep: Upkeep | None = None
+        self._upkeep: TableMaintenance | None = None
 
     @property
     def name(self) -> str:
@@ -113,21 +115,21 @@ class DeltaSink:
         return frozenset(self._settings.tables)
 
     def open(self, owner: WriterId) -> int | None:
-        """Steps 1 to 4 for each lane; the last batch that any of them has."""
+        """Run steps 1 to 4 for each lane; return the last batch that any of them has."""
         self._owner = owner
         self._storage = self._settings.storage.read()
-        self._upkeep = Upkeep(self._storage, self._hooks.reached)
+        self._upkeep = TableMaintenance(self._storage, self._hooks.on_step)
         for lane in sorted(self._settings.tables):
-            self._persist(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
+            self._retry(partial(self._steps_1_to_4, lane), f"open of lane {lane}")
             self._upkeep.begin(lane, self._lanes[lane].table.version)
         return max((lane.done for lane in self._lanes.values() if lane.done is not None), default=None)
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
+    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Step 5 for each lane with rows, and 1 to 4 again while the outcome is unknown."""
         parts = [self._write_lane(batch, lane, rows[lane]) for lane in sorted(rows) if rows[lane].num_rows]
-        results = {part.result for part in parts}
-        result = next((r for r in (Result.COMMITTED, Result.SKIPPED) if r in results), Result.EMPTY)
-        return Written(result, sum(p.rows for p in parts), [one for p in parts for one in p.refused])
+        results = {part.outcome for part in parts}
+        result = next((r for r in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED) if r in results), WriteOutcome.EMPTY)
+        return WriteResult(result, sum(p.rows for p in parts), [one for p in parts for one in p.rejected])
 
     def close(self) -> None:
         """Let go of the tables; upkeep that runs is given a moment."""
@@ -142,25 +144,25 @@ class DeltaSink:
         table = OpenTable.load(spec, self._storage)
         if table is None:
             OpenTable.create(spec, self._storage, self._columns[lane])
-            self._hooks.reached(Step.CREATED)
+            self._hooks.on_step(DeltaStep.CREATED)
             table = OpenTable.load(spec, self._storage)
         if table is None:
             raise Retryable(f"delta table {spec.uri}: is not there although it was made")
         missing = self._check(lane, table)
         # 2. Nobody of an earlier epoch commits after this.
         self._fence(lane, table)
-        self._hooks.reached(Step.FENCED)
+        self._hooks.on_step(DeltaStep.FENCED)
         # 3. Rows that are there have null in new columns.
         if missing:
             table.add_columns(missing, self._fence_mark(lane))
             table = OpenTable.load(spec, self._storage) or table
         # 4. What is there now stays, and whoever adds to it makes our next commit fail.
         done = table.transaction(self._ledger(lane))
-        self._hooks.reached(Step.LEDGER_READ)
+        self._hooks.on_step(DeltaStep.LEDGER_READ)
         self._lanes[lane] = _Lane(table, done)
 
     def _check(self, lane: str, table: OpenTable) -> list[pa.Field]:
-        """The columns to add; ``ConfigError`` for what the table could not take or would not keep."""
+        """Return the columns to add; raise ``ConfigError`` for values that the table cannot take or would not keep."""
         spec = self._settings.tables[lane]
         if table.partition_by != spec.partition_by:
             raise ConfigError(
@@ -185,29 +187,29 @@ class DeltaSink:
         if recorded is not None and recorded > epoch:
             raise Fenced(f"delta table {table.spec.uri}: epoch {recorded} owns lane {lane}; this is epoch {epoch}")
         if recorded != epoch:
-            table.note(mark)
+            table.write_marks(mark)
 
-    def _write_lane(self, batch: int, lane: str, rows: pa.Table) -> Written:
+    def _write_lane(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
         if self._owner is None or lane not in self._lanes:
             raise ConfigError(f"delta sink {self.name} is not open for lane {lane!r}; call open() before write()")
         write, settle = partial(self._step_5, batch, lane, rows), partial(self._steps_1_to_4, lane)
-        return self._persist(write, f"cut {batch} of lane {lane}", settle)
+        return self._retry(write, f"cut {batch} of lane {lane}", settle)
 
-    def _step_5(self, batch: int, lane: str, rows: pa.Table) -> Written:
+    def _step_5(self, batch: int, lane: str, rows: pa.Table) -> WriteResult:
         state, spec = self._lanes[lane], self._settings.tables[lane]
-        good = shaped(lane, rows, state.table.columns, spec.partition_by)
+        good = shape_rows(lane, rows, state.table.columns, spec.partition_by)
         count = good.rows.num_rows
         # 5. Skip what is there; otherwise files, ledger and fence in one commit.
         if state.done is not None and batch <= state.done:
-            return Written(Result.SKIPPED, count, good.refused)
+            return WriteResult(WriteOutcome.SKIPPED, count, good.rejected)
         if not count:
-            return Written(Result.EMPTY, 0, good.refused)
-        self._hooks.reached(Step.BEFORE_COMMIT)
+            return WriteResult(WriteOutcome.EMPTY, 0, good.rejected)
+        self._hooks.on_step(DeltaStep.BEFORE_COMMIT)
         state.table.append(good.rows, self._marks(lane, batch))
         state.done = batch
-        self._hooks.reached(Step.COMMITTED)
+        self._hooks.on_step(DeltaStep.COMMITTED)
         self._tend(lane, spec, state.table, good.rows)
-        return Written(Result.COMMITTED, count, good.refused)
+        return WriteResult(WriteOutcome.COMMITTED, count, good.rejected)
 
     def _tend(self, lane: str, spec: DeltaTableSpec, table: OpenTable, rows: pa.Table) -> None:
         assert self._upkeep is not None, "open makes it"
@@ -215,7 +217,7 @@ class DeltaSink:
         self._upkeep.note(lane, spec, table.version, [tuple(one.values()) for one in written])
 
     def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
-        """What the commit of a cut says beside its files."""
+        """Return the entries that the commit of a cut records beside its files."""
         return {self._ledger(lane): batch, **self._fence_mark(lane)}
 
     def _fence_mark(self, lane: str) -> Mapping[str, int]:
@@ -226,7 +228,7 @@ class DeltaSink:
         assert self._owner is not None, "opened with an owner"
         return f"{self._owner.app}.{self._owner.epoch}.{self.name}.{lane}"
 
-    def _persist(self, action: Callable[[], T], what: str, settle: Callable[[], None] = _nothing) -> T:
+    def _retry(self, action: Callable[[], T], what: str, settle: Callable[[], None] = _nothing) -> T:
         """Run until it goes through; ``settle`` comes first each time that it was tried before."""
         patience = self._settings.patience
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0

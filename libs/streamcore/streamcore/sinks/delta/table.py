@@ -1,7 +1,7 @@
 """A Delta table behind the few questions and commits of the sink; upkeep and compaction call ``deltalake`` too.
 
 Promises the tree of ``streamcore.errors``: ``Retryable`` where the same call may go through later, a lost race for a
-commit among it; ``ConfigError`` where somebody has to change something first. Does not try again by itself.
+commit among it; ``ConfigError`` where an operator has to change something first. Does not try again by itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CONSTRAINT = "delta.constraints."
 
 @contextmanager
 def naming_errors(uri: str) -> Iterator[None]:
-    """Turn what the library raises into this project's errors."""
+    """Turn the library's errors into this project's errors."""
     try:
         yield
     except (DeltaProtocolError, NotImplementedError) as error:
@@ -60,8 +60,8 @@ def _line(error: BaseException) -> str:
 
 
 class OpenTable:
-    """A version of a table, and commits that are based on it: they fail if one that says the same application id came
-    in between, for the library compares the ids of a commit with those of each commit since the version read."""
+    """A version of a table, and commits that are based on it: they fail if one with the same application id came in
+    between, for the library compares the ids of a commit with those of each commit since the version read."""
 
     def __init__(self, spec: DeltaTableSpec, table: DeltaTable) -> None:
         self.spec = spec
@@ -71,7 +71,7 @@ class OpenTable:
 
     @classmethod
     def load(cls, spec: DeltaTableSpec, storage: Mapping[str, str]) -> OpenTable | None:
-        """The newest version, None if there is no table."""
+        """Return the newest version, None if there is no table."""
         with naming_errors(spec.uri):
             try:
                 return cls(spec, DeltaTable(spec.uri, storage_options=dict(storage)))
@@ -80,7 +80,7 @@ class OpenTable:
 
     @staticmethod
     def create(spec: DeltaTableSpec, storage: Mapping[str, str], columns: pa.Schema) -> None:
-        """Make the table, empty. ``Retryable`` if somebody else was first."""
+        """Make the table, empty. ``Retryable`` if another writer was first."""
         with naming_errors(spec.uri):
             try:
                 DeltaTable.create(
@@ -108,11 +108,11 @@ class OpenTable:
         return [name for name in self._table.metadata().configuration if name.startswith(_CONSTRAINT)]
 
     def transaction(self, application: str) -> int | None:
-        """The last version that was committed under an application id."""
+        """Return the last version that was committed under an application id."""
         with naming_errors(self.spec.uri):
             return self._table.transaction_version(application)
 
-    def note(self, marks: Mapping[str, int]) -> None:
+    def write_marks(self, marks: Mapping[str, int]) -> None:
         """Commit application versions, and no rows."""
         with naming_errors(self.spec.uri):
             self._table.create_write_transaction(
@@ -156,5 +156,6 @@ def _writer_properties(columns: pa.Schema) -> WriterProperties:
 
 
 def _properties(marks: Mapping[str, int]) -> CommitProperties:
-    """Without a time: what has none never expires, whatever ``delta.setTransactionRetentionDuration`` says."""
+    """Without a time: an id without one never expires, whatever the value of
+    ``delta.setTransactionRetentionDuration``."""
     return CommitProperties(app_transactions=[Transaction(name, version) for name, version in marks.items()])

@@ -1,9 +1,9 @@
 """Sends lines as bulk requests of a size that the server can take, until each document is there or refused.
 
-Promises: what went through is not sent again; what the server refuses for what it holds is an answer, not an error.
-A conflict of versions is success: somebody newer was there, or this very cut.
+Promises: documents that went through are not sent again; a document refused for its values is an answer, not an error.
+    A conflict of versions is success: a newer writer was there, or this very cut.
 
-The size of requests follows the server: halved when it says that it has too much to do (429, for a request or for
+The size of requests follows the server: halved when the server reports overload (429, for a request or for
 items of it), grown by an eighth with each request that goes through.
 """
 
@@ -14,11 +14,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.sinks.opensearch.attempts import Attempts
-from streamcore.sinks.opensearch.client import Client, Item, NotNow, Refusal, Trouble
-from streamcore.sinks.opensearch.documents import Lines
+from streamcore.sinks.opensearch.bulk_lines import BulkLines
+from streamcore.sinks.opensearch.client import BulkItem, Overloaded, RequestError, RequestRejected, SearchClient
+from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import BulkLimits
-from streamcore.sinks.sink import Patience, SinkHooks
+from streamcore.sinks.sink import RetryPolicy, SinkHooks
 
 _GROWTH = 8
 _CONFLICT, _NOT_FOUND = 409, 404
@@ -28,26 +28,26 @@ _INDEX_GONE = "index_not_found_exception"
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RequestSize:
     """How large the next request may be."""
 
     documents: int
     size_bytes: int
 
-    def halved(self, documents: int, size_bytes: int) -> Pace:
+    def halve(self, documents: int, size_bytes: int) -> RequestSize:
         """After a request of this size was too much. Several of one size on their way at once halve it once."""
-        return Pace(max(1, min(self.documents, documents // 2)), max(1, min(self.size_bytes, size_bytes // 2)))
+        return RequestSize(max(1, min(self.documents, documents // 2)), max(1, min(self.size_bytes, size_bytes // 2)))
 
-    def grown(self, limits: BulkLimits) -> Pace:
+    def grow(self, limits: BulkLimits) -> RequestSize:
         """After a request went through."""
-        return Pace(
+        return RequestSize(
             min(limits.documents, self.documents + max(1, self.documents // _GROWTH)),
             min(limits.size_bytes, self.size_bytes + max(1, self.size_bytes // _GROWTH)),
         )
 
 
 @dataclass(slots=True)
-class Counts:
+class BulkCounters:
     """Since the sink was made."""
 
     requests: int = 0
@@ -58,21 +58,21 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Refusals:
+class RejectedDocuments:
     """Rows of one call: which, and the server's name of the error and its words."""
 
-    found: list[tuple[int, str, str]] = field(default_factory=list)
+    by_row: list[tuple[int, str, str]] = field(default_factory=list)
 
     def add(self, row: int, code: str, reason: str) -> None:
         """One more."""
-        self.found.append((row, code, reason))
+        self.by_row.append((row, code, reason))
 
 
 class BulkSender:
     """Of one open sink; the pace is kept from cut to cut. One thread at a time calls ``send``."""
 
     def __init__(
-        self, client: Client, limits: BulkLimits, patience: Patience, hooks: SinkHooks, counts: Counts
+        self, client: SearchClient, limits: BulkLimits, patience: RetryPolicy, hooks: SinkHooks, counts: BulkCounters
     ) -> None:
         self._client = client
         self._limits = limits
@@ -80,17 +80,17 @@ class BulkSender:
         self._hooks = hooks
         self._counts = counts
         self._threads = ThreadPoolExecutor(limits.in_flight, thread_name_prefix="opensearch-bulk")
-        self.pace = Pace(limits.documents, limits.size_bytes)
+        self.pace = RequestSize(limits.documents, limits.size_bytes)
 
     def close(self) -> None:
-        """Wait for what is on its way, and end the threads."""
+        """Wait for the requests on their way, and end the threads."""
         self._threads.shutdown()
 
-    def send(self, index: str, lines: Lines) -> list[tuple[int, str, str]]:
-        """Until all are settled; answers the refused rows with code and reason. Raises what ``Sink.write`` raises."""
+    def send(self, index: str, lines: BulkLines) -> list[tuple[int, str, str]]:
+        """Until all are settled; answers the refused rows with code and reason. Raises the errors of ``Sink.write``."""
         waiting = deque([lines] if len(lines) else [])
-        flying: dict[Future[list[Item] | None], Lines] = {}
-        attempts, refusals = Attempts(self._patience, self._hooks), Refusals()
+        flying: dict[Future[list[BulkItem] | None], BulkLines] = {}
+        attempts, refusals = RequestRetries(self._patience, self._hooks), RejectedDocuments()
         while waiting or flying:
             while waiting and len(flying) < self._limits.in_flight:
                 part, rest = waiting.popleft().split(self.pace.documents, self.pace.size_bytes)
@@ -102,16 +102,16 @@ class BulkSender:
                 while flying:  # a server with too much to do gets nothing for a while
                     self._land(flying, waiting, refusals, attempts)
                 attempts.wait(trouble)
-        return refusals.found
+        return refusals.by_row
 
     def _land(
         self,
-        flying: dict[Future[list[Item] | None], Lines],
-        waiting: deque[Lines],
-        refusals: Refusals,
-        attempts: Attempts,
+        flying: dict[Future[list[BulkItem] | None], BulkLines],
+        waiting: deque[BulkLines],
+        refusals: RejectedDocuments,
+        attempts: RequestRetries,
     ) -> Retryable | None:
-        """Take what has been answered; what must be sent again waits again."""
+        """Take the answers that have arrived; documents to be sent again wait again."""
         trouble: Retryable | None = None
         done, _ = wait(flying, return_when=FIRST_COMPLETED)
         for future in done:
@@ -119,11 +119,11 @@ class BulkSender:
             self._counts.requests += 1
             try:
                 items = future.result()
-            except NotNow as error:
+            except Overloaded as error:
                 trouble = self._note(error, part)
                 waiting.append(part)
                 continue
-            except Refusal as refusal:
+            except RequestRejected as refusal:
                 waiting.extend(_smaller(part, refusal, refusals))
                 continue
             again, found = self._settle(part, items, refusals)
@@ -131,24 +131,26 @@ class BulkSender:
                 waiting.append(again)
                 trouble = self._note(found, part)
             else:
-                self.pace = self.pace.grown(self._limits)
+                self.pace = self.pace.grow(self._limits)
             if again is None or len(again) < len(part):
-                attempts.went_through()
-            self._hooks.reached("request")
+                attempts.reset()
+            self._hooks.on_step("request")
         return trouble
 
-    def _note(self, error: NotNow, part: Lines) -> NotNow:
-        if error.trouble is Trouble.OVERLOADED:
+    def _note(self, error: Overloaded, part: BulkLines) -> Overloaded:
+        if error.trouble is RequestError.OVERLOADED:
             self._counts.overloads += 1
-            self.pace = self.pace.halved(len(part), part.size_bytes)
+            self.pace = self.pace.halve(len(part), part.size_bytes)
         else:
             self._counts.failures += 1
         return error
 
-    def _settle(self, part: Lines, items: list[Item] | None, refusals: Refusals) -> tuple[Lines | None, NotNow | None]:
-        """Count what is settled; what is not, and why."""
+    def _settle(
+        self, part: BulkLines, items: list[BulkItem] | None, refusals: RejectedDocuments
+    ) -> tuple[BulkLines | None, Overloaded | None]:
+        """Count the settled documents; the others, with the reason."""
         again: list[int] = []
-        trouble: NotNow | None = None
+        trouble: Overloaded | None = None
         for place, item in enumerate(items or ()):
             if not item.code:
                 continue
@@ -163,13 +165,13 @@ class BulkSender:
         return (part.take(again) if again else None), trouble
 
 
-def _trouble(item: Item) -> NotNow | None:
+def _trouble(item: BulkItem) -> Overloaded | None:
     """None when the document itself is at fault."""
     words = f"{item.code}: {item.reason}"
     if item.status == 429 or item.code == _BLOCKED:
-        return NotNow(Trouble.OVERLOADED, words)
+        return Overloaded(RequestError.OVERLOADED, words)
     if item.status >= 500:
-        return NotNow(Trouble.AWAY, words)
+        return Overloaded(RequestError.AWAY, words)
     if item.status == _NOT_FOUND and item.code == _INDEX_GONE:
         raise Retryable(f"opensearch: {words}; opening the sink again finds or makes the index")
     if item.status in (401, 403):
@@ -177,8 +179,9 @@ def _trouble(item: Item) -> NotNow | None:
     return None
 
 
-def _smaller(part: Lines, refusal: Refusal, refusals: Refusals) -> list[Lines]:
-    """A request that was refused as a whole (too large, for one): its halves, until the document at fault is alone."""
+def _smaller(part: BulkLines, refusal: RequestRejected, refusals: RejectedDocuments) -> list[BulkLines]:
+    """Split a request that was refused as a whole (too large, for one): its halves, until the document at fault is
+    alone."""
     if refusal.status == _NOT_FOUND:
         raise Retryable(f"opensearch: {refusal}; opening the sink again finds or makes the index") from refusal
     if len(part) == 1:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.sinks.opensearch.settings import Json, Login
+from streamcore.sinks.opensearch.settings import ClientSettings, Json
 
 if TYPE_CHECKING:
     from opensearchpy import Transport
@@ -25,22 +25,22 @@ _NDJSON = {"content-type": "application/x-ndjson"}
 _JSON = {"content-type": "application/json"}
 
 
-class Trouble(enum.StrEnum):
+class RequestError(enum.StrEnum):
     """Why a request did not go through this time."""
 
     AWAY = "away"
     OVERLOADED = "overloaded"
 
 
-class NotNow(Retryable):
+class Overloaded(Retryable):
     """The same request may go through later. Catch it to wait, within the sink's patience."""
 
-    def __init__(self, trouble: Trouble, words: str) -> None:
+    def __init__(self, trouble: RequestError, words: str) -> None:
         super().__init__(words)
         self.trouble = trouble
 
 
-class Refusal(Permanent):
+class RequestRejected(Permanent):
     """The server refuses the request itself. ``status``: of HTTP; ``code``: its name of the error."""
 
     def __init__(self, status: int, code: str, reason: str, where: str) -> None:
@@ -51,7 +51,7 @@ class Refusal(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BulkItem:
     """One document's part of the answer to a bulk request. ``code`` is empty when it went through."""
 
     status: int
@@ -59,10 +59,10 @@ class Item:
     reason: str
 
 
-class Client:
+class SearchClient:
     """For several threads, as many as ``Login.connections``."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: ClientSettings) -> None:
         self._login = login
         self._transport = _transport(login)
 
@@ -70,7 +70,7 @@ class Client:
         """Close all connections."""
         self._transport.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -78,22 +78,23 @@ class Client:
         params: Mapping[str, str] | None = None,
         timeout_ms: int | None = None,
     ) -> dict[str, Any]:
-        """The document that answers. ``NotNow``, ``Refusal``, or ``ConfigError`` when we may not ask that."""
+        """Return the document that answers. ``Overloaded``, ``Refusal``, or ``ConfigError`` when we may not ask
+        that."""
         content = None if body is None else orjson.dumps(body)
         found = self._perform(method, path, content, params or {}, _JSON, timeout_ms)
         assert isinstance(found, dict)
         return found
 
     def find(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """What is at ``path``, or None when there is nothing."""
+        """Return the resource at ``path``, or None when there is none."""
         try:
-            return self.ask("GET", path, params=params)
-        except Refusal as refusal:
+            return self.request("GET", path, params=params)
+        except RequestRejected as refusal:
             if refusal.status == 404:
                 return None
             raise
 
-    def bulk(self, index: str, body: bytes) -> list[Item] | None:
+    def bulk(self, index: str, body: bytes) -> list[BulkItem] | None:
         """Send lines of a bulk request; None when all of it went through."""
         params = {
             "timeout": f"{self._login.request_timeout_ms}ms",
@@ -121,23 +122,23 @@ class Client:
         try:
             return self._transport.perform_request(method, path, params, body, timeout, headers=headers)
         except NotReached as error:
-            raise NotNow(Trouble.AWAY, f"{method} {path}: {_words(error)}") from error
+            raise Overloaded(RequestError.AWAY, f"{method} {path}: {_words(error)}") from error
         except TransportError as error:
             raise _refused(error, f"{method} {path}") from error
         except OpenSearchException as error:
             raise Permanent(f"{method} {path}: {error}") from error
 
 
-def _refused(error: Any, where: str) -> Retryable | ConfigError | Refusal:
+def _refused(error: Any, where: str) -> Retryable | ConfigError | RequestRejected:
     status = error.status_code
     code, reason = _said(error)
     if status == 429:
-        return NotNow(Trouble.OVERLOADED, f"{where}: {code}: {reason}")
+        return Overloaded(RequestError.OVERLOADED, f"{where}: {code}: {reason}")
     if status == 408 or status >= 500:
-        return NotNow(Trouble.AWAY, f"{where}: {status} {code}: {reason}")
+        return Overloaded(RequestError.AWAY, f"{where}: {status} {code}: {reason}")
     if status in (401, 403):
         return ConfigError(f"opensearch: {where}: {status} {reason}; give the user that right, or name another")
-    return Refusal(status, code, reason, where)
+    return RequestRejected(status, code, reason, where)
 
 
 def _said(error: Any) -> tuple[str, str]:
@@ -152,13 +153,13 @@ def _words(error: Any) -> str:
     return str(error.error).split("(Caused by")[-1].strip(" )")[:300]
 
 
-def _item(answer: Mapping[str, Any]) -> Item:
+def _item(answer: Mapping[str, Any]) -> BulkItem:
     error = answer.get("error")
     if error is None:
-        return Item(answer["status"], "", "")
+        return BulkItem(answer["status"], "", "")
     cause = error.get("caused_by", {}).get("reason")
     reason = error.get("reason", "")
-    return Item(answer["status"], error["type"], reason if cause is None else f"{reason}: {cause}")
+    return BulkItem(answer["status"], error["type"], reason if cause is None else f"{reason}: {cause}")
 
 
 class _Reader:
@@ -180,7 +181,7 @@ class _Plain(_Reader):
         return s
 
 
-def _transport(login: Login) -> Transport:
+def _transport(login: ClientSettings) -> Transport:
     from opensearchpy import Transport, Urllib3HttpConnection
 
     secret = login.password()
@@ -199,7 +200,7 @@ def _transport(login: Login) -> Transport:
     )
 
 
-def _tls(login: Login) -> ssl.SSLContext:
+def _tls(login: ClientSettings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=login.ca_file)
         if login.cert_file is not None:

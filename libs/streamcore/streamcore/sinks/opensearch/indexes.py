@@ -17,8 +17,8 @@ import orjson
 import pyarrow as pa
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.sinks.opensearch.client import Client, Refusal
-from streamcore.sinks.opensearch.mappings import cannot_hold, properties_of
+from streamcore.sinks.opensearch.client import RequestRejected, SearchClient
+from streamcore.sinks.opensearch.mappings import cannot_hold, mapping_properties
 from streamcore.sinks.opensearch.settings import IndexSpec, Json
 
 #: Written into each index's mapping: whose versions its documents have.
@@ -34,12 +34,12 @@ def live_alias(alias: str) -> str:
 
 
 def first_index(alias: str) -> str:
-    """The index that is made when there is none."""
+    """Return the index that is made when there is none."""
     return f"{alias}-000001"
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class IndexLane:
     """One lane of an app: where it goes, and the columns that its rows have."""
 
     app: str
@@ -55,10 +55,10 @@ class Lane:
     @property
     def properties(self) -> dict[str, Json]:
         """The mapping of each column."""
-        return properties_of(self.spec, self.columns)
+        return mapping_properties(self.spec, self.columns)
 
     def body(self) -> dict[str, Json]:
-        """The template."""
+        """Return the template."""
         settings: dict[str, Json] = {
             "refresh_interval": f"{self.spec.refresh_ms}ms",
             "gc_deletes": f"{self.spec.gc_deletes_ms}ms",
@@ -82,7 +82,7 @@ class Lane:
         }
 
 
-def put_template(client: Client, lane: Lane) -> None:
+def put_template(client: SearchClient, lane: IndexLane) -> None:
     """Put ours when there is none or an older one; a newer one stays."""
     body, path = lane.body(), f"/_index_template/{lane.template}"
     found = client.find(path)
@@ -96,12 +96,12 @@ def put_template(client: Client, lane: Lane) -> None:
     if version >= lane.spec.template_version:
         return
     try:
-        client.ask("PUT", path, body)
-    except Refusal as refusal:
+        client.request("PUT", path, body)
+    except RequestRejected as refusal:
         raise ConfigError(f"opensearch template {lane.template} is refused: {refusal.reason}") from refusal
 
 
-def check_alias(client: Client, lane: Lane) -> None:
+def check_alias(client: SearchClient, lane: IndexLane) -> None:
     """Refuse an alias that is an index itself, or of an index that is not this lane's."""
     alias = lane.spec.alias
     found = client.find(f"/{alias}", {"filter_path": "*.aliases,*.mappings._meta"}) or {}
@@ -117,7 +117,7 @@ def check_alias(client: Client, lane: Lane) -> None:
         _check_owner(lane, index, answer.get("mappings", {}))
 
 
-def ensure_index(client: Client, lane: Lane) -> None:
+def ensure_index(client: SearchClient, lane: IndexLane) -> None:
     """Make the first index with both aliases, unless the alias is there."""
     alias = lane.spec.alias
     found = client.find(f"/_alias/{alias}")
@@ -125,13 +125,13 @@ def ensure_index(client: Client, lane: Lane) -> None:
         _create_first(client, alias)
     elif client.find(f"/_alias/{live_alias(alias)}") is None:
         (index,) = found
-        client.ask("POST", "/_aliases", {"actions": [{"add": {"index": index, "alias": live_alias(alias)}}]})
+        client.request("POST", "/_aliases", {"actions": [{"add": {"index": index, "alias": live_alias(alias)}}]})
 
 
-def _create_first(client: Client, alias: str) -> None:
+def _create_first(client: SearchClient, alias: str) -> None:
     try:
-        client.ask("PUT", f"/{first_index(alias)}", {"aliases": {alias: {}, live_alias(alias): {}}})
-    except Refusal as refusal:
+        client.request("PUT", f"/{first_index(alias)}", {"aliases": {alias: {}, live_alias(alias): {}}})
+    except RequestRejected as refusal:
         if refusal.code != "resource_already_exists_exception":
             raise ConfigError(f"opensearch: cannot make index {first_index(alias)}: {refusal.reason}") from refusal
         if client.find(f"/_alias/{alias}") is None:
@@ -142,17 +142,17 @@ def _create_first(client: Client, alias: str) -> None:
             ) from refusal
 
 
-def live_indexes(client: Client, alias: str) -> tuple[str, ...]:
-    """The indexes that a cut is written to."""
+def live_indexes(client: SearchClient, alias: str) -> tuple[str, ...]:
+    """Return the indexes that a cut is written to."""
     found = client.find(f"/_alias/{live_alias(alias)}")
     if not found:
         raise Retryable(f"opensearch: alias {live_alias(alias)} is gone; opening the sink again makes it")
     return tuple(sorted(found))
 
 
-def check_index(client: Client, lane: Lane, index: str, late_ms: int) -> None:
+def check_index(client: SearchClient, lane: IndexLane, index: str, late_ms: int) -> None:
     """Refuse an index that cannot keep what we promise; add mappings that it lacks."""
-    found = client.ask("GET", f"/{index}", params={"include_defaults": "true", "flat_settings": "true"})[index]
+    found = client.request("GET", f"/{index}", params={"include_defaults": "true", "flat_settings": "true"})[index]
     _check_owner(lane, index, found["mappings"])
     settings = found.get("defaults", {}) | found["settings"]
     _check_gc_deletes(index, str(settings["index.gc_deletes"]), late_ms)
@@ -164,7 +164,7 @@ def check_index(client: Client, lane: Lane, index: str, late_ms: int) -> None:
     _fit_mapping(client, lane, index, found["mappings"].get("properties", {}))
 
 
-def owner_of(mappings: Mapping[str, Any]) -> dict[str, Any]:
+def index_owner(mappings: Mapping[str, Any]) -> dict[str, Any]:
     """Whose an index is, from its mapping; empty when it is nobody's of ours."""
     found = mappings.get("_meta", {}).get("headgate", {})
     return found if isinstance(found, dict) else {}
@@ -176,8 +176,8 @@ def duration_ms(text: str) -> float:
     return 0 if match is None else int(match[1]) * _UNITS_MS[match[2]]
 
 
-def _check_owner(lane: Lane, index: str, mappings: Mapping[str, Any]) -> None:
-    owner = owner_of(mappings)
+def _check_owner(lane: IndexLane, index: str, mappings: Mapping[str, Any]) -> None:
+    owner = index_owner(mappings)
     if owner.get("versions") != VERSIONS:
         alias = lane.spec.alias
         raise ConfigError(
@@ -204,7 +204,7 @@ def _check_gc_deletes(index: str, text: str, late_ms: int) -> None:
         )
 
 
-def _fit_mapping(client: Client, lane: Lane, index: str, there: Mapping[str, Any]) -> None:
+def _fit_mapping(client: SearchClient, lane: IndexLane, index: str, there: Mapping[str, Any]) -> None:
     rebuild = f"start the old version of the app again, `headgate search rebuild --alias {lane.spec.alias}`, then this"
     for field in lane.columns:
         if field.name in there and field.name != lane.spec.deleted and cannot_hold(field.type, there[field.name]):
@@ -214,6 +214,6 @@ def _fit_mapping(client: Client, lane: Lane, index: str, there: Mapping[str, Any
             )
     if missing := {name: mapping for name, mapping in lane.properties.items() if name not in there}:
         try:
-            client.ask("PUT", f"/{index}/_mapping", {"properties": missing})
-        except Refusal as refusal:
+            client.request("PUT", f"/{index}/_mapping", {"properties": missing})
+        except RequestRejected as refusal:
             raise ConfigError(f"opensearch: index {index}: {refusal.reason}; {rebuild}") from refusal

@@ -1,7 +1,7 @@
 """Who writes and how far: one small document for each app and sink, in an index of its own.
 
-It fences owners of earlier epochs, and tells a rebuild which indexes a cut went to. It does not decide what is
-written: a cut that comes again is sent again, and the versions of its documents make that harmless.
+It fences owners of earlier epochs, and shows a rebuild which indexes a cut went to. It does not decide which documents
+are written: a cut that comes again is sent again, and the versions of its documents make that harmless.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamcore.errors import Fenced
-from streamcore.sinks.opensearch.client import Client, Refusal
-from streamcore.sinks.opensearch.documents import version_of
+from streamcore.sinks.opensearch.bulk_lines import document_version
+from streamcore.sinks.opensearch.client import RequestRejected, SearchClient
 from streamcore.sinks.opensearch.settings import Json
-from streamcore.writer import WriterId
+from streamcore.writer_id import WriterId
 
 INDEX = "headgate-ledger"
 _CONFLICT = 409
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexLedgerEntry:
     """``batch``: the last one that was written whole, None before the first of an epoch; ``indexes``: where it went."""
 
     epoch: int
@@ -29,39 +29,39 @@ class Entry:
     @property
     def version(self) -> int:
         """Of the ledger's document: a claim comes before the first batch."""
-        return version_of(self.epoch, 0) if self.batch is None else version_of(self.epoch, self.batch) + 1
+        return document_version(self.epoch, 0) if self.batch is None else document_version(self.epoch, self.batch) + 1
 
 
-class Ledger:
+class IndexLedger:
     """Of one app and sink."""
 
-    def __init__(self, client: Client, app: str, sink: str) -> None:
+    def __init__(self, client: SearchClient, app: str, sink: str) -> None:
         self._client = client
         self._path = f"/{INDEX}/_doc/{app}.{sink}"
 
-    def read(self) -> Entry | None:
-        """What it says now, not what a search would find."""
+    def read(self) -> IndexLedgerEntry | None:
+        """Return its present contents, not those that a search would find."""
         found = self._client.find(self._path)
         if found is None or not found.get("found", True):
             return None
         source = found["_source"]
-        return Entry(source["epoch"], source["batch"], tuple(source["indexes"]))
+        return IndexLedgerEntry(source["epoch"], source["batch"], tuple(source["indexes"]))
 
     def claim(self, owner: WriterId) -> int | None:
         """Begin an epoch; ``Fenced`` when a later one has begun. In an epoch that is under way nothing changes, and its
         last batch is returned."""
         self._ensure_index()
-        self.write(Entry(owner.epoch, None, ()))
+        self.write(IndexLedgerEntry(owner.epoch, None, ()))
         found = self.read()
         return found.batch if found is not None and found.epoch == owner.epoch else None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: IndexLedgerEntry) -> None:
         """Note a cut; ``Fenced`` when a later epoch has begun. A note of a later cut of this epoch stays."""
         document: Json = {"epoch": entry.epoch, "batch": entry.batch, "indexes": list(entry.indexes)}
         params = {"version": str(entry.version), "version_type": "external_gte"}
         try:
-            self._client.ask("PUT", self._path, document, params)
-        except Refusal as refusal:
+            self._client.request("PUT", self._path, document, params)
+        except RequestRejected as refusal:
             if refusal.status != _CONFLICT:
                 raise
             self.check(entry.epoch)
@@ -80,7 +80,7 @@ class Ledger:
             "mappings": {"dynamic": False, "properties": {}},
         }
         try:
-            self._client.ask("PUT", f"/{INDEX}", body)
-        except Refusal as refusal:
+            self._client.request("PUT", f"/{INDEX}", body)
+        except RequestRejected as refusal:
             if refusal.code != "resource_already_exists_exception":
                 raise

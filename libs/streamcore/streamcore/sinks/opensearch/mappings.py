@@ -14,21 +14,21 @@ _TEXTS = frozenset({"keyword", "text", "wildcard", "match_only_text", "constant_
 _DATES = frozenset({"date", "date_nanos"})
 
 
-def properties_of(spec: IndexSpec, columns: pa.Schema) -> dict[str, Json]:
-    """The mapping of each column of a document: the settings', or the one of its type."""
+def mapping_properties(spec: IndexSpec, columns: pa.Schema) -> dict[str, Json]:
+    """Return the mapping of each column of a document: the settings', or the one of its type."""
     return {
-        field.name: spec.properties.get(field.name) or property_of(field.type)
+        field.name: spec.properties.get(field.name) or mapping_property(field.type)
         for field in columns
         if field.name != spec.deleted and not field.name.startswith("__")
     } | {name: mapping for name, mapping in spec.properties.items() if name not in columns.names}
 
 
-def property_of(type_: pa.DataType) -> Json:
+def mapping_property(type_: pa.DataType) -> Json:
     """Decimals are text in a document, so that they stay exact there, and scaled numbers in the index."""
     if types.is_list(type_) or types.is_large_list(type_):
-        return property_of(type_.value_type)
+        return mapping_property(type_.value_type)
     if types.is_struct(type_):
-        return {"properties": {field.name: property_of(field.type) for field in type_}}
+        return {"properties": {field.name: mapping_property(field.type) for field in type_}}
     if types.is_decimal(type_):
         return {"type": "scaled_float", "scaling_factor": 10**type_.scale}
     if types.is_boolean(type_):
@@ -43,7 +43,8 @@ def property_of(type_: pa.DataType) -> Json:
 
 
 def cannot_hold(type_: pa.DataType, mapping: Mapping[str, object]) -> bool:
-    """True when every value of the column would be refused. A text that may or may not be a number is no conflict."""
+    """Return whether every value of the column would be refused. A text that may or may not be a number is no
+    conflict."""
     name = str(mapping.get("type", "object"))
     if types.is_list(type_) or types.is_large_list(type_):
         return cannot_hold(type_.value_type, mapping)

@@ -1,7 +1,7 @@
 """A new index from the current template, filled while live updates go on, and then searched in place of the old one.
 
-The steps, each of which finds done what was done before; where a rebuild stands is told by aliases and numbers of
-indexes alone (``stage``):
+The steps, each of which recognises work done before; where a rebuild stands follows from the aliases and the numbers of
+the indexes alone (``stage``):
 
 1. ``created``: make ``<alias>-<n+1>``; the template gives it mappings and settings. Until step 7 it remembers the
    versions of deleted documents for a week, for a copy may take hours and must not bring one back.
@@ -31,12 +31,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.sinks.opensearch.attempts import Attempts
-from streamcore.sinks.opensearch.client import Client, Refusal
-from streamcore.sinks.opensearch.indexes import live_alias, owner_of
-from streamcore.sinks.opensearch.ledger import Ledger
+from streamcore.sinks.opensearch.client import RequestRejected, SearchClient
+from streamcore.sinks.opensearch.indexes import index_owner, live_alias
+from streamcore.sinks.opensearch.ledger import IndexLedger
+from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import Json
-from streamcore.sinks.sink import Patience, SinkHooks
+from streamcore.sinks.sink import RetryPolicy, SinkHooks
 
 #: While a copy is on its way.
 _REMEMBER = "7d"
@@ -46,7 +46,7 @@ _TASK = "*reindex"
 T = TypeVar("T")
 
 
-class Stage(enum.StrEnum):
+class RebuildStage(enum.StrEnum):
     """Where a rebuild stands."""
 
     IDLE = "idle"  # one index, searched and live
@@ -56,12 +56,12 @@ class Stage(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class AliasState:
     """Of an alias. ``searched``: the index behind it; ``live``: those that get updates; ``new``: the one that a rebuild
-    fills; ``old``: indexes of lower numbers that nobody needs any more."""
+    fills; ``old``: indexes of lower numbers that are no longer needed."""
 
     alias: str
-    stage: Stage
+    stage: RebuildStage
     searched: str
     live: tuple[str, ...]
     new: str | None
@@ -80,15 +80,15 @@ class RebuildLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """What a run did. ``documents``: in the new index when it was verified."""
+class RebuildResult:
+    """The result of a run. ``documents``: in the new index when it was verified."""
 
     before: str
     now: str
     documents: int
 
 
-def state(client: Client, alias: str) -> State:
+def read_alias_state(client: SearchClient, alias: str) -> AliasState:
     """Where the rebuild of an alias stands; ``ConfigError`` when it is no alias of ours."""
     found = client.find(f"/{alias}-0*,{alias}", {"filter_path": "*.aliases", "expand_wildcards": "all"}) or {}
     indexes = sorted(name for name in found if (match := _NUMBER.match(name)) and match[1] == alias)
@@ -105,23 +105,23 @@ def state(client: Client, alias: str) -> State:
             "no rebuild leaves that; remove the index that you made by hand"
         )
     if len(live) == 2:
-        stage = Stage.SWAPPED if current == max(live) else Stage.LIVE
-        return State(alias, stage, current, live, max(live), old)
+        stage = RebuildStage.SWAPPED if current == max(live) else RebuildStage.LIVE
+        return AliasState(alias, stage, current, live, max(live), old)
     if above:
-        return State(alias, Stage.CREATED, current, live, above[0], old)
-    return State(alias, Stage.IDLE, current, live, None, old)
+        return AliasState(alias, RebuildStage.CREATED, current, live, above[0], old)
+    return AliasState(alias, RebuildStage.IDLE, current, live, None, old)
 
 
 class Rebuild:
-    """Of one alias of one app's sink. ``say`` is told what goes on, for people."""
+    """Of one alias of one app's sink. ``say`` receives progress messages, for people."""
 
     def __init__(
         self,
-        client: Client,
+        client: SearchClient,
         alias: str,
         sink: str = "opensearch",
         limits: RebuildLimits | None = None,
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
         hooks: SinkHooks | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -129,27 +129,27 @@ class Rebuild:
         self._alias = alias
         self._sink = sink
         self._limits = limits or RebuildLimits()
-        self._patience = patience or Patience()
+        self._patience = patience or RetryPolicy()
         self._hooks = hooks or SinkHooks()
         self._say = say
 
-    def run(self) -> Rebuilt:
-        """Steps 1 to 7, from where the latest run left off; a new rebuild when it left nothing undone.
+    def run(self) -> RebuildResult:
+        """Run steps 1 to 7 from where the latest run stopped; begin a new rebuild when it is complete.
 
         Raises ``ConfigError`` when the app writes nothing, ``Permanent`` when the copy is not equal, ``Retryable`` when
         the server is away. Then nothing is lost, and the next run goes on.
         """
-        found = self._ask(lambda: state(self._client, self._alias))
+        found = self._retry(lambda: read_alias_state(self._client, self._alias))
         before = min(found.live)
-        if found.stage is Stage.SWAPPED:
+        if found.stage is RebuildStage.SWAPPED:
             assert found.new is not None
             self._retire(before, found.new)
-            return Rebuilt(before, found.new, self._count(found.new))
+            return RebuildResult(before, found.new, self._count(found.new))
         # 1. The new index.
         new = found.new or self._create(before)
         self._reached("created")
         # 2. Live updates go to both.
-        if found.stage is not Stage.LIVE:
+        if found.stage is not RebuildStage.LIVE:
             self._point([{"add": {"index": new, "alias": live_alias(self._alias)}}])
         self._reached("live")
         # 3. The app has seen it.
@@ -167,23 +167,23 @@ class Rebuild:
         self._reached("swapped")
         # 7. The old one rests.
         self._retire(before, new)
-        return Rebuilt(before, new, documents)
+        return RebuildResult(before, new, documents)
 
     def drop(self) -> tuple[str, ...]:
         """Delete the indexes that rebuilds left behind, once the app has written a cut without them."""
-        old = self._ask(lambda: state(self._client, self._alias)).old
+        old = self._retry(lambda: read_alias_state(self._client, self._alias)).old
         if old:
             self._follow(lambda written: written.isdisjoint(old), f"writes without {', '.join(old)}")
         for index in old:
             self._say(f"deleting {index}")
-            self._ask(lambda index=index: self._client.ask("DELETE", f"/{index}"))  # type: ignore[misc]
+            self._retry(lambda index=index: self._client.request("DELETE", f"/{index}"))  # type: ignore[misc]
         return old
 
     def _reached(self, step: str) -> None:
-        self._hooks.reached(step)
+        self._hooks.on_step(step)
 
-    def _ask(self, action: Callable[[], T]) -> T:
-        return Attempts(self._patience, self._hooks).persist(action)
+    def _retry(self, action: Callable[[], T]) -> T:
+        return RequestRetries(self._patience, self._hooks).run(action)
 
     def _create(self, before: str) -> str:
         match = _NUMBER.match(before)
@@ -192,22 +192,22 @@ class Rebuild:
         self._say(f"creating {new}")
         body: Json = {"settings": {"index": {"gc_deletes": _REMEMBER}}}
         try:
-            self._ask(lambda: self._client.ask("PUT", f"/{new}", body))
-        except Refusal as refusal:
+            self._retry(lambda: self._client.request("PUT", f"/{new}", body))
+        except RequestRejected as refusal:
             if refusal.code != "resource_already_exists_exception":
                 raise
         return new
 
     def _point(self, actions: list[Json]) -> None:
-        self._ask(lambda: self._client.ask("POST", "/_aliases", {"actions": actions}))
+        self._retry(lambda: self._client.request("POST", "/_aliases", {"actions": actions}))
 
     def _follow(self, enough: Callable[[set[str]], bool], what: str) -> None:
         """Wait until the ledger's latest note is enough."""
-        ledger = Ledger(self._client, self._app(), self._sink)
+        ledger = IndexLedger(self._client, self._app(), self._sink)
         deadline = time.monotonic() + self._limits.follow_ms / 1000
         self._say(f"waiting until the app {what}")
         while True:
-            entry = self._ask(ledger.read)
+            entry = self._retry(ledger.read)
             if entry is not None and entry.batch is not None and enough(set(entry.indexes)):
                 return
             if time.monotonic() > deadline:
@@ -220,9 +220,9 @@ class Rebuild:
 
     def _app(self) -> str:
         """Of the index's own notes: whose it is."""
-        searched = self._ask(lambda: state(self._client, self._alias)).searched
-        mappings = self._ask(lambda: self._client.ask("GET", f"/{searched}/_mapping"))[searched]["mappings"]
-        return str(owner_of(mappings).get("app"))
+        searched = self._retry(lambda: read_alias_state(self._client, self._alias)).searched
+        mappings = self._retry(lambda: self._client.request("GET", f"/{searched}/_mapping"))[searched]["mappings"]
+        return str(index_owner(mappings).get("app"))
 
     def _copy(self, before: str, new: str) -> None:
         self._refresh(before)
@@ -235,7 +235,7 @@ class Rebuild:
         if task is None:
             self._say(f"copying {before} to {new}")
             params = {"wait_for_completion": "false"}
-            task = str(self._ask(lambda: self._client.ask("POST", "/_reindex", body, params))["task"])
+            task = str(self._retry(lambda: self._client.request("POST", "/_reindex", body, params))["task"])
             self._reached("copying")
             self._await_copy(task)
             return
@@ -243,7 +243,9 @@ class Rebuild:
         self._await_copy(task)
 
     def _running_copy(self, before: str, new: str) -> str | None:
-        found = self._ask(lambda: self._client.ask("GET", "/_tasks", params={"actions": _TASK, "detailed": "true"}))
+        found = self._retry(
+            lambda: self._client.request("GET", "/_tasks", params={"actions": _TASK, "detailed": "true"})
+        )
         for node in found["nodes"].values():
             for name, task in node["tasks"].items():
                 said = task.get("description", "")
@@ -252,9 +254,10 @@ class Rebuild:
         return None
 
     def _await_copy(self, task: str) -> None:
-        """The task's result; a server that was started anew has forgotten it, and the copy begins again next time."""
+        """Return the task's result; a server that was started anew has forgotten it, and the copy begins again next
+        time."""
         while True:
-            found = self._ask(lambda: self._client.find(f"/_tasks/{task}"))
+            found = self._retry(lambda: self._client.find(f"/_tasks/{task}"))
             if found is None:
                 raise Retryable("opensearch: the server was started anew and has lost the copy; do this again")
             if found["completed"]:
@@ -289,38 +292,39 @@ class Rebuild:
             time.sleep(self._limits.poll_ms / 1000)
 
     def _different(self, before: str, new: str) -> list[str]:
-        """Sampled documents of the old index that the new one has not, or with another version or other contents."""
+        """Return sampled documents of the old index that the new one has not, or with another version or other
+        contents."""
         query: Json = {
             "size": self._limits.samples,
             "version": True,
             "query": {"function_score": {"random_score": {}}},
         }
-        hits = self._ask(lambda: self._client.ask("POST", f"/{before}/_search", query))["hits"]["hits"]
+        hits = self._retry(lambda: self._client.request("POST", f"/{before}/_search", query))["hits"]["hits"]
         if not hits:
             return []
         ids: Json = {"ids": [hit["_id"] for hit in hits]}
 
         def both(index: str) -> dict[str, Any]:
-            docs = self._ask(lambda: self._client.ask("POST", f"/{index}/_mget", ids))["docs"]
+            docs = self._retry(lambda: self._client.request("POST", f"/{index}/_mget", ids))["docs"]
             return {doc["_id"]: (doc.get("_version"), doc.get("_source")) for doc in docs}
 
         old, copied = both(before), both(new)
         return sorted(name for name in old if old[name] != copied.get(name))
 
     def _retire(self, before: str, new: str) -> None:
-        own = self._ask(lambda: self._template_gc(new))
+        own = self._retry(lambda: self._template_gc(new))
         settings: Json = {"index.gc_deletes": own}
-        self._ask(lambda: self._client.ask("PUT", f"/{new}/_settings", settings))
+        self._retry(lambda: self._client.request("PUT", f"/{new}/_settings", settings))
         self._reached("remembering")
         self._point([{"remove": {"index": before, "alias": live_alias(self._alias)}}])
         self._reached("retired")
 
     def _template_gc(self, new: str) -> str:
-        found = self._client.ask("POST", f"/_index_template/_simulate_index/{new}")
+        found = self._client.request("POST", f"/_index_template/_simulate_index/{new}")
         return str(found["template"]["settings"]["index"]["gc_deletes"])
 
     def _refresh(self, indexes: str) -> None:
-        self._ask(lambda: self._client.ask("POST", f"/{indexes}/_refresh"))
+        self._retry(lambda: self._client.request("POST", f"/{indexes}/_refresh"))
 
     def _count(self, index: str) -> int:
-        return int(self._ask(lambda: self._client.ask("GET", f"/{index}/_count"))["count"])
+        return int(self._retry(lambda: self._client.request("GET", f"/{index}/_count"))["count"])

@@ -1,4 +1,4 @@
-"""What the OpenSearch sink is told: where the server is, how to log in, which lane goes to which index.
+"""The settings of the OpenSearch sink: where the server is, how to log in, which lane goes to which index.
 
 Promises that a password is read when a client is built and at no other time: the settings hold the *name* of a file
 or of an environment variable, so that no ``repr``, log line or error can carry the secret.
@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import Patience
+from streamcore.sinks.sink import RetryPolicy
 
 #: A value in a document for the server.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -25,7 +25,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 
 @dataclass(frozen=True, slots=True)
 class IndexSpec:
-    """Where a lane's rows go. ``alias``: what readers search; the indexes behind it are ``<alias>-000001`` and so on.
+    """Where a lane's rows go. ``alias``: the name that readers search; the indexes behind it are ``<alias>-000001`` and
+    so on.
 
     ``id``: the columns that make a document's id; several are written as a JSON array of texts. ``deleted``: a boolean
     column; a row with true deletes the document, and the column is not part of a document. ``properties``: mappings of
@@ -83,7 +84,7 @@ class OpenSearchSettings:
     key_file: Path | None = None
     request_timeout_ms: int = 30_000
     limits: BulkLimits = field(default_factory=BulkLimits)
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -95,12 +96,12 @@ class OpenSearchSettings:
             raise ConfigError(f"sink {self.name}: two lanes go to alias {twice[0]!r}; give each an index of its own")
         if self.request_timeout_ms <= 0:
             raise ConfigError(f"sink {self.name}: request_timeout_ms must be above zero")
-        Login.of(self)
+        ClientSettings.of(self)
 
     @property
-    def login(self) -> Login:
+    def login(self) -> ClientSettings:
         """How to connect."""
-        return Login.of(self)
+        return ClientSettings.of(self)
 
     @property
     def late_ms(self) -> int:
@@ -109,8 +110,8 @@ class OpenSearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """Where a cluster is and how to log in: what a client is built from."""
+class ClientSettings:
+    """Where a cluster is and how to log in: the input of a client."""
 
     hosts: tuple[str, ...]
     user: str | None = None
@@ -123,7 +124,7 @@ class Login:
     connections: int = 2
 
     @classmethod
-    def of(cls, s: OpenSearchSettings) -> Login:
+    def of(cls, s: OpenSearchSettings) -> ClientSettings:
         """Of a sink's settings."""
         files = (s.ca_file, s.cert_file, s.key_file)
         return cls(
@@ -150,7 +151,8 @@ class Login:
         return self.hosts[0].startswith("https://")
 
     def password(self) -> str | None:
-        """Read the password now; None without a user. ``ConfigError`` says what is missing, never what was read."""
+        """Read the password now; None without a user. ``ConfigError`` names the missing setting, never a value that was
+        read."""
         if self.user is None:
             return None
         if self.password_file is None:

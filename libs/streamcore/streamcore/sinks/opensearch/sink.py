@@ -2,9 +2,9 @@
 
 ``open``:
 
-1. Reach the server; refuse what is no OpenSearch 2 or later.
+1. Reach the server; refuse a server that is no OpenSearch 2 or later.
 2. Claim the epoch in the ledger: ``Fenced`` when a later one has begun.
-3. For each lane: refuse an alias of somebody else, put the template, make the first index and the aliases, and check
+3. For each lane: refuse an alias of another owner, put the template, make the first index and the aliases, and check
    every index that is written to.
 
 ``write``, for each cut with rows:
@@ -35,15 +35,15 @@ import pyarrow as pa
 
 from streamcore.errors import ConfigError, Retryable
 from streamcore.sinks.opensearch import indexes
-from streamcore.sinks.opensearch.attempts import Attempts
-from streamcore.sinks.opensearch.bulk import BulkSender, Counts
-from streamcore.sinks.opensearch.client import Client
-from streamcore.sinks.opensearch.documents import Documents, version_of
-from streamcore.sinks.opensearch.indexes import Lane
-from streamcore.sinks.opensearch.ledger import Entry, Ledger
+from streamcore.sinks.opensearch.bulk import BulkCounters, BulkSender
+from streamcore.sinks.opensearch.bulk_lines import LaneDocuments, document_version
+from streamcore.sinks.opensearch.client import SearchClient
+from streamcore.sinks.opensearch.indexes import IndexLane
+from streamcore.sinks.opensearch.ledger import IndexLedger, IndexLedgerEntry
+from streamcore.sinks.opensearch.retries import RequestRetries
 from streamcore.sinks.opensearch.settings import OpenSearchSettings
-from streamcore.sinks.sink import Guarantee, Refused, Result, SinkHooks, Written
-from streamcore.writer import WriterId
+from streamcore.sinks.sink import Guarantee, RejectedRow, SinkHooks, WriteOutcome, WriteResult
+from streamcore.writer_id import WriterId
 
 _MIN_VERSION = 2
 #: For a question that a cut without rows asks: it does not wait for a server that hangs.
@@ -52,17 +52,17 @@ _QUICK_MS = 1_000
 
 @dataclass(slots=True)
 class _Session:
-    """What is there between ``open`` and ``close``."""
+    """The parts that exist between ``open`` and ``close``."""
 
     owner: WriterId
-    client: Client
-    quick: Client
+    client: SearchClient
+    quick: SearchClient
     sender: BulkSender
     noted: tuple[str, ...] = ()
 
-    def ledger(self, client: Client, sink: str) -> Ledger:
-        """The app's, asked through one of the clients."""
-        return Ledger(client, self.owner.app, sink)
+    def ledger(self, client: SearchClient, sink: str) -> IndexLedger:
+        """Return the app's ledger, read through one of the clients."""
+        return IndexLedger(client, self.owner.app, sink)
 
 
 class OpenSearchSink:
@@ -73,7 +73,7 @@ class OpenSearchSink:
         self._columns = {lane: columns[lane] for lane in settings.indexes if lane in columns}
         self._hooks = hooks
         self._session: _Session | None = None
-        self.counts = Counts()
+        self.counts = BulkCounters()
         _check_columns(settings, self._columns)
 
     @property
@@ -92,41 +92,41 @@ class OpenSearchSink:
         return Guarantee.IDEMPOTENT
 
     def open(self, owner: WriterId) -> int | None:
-        """Steps 1 to 3 of opening; the last batch that was noted."""
+        """Run steps 1 to 3 of opening; return the last batch in the ledger."""
         self.close()
-        version_of(owner.epoch, 0)
+        document_version(owner.epoch, 0)
         settings = self._settings
-        client = Client(settings.login)
+        client = SearchClient(settings.login)
         sender = BulkSender(client, settings.limits, settings.patience, self._hooks, self.counts)
-        quick = Client(replace(settings.login, request_timeout_ms=min(_QUICK_MS, settings.request_timeout_ms)))
+        quick = SearchClient(replace(settings.login, request_timeout_ms=min(_QUICK_MS, settings.request_timeout_ms)))
         self._session = _Session(owner, client, quick, sender)
         try:
-            return self._attempts().persist(self._open)
+            return self._attempts().run(self._open)
         except BaseException:
             self.close()
             raise
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
-        """Steps 1 to 3 of writing."""
+    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+        """Run steps 1 to 3 of writing."""
         session = self._opened()
         if not any(table.num_rows for table in rows.values()):
             self._follow_quietly(session, batch)
-            return Written(Result.EMPTY)
+            return WriteResult(WriteOutcome.EMPTY)
         # 1. Is it ours still, and where does it go?
-        live = self._attempts().persist(lambda: self._live(session, session.client))
-        self._hooks.reached("live")
+        live = self._attempts().run(lambda: self._live(session, session.client))
+        self._hooks.on_step("live")
         # 2. The documents.
-        version, count, refused = version_of(session.owner.epoch, batch), 0, list[Refused]()
+        version, count, refused = document_version(session.owner.epoch, batch), 0, list[RejectedRow]()
         for lane, table in sorted(rows.items()):
-            documents = Documents(lane, table, self._settings.indexes[lane], version)
+            documents = LaneDocuments(lane, table, self._settings.indexes[lane], version)
             found, there = self._send(session, lane, documents, live[lane])
             refused += found
             count += there
-        self._hooks.reached("sent")
+        self._hooks.on_step("sent")
         # 3. The note.
-        self._attempts().persist(lambda: self._note(session, session.client, batch, live))
-        self._hooks.reached("noted")
-        return Written(Result.COMMITTED, count, refused)
+        self._attempts().run(lambda: self._note(session, session.client, batch, live))
+        self._hooks.on_step("noted")
+        return WriteResult(WriteOutcome.COMMITTED, count, refused)
 
     def close(self) -> None:
         """Let go of connections and threads."""
@@ -141,57 +141,57 @@ class OpenSearchSink:
             raise ConfigError(f"sink {self.name} is not open; call open() before write()")
         return self._session
 
-    def _attempts(self) -> Attempts:
-        return Attempts(self._settings.patience, self._hooks)
+    def _attempts(self) -> RequestRetries:
+        return RequestRetries(self._settings.patience, self._hooks)
 
     def _open(self) -> int | None:
         session = self._opened()
         # 1. The server.
         _check_server(session.client)
-        self._hooks.reached("server")
+        self._hooks.on_step("server")
         # 2. The epoch.
         last = session.ledger(session.client, self.name).claim(session.owner)
-        self._hooks.reached("claimed")
+        self._hooks.on_step("claimed")
         # 3. Templates, indexes, aliases.
         for name, spec in self._settings.indexes.items():
-            lane = Lane(session.owner.app, name, spec, self._columns[name])
+            lane = IndexLane(session.owner.app, name, spec, self._columns[name])
             indexes.check_alias(session.client, lane)
             indexes.put_template(session.client, lane)
             indexes.ensure_index(session.client, lane)
             for index in indexes.live_indexes(session.client, spec.alias):
                 indexes.check_index(session.client, lane, index, self._settings.late_ms)
-        self._hooks.reached("checked")
+        self._hooks.on_step("checked")
         return last
 
-    def _live(self, session: _Session, client: Client) -> dict[str, tuple[str, ...]]:
+    def _live(self, session: _Session, client: SearchClient) -> dict[str, tuple[str, ...]]:
         session.ledger(client, self.name).check(session.owner.epoch)
         specs = self._settings.indexes.items()
         return {lane: indexes.live_indexes(client, spec.alias) for lane, spec in specs}
 
     def _send(
-        self, session: _Session, lane: str, documents: Documents, live: tuple[str, ...]
-    ) -> tuple[list[Refused], int]:
-        """What was refused by any of the indexes, and how many documents are there now (or are deleted)."""
-        refused = {one.row: one for one in documents.unfit}
+        self, session: _Session, lane: str, documents: LaneDocuments, live: tuple[str, ...]
+    ) -> tuple[list[RejectedRow], int]:
+        """Return the documents refused by any of the indexes, and how many documents are there now (or are deleted)."""
+        refused = {one.row: one for one in documents.rejected}
         missing = 0
         for index in live:
             gone = 0
             found = session.sender.send(index, documents.last())
             while found:
-                refused |= {row: Refused(lane, row, code, reason) for row, code, reason in found}
+                refused |= {row: RejectedRow(lane, row, code, reason) for row, code, reason in found}
                 before = documents.before([row for row, _, _ in found])
                 gone += len(found) - len(before)
                 found = session.sender.send(index, before)
             missing = max(missing, gone)
         return [refused[row] for row in sorted(refused)], documents.ids - missing
 
-    def _note(self, session: _Session, client: Client, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
+    def _note(self, session: _Session, client: SearchClient, batch: int, live: Mapping[str, tuple[str, ...]]) -> None:
         named = _names(live)
-        session.ledger(client, self.name).write(Entry(session.owner.epoch, batch, named))
+        session.ledger(client, self.name).write(IndexLedgerEntry(session.owner.epoch, batch, named))
         session.noted = named
 
     def _follow_quietly(self, session: _Session, batch: int) -> None:
-        """A cut without rows needs no server; but when one is there, a rebuild may wait for it to be noted."""
+        """Record a cut without rows if the server answers: it needs no server, but a rebuild may wait for it."""
         with contextlib.suppress(Retryable):
             live = self._live(session, session.quick)
             if _names(live) != session.noted:
@@ -202,8 +202,8 @@ def _names(live: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(sorted({index for found in live.values() for index in found}))
 
 
-def _check_server(client: Client) -> None:
-    version = client.ask("GET", "/").get("version", {})
+def _check_server(client: SearchClient) -> None:
+    version = client.request("GET", "/").get("version", {})
     number = str(version.get("number", "0"))
     if version.get("distribution") != "opensearch" or int(number.split(".", maxsplit=1)[0]) < _MIN_VERSION:
         raise ConfigError(

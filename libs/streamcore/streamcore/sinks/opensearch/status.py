@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.opensearch.client import Client
-from streamcore.sinks.opensearch.indexes import VERSIONS, live_alias, owner_of
-from streamcore.sinks.opensearch.rebuild import State, state
+from streamcore.sinks.opensearch.client import SearchClient
+from streamcore.sinks.opensearch.indexes import VERSIONS, index_owner, live_alias
+from streamcore.sinks.opensearch.rebuild import AliasState, read_alias_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +26,26 @@ class IndexStatus:
     current_version: int | None
 
 
-def statuses(client: Client, alias: str) -> tuple[State, list[IndexStatus]]:
+def read_statuses(client: SearchClient, alias: str) -> tuple[AliasState, list[IndexStatus]]:
     """Where a rebuild stands, and all indexes of the alias, the oldest first."""
-    found = state(client, alias)
+    found = read_alias_state(client, alias)
     names = sorted({found.searched, *found.live, *found.old, *([found.new] if found.new is not None else [])})
     return found, [_status(client, name, found) for name in names]
 
 
-def aliases(client: Client) -> list[str]:
+def aliases(client: SearchClient) -> list[str]:
     """Those that sinks of ours write to, by the notes in their indexes."""
-    found = client.ask("GET", "/_all", params={"filter_path": "*.aliases,*.mappings._meta"})
-    ours = [one for one in found.values() if owner_of(one.get("mappings", {})).get("versions") == VERSIONS]
+    found = client.request("GET", "/_all", params={"filter_path": "*.aliases,*.mappings._meta"})
+    ours = [one for one in found.values() if index_owner(one.get("mappings", {})).get("versions") == VERSIONS]
     names = {name for one in ours for name in one.get("aliases", {})}
     return sorted(name for name in names if live_alias(name) in names)
 
 
-def _status(client: Client, name: str, found: State) -> IndexStatus:
+def _status(client: SearchClient, name: str, found: AliasState) -> IndexStatus:
     params = {"include_defaults": "true", "flat_settings": "true"}
-    index = client.ask("GET", f"/{name}", params=params)[name]
-    totals = client.ask("GET", f"/{name}/_stats/docs,store")["indices"].get(name, {}).get("primaries", {})
-    owner = owner_of(index["mappings"])
+    index = client.request("GET", f"/{name}", params=params)[name]
+    totals = client.request("GET", f"/{name}/_stats/docs,store")["indices"].get(name, {}).get("primaries", {})
+    owner = index_owner(index["mappings"])
     settings = index.get("defaults", {}) | index["settings"]
     return IndexStatus(
         index=name,
@@ -61,7 +61,7 @@ def _status(client: Client, name: str, found: State) -> IndexStatus:
     )
 
 
-def _current(client: Client, owner: dict[str, object]) -> int | None:
+def _current(client: SearchClient, owner: dict[str, object]) -> int | None:
     name = f"headgate-{owner.get('app')}-{owner.get('lane')}".lower()
     found = client.find(f"/_index_template/{name}")
     if found is None:

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import psycopg
 
-from streamcore.sinks.postgres.connecting import Connection, connect
-from streamcore.sinks.postgres.failures import translated
+from streamcore.sinks.postgres.connection import Connection, connect
+from streamcore.sinks.postgres.errors import translate_error
 from streamcore.sinks.postgres.settings import PostgresSettings
 
 
 @contextmanager
-def transaction(settings: PostgresSettings, name: str) -> Iterator[Connection]:
-    """Committed at the end, or rolled back. ``name`` is what the server shows as the application. Raises what a sink's
-    ``open`` does."""
+def open_transaction(settings: PostgresSettings, name: str) -> Iterator[Connection]:
+    """Commit at the end, or roll back. ``name`` is the application's name on the server. Raises the errors of a sink's
+    ``open``."""
     try:
         with connect(settings, name) as connection:
             yield connection
     except psycopg.Error as error:
-        raise translated(error, f"{settings}, {name}") from None
+        raise translate_error(error, f"{settings}, {name}") from None

@@ -1,4 +1,5 @@
-"""Is the table there, and does it hold what the lane will send? Asked at start, answered with what to run.
+"""Is the table there, and does it hold the rows that the lane will send? Asked at start, answered with the statement to
+run.
 
 Refuses a key without a unique index of exactly those columns (``ON CONFLICT`` needs it), columns that would change a
 value silently, and rights that are missing. Reads the catalogue only.
@@ -13,8 +14,8 @@ import psycopg
 
 from streamcore.errors import ConfigError
 from streamcore.sinks.postgres.columns import ColumnType
-from streamcore.sinks.postgres.connecting import Connection
-from streamcore.sinks.postgres.failures import said
+from streamcore.sinks.postgres.connection import Connection
+from streamcore.sinks.postgres.errors import error_text
 from streamcore.sinks.postgres.lane_table import LaneTable
 from streamcore.sinks.postgres.settings import TableName
 
@@ -44,8 +45,8 @@ SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('serv
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table as the catalogue has it. ``fixed``: nobody may write it."""
+class PostgresColumn:
+    """A column of a table as the catalogue has it. ``fixed``: no role may write it."""
 
     name: str
     type: str
@@ -68,13 +69,14 @@ def check_database(connection: Connection) -> None:
 
 
 def exists(connection: Connection, table: TableName) -> bool:
-    """False also for a table whose schema is missing. Raises psycopg's error when the schema is closed to us."""
+    """Return whether the table exists; False also when its schema is missing. Raise psycopg's error when the schema
+    is closed to us."""
     row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f'"{table.schema}"."{table.table}"',)).fetchone()
     return row == (True,)
 
 
-def check_table(connection: Connection, wanted: LaneTable) -> dict[str, Column]:
-    """The table's columns; ``ConfigError`` with what is missing and the statement that makes it."""
+def check_table(connection: Connection, wanted: LaneTable) -> dict[str, PostgresColumn]:
+    """Return the table's columns; raise ``ConfigError`` with the missing part and the statement that makes it."""
     oid = _checked_rights(connection, wanted)
     found = {c.name: c for c in (_column(row) for row in connection.execute(_COLUMNS, (oid,)))}
     for problem in _problems(wanted, found, lambda: _unique_keys(connection, oid)):
@@ -88,7 +90,8 @@ def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
         row = connection.execute(_TABLE, (wanted.quoted,)).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
-            f"{where}: {said(error)}; run: GRANT USAGE ON SCHEMA {wanted.spec.table.schema} TO {_user(connection)}"
+            f"{where}: {error_text(error)}; "
+            f"run: GRANT USAGE ON SCHEMA {wanted.spec.table.schema} TO {_user(connection)}"
         ) from error
     if row is None:
         raise ConfigError(f"{where} is not there; run:\n{wanted.create_table()};")
@@ -115,15 +118,20 @@ def _needs(wanted: LaneTable, right: str) -> bool:
 
 
 def _problems(
-    wanted: LaneTable, found: Mapping[str, Column], unique_keys: Callable[[], list[frozenset[str]]]
+    wanted: LaneTable, found: Mapping[str, PostgresColumn], unique_keys: Callable[[], list[frozenset[str]]]
 ) -> Iterable[str]:
     """In words that follow the table's name."""
-    for name in wanted.written:
+    for name in wanted.written_columns:
         yield from _column_problems(wanted, found, name, wanted.columns[name])
     for column in found.values():
-        if column.name not in wanted.written and column.not_null and not column.has_default and not column.fixed:
+        if (
+            column.name not in wanted.written_columns
+            and column.not_null
+            and not column.has_default
+            and not column.fixed
+        ):
             yield f"needs a value for column {column.name!r}, which the lane does not have; give it a default"
-    for name in wanted.needed:
+    for name in wanted.required_columns:
         if not found[name].not_null:
             yield f'may hold nulls in column {name!r}; run: ALTER TABLE {wanted.quoted} ALTER "{name}" SET NOT NULL;'
     if wanted.spec.key and frozenset(wanted.spec.key) not in unique_keys():
@@ -133,13 +141,15 @@ def _problems(
         )
 
 
-def _column_problems(wanted: LaneTable, found: Mapping[str, Column], name: str, ours: ColumnType) -> Iterable[str]:
+def _column_problems(
+    wanted: LaneTable, found: Mapping[str, PostgresColumn], name: str, ours: ColumnType
+) -> Iterable[str]:
     column = found.get(name)
     if column is None:
         yield f'has no column {name!r}; run: ALTER TABLE {wanted.quoted} ADD COLUMN "{name}" {ours.create};'
         return
     key = name in wanted.spec.key
-    if not ours.fits(column.type, key=key):
+    if not ours.is_compatible(column.type, key=key):
         what = "as a key" if key else "without loss"
         yield f"has column {name!r} as {column.type}, which does not hold {ours.arrow} {what}; make it {ours.create}"
     if column.fixed:
@@ -153,9 +163,9 @@ def _unique_keys(connection: Connection, oid: object) -> list[frozenset[str]]:
     return [frozenset(names) for (names,) in rows if isinstance(names, list)]
 
 
-def _column(row: tuple[object, ...]) -> Column:
+def _column(row: tuple[object, ...]) -> PostgresColumn:
     name, kind, not_null, has_default, fixed, deterministic = row
-    return Column(str(name), str(kind), bool(not_null), bool(has_default), bool(fixed), bool(deterministic))
+    return PostgresColumn(str(name), str(kind), bool(not_null), bool(has_default), bool(fixed), bool(deterministic))
 
 
 def _user(connection: Connection) -> str:

@@ -31,8 +31,9 @@ class ColumnType:
     create: str
     staged: str
 
-    def fits(self, theirs: str, *, key: bool) -> bool:
-        """True when a column of type ``theirs`` (``format_type``'s words) holds every value as it is, or refuses it.
+    def is_compatible(self, theirs: str, *, key: bool) -> bool:
+        """Return whether a column of type ``theirs`` (``format_type``'s words) holds every value as it is, or
+        refuses it.
 
         A key's type must also take two values for equal only if they are equal here, so it is never a ``uuid``.
         """
@@ -52,7 +53,7 @@ class ColumnType:
 
     @staticmethod
     def cast(theirs: str) -> str:
-        """What must follow the staged column's name for it to become ``theirs``."""
+        """Return what must follow the staged column's name for it to become ``theirs``."""
         return f"::{theirs}" if theirs in _PARSED else ""
 
 

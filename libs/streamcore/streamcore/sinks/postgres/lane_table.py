@@ -32,20 +32,20 @@ class LaneTable:
         return found
 
     @property
-    def written(self) -> list[str]:
+    def written_columns(self) -> list[str]:
         """Names of the table's columns that rows of the lane fill."""
         return [name for name in self.columns if name != self.spec.deleted]
 
     @property
-    def needed(self) -> list[str]:
+    def required_columns(self) -> list[str]:
         """Columns that may not be null."""
         return [*self.spec.key, *([self.spec.version] if self.spec.version else [])]
 
     def create_table(self) -> str:
-        """The statement that makes a table which fits."""
+        """Return the statement that makes a table which fits."""
         lines = [
-            f'    "{name}" {self.columns[name].create}{" NOT NULL" if name in self.needed else ""}'
-            for name in self.written
+            f'    "{name}" {self.columns[name].create}{" NOT NULL" if name in self.required_columns else ""}'
+            for name in self.written_columns
         ]
         if self.spec.key:
             lines.append(f"    PRIMARY KEY ({self.key_list})")
@@ -63,7 +63,7 @@ class LaneTable:
 
     def _check(self) -> None:
         where = f"postgres lane {self.lane}"
-        if missing := [n for n in (*self.needed, self.spec.deleted) if n and n not in self.columns]:
+        if missing := [n for n in (*self.required_columns, self.spec.deleted) if n and n not in self.columns]:
             raise ConfigError(f"{where}: table {self.spec.table} names {missing}; the lane has {sorted(self.columns)}")
         if odd := [n for n in self.columns if not _ODD.isdisjoint(n) or len(n.encode()) > _PROMISED_NAME_BYTES]:
             raise ConfigError(f"{where}: column {odd[0]!r}: no quotes or %, at most {_PROMISED_NAME_BYTES} bytes")

@@ -1,7 +1,7 @@
 """The sink's own row in the database: which epoch owns it, and the last cut that was written.
 
-One row an app and sink, locked by whoever writes. It also keeps what the server refused of the last cut, so that the
-same cut gets the same answer again. Every function works in the caller's transaction.
+One row per app and sink, locked by the writer. It also keeps the rows of the last cut that the server refused, so that
+the same cut gets the same answer again. Every function works in the caller's transaction.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from psycopg import sql
 
 from streamcore.errors import ConfigError, Fenced, Permanent
 from streamcore.sinks.postgres.catalog import exists
-from streamcore.sinks.postgres.connecting import Connection
-from streamcore.sinks.postgres.failures import said
+from streamcore.sinks.postgres.connection import Connection
+from streamcore.sinks.postgres.errors import error_text
 from streamcore.sinks.postgres.settings import TableName
-from streamcore.sinks.sink import Refused
-from streamcore.writer import WriterId
+from streamcore.sinks.sink import RejectedRow
+from streamcore.writer_id import WriterId
 
 _CREATE = """\
 CREATE TABLE {} (
@@ -41,17 +41,18 @@ _NOTE = "UPDATE {} SET batch = %s, rows = %s, refused = %s, written_at = now() W
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What the row says. ``batch`` None: nothing yet in this epoch. ``rows`` and ``refused`` are of that batch."""
+class PostgresLedgerEntry:
+    """The contents of the row. ``batch`` None: nothing yet in this epoch. ``rows`` and ``refused`` are of that
+    batch."""
 
     epoch: int
     batch: int | None
     rows: int = 0
-    refused: Sequence[Refused] = ()
+    rejected: Sequence[RejectedRow] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class PostgresLedger:
     """The row of one sink of one app."""
 
     table: TableName
@@ -59,14 +60,15 @@ class Ledger:
     sink: str
 
     def create(self, connection: Connection) -> None:
-        """Make the table if it is missing, in transactions of its own; ``ConfigError`` says what to run instead."""
+        """Make the table if it is missing, in transactions of its own; ``ConfigError`` names the statement to run
+        instead."""
         try:
             if exists(connection, self.table):
                 return
             connection.execute(self._sql(_CREATE))
             connection.commit()
         except psycopg.errors.InsufficientPrivilege as error:
-            raise self._may_not(said(error)) from error
+            raise self._may_not(error_text(error)) from error
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
             connection.rollback()  # made by another sink since we looked
 
@@ -77,33 +79,33 @@ class Ledger:
             f"GRANT SELECT, INSERT, UPDATE ON {self.table} TO the user of the sink, and USAGE on the schema"
         )
 
-    def fence(self, connection: Connection) -> Entry:
+    def fence(self, connection: Connection) -> PostgresLedgerEntry:
         """Lock the row and make it ours: ``Fenced`` if a later epoch has it, emptied if an earlier one had."""
         try:
             connection.execute(self._sql(_INSERT), (*self._key, self.owner.epoch))
-            found = self.locked(connection)
+            found = self.lock_entry(connection)
         except psycopg.errors.InsufficientPrivilege as error:
-            raise self._may_not(said(error)) from error
+            raise self._may_not(error_text(error)) from error
         if found.epoch == self.owner.epoch:
             return found
         connection.execute(self._sql(_TAKE), (self.owner.epoch, *self._key))
-        return Entry(self.owner.epoch, None)
+        return PostgresLedgerEntry(self.owner.epoch, None)
 
-    def locked(self, connection: Connection) -> Entry:
-        """The row, locked until the transaction ends; ``Fenced`` when it is a later epoch's."""
+    def lock_entry(self, connection: Connection) -> PostgresLedgerEntry:
+        """Return the row, locked until the transaction ends; ``Fenced`` when it is a later epoch's."""
         row = connection.execute(self._sql(_SELECT), self._key).fetchone()
         match row:
             case (int(epoch), int() | None as batch, int(rows), str(refused)):
                 if epoch > self.owner.epoch:
                     raise Fenced(f"postgres {self._named}: epoch {epoch} owns it, this is epoch {self.owner.epoch}")
-                return Entry(epoch, batch, rows, _parsed(refused))
+                return PostgresLedgerEntry(epoch, batch, rows, _parsed(refused))
             case _:
                 raise Permanent(
                     f"postgres {self._named}: its row is gone from {self.table}; what was written is unknown"
                 )
 
-    def note(self, connection: Connection, batch: int, rows: int, refused: Sequence[Refused]) -> None:
-        """Say that ``batch`` is written; true from the commit on."""
+    def record_batch(self, connection: Connection, batch: int, rows: int, refused: Sequence[RejectedRow]) -> None:
+        """Record that ``batch`` is written; true from the commit on."""
         kept = orjson.dumps([(one.lane, one.row, one.code, one.reason) for one in refused]).decode()
         connection.execute(self._sql(_NOTE), (batch, rows, kept, *self._key))
 
@@ -124,5 +126,5 @@ def _composed(text: str, table: TableName) -> sql.Composed:
     return sql.SQL(text).format(sql.Identifier(table.schema, table.table))
 
 
-def _parsed(text: str) -> list[Refused]:
-    return [Refused(*one) for one in orjson.loads(text)]
+def _parsed(text: str) -> list[RejectedRow]:
+    return [RejectedRow(*one) for one in orjson.loads(text)]

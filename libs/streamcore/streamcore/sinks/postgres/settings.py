@@ -1,7 +1,7 @@
 """Where PostgreSQL is, how to log in, and which lane goes to which table.
 
 Promises that the password is read when a connection is made and at no other time: the settings hold the name of a file
-or of an environment variable. Refuses what cannot work together, before anything is connected.
+or of an environment variable. Refuses settings that cannot work together, before anything is connected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import Patience
+from streamcore.sinks.sink import RetryPolicy
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _TABLE = re.compile(rf"({_NAME})\.({_NAME})\Z")
@@ -103,10 +103,11 @@ class Timeouts:
 class PostgresSettings:
     """One database, one login, and the tables of some lanes.
 
-    ``tables``: lane -> table, in the order in which rows go in: what others refer to comes first. ``password_file`` or
-    ``password_env``: at most one; none for logins without a password. ``ledger``: the sink's own table, made if it is
-    missing. ``max_refused``: so many rows of one cut may be refused by the server; with more of them the sink stops,
-    for then it is rather the table that is wrong. A connection pooler in between must keep a session whole.
+    ``tables``: lane -> table, in the order in which rows go in: tables that others refer to come first.
+    ``password_file`` or ``password_env``: at most one; none for logins without a password. ``ledger``: the sink's own
+    table, made if it is missing. ``max_refused``: so many rows of one cut may be refused by the server; with more of
+    them the sink stops, for then it is rather the table that is wrong. A connection pooler in between must keep a
+    session whole.
 
     Raises ``ConfigError`` for anything that cannot work together.
     """
@@ -125,7 +126,7 @@ class PostgresSettings:
     ledger: TableName = TableName("public", "headgate_ledger")
     max_refused: int = 1_000
     timeouts: Timeouts = field(default_factory=Timeouts)
-    patience: Patience = field(default_factory=Patience)
+    patience: RetryPolicy = field(default_factory=RetryPolicy)
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -148,7 +149,7 @@ class PostgresSettings:
         return f"{self.user}@{self.host}:{self.port}/{self.database}"
 
     def password(self) -> str | None:
-        """Read it now. ``ConfigError`` says what is missing, never what was read."""
+        """Read it now. ``ConfigError`` names the missing setting, never a value that was read."""
         if self.password_file is None and self.password_env is None:
             return None
         secret = self._read_password()

@@ -1,17 +1,17 @@
 """Writes each cut to PostgreSQL exactly once, whatever dies in between.
 
-One transaction holds every row of a cut and the ledger row that says so. The protocol:
+One transaction holds every row of a cut and the ledger row that records it. The protocol:
 
 0. ``open``: lock the ledger row of (app, sink). A later epoch there fences us (``Fenced``); an earlier one is replaced
    by ours, and its batch forgotten, for batches of an epoch begin at 0 again.
 1. Begin, and lock the ledger row: one process at a time goes on from here. A later epoch: ``Fenced``. A batch that is
    not below this one: it is written; give its answer and stop here.
 2. Copy the rows that are to stand at the cut's end into staging tables.
-3. Move them on to their tables, leaving out what the server refuses for what it holds (``applying``).
-4. Write the batch and what was refused into the ledger row.
+3. Move them on to their tables, leaving out rows that the server refuses for their values (``applying``).
+4. Write the batch and the refused rows into the ledger row.
 5. Commit.
 
-What a crash just after each step leaves (``Step``; the tests crash there):
+The state that a crash just after each step leaves (``Step``; the tests crash there):
 
 - ``FENCED`` (0): a ledger row of our epoch and no rows. The next process does the same again.
 - ``LOCKED``, ``STAGED``, ``APPLIED``, ``NOTED`` (1 to 4): an open transaction that the server rolls back when it sees
@@ -21,11 +21,11 @@ What a crash just after each step leaves (``Step``; the tests crash there):
   answers as step 3 did then.
 
 **Unknown outcome.** When the connection goes, a commit may or may not have happened. Nothing is guessed: after a new
-connection step 1 reads what is true. Any failure of which a later attempt may be free (``failures``) is treated so,
-within ``Patience``, and ``still_owner`` is asked before each attempt.
+connection step 1 reads the true state. Any failure of which a later attempt may be free (``failures``) is treated so,
+within ``RetryPolicy``, and ``still_owner`` is asked before each attempt.
 
-**What went back.** A server that lost commits it had confirmed (a replica took over that was behind, a backup was
-restored) shows a ledger below what we know to be written: ``Permanent``, for the cuts between are gone.
+**A server that went back.** A server that lost commits it had confirmed (a replica took over that was behind, a backup
+was restored) shows a ledger below the batch that is known to be written: ``Permanent``, for the cuts between are gone.
 
 **Readers** in other sessions see all of a cut or nothing of it, in any isolation level. ``synchronous_commit`` is on.
 """
@@ -41,23 +41,23 @@ import psycopg
 import pyarrow as pa
 
 from streamcore.errors import ConfigError, Permanent, Retryable
-from streamcore.sinks.postgres.applying import Applying
+from streamcore.sinks.postgres.apply_rows import RowApplier
 from streamcore.sinks.postgres.catalog import check_database, check_table
-from streamcore.sinks.postgres.connecting import Connection, connect, let_go
-from streamcore.sinks.postgres.cut import Cut
-from streamcore.sinks.postgres.failures import translated
+from streamcore.sinks.postgres.connection import Connection, close_quietly, connect
+from streamcore.sinks.postgres.errors import translate_error
 from streamcore.sinks.postgres.lane_table import lane_tables
-from streamcore.sinks.postgres.ledger import Entry, Ledger
+from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
+from streamcore.sinks.postgres.row_checks import CheckedRows
 from streamcore.sinks.postgres.settings import PostgresSettings
 from streamcore.sinks.postgres.staging import Staging
-from streamcore.sinks.sink import Guarantee, Result, SinkHooks, Written
-from streamcore.writer import WriterId
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from streamcore.writer_id import WriterId
 
 T = TypeVar("T")
 
 
-class Step(enum.StrEnum):
-    """The protocol's steps, as told to ``SinkHooks.reached``."""
+class PostgresStep(enum.StrEnum):
+    """The protocol's steps, as reported to ``SinkHooks.reached``."""
 
     FENCED = "fenced"
     LOCKED = "locked"
@@ -68,7 +68,7 @@ class Step(enum.StrEnum):
 
 
 class PostgresSink:
-    """The tables of some lanes. ``columns``: what rows each lane will hold."""
+    """The tables of some lanes. ``columns``: the rows that each lane will hold."""
 
     def __init__(
         self, name: str, settings: PostgresSettings, columns: Mapping[str, pa.Schema], hooks: SinkHooks | None = None
@@ -78,7 +78,7 @@ class PostgresSink:
         self._tables = lane_tables(settings, columns)
         self._hooks = hooks or SinkHooks()
         self._connection: Connection | None = None
-        self._ledger: Ledger | None = None
+        self._ledger: PostgresLedger | None = None
         self._staging: Mapping[str, Staging] = {}
         self._last: int | None = None
 
@@ -100,20 +100,21 @@ class PostgresSink:
     def open(self, owner: WriterId) -> int | None:
         """Connect, check every table, and fence earlier epochs; the last batch. Also raises ``Retryable``."""
         self.close()
-        self._ledger = Ledger(self._settings.ledger, owner, self._name)
-        entry = self._persist(self._opened, "at start")
+        self._ledger = PostgresLedger(self._settings.ledger, owner, self._name)
+        entry = self._retry(self._opened, "at start")
         self._last = entry.batch
         return entry.batch
 
-    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> Written:
-        """Steps 1 to 5, again as long as the outcome is unknown. Also raises ``Permanent``: too many rows refused."""
+    def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
+        """Run steps 1 to 5, and repeat them while the outcome is unknown. Also raise ``Permanent``: too many rows
+        refused."""
         if self._ledger is None:
             raise ConfigError(f"postgres sink {self._name} is not open; call open() before write()")
         filled = {lane: rows[lane] for lane in self._tables if lane in rows and rows[lane].num_rows}
         if not filled:
-            return Written(Result.EMPTY)
-        attempt = _Attempt(batch, [Cut(lane, self._tables[lane].spec, table) for lane, table in filled.items()])
-        written = self._persist(lambda: self._write(attempt), f"batch {batch}")
+            return WriteResult(WriteOutcome.EMPTY)
+        attempt = _Attempt(batch, [CheckedRows(lane, self._tables[lane].spec, table) for lane, table in filled.items()])
+        written = self._retry(lambda: self._write(attempt), f"batch {batch}")
         self._last = max(batch, self._last or batch)
         return written
 
@@ -121,9 +122,9 @@ class PostgresSink:
         """Close the connection, if any."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            let_go(connection)
+            close_quietly(connection)
 
-    def _persist(self, action: Callable[[], T], what: str) -> T:
+    def _retry(self, action: Callable[[], T], what: str) -> T:
         """Run until it goes through, on a new connection after each ``Retryable``."""
         patience = self._settings.patience
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
@@ -148,19 +149,19 @@ class PostgresSink:
             return action()
         except psycopg.Error as error:
             # Only the words of the error are kept: the settings of a connection stay out of every traceback.
-            raise translated(error, f"{self._settings}, {what}") from None
+            raise translate_error(error, f"{self._settings}, {what}") from None
 
-    def _opened(self) -> Entry:
+    def _opened(self) -> PostgresLedgerEntry:
         connection, ledger = self._connected(), self._own_ledger
         ledger.create(connection)
         # 0. Take the row, or learn that a later epoch has it.
         entry = ledger.fence(connection)
         connection.commit()
-        self._hooks.reached(Step.FENCED)
+        self._hooks.on_step(PostgresStep.FENCED)
         return entry
 
     def _connected(self) -> Connection:
-        """The connection there is, or a new one with its staging tables, all tables checked."""
+        """Return the connection there is, or a new one with its staging tables, all tables checked."""
         if self._connection is None:
             self._connection = connect(self._settings, f"headgate {self._own_ledger.owner.app} {self._name}")
             check_database(self._connection)
@@ -174,34 +175,34 @@ class PostgresSink:
             self._connection.commit()
         return self._connection
 
-    def _write(self, attempt: _Attempt) -> Written:
+    def _write(self, attempt: _Attempt) -> WriteResult:
         connection, ledger = self._connected(), self._own_ledger
         # 1. From here on, we are the only one.
         entry = self.locked_entry(connection, ledger)
-        self._hooks.reached(Step.LOCKED)
+        self._hooks.on_step(PostgresStep.LOCKED)
         if entry.batch is not None and attempt.batch <= entry.batch:
             connection.rollback()
             return attempt.answer(entry)
         connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # refusals are known row by row, not at the commit
-        applying = Applying(connection, self._staging, attempt.cuts, self._settings.max_refused)
+        applying = RowApplier(connection, self._staging, attempt.cuts, self._settings.max_refused)
         # 2. On the server, out of everybody's sight.
         staged = applying.stage()
-        self._hooks.reached(Step.STAGED)
+        self._hooks.on_step(PostgresStep.STAGED)
         # 3. In the tables, in our sight only.
         applied = applying.run(staged)
-        self._hooks.reached(Step.APPLIED)
+        self._hooks.on_step(PostgresStep.APPLIED)
         # 4. That the cut is written becomes true together with the cut.
-        ledger.note(connection, attempt.batch, applied.rows, applied.refused)
-        self._hooks.reached(Step.NOTED)
+        ledger.record_batch(connection, attempt.batch, applied.rows, applied.rejected)
+        self._hooks.on_step(PostgresStep.NOTED)
         # 5. In everybody's sight.
         attempt.commit_asked = True
         connection.commit()
-        self._hooks.reached(Step.COMMITTED)
-        return Written(Result.COMMITTED, applied.rows, applied.refused)
+        self._hooks.on_step(PostgresStep.COMMITTED)
+        return WriteResult(WriteOutcome.COMMITTED, applied.rows, applied.rejected)
 
-    def locked_entry(self, connection: Connection, ledger: Ledger) -> Entry:
+    def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
         """Step 1's question. Its answer holds until the transaction ends."""
-        entry = ledger.locked(connection)
+        entry = ledger.lock_entry(connection)
         went_back = self._last is not None and (entry.batch is None or entry.batch < self._last)
         if entry.epoch < ledger.owner.epoch or went_back:
             raise Permanent(
@@ -213,7 +214,7 @@ class PostgresSink:
         return entry
 
     @property
-    def _own_ledger(self) -> Ledger:
+    def _own_ledger(self) -> PostgresLedger:
         assert self._ledger is not None
         return self._ledger
 
@@ -221,12 +222,12 @@ class PostgresSink:
 class _Attempt:
     """A cut that is being written. ``commit_asked``: the server was asked to commit it, with or without an answer."""
 
-    def __init__(self, batch: int, cuts: list[Cut]) -> None:
+    def __init__(self, batch: int, cuts: list[CheckedRows]) -> None:
         self.batch = batch
         self.commit_asked = False
         self.cuts = cuts
 
-    def answer(self, entry: Entry) -> Written:
-        """That of a cut that the ledger has."""
-        result = Result.COMMITTED if self.commit_asked else Result.SKIPPED
-        return Written(result, entry.rows, entry.refused) if entry.batch == self.batch else Written(result)
+    def answer(self, entry: PostgresLedgerEntry) -> WriteResult:
+        """Return that of a cut that the ledger has."""
+        result = WriteOutcome.COMMITTED if self.commit_asked else WriteOutcome.SKIPPED
+        return WriteResult(result, entry.rows, entry.rejected) if entry.batch == self.batch else WriteResult(result)

@@ -1,7 +1,7 @@
 """Rows on their way: one temporary table a lane and connection, filled by COPY, and the statements from there.
 
 Columns are written as CSV by Polars and copied: measured, that costs the client less than a binary COPY from Python
-rows (``bench/postgres_sink.py``), before those rows are even made. Text stays apart from null by its quotes, numbers
+rows (``bench/sinks/postgres.py``), before those rows are even made. Text stays apart from null by its quotes, numbers
 are exact. A staging table takes every value, so that whatever the server refuses, it refuses when rows go into their
 own table.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import polars as pl
 from psycopg import sql
 
-from streamcore.sinks.postgres.catalog import Column
-from streamcore.sinks.postgres.connecting import Connection
+from streamcore.sinks.postgres.catalog import PostgresColumn
+from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.lane_table import LaneTable
 
 #: Place of a row in its staging table, from 0 without gaps.
@@ -36,8 +36,9 @@ class Staging:
     delete: sql.Composed | None
 
     @classmethod
-    def of(cls, number: int, wanted: LaneTable, table: Mapping[str, Column]) -> Staging:
-        """``number``: of the lane among the sink's. ``table``: the target's columns."""
+    def of(cls, number: int, wanted: LaneTable, table: Mapping[str, PostgresColumn]) -> Staging:
+        """Build the statements of a lane. ``number``: its position among the sink's. ``table``: the target's
+        columns."""
         name = sql.Identifier("pg_temp", f"headgate_{number}")
         columns = tuple(wanted.columns)
         types = [sql.SQL("{} int").format(sql.Identifier(PLACE))]
@@ -57,7 +58,7 @@ class Staging:
                 copy.write(text[start : start + _COPY_BYTES])
 
     def clear(self, connection: Connection) -> None:
-        """Forget what is staged."""
+        """Forget the staged rows."""
         connection.execute(sql.SQL("TRUNCATE {}").format(self.name))
 
     def index(self, connection: Connection) -> None:
@@ -72,10 +73,11 @@ class Staging:
 _PLACES = "s.{place} >= %s AND s.{place} < %s"
 
 
-def _insert(name: sql.Identifier, wanted: LaneTable, table: Mapping[str, Column]) -> sql.Composed:
-    written = [sql.Identifier(column) for column in wanted.written]
+def _insert(name: sql.Identifier, wanted: LaneTable, table: Mapping[str, PostgresColumn]) -> sql.Composed:
+    written = [sql.Identifier(column) for column in wanted.written_columns]
     values = [
-        sql.SQL("s.{}{}").format(sql.Identifier(n), _raw(wanted.columns[n].cast(table[n].type))) for n in wanted.written
+        sql.SQL("s.{}{}").format(sql.Identifier(n), _raw(wanted.columns[n].cast(table[n].type)))
+        for n in wanted.written_columns
     ]
     parts = [
         sql.SQL("INSERT INTO {} AS t ({}) SELECT {} FROM {} s WHERE {}").format(
@@ -91,7 +93,7 @@ def _on_conflict(wanted: LaneTable) -> list[sql.Composable]:
     if not wanted.spec.key:
         return []
     key = _list(map(sql.Identifier, wanted.spec.key))
-    others = [sql.Identifier(name) for name in wanted.written if name not in wanted.spec.key]
+    others = [sql.Identifier(name) for name in wanted.written_columns if name not in wanted.spec.key]
     if not others:
         return [sql.SQL("ON CONFLICT ({}) DO NOTHING").format(key)]
     update = _list([sql.SQL("{0} = EXCLUDED.{0}").format(column) for column in others])

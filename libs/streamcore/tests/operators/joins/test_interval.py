@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinKeys, JoinKind
-from streamcore.operators.joins.interval import Interval, IntervalJoin, IntervalJoinSpec
-from streamcore.operators.joins.sides import REFUSED
-from streamcore.operators.operator import LATE, MAIN
+from streamcore.operators.base import LATE, MAIN
+from streamcore.operators.joins.interval import IntervalJoin, IntervalJoinSpec, JoinInterval
+from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.schema import EVENT_MS
-from streamcore.state.run import Run
-from streamcore.windowing.values import END_OF_TIME_MS
-from tests.harness.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans, split_late
+from streamcore.state.sorted_run import SortedRun
+from streamcore.windowing.model import END_OF_TIME_MS
+from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans, split_late
 
 LEFT = pl.Schema({"k": pl.String(), "n": pl.Int32(), "v": pl.Int64()})
 RIGHT = pl.Schema({"key": pl.String(), "n": pl.Int32(), "v": pl.Int64(), "w": pl.Boolean()})
@@ -33,17 +33,17 @@ left_rows = st.tuples(st.just(0), st.tuples(texts, wholes, st.integers(0, 3)))
 right_rows = st.tuples(st.just(1), st.tuples(texts, wholes, st.integers(0, 3), st.booleans()))
 rows = st.one_of(left_rows, right_rows)
 intervals = st.builds(
-    lambda low, length: Interval(low, low + length), st.integers(-8, 8), st.sampled_from([0, 1, 4, 12])
+    lambda low, length: JoinInterval(low, low + length), st.integers(-8, 8), st.sampled_from([0, 1, 4, 12])
 )
 kinds = st.sampled_from(list(JoinKind))
 
 
-def driver(interval: Interval, kind: JoinKind, max_rows: int = 1000) -> Driver:
+def driver(interval: JoinInterval, kind: JoinKind, max_rows: int = 1000) -> Driver:
     spec = IntervalJoinSpec(KEYS, interval, kind, max_rows=max_rows)
     return Driver(lambda: IntervalJoin(spec, LEFT, RIGHT), (LEFT, RIGHT))
 
 
-def joined(arrivals: list[Arrival], interval: Interval, kind: JoinKind) -> list[Row]:
+def joined(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> list[Row]:
     """As plainly as it can be written. Columns: k, n, v, v_right, w, event time."""
     lefts = [a for a in arrivals if a.side == 0]
     rights = [a for a in arrivals if a.side == 1]
@@ -58,7 +58,7 @@ def joined(arrivals: list[Arrival], interval: Interval, kind: JoinKind) -> list[
     return by_value(result)
 
 
-def matches(left: Arrival, right: Arrival, interval: Interval) -> bool:
+def matches(left: Arrival, right: Arrival, interval: JoinInterval) -> bool:
     near = interval.lower_ms <= right.event_ms - left.event_ms <= interval.upper_ms
     return near and None not in left.values[:2] and left.values[:2] == right.values[:2]
 
@@ -66,7 +66,7 @@ def matches(left: Arrival, right: Arrival, interval: Interval) -> bool:
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), intervals, kinds)
 def test_however_the_input_is_cut_and_restarted_each_pair_and_each_outer_row_comes_out_once(
-    plan: Plan, interval: Interval, kind: JoinKind
+    plan: Plan, interval: JoinInterval, kind: JoinKind
 ) -> None:
     run = driver(interval, kind).run(plan)
     arrivals = [a for cut in plan for a in cut.arrivals]
@@ -78,7 +78,7 @@ def test_however_the_input_is_cut_and_restarted_each_pair_and_each_outer_row_com
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), intervals, kinds)
 def test_rows_behind_the_watermark_are_late_and_the_others_are_joined_exactly(
-    plan: Plan, interval: Interval, kind: JoinKind
+    plan: Plan, interval: JoinInterval, kind: JoinKind
 ) -> None:
     run = driver(interval, kind).run(plan)
     good, late = split_late(plan)
@@ -90,7 +90,7 @@ def test_rows_behind_the_watermark_are_late_and_the_others_are_joined_exactly(
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), intervals, kinds)
-def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, interval: Interval, kind: JoinKind) -> None:
+def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, interval: JoinInterval, kind: JoinKind) -> None:
     straight = [CutPlan(c.arrivals, c.next_watermark_ms, restart=False) for c in plan]
     assert driver(interval, kind).run(plan).ports == driver(interval, kind).run(straight).ports
 
@@ -98,7 +98,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order(plan: Plan, interval
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
 def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_declared(
-    plan: Plan, interval: Interval, kind: JoinKind
+    plan: Plan, interval: JoinInterval, kind: JoinKind
 ) -> None:
     run = driver(interval, kind)
     for cut in plan:
@@ -110,7 +110,7 @@ def test_output_is_never_further_behind_the_watermark_than_the_delay_that_is_dec
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds)
-def test_when_time_ends_nothing_is_kept(plan: Plan, interval: Interval, kind: JoinKind) -> None:
+def test_when_time_ends_nothing_is_kept(plan: Plan, interval: JoinInterval, kind: JoinKind) -> None:
     run = driver(interval, kind).run(plan)
     assert run.counts["left_kept"] == run.counts["right_kept"] == 0
     run.restart()
@@ -121,7 +121,7 @@ def test_when_time_ends_nothing_is_kept(plan: Plan, interval: Interval, kind: Jo
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), intervals, kinds, st.integers(1, 4))
 def test_rows_without_room_are_refused_as_a_whole_and_the_others_are_joined_exactly(
-    plan: Plan, interval: Interval, kind: JoinKind, max_rows: int
+    plan: Plan, interval: JoinInterval, kind: JoinKind, max_rows: int
 ) -> None:
     names = count()
     plan = [CutPlan(tuple(_named(a, next(names)) for a in c.arrivals), c.next_watermark_ms, c.restart) for c in plan]
@@ -141,7 +141,7 @@ def _named(arrival: Arrival, name: int) -> Arrival:
 
 @pytest.mark.parametrize("kind", [JoinKind.LEFT, JoinKind.FULL])
 def test_a_row_that_was_matched_before_a_restart_does_not_come_out_as_unmatched_after_it(kind: JoinKind) -> None:
-    run = driver(Interval(0, 10), kind)
+    run = driver(JoinInterval(0, 10), kind)
     run.cut(CutPlan((Arrival(0, 5, ("a", 1, 1)),), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 6, ("a", 1, 2, True)),), 0, restart=True))
     run.cut(CutPlan((), END_OF_TIME_MS, restart=True))
@@ -155,17 +155,19 @@ def test_a_row_is_kept_until_the_last_moment_in_which_a_partner_may_come(
     first: tuple[int, int], second: tuple[int, int]
 ) -> None:
     rows = [Arrival(side, at, ("a", 1, 1) if side == 0 else ("a", 1, 2, True)) for side, at in (first, second)]
-    run = driver(Interval(-5, 10), JoinKind.FULL)
+    run = driver(JoinInterval(-5, 10), JoinKind.FULL)
     run.cut(CutPlan((rows[0],), second[1], restart=False))
     run.cut(CutPlan((rows[1],), END_OF_TIME_MS, restart=True))
     assert run.ports[MAIN] == [("a", 1, 1, 2, True, max(first[1], second[1]))]
 
 
 def test_keys_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streamcore.state.rows.hash_columns", lambda columns, height: np.full(height, 7, np.uint64))
+    monkeypatch.setattr(
+        "streamcore.state.row_table.hash_columns", lambda columns, height: np.full(height, 7, np.uint64)
+    )
     arrivals = (Arrival(0, 5, ("a", 1, 1)), Arrival(1, 5, ("a", 1, 2, True)), Arrival(1, 5, ("b", 1, 3, True)))
-    run = driver(Interval(0, 0), JoinKind.FULL).run([CutPlan(arrivals, END_OF_TIME_MS, restart=False)])
-    assert by_value(run.ports[MAIN]) == joined(list(arrivals), Interval(0, 0), JoinKind.FULL)
+    run = driver(JoinInterval(0, 0), JoinKind.FULL).run([CutPlan(arrivals, END_OF_TIME_MS, restart=False)])
+    assert by_value(run.ports[MAIN]) == joined(list(arrivals), JoinInterval(0, 0), JoinKind.FULL)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_keys_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
 def test_keys_of_every_type_are_equal_by_value_also_after_a_restart(
     dtype: pl.DataType, one: object, other: object
 ) -> None:
-    schema, spec = pl.Schema({"k": dtype}), IntervalJoinSpec(JoinKeys.on("k"), Interval(0, 0))
+    schema, spec = pl.Schema({"k": dtype}), IntervalJoinSpec(JoinKeys.on("k"), JoinInterval(0, 0))
     run = Driver(lambda: IntervalJoin(spec, schema, schema), (schema, schema))
     run.cut(CutPlan((Arrival(0, 0, (one,)), Arrival(0, 0, (other,))), 0, restart=False))
     run.cut(CutPlan((Arrival(1, 0, (other,)), Arrival(1, 0, (None,))), END_OF_TIME_MS, restart=True))
@@ -190,7 +192,7 @@ def test_keys_of_every_type_are_equal_by_value_also_after_a_restart(
 
 
 def test_bounds_can_be_left_out() -> None:
-    run = driver(Interval(0, 10, lower_inclusive=False, upper_inclusive=False), JoinKind.INNER)
+    run = driver(JoinInterval(0, 10, lower_inclusive=False, upper_inclusive=False), JoinKind.INNER)
     rights = tuple(Arrival(1, at, ("a", 1, at, True)) for at in range(-2, 13))
     run.run([CutPlan((Arrival(0, 0, ("a", 1, 0)), *rights), END_OF_TIME_MS, restart=False)])
     assert [row[3] for row in run.ports[MAIN]] == list(range(1, 10))
@@ -199,7 +201,7 @@ def test_bounds_can_be_left_out() -> None:
 @pytest.mark.parametrize("kind", list(JoinKind))
 def test_duckdb_joins_a_long_stream_alike_and_state_stays_as_small_as_the_interval(kind: JoinKind) -> None:
     random = np.random.default_rng(5)
-    n, span, interval = 6_000, 60_000, Interval(-300, 500)
+    n, span, interval = 6_000, 60_000, JoinInterval(-300, 500)
     times = np.sort(random.integers(0, span, n))
     left, right = (
         {"k": [f"k{x}" for x in random.integers(0, 40, n).tolist()], "n": random.integers(0, 3, n).tolist()}
@@ -215,13 +217,13 @@ def test_duckdb_joins_a_long_stream_alike_and_state_stays_as_small_as_the_interv
         run.cut(CutPlan(part, part[-1].event_ms, restart=start % 4000 == 0))
         join = run.operator
         assert isinstance(join, IntervalJoin)
-        held = max(held, *(table.held for table in (join._left.table, join._right.table)))
+        held = max(held, *(table.rows_in_memory for table in (join._left.table, join._right.table)))
     run.cut(CutPlan((), END_OF_TIME_MS, restart=False))
     assert by_value(run.ports[MAIN]) == by_value(_duckdb(arrivals, interval, kind))
     assert held < 4 * n * (interval.upper_ms - interval.lower_ms + 1000) / span
 
 
-def _duckdb(arrivals: list[Arrival], interval: Interval, kind: JoinKind) -> list[Row]:
+def _duckdb(arrivals: list[Arrival], interval: JoinInterval, kind: JoinKind) -> list[Row]:
     sides = [[(*a.values, a.event_ms) for a in arrivals if a.side == side] for side in (0, 1)]
     frames = [
         pl.DataFrame(rows, schema={**schema, "t": pl.Int64()}, orient="row")
@@ -239,15 +241,15 @@ def _duckdb(arrivals: list[Arrival], interval: Interval, kind: JoinKind) -> list
 def test_a_cut_looks_only_at_rows_of_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows copied and pairs compared in small cuts stay the same when a hundred times as many rows are kept."""
     looked = []
-    original = Run.matches
+    original = SortedRun.matches
 
-    def matches(self: Run, of: Run, low_ms: int, high_ms: int) -> object:
+    def matches(self: SortedRun, of: SortedRun, low_ms: int, high_ms: int) -> object:
         found = original(self, of, low_ms, high_ms)
         looked.append(len(found[0]))
         return found
 
-    monkeypatch.setattr(Run, "matches", matches)
-    run = driver(Interval(0, 10), JoinKind.INNER, 10_000)
+    monkeypatch.setattr(SortedRun, "matches", matches)
+    run = driver(JoinInterval(0, 10), JoinKind.INNER, 10_000)
     kept = tuple(Arrival(1, at, ("busy", 1, at, True)) for at in range(5_000))
     run.cut(CutPlan(kept, 0, restart=False))
     looked.clear()
@@ -271,9 +273,9 @@ def test_what_cannot_be_joined_is_refused_when_it_is_built(
     spec: JoinKeys, left: pl.Schema, right: pl.Schema, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        IntervalJoin(IntervalJoinSpec(spec, Interval(0, 1)), left, right)
+        IntervalJoin(IntervalJoinSpec(spec, JoinInterval(0, 1)), left, right)
 
 
 def test_an_interval_without_a_time_in_it_is_refused() -> None:
     with pytest.raises(ConfigError, match="no time is within"):
-        Interval(3, 4, lower_inclusive=False, upper_inclusive=False)
+        JoinInterval(3, 4, lower_inclusive=False, upper_inclusive=False)

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinKeys
-from streamcore.operators.joins.latest import LatestJoin, LatestSpec
-from streamcore.operators.joins.sides import REFUSED
-from streamcore.operators.operator import MAIN
+from streamcore.operators.base import MAIN
+from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.latest import TableTableJoin, TableTableSpec
+from streamcore.operators.joins.output_columns import JoinKeys
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.two_inputs import Arrival, CutPlan, Driver, Plan, Row, plans
+from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, Row, plans
 
 THINGS = pl.Schema({"id": pl.String(), "name": pl.String(), "place": pl.Int64(), "gone": pl.Boolean()})
 FIGURES = pl.Schema({"thing": pl.String(), "sold": pl.Int64(), "quiet": pl.Boolean()})
-SPEC = LatestSpec(JoinKeys(("id",), ("thing",)), "gone", "quiet", ("place",))
+SPEC = TableTableSpec(JoinKeys(("id",), ("thing",)), "gone", "quiet", ("place",))
 
 ids = st.sampled_from(["a", "b", "c"])
 names = st.sampled_from(["x", "y", None])
@@ -42,7 +42,7 @@ def timed(draw: st.DrawFn) -> Plan:
 
 def driver(refresh_ms: int = 0, max_rows: int = 1_000) -> Driver:
     spec = replace(SPEC, refresh_ms=refresh_ms, max_rows=max_rows)
-    return Driver(lambda: LatestJoin(spec, THINGS, FIGURES), (THINGS, FIGURES))
+    return Driver(lambda: TableTableJoin(spec, THINGS, FIGURES), (THINGS, FIGURES))
 
 
 @dataclass
@@ -210,6 +210,6 @@ def test_a_full_table_refuses_new_keys_and_takes_changes_of_old_ones() -> None:
         (replace(SPEC, refresh_ms=-1), "must not be negative"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_when_it_is_built(spec: LatestSpec, message: str) -> None:
+def test_what_cannot_be_joined_is_refused_when_it_is_built(spec: TableTableSpec, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        LatestJoin(spec, THINGS, FIGURES)
+        TableTableJoin(spec, THINGS, FIGURES)

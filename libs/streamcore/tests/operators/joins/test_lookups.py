@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.columns import JoinKeys, JoinKind
-from streamcore.operators.joins.lookup import LookUpJoin, LookUpSpec
-from streamcore.operators.joins.sides import REFUSED
+from streamcore.operators.base import LATE, MAIN
+from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.lookup import LookupJoin, LookupSpec
+from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
 from streamcore.operators.joins.temporal import TemporalJoin
-from streamcore.operators.operator import LATE, MAIN
 from streamcore.watermark import NO_WATERMARK
-from streamcore.windowing.values import END_OF_TIME_MS
-from tests.harness.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans, split_late
+from streamcore.windowing.model import END_OF_TIME_MS
+from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans, split_late
 
 STREAM = pl.Schema({"currency": pl.String(), "amount": pl.Int64()})
 TABLE = pl.Schema({"currency": pl.String(), "rate": pl.Int64(), "gone": pl.Boolean()})
 KEYS = JoinKeys.on("currency")
-BY_FLAG = LookUpSpec(KEYS, JoinKind.LEFT, "gone")
-BY_NULL = LookUpSpec(KEYS, JoinKind.LEFT, "rate")
+BY_FLAG = LookupSpec(KEYS, JoinKind.LEFT, "gone")
+BY_NULL = LookupSpec(KEYS, JoinKind.LEFT, "rate")
 
 currencies = st.sampled_from(["eur", "usd", "gbp", None])
 asks = st.tuples(st.just(0), st.tuples(currencies, st.integers(0, 9)))
@@ -37,27 +37,27 @@ specs = st.builds(
 )
 
 
-def temporal(spec: LookUpSpec) -> Driver:
+def temporal(spec: LookupSpec) -> Driver:
     return Driver(lambda: TemporalJoin(spec, STREAM, TABLE), (STREAM, TABLE))
 
 
-def look_up(spec: LookUpSpec) -> Driver:
-    return Driver(lambda: LookUpJoin(spec, STREAM, TABLE), (STREAM, TABLE))
+def look_up(spec: LookupSpec) -> Driver:
+    return Driver(lambda: LookupJoin(spec, STREAM, TABLE), (STREAM, TABLE))
 
 
-def answer(spec: LookUpSpec, row: Arrival, change: Arrival | None) -> list[Row]:
+def answer(spec: LookupSpec, row: Arrival, change: Arrival | None) -> list[Row]:
     """Columns: currency, amount, rate, gone, event time."""
     if row.values[0] is None or change is None or is_deletion(spec, change):
         return [(*row.values, None, None, row.event_ms)] if spec.kind is JoinKind.LEFT else []
     return [(*row.values, *change.values[1:], row.event_ms)]
 
 
-def is_deletion(spec: LookUpSpec, change: Arrival) -> bool:
+def is_deletion(spec: LookupSpec, change: Arrival) -> bool:
     _, rate, gone = change.values
     return {"gone": gone is True, "rate": rate is None, None: False}[spec.deleted]
 
 
-def as_of_event_time(spec: LookUpSpec, arrivals: list[Arrival]) -> list[Row]:
+def as_of_event_time(spec: LookupSpec, arrivals: list[Arrival]) -> list[Row]:
     result: list[Row] = []
     for row in (a for a in arrivals if a.side == 0):
         known = [c for c in arrivals if c.side and c.values[0] == row.values[0] and c.event_ms <= row.event_ms]
@@ -65,7 +65,7 @@ def as_of_event_time(spec: LookUpSpec, arrivals: list[Arrival]) -> list[Row]:
     return by_value(result)
 
 
-def as_of_arrival(spec: LookUpSpec, plan: Plan) -> list[Row]:
+def as_of_arrival(spec: LookupSpec, plan: Plan) -> list[Row]:
     table: dict[object, Arrival] = {}
     result: list[Row] = []
     for cut in plan:
@@ -77,7 +77,7 @@ def as_of_arrival(spec: LookUpSpec, plan: Plan) -> list[Row]:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows), specs)
-def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(plan: Plan, spec: LookUpSpec) -> None:
+def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec).run(plan)
     assert by_value(run.ports[MAIN]) == as_of_event_time(spec, [a for cut in plan for a in cut.arrivals])
     assert run.ports[LATE] == run.ports[REFUSED] == []
@@ -85,7 +85,7 @@ def test_each_row_meets_the_version_of_its_event_time_however_the_inputs_arrive(
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan: Plan, spec: LookUpSpec) -> None:
+def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec).run(plan)
     good, late = split_late(plan)
     assert by_value(run.ports[MAIN]) == as_of_event_time(spec, good)
@@ -94,14 +94,14 @@ def test_rows_and_changes_behind_the_watermark_are_late_and_change_nothing(plan:
 
 @settings(max_examples=100, deadline=None)
 @given(plans(rows, late=True), specs)
-def test_each_row_meets_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookUpSpec) -> None:
+def test_each_row_meets_the_last_change_that_arrived_by_the_end_of_its_cut(plan: Plan, spec: LookupSpec) -> None:
     assert by_value(look_up(spec).run(plan).ports[MAIN]) == as_of_arrival(spec, plan)
 
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows, late=True), specs, st.sampled_from([temporal, look_up]))
 def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
-    plan: Plan, spec: LookUpSpec, make: object
+    plan: Plan, spec: LookupSpec, make: object
 ) -> None:
     assert callable(make)
     straight = make(spec)
@@ -115,7 +115,7 @@ def test_a_restart_changes_neither_the_output_nor_its_order_nor_what_is_kept(
 
 @settings(max_examples=60, deadline=None)
 @given(plans(rows), specs)
-def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Plan, spec: LookUpSpec) -> None:
+def test_of_each_key_only_versions_are_kept_that_a_row_to_come_may_meet(plan: Plan, spec: LookupSpec) -> None:
     run = temporal(spec)
     seen: list[Arrival] = []
     for cut in plan:
@@ -159,8 +159,8 @@ def test_a_row_waits_until_no_change_of_its_event_time_can_come() -> None:
         (replace(BY_FLAG, max_rows=0), "must be positive"),
     ],
 )
-def test_what_cannot_be_looked_up_is_refused_when_it_is_built(spec: LookUpSpec, message: str) -> None:
-    for make in (TemporalJoin, LookUpJoin):
+def test_what_cannot_be_looked_up_is_refused_when_it_is_built(spec: LookupSpec, message: str) -> None:
+    for make in (TemporalJoin, LookupJoin):
         with pytest.raises(ConfigError, match=message):
             make(spec, STREAM, TABLE)
 

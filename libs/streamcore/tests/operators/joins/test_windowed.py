@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError
-from streamcore.operators.joins.closing import Sessions
+from streamcore.operators.base import LATE, MAIN
 from streamcore.operators.joins.cogroup import KEYLESS, CoGroup
-from streamcore.operators.joins.columns import JoinKeys, JoinKind
-from streamcore.operators.joins.meeting import WindowedSpec
-from streamcore.operators.joins.sides import REFUSED
+from streamcore.operators.joins.join_input import REFUSED
+from streamcore.operators.joins.output_columns import JoinKeys, JoinKind
+from streamcore.operators.joins.window_closing import SessionClosing
 from streamcore.operators.joins.window_join import WindowJoin
-from streamcore.operators.operator import LATE, MAIN
+from streamcore.operators.joins.window_matching import WindowedSpec
 from streamcore.schema import EVENT_MS
 from streamcore.watermark import NO_WATERMARK
 from streamcore.windowing.assigners import Assigner, CalendarDay, Session, Sliding, Tumbling
-from streamcore.windowing.values import END_OF_TIME_MS, Element, Window
-from tests.harness.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans
+from streamcore.windowing.model import END_OF_TIME_MS, Element, Window
+from tests.harness.apps.two_inputs import Arrival, CutPlan, Driver, Plan, Row, by_value, plans
 
 LEFT = pl.Schema({"k": pl.String(), "n": pl.Int64(), "a": pl.Int64()})
 RIGHT = pl.Schema({"k2": pl.String(), "n": pl.Int64(), "b": pl.Boolean()})
@@ -235,14 +235,14 @@ def test_after_a_restart_rows_of_closed_windows_take_no_room(assigner: Assigner)
 
 def test_a_session_that_never_ends_is_not_read_again_in_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    original = Sessions._lasts
+    original = SessionClosing._lasts
 
-    def lasts(self: Sessions, *args: object) -> object:
+    def lasts(self: SessionClosing, *args: object) -> object:
         found = original(self, *args)  # type: ignore[arg-type]
         asked.append(len(found))
         return found
 
-    monkeypatch.setattr(Sessions, "_lasts", lasts)
+    monkeypatch.setattr(SessionClosing, "_lasts", lasts)
     run = cogroup(WindowedSpec(KEYS, Session(10)))
     for start in range(0, 1000, 50):
         arrivals = tuple(Arrival(at % 2, at, ("x", 1, at if at % 2 == 0 else True)) for at in range(start, start + 50))

@@ -14,10 +14,11 @@ import pytest
 
 from streamcore.errors import Fenced
 from streamcore.sinks.delta.sink import DeltaSink
-from streamcore.sinks.sink import Result, SinkHooks
-from streamcore.writer import WriterId
-from tests.harness import delta_child, delta_log
-from tests.harness.delta_child import PER_CUT, SCHEMA, cut, settings, sink
+from streamcore.sinks.sink import SinkHooks, WriteOutcome
+from streamcore.writer_id import WriterId
+from tests.harness.faults import delta_child
+from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
+from tests.harness.oracles import delta_log
 
 _OWNER = WriterId("app", 1)
 _CUTS = 7
@@ -90,7 +91,7 @@ def test_without_the_application_transaction_a_cut_that_comes_again_appears_twic
     for _ in range(2):
         writer = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA})
         writer.open(_OWNER)
-        assert writer.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+        assert writer.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
         writer.close()
     assert _ids(tmp_path / "t") == sorted([*range(PER_CUT)] * 2)
 
@@ -99,15 +100,15 @@ def test_without_it_an_owner_of_an_earlier_epoch_gets_through(tmp_path: Path) ->
     old, new = _Forgetful(settings(tmp_path / "t"), {"rows": SCHEMA}), sink(tmp_path / "t")
     old.open(_OWNER)
     new.open(WriterId("app", 2))
-    assert old.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+    assert old.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
 
 
 def test_a_cut_that_comes_again_is_skipped_and_says_the_same_rows(tmp_path: Path) -> None:
-    for expected in (Result.COMMITTED, Result.SKIPPED):
+    for expected in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED):
         writer = sink(tmp_path / "t")
         writer.open(_OWNER)
         written = writer.write(3, {"rows": cut(3)})
-        assert (written.result, written.rows) == (expected, PER_CUT)
+        assert (written.outcome, written.rows) == (expected, PER_CUT)
         writer.close()
     assert delta_log.ledger(tmp_path / "t") == {"app.1.delta.rows": 3, "app.epoch.delta.rows": 1}
 
@@ -116,7 +117,7 @@ def test_a_cut_without_rows_commits_nothing(tmp_path: Path) -> None:
     writer = sink(tmp_path / "t")
     writer.open(_OWNER)
     before = len(delta_log.actions(tmp_path / "t"))
-    assert writer.write(0, {}).result == Result.EMPTY
+    assert writer.write(0, {}).outcome == WriteOutcome.EMPTY
     assert len(delta_log.actions(tmp_path / "t")) == before
 
 
@@ -127,7 +128,7 @@ def test_an_owner_of_an_earlier_epoch_is_fenced_at_its_commit(tmp_path: Path) ->
     new.open(WriterId("app", 2))
     with pytest.raises(Fenced, match="epoch 2 owns lane rows"):
         old.write(1, {"rows": cut(1)})
-    assert new.write(0, {"rows": cut(1)}).result == Result.COMMITTED, "a new epoch numbers its cuts anew"
+    assert new.write(0, {"rows": cut(1)}).outcome == WriteOutcome.COMMITTED, "a new epoch numbers its cuts anew"
     assert _ids(tmp_path / "t") == list(range(2 * PER_CUT))
     with pytest.raises(Fenced):
         sink(tmp_path / "t").open(_OWNER)
@@ -140,7 +141,7 @@ def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(tmp_p
         if step == "before-commit":
             new.open(WriterId("app", 2))
 
-    old = sink(tmp_path / "t", SinkHooks(reached=overtake))
+    old = sink(tmp_path / "t", SinkHooks(on_step=overtake))
     old.open(_OWNER)
     with pytest.raises(Fenced):
         old.write(0, {"rows": cut(0)})

@@ -1,6 +1,6 @@
 """Delta tables on a real S3 server: what holds on a disk holds where a commit is a conditional put.
 
-Needs a server that the environment names (``tests/harness/s3_store.py``); leaves its objects there.
+Needs a server that the environment names (``tests/harness/servers/s3_server.py``); leaves its objects there.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from streamcore.errors import Fenced, StreamError
-from streamcore.service.delta import DeltaDocument
+from streamcore.service.config.delta import DeltaDocument
 from streamcore.sinks.delta.sink import DeltaSink
-from streamcore.sinks.sink import Result, SinkHooks
-from streamcore.writer import WriterId
-from tests.harness import delta_child, delta_log
-from tests.harness.delta_child import PER_CUT, SCHEMA, cut, settings, sink
-from tests.harness.s3_store import ENDPOINT, Place, environment, new_place, options
+from streamcore.sinks.sink import SinkHooks, WriteOutcome
+from streamcore.writer_id import WriterId
+from tests.harness.faults import delta_child
+from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
+from tests.harness.oracles import delta_log
+from tests.harness.servers.s3_server import ENDPOINT, Place, environment, new_place, options
 
 pytestmark = [
-    pytest.mark.skipif(not ENDPOINT, reason="no S3 server: name one (tests/harness/s3_store.py)"),
+    pytest.mark.skipif(not ENDPOINT, reason="no S3 server: name one (tests/harness/servers/s3_server.py)"),
     pytest.mark.slow,
 ]
 
@@ -96,11 +97,11 @@ def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(place
         if step == "before-commit":
             new.open(WriterId("app", 2))
 
-    old = sink(place.uri, SinkHooks(reached=overtake))
+    old = sink(place.uri, SinkHooks(on_step=overtake))
     old.open(_OWNER)
     with pytest.raises(Fenced):
         old.write(0, {"rows": cut(0)})
-    assert new.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+    assert new.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
     assert _ids(place) == list(range(PER_CUT))
 
 
@@ -115,7 +116,7 @@ def test_without_the_application_transaction_a_cut_that_comes_again_appears_twic
     for _ in range(2):
         writer = _Forgetful(settings(place.uri), {"rows": SCHEMA})
         writer.open(_OWNER)
-        assert writer.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+        assert writer.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
         writer.close()
     assert _ids(place) == sorted([*range(PER_CUT)] * 2)
 
@@ -142,6 +143,6 @@ def test_the_keys_of_the_settings_count_and_no_error_says_them(
     assert "not-the-secret" not in f"{refused.value} {refused.value.__cause__}"
     sound = writer(right)
     sound.open(_OWNER)
-    assert sound.write(0, {"rows": cut(0)}).result == Result.COMMITTED
+    assert sound.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", right.read_text())
     assert _ids(place) == list(range(PER_CUT))

@@ -18,13 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.service.delta import DeltaDocument, DeltaTableDocument
+from streamcore.service.config.delta import DeltaDocument, DeltaTableDocument
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
-from streamcore.sinks.sink import Guarantee, Patience, Result, SinkHooks, Written
-from streamcore.writer import WriterId
-from tests.harness import delta_log
-from tests.harness.delta_log import Row, table_of
+from streamcore.sinks.sink import Guarantee, RetryPolicy, SinkHooks, WriteOutcome, WriteResult
+from streamcore.writer_id import WriterId
+from tests.harness.oracles import delta_log
+from tests.harness.oracles.delta_log import Row, table_of
 
 _SCHEMA = pa.schema(
     [
@@ -39,7 +39,7 @@ _SCHEMA = pa.schema(
     ]
 )
 _OWNER = WriterId("app", 1)
-_PATIENCE = Patience(recovery_ms=300, pause_ms=50)
+_PATIENCE = RetryPolicy(recovery_ms=300, pause_ms=50)
 
 
 def _sink(
@@ -53,7 +53,7 @@ def _sink(
     return DeltaSink(DeltaSettings({"rows": spec}, patience=_PATIENCE), {"rows": schema})
 
 
-def _write(sink: DeltaSink, schema: pa.Schema, batch: int, *rows: Row) -> Written:
+def _write(sink: DeltaSink, schema: pa.Schema, batch: int, *rows: Row) -> WriteResult:
     return sink.write(batch, {"rows": table_of(schema, *rows)})
 
 
@@ -93,7 +93,7 @@ def test_what_is_written_is_read_back_by_a_reader_of_the_log(cuts: list[list[Row
         sink.open(_OWNER)
         for batch, cut in enumerate(cuts):
             written = _write(sink, _SCHEMA, batch, *cut)
-            assert (written.result, written.rows, list(written.refused)) == (Result.COMMITTED, len(cut), [])
+            assert (written.outcome, written.rows, list(written.rejected)) == (WriteOutcome.COMMITTED, len(cut), [])
         expected = sorted(_comparable(row) for cut in cuts for row in cut)
         assert sorted(map(_comparable, delta_log.rows(Path(folder)))) == expected
 
@@ -153,12 +153,12 @@ def test_rows_that_no_table_holds_are_refused_and_the_others_written(tmp_path: P
     lane = pa.schema([("id", pa.int64()), ("p", pa.large_string()), _SCHEMA.field("at")])
     far = pa.array([0, 0, 2**60, 0, 0], pa.timestamp("ms", "UTC"))
     rows = pa.table({"id": [1, None, 3, 4, 5], "p": ["a", "a", "a", "é" * 60, "b"], "at": far}, schema=lane)
-    for expected in (Result.COMMITTED, Result.SKIPPED):
+    for expected in (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED):
         sink = _sink(tmp_path, lane, ("p",))
         sink.open(_OWNER)
         written = sink.write(0, {"rows": rows})
-        assert (written.result, written.rows) == (expected, 2)
-        assert [(one.row, one.code) for one in written.refused] == [
+        assert (written.outcome, written.rows) == (expected, 2)
+        assert [(one.row, one.code) for one in written.rejected] == [
             (1, "null"),
             (2, "timestamp_out_of_range"),
             (3, "partition_too_long"),
@@ -229,7 +229,7 @@ def test_columns_that_cannot_be_are_refused_when_the_sink_is_made(
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 400 KiB."""
+    """Return a file system of 400 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)]
@@ -247,7 +247,7 @@ def test_a_full_disk_is_waited_for_and_leaves_no_part_of_a_cut(small_disk: Path)
     with pytest.raises(Retryable, match="No space left"):
         _write(sink, _SCHEMA, 1, *large)
     assert [row["id"] for row in delta_log.rows(small_disk / "t")] == [0]
-    assert _write(sink, _SCHEMA, 1, *large[:10]).result == Result.COMMITTED
+    assert _write(sink, _SCHEMA, 1, *large[:10]).outcome == WriteOutcome.COMMITTED
 
 
 def test_a_disk_that_may_not_be_written_is_said_and_not_waited_for(small_disk: Path) -> None:

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streamcore.sinks.delta.compaction import File, compact, small_files
+from streamcore.sinks.delta.compaction import DataFile, compact, small_files
+from streamcore.sinks.delta.maintenance import MaintenanceRun, run_maintenance
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
-from streamcore.sinks.delta.upkeep import Turn, take
-from streamcore.sinks.sink import Result
-from streamcore.writer import WriterId
-from tests.harness import delta_log
-from tests.harness.delta_log import Row
+from streamcore.sinks.sink import WriteOutcome
+from streamcore.writer_id import WriterId
+from tests.harness.oracles import delta_log
+from tests.harness.oracles.delta_log import Row
 
 _SCHEMA = pa.schema(
     [
@@ -67,26 +67,28 @@ def _contents(folder: Path) -> list[Row]:
     return sorted(delta_log.rows(folder), key=lambda row: int(str(row["id"])))
 
 
-def _files(table: DeltaTable) -> list[File]:
+def _files(table: DeltaTable) -> list[DataFile]:
     return max(small_files(table, _TARGET).values(), key=len)
 
 
 def test_compaction_keeps_contents_and_ledger_and_leaves_a_file_a_partition(tmp_path: Path) -> None:
     sink = _filled(tmp_path)
     before, ledger = _contents(tmp_path), delta_log.ledger(tmp_path)
-    take(Turn(_spec(tmp_path), compact=True, checkpoint=True), {}, lambda _: None)
+    run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=True), {}, lambda _: None)
     assert _contents(tmp_path) == before
     assert delta_log.ledger(tmp_path) == ledger
     assert len(delta_log.listed(tmp_path)) == 4
-    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).result == Result.SKIPPED
-    assert sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).result == Result.COMMITTED
+    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).outcome == WriteOutcome.SKIPPED
+    assert sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).outcome == WriteOutcome.COMMITTED
     assert len(_contents(tmp_path)) == len(before) + 1
     assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(before) + 1, "the library reads it too"
 
 
 def test_an_open_partition_waits_and_a_closed_one_is_compacted(tmp_path: Path) -> None:
     _filled(tmp_path)
-    take(Turn(_spec(tmp_path), compact=True, checkpoint=False, open=frozenset({("a",)})), {}, lambda _: None)
+    run_maintenance(
+        MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False, open=frozenset({("a",)})), {}, lambda _: None
+    )
     count: dict[object, int] = {}
     for file in delta_log.listed(tmp_path):
         partition = file["partitionValues"]
@@ -130,12 +132,12 @@ def test_a_compaction_lets_appends_through_that_came_meanwhile(tmp_path: Path) -
     sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60, "p": "a"})})
     assert compact(table, files) is True
     assert [row["id"] for row in _contents(tmp_path)] == list(range(61))
-    assert sink.write(7, {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).result == Result.COMMITTED
+    assert sink.write(7, {"rows": delta_log.table_of(_SCHEMA, {"id": 61})}).outcome == WriteOutcome.COMMITTED
 
 
 def test_bounds_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
     _filled(tmp_path)
-    take(Turn(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
+    run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
     _bounds_hold(tmp_path, delta_log.listed(tmp_path))
 
 
@@ -172,12 +174,12 @@ def test_the_ledger_survives_a_checkpoint_and_a_retention_of_transactions(tmp_pa
     table = DeltaTable(tmp_path)
     table.alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 seconds"})
     time.sleep(1.5)
-    take(Turn(_spec(tmp_path), compact=False, checkpoint=True), {}, lambda _: None)
+    run_maintenance(MaintenanceRun(_spec(tmp_path), compact=False, checkpoint=True), {}, lambda _: None)
     for commit in (tmp_path / "_delta_log").glob("*.json"):
         commit.unlink()  # what is left is the checkpoint
     sink.close()
     sink.open(WriterId("app", 1))
-    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).result == Result.SKIPPED
+    assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 50})}).outcome == WriteOutcome.SKIPPED
 
 
 def test_vacuum_deletes_orphans_once_they_are_old_and_no_young_ones(tmp_path: Path) -> None:
@@ -188,7 +190,7 @@ def test_vacuum_deletes_orphans_once_they_are_old_and_no_young_ones(tmp_path: Pa
         orphan.write_bytes(b"half a file")
     eight_days_ago = time.time() - 8 * 86_400
     os.utime(old, (eight_days_ago, eight_days_ago))
-    take(Turn(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
+    run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
     assert (old.exists(), young.exists()) == (False, True)
     assert _contents(tmp_path) == before
 
@@ -199,7 +201,7 @@ def test_upkeep_that_fails_harms_no_cut_and_is_said(tmp_path: Path, caplog: pyte
     sink.open(WriterId("app", 1))
     (tmp_path / "compacted").write_text("a file where a folder should be")
     for batch in range(8):
-        assert sink.write(batch, {"rows": delta_log.table_of(_SCHEMA, {"id": batch})}).result == Result.COMMITTED
+        assert sink.write(batch, {"rows": delta_log.table_of(_SCHEMA, {"id": batch})}).outcome == WriteOutcome.COMMITTED
         time.sleep(0.1)
     sink.close()
     assert [row["id"] for row in _contents(tmp_path)] == list(range(8))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.local.opensearch import EmbeddedOpenSearch
-from tests.harness.search_index import Place, place_on
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from tests.harness.servers.search_index import Place, place_on
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.local.opensearch import EmbeddedOpenSearch
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from streamcore.sinks.opensearch import sink as sink_module
-from streamcore.sinks.opensearch.documents import Documents, Lines, version_of
+from streamcore.sinks.opensearch.bulk_lines import BulkLines, LaneDocuments, document_version
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec
 from streamcore.sinks.opensearch.sink import OpenSearchSink
-from streamcore.sinks.sink import Guarantee, Result, SinkHooks, Written
-from tests.harness.search_index import Place, Row, oracle, place_on, table, write
+from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
+from tests.harness.servers.search_index import Place, Row, oracle, place_on, table, write
 
 pytestmark = pytest.mark.opensearch
 
@@ -30,7 +30,7 @@ def test_the_last_row_of_an_id_in_a_cut_wins_and_is_sent_once(place: Place) -> N
     sink = place.sink()
     sink.open(place.owner())
     written = write(sink, 0, [("a", "old", 1, False), ("b", "x", 2, None), ("a", "new", 3, False)])
-    assert written == Written(Result.COMMITTED, 2, [])
+    assert written == WriteResult(WriteOutcome.COMMITTED, 2, [])
     assert sink.counts.documents == 2
     assert place.contents() == {"a": ("new", 3), "b": ("x", 2)}
     assert sink.guarantee is Guarantee.IDEMPOTENT
@@ -66,7 +66,7 @@ def test_rows_without_an_id_that_the_server_takes_are_refused_one_by_one(place: 
     sink.open(place.owner())
     long = "ü" * 257
     written = sink.write(0, {"products": table([(None, "x", 1, False), ("ok", "x", 1, False), (long, "x", 1, False)])})
-    assert [(one.row, one.code) for one in written.refused] == [(0, "id_missing"), (2, "id_too_long")]
+    assert [(one.row, one.code) for one in written.rejected] == [(0, "id_missing"), (2, "id_too_long")]
     assert written.rows == 1
     assert place.contents() == {"ok": ("x", 1)}
     sink.close()
@@ -81,12 +81,12 @@ def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_befor
     rows: list[Row] = [("a", "1", 1, False), ("b", "many", 2, False), ("a", "few", 3, False), ("c", "3", 4, False)]
     for _ in range(2):  # the same again, when the cut is written again
         written = sink.write(0, {"products": table(rows)})
-        assert [(one.lane, one.row, one.code) for one in written.refused] == [
+        assert [(one.lane, one.row, one.code) for one in written.rejected] == [
             ("products", 1, "mapper_parsing_exception"),
             ("products", 2, "mapper_parsing_exception"),
         ]
-        assert "failed to parse field [name] of type [long]" in written.refused[0].reason
-        assert 'For input string: "many"' in written.refused[0].reason
+        assert "failed to parse field [name] of type [long]" in written.rejected[0].reason
+        assert 'For input string: "many"' in written.rejected[0].reason
         assert written.rows == 2
         assert place.contents() == {"a": ("1", 1), "c": ("3", 4)}
     sink.close()
@@ -138,7 +138,7 @@ def _run(place: Place, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence
             one = OpenSearchSink(
                 place.settings(limits=BulkLimits(2, 1_000_000, 1)),
                 place.sink()._columns,
-                SinkHooks(reached=reached),
+                SinkHooks(on_step=reached),
             )
             one.open(place.owner())
             try:
@@ -170,28 +170,34 @@ def test_without_external_versions_a_replay_brings_back_what_was_overwritten_and
 ) -> None:
     """The protection off: the test above would fail."""
 
-    class Unversioned(Documents):
-        def last(self) -> Lines:
+    class Unversioned(LaneDocuments):
+        def last(self) -> BulkLines:
             lines = super().last()
             plain = [re.sub(r',"version":\d+,"version_type":"external"', "", text) for text in lines.text.to_pylist()]
-            return Lines(pa.array(plain, pa.large_string()), lines.rows)
+            return BulkLines(pa.array(plain, pa.large_string()), lines.rows)
 
     cuts: list[list[Row]] = [[("a", "x", 1, False), ("b", "x", 1, False)], [("a", "y", 2, False), ("b", None, 0, True)]]
     _run(place, cuts, [[], []])
     _run(place, cuts[:1], [[]])
     assert place.contents() == {"a": ("y", 2)}
-    monkeypatch.setattr(sink_module, "Documents", Unversioned)
+    monkeypatch.setattr(sink_module, "LaneDocuments", Unversioned)
     _run(place, cuts[:1], [[]])
     assert place.contents() == {"a": ("x", 1), "b": ("x", 1)}
 
 
 def test_versions_grow_with_cuts_and_restores() -> None:
-    assert version_of(1, 0) < version_of(1, 1) < version_of(2, 0) < version_of(2**23 - 1, 2**40 - 1) < 2**63
+    assert (
+        document_version(1, 0)
+        < document_version(1, 1)
+        < document_version(2, 0)
+        < document_version(2**23 - 1, 2**40 - 1)
+        < 2**63
+    )
 
 
 def test_a_cut_without_rows_is_empty(place: Place) -> None:
     sink = place.sink()
     sink.open(place.owner())
-    assert sink.write(0, {}) == Written(Result.EMPTY)
+    assert sink.write(0, {}) == WriteResult(WriteOutcome.EMPTY)
     assert place.contents() == {}
     sink.close()

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.local.embedded import Lifetime
-from headgate.local.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
-from streamcore.sinks.opensearch.bulk import BulkSender, Pace
+from headgate.local.servers.base import Lifetime
+from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
+from streamcore.sinks.opensearch.bulk import BulkSender, RequestSize
 from streamcore.sinks.opensearch.settings import BulkLimits
-from streamcore.sinks.sink import Patience, Result, SinkHooks
-from tests.harness.search_index import Place, Row, place_on, table
+from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
+from tests.harness.servers.search_index import Place, Row, place_on, table
 
 pytestmark = [pytest.mark.opensearch, pytest.mark.slow]
 
@@ -27,7 +27,7 @@ _LIMITS = (
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearch]:
-    """A server of these tests' own, with small limits."""
+    """Start a server of these tests' own, with small limits."""
     folder = tmp_path_factory.mktemp("small-opensearch")
     one = EmbeddedOpenSearch(OpenSearchNodeSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=_LIMITS))
     one.start()
@@ -37,7 +37,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearc
 
 @pytest.fixture
 def small(node: EmbeddedOpenSearch) -> Place:
-    """A place on it."""
+    """Return a place on it."""
     return place_on(node)
 
 
@@ -98,7 +98,7 @@ def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are
     sink.open(small.owner())
     rows = [*_rows(3), ("huge", "y" * 1_200_000, 0, False), ("last", "x", 9, False)]
     written = sink.write(0, {"products": table(rows)})
-    assert [one.row for one in written.refused] == [3]
+    assert [one.row for one in written.rejected] == [3]
     assert written.rows == 4
     assert small.contents() == _wanted([*rows[:3], rows[4]])
     sink.close()
@@ -117,13 +117,13 @@ def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
             starter.append(threading.Thread(target=node.start))
             starter[0].start()
 
-    patience = Patience(240_000, 50, 1_000)
-    sink = small.sink(SinkHooks(reached=reached), limits=BulkLimits(50, 50_000, 2), patience=patience)
+    patience = RetryPolicy(240_000, 50, 1_000)
+    sink = small.sink(SinkHooks(on_step=reached), limits=BulkLimits(50, 50_000, 2), patience=patience)
     sink.open(small.owner())
     rows = _rows(2_000)
     written = sink.write(0, {"products": table(rows)})
     starter[0].join()
-    assert written.result is Result.COMMITTED
+    assert written.outcome is WriteOutcome.COMMITTED
     assert written.rows == 2_000
     assert sink.counts.failures > 0
     assert small.contents() == _wanted(rows)
@@ -158,7 +158,7 @@ def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: P
     rows = _rows(300, "later")
     written = sink.write(1, {"products": table(rows)})
     free.join()
-    assert (written.rows, list(written.refused)) == (300, [])
+    assert (written.rows, list(written.rejected)) == (300, [])
     assert time.monotonic() - started > 2
     assert small.contents() == _wanted(rows)
     sink.close()
@@ -166,11 +166,11 @@ def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: P
 
 def test_the_pace_halves_and_grows_within_its_limits() -> None:
     limits = BulkLimits(100, 1_000, 1)
-    pace = Pace(100, 1_000)
-    assert pace.halved(100, 800).halved(100, 800) == Pace(50, 400)
+    pace = RequestSize(100, 1_000)
+    assert pace.halve(100, 800).halve(100, 800) == RequestSize(50, 400)
     for _ in range(20):
-        pace = pace.halved(pace.documents, pace.size_bytes)
-    assert pace == Pace(1, 1)
+        pace = pace.halve(pace.documents, pace.size_bytes)
+    assert pace == RequestSize(1, 1)
     for _ in range(80):
-        pace = pace.grown(limits)
-    assert pace == Pace(100, 1_000)
+        pace = pace.grow(limits)
+    assert pace == RequestSize(100, 1_000)

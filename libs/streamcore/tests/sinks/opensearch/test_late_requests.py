@@ -7,30 +7,32 @@ import time
 import pytest
 
 from streamcore.errors import Fenced
-from streamcore.sinks.opensearch.client import Client
-from streamcore.sinks.opensearch.documents import Documents, version_of
-from streamcore.sinks.opensearch.ledger import Ledger
+from streamcore.sinks.opensearch.bulk_lines import LaneDocuments, document_version
+from streamcore.sinks.opensearch.client import SearchClient
+from streamcore.sinks.opensearch.ledger import IndexLedger
 from streamcore.sinks.opensearch.settings import IndexSpec
 from streamcore.sinks.sink import SinkHooks
-from tests.harness.search_index import SCHEMA, Place, table, write
+from tests.harness.servers.search_index import SCHEMA, Place, table, write
 
 pytestmark = pytest.mark.opensearch
 
 
 def _late(place: Place, batch: int, *, versions: bool = True) -> None:
-    """The very request that a predecessor had on its way for this batch."""
+    """Return the very request that a predecessor had on its way for this batch."""
     rows = table([("a", "predecessor", 1, False)])
     spec = IndexSpec(place.alias, ("id",), "deleted")
-    body = Documents("products", rows, spec, version_of(1, batch)).last().body()
+    body = LaneDocuments("products", rows, spec, document_version(1, batch)).last().body()
     if not versions:
-        body = body.replace(b',"version_type":"external"', b"").replace(b',"version":%d' % version_of(1, batch), b"")
-    client = Client(place.settings().login)
+        body = body.replace(b',"version_type":"external"', b"").replace(
+            b',"version":%d' % document_version(1, batch), b""
+        )
+    client = SearchClient(place.settings().login)
     client.bulk(f"{place.alias}-000001", body)
     client.close()
 
 
 def _deleted(place: Place) -> None:
-    """The predecessor died in cut 0; its successor wrote it, and deleted the document in cut 1."""
+    """Write cuts after the predecessor died in cut 0: its successor wrote it, and deleted the document in cut 1."""
     sink = place.sink()
     sink.open(place.owner())
     write(sink, 0, [("a", "predecessor", 1, False)])
@@ -96,7 +98,7 @@ def test_an_owner_that_is_overtaken_in_the_middle_of_a_cut_is_told_at_its_end_an
             new.open(place.owner(2))
             write(new, 0, [("a", "new", 3, False)])
 
-    old = place.sink(SinkHooks(reached=overtaken))
+    old = place.sink(SinkHooks(on_step=overtaken))
     old.open(place.owner(1))
     with pytest.raises(Fenced):
         write(old, 6, [("a", "old", 2, False)])
@@ -110,7 +112,7 @@ def test_without_the_ledger_the_earlier_owner_is_not_stopped(place: Place, monke
     old, new = place.sink(), place.sink()
     old.open(place.owner(1))
     new.open(place.owner(2))
-    monkeypatch.setattr(Ledger, "check", lambda *_: None)
+    monkeypatch.setattr(IndexLedger, "check", lambda *_: None)
     write(old, 6, [("a", "old", 2, False)])
     assert place.contents() == {"a": ("old", 2)}
     assert SCHEMA.names[0] == "id"

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from streamcore.errors import ConfigError, Fenced, Retryable
-from streamcore.service.opensearch import IndexDocument, OpenSearchDocument
+from streamcore.service.config.opensearch import IndexDocument, OpenSearchDocument
 from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink
-from streamcore.sinks.sink import Patience, SinkHooks
-from tests.harness.search_index import SCHEMA, Place, write
+from streamcore.sinks.sink import RetryPolicy, SinkHooks
+from tests.harness.servers.search_index import SCHEMA, Place, write
 
 pytestmark = pytest.mark.opensearch
 
@@ -118,7 +118,7 @@ def test_a_template_that_changed_under_its_version_is_refused_and_a_newer_one_st
 
 
 def test_a_server_that_is_away_is_retryable_after_the_patience(place: Place) -> None:
-    sink = place.sink(hosts=("http://127.0.0.1:9",), patience=Patience(300, 50, 100))
+    sink = place.sink(hosts=("http://127.0.0.1:9",), patience=RetryPolicy(300, 50, 100))
     with pytest.raises(Retryable, match="given up after 300 ms"):
         sink.open(place.owner())
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 
 from streamcore.errors import ConfigError, Permanent
-from streamcore.sinks.opensearch.client import Client
-from streamcore.sinks.opensearch.rebuild import Rebuild, RebuildLimits, Rebuilt, Stage, state
+from streamcore.sinks.opensearch.client import SearchClient
+from streamcore.sinks.opensearch.rebuild import Rebuild, RebuildLimits, RebuildResult, RebuildStage, read_alias_state
 from streamcore.sinks.sink import SinkHooks
-from tests.harness.search_index import Place, Row, oracle, write
+from tests.harness.servers.search_index import Place, Row, oracle, write
 
 pytestmark = [pytest.mark.opensearch]
 
@@ -77,8 +77,8 @@ def _rebuild(place: Place, limits: RebuildLimits = _LIMITS, crash: str | None = 
         if step == crash:
             raise _Crashed
 
-    client = Client(place.settings().login)
-    return Rebuild(client, place.alias, limits=limits, hooks=SinkHooks(reached=reached))
+    client = SearchClient(place.settings().login)
+    return Rebuild(client, place.alias, limits=limits, hooks=SinkHooks(on_step=reached))
 
 
 @pytest.mark.slow
@@ -89,10 +89,10 @@ def test_a_rebuild_that_dies_at_each_step_in_turn_ends_with_the_apps_documents_d
         for step in _STEPS:
             with pytest.raises(_Crashed):
                 _rebuild(place, crash=step).run()
-        client = Client(place.settings().login)
-        assert state(client, place.alias).stage is Stage.IDLE
+        client = SearchClient(place.settings().login)
+        assert read_alias_state(client, place.alias).stage is RebuildStage.IDLE
         first = f"{place.alias}-000001"
-        assert state(client, place.alias).old == (first,)
+        assert read_alias_state(client, place.alias).old == (first,)
         assert _rebuild(place).drop() == (first,)
         client.close()
     assert place.contents() == oracle(app.cuts)
@@ -125,13 +125,13 @@ def test_without_the_wait_for_a_cut_to_both_a_document_is_missing(
     write(sink, 0, [("a", "x", 1, False)])
     monkeypatch.setattr(Rebuild, "_follow", lambda *_: None)
     monkeypatch.setattr(Rebuild, "_verify", lambda *_: 0)
-    rebuilds: list[Rebuilt] = []
+    rebuilds: list[RebuildResult] = []
 
     def reached(step: str) -> None:
         if step == "live" and not rebuilds:
             rebuilds.append(_rebuild(place).run())
 
-    slow = place.sink(SinkHooks(reached=reached))
+    slow = place.sink(SinkHooks(on_step=reached))
     slow.open(place.owner())
     write(slow, 1, [("b", "y", 2, False)])
     assert place.contents() == {"a": ("x", 1)}
@@ -153,7 +153,7 @@ def test_with_the_wait_that_document_is_there(place: Place) -> None:
             while f"{place.alias}-000002" not in str(place.ask("GET", f"/_alias/{place.alias}-live")):
                 time.sleep(0.05)
 
-    slow = place.sink(SinkHooks(reached=reached))
+    slow = place.sink(SinkHooks(on_step=reached))
     slow.open(place.owner())
     write(slow, 1, [("b", "y", 2, False)])
     slow.write(2, {})  # an idle app's cut is enough to go on
@@ -187,8 +187,8 @@ def test_without_a_running_app_a_rebuild_says_so_and_can_be_done_again(place: Pl
     write(sink, 0, [("a", "x", 1, False)])
     with pytest.raises(ConfigError, match=r"has not reached a cut.*is it running"):
         _rebuild(place, RebuildLimits(follow_ms=200, poll_ms=50)).run()
-    client = Client(place.settings().login)
-    assert state(client, place.alias).stage is Stage.LIVE
+    client = SearchClient(place.settings().login)
+    assert read_alias_state(client, place.alias).stage is RebuildStage.LIVE
     client.close()
     write(sink, 1, [("b", "x", 1, False)])
     assert _rebuild(place).run().documents == 2
@@ -211,7 +211,7 @@ def test_a_copy_that_is_not_equal_is_not_searched(place: Place) -> None:
     place.ask("PUT", f"/{new}/_doc/a?refresh=true", {"id": "a", "name": "altered"})
     with pytest.raises(Permanent, match=r"1 sampled ones differ: \['a'\]"):
         _rebuild(place, limits).run()
-    client = Client(place.settings().login)
-    assert state(client, place.alias).searched == f"{place.alias}-000001"
+    client = SearchClient(place.settings().login)
+    assert read_alias_state(client, place.alias).searched == f"{place.alias}-000001"
     client.close()
     sink.close()

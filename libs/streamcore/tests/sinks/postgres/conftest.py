@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.postgres_place import Bench
+from tests.harness.servers.postgres_table import Bench
 
 if TYPE_CHECKING:
     from conftest import Database, NewDatabase
@@ -32,5 +32,5 @@ def new_place() -> Iterator[NewPlace]:
 
 @pytest.fixture
 def place(new_database: NewDatabase, new_place: NewPlace) -> Bench:
-    """An empty database."""
+    """Return an empty database."""
     return new_place(new_database())

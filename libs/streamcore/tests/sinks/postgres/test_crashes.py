@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conftest import database_of
-from streamcore.sinks.postgres.sink import Step
-from streamcore.sinks.sink import Result, SinkHooks
-from tests.harness import postgres_child
-from tests.harness.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
+from streamcore.sinks.postgres.sink import PostgresStep
+from streamcore.sinks.sink import SinkHooks, WriteOutcome
+from tests.harness.faults import postgres_child
+from tests.harness.faults.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 if TYPE_CHECKING:
     from tests.sinks.postgres.conftest import NewPlace
 
     from conftest import NewPostgres
-    from headgate.local.postgres import EmbeddedPostgres
-    from tests.harness.postgres_place import Bench
+    from headgate.local.servers.postgres import EmbeddedPostgres
+    from tests.harness.servers.postgres_table import Bench
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"log": SCHEMA, "latest": SCHEMA}
@@ -66,32 +66,34 @@ def all_there_once(place: Bench) -> None:
     assert place.rows("SELECT * FROM latest ORDER BY n") == LATEST
 
 
-@pytest.mark.parametrize("step", list(Step))
-def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(step: Step, run: Run, place: Bench, done: Path) -> None:
+@pytest.mark.parametrize("step", list(PostgresStep))
+def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
+    step: PostgresStep, run: Run, place: Bench, done: Path
+) -> None:
     assert run(step) == -signal.SIGKILL
     assert run() == 0
     all_there_once(place)
     results = [line.split(maxsplit=2) for line in done.read_text().splitlines()]
     assert [result for _, result, _ in results] == [
-        "skipped" if cut == 2 and step is Step.COMMITTED else "committed" for cut in range(CUTS)
+        "skipped" if cut == 2 and step is PostgresStep.COMMITTED else "committed" for cut in range(CUTS)
     ]
     assert {rest for _, _, rest in results} == {f"{2 * ROWS - 1} {REFUSED}"}
 
 
 def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, place: Bench) -> None:
-    assert run(Step.COMMITTED, "off") == -signal.SIGKILL
+    assert run(PostgresStep.COMMITTED, "off") == -signal.SIGKILL
     assert run("none", "off") == 0
     twice = {row for row, count in appended(place).items() if count > 1}
     assert twice == {(2, n, f"2:{n}") for n in range(ROWS)}
 
 
-def write_all(place: Bench, at_step: Callable[[int, str], None]) -> list[Result]:
-    """The app in this process; ``at_step`` is told the cut and the step."""
+def write_all(place: Bench, at_step: Callable[[int, str], None]) -> list[WriteOutcome]:
+    """Return the app in this process; ``at_step`` is told the cut and the step."""
     cut = 0
-    sink = place.sink(TABLES, COLUMNS, hooks=SinkHooks(reached=lambda step: at_step(cut, step)))
+    sink = place.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
     results = []
     for cut in range(CUTS):
-        results.append(sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).result)
+        results.append(sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).outcome)
     return results
 
 
@@ -110,9 +112,9 @@ def own_place(own: EmbeddedPostgres, new_place: NewPlace) -> Bench:
     return place
 
 
-@pytest.mark.parametrize("step", [Step.LOCKED, Step.APPLIED, Step.COMMITTED])
+@pytest.mark.parametrize("step", [PostgresStep.LOCKED, PostgresStep.APPLIED, PostgresStep.COMMITTED])
 def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
-    own: EmbeddedPostgres, own_place: Bench, step: Step
+    own: EmbeddedPostgres, own_place: Bench, step: PostgresStep
 ) -> None:
     kills: list[int] = []
     restart = threading.Timer(0.5, own.start)
@@ -123,7 +125,7 @@ def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
             kills.append(cut)
             restart.start()
 
-    assert write_all(own_place, at_step) == [Result.COMMITTED] * CUTS
+    assert write_all(own_place, at_step) == [WriteOutcome.COMMITTED] * CUTS
     assert kills == [2]
     restart.join()
     all_there_once(own_place)
@@ -137,7 +139,7 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostg
     restart = threading.Timer(5, own.start)
     restart.start()
     for cut in range(CUTS):
-        assert sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).result is Result.COMMITTED
+        assert sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).outcome is WriteOutcome.COMMITTED
     restart.join()
     assert time.monotonic() - started > 5
     assert len(asked) > 5

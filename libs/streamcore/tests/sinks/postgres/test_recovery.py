@@ -16,10 +16,10 @@ import pytest
 from conftest import database_of
 from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
 from streamcore.sinks.postgres.settings import SslMode, Timeouts
-from streamcore.sinks.postgres.sink import Step
-from streamcore.sinks.sink import Patience, Result, SinkHooks
-from tests.harness.postgres_place import CREATE, spec
-from tests.harness.postgres_wire import Wire
+from streamcore.sinks.postgres.sink import PostgresStep
+from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
+from tests.harness.faults.postgres_proxy import Wire
+from tests.harness.servers.postgres_table import CREATE, spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tests.sinks.postgres.conftest import NewPlace
 
     from conftest import NewPostgres
-    from headgate.local.postgres import EmbeddedPostgres
-    from tests.harness.postgres_place import Bench
+    from headgate.local.servers.postgres import EmbeddedPostgres
+    from tests.harness.servers.postgres_table import Bench
 
 pytestmark = pytest.mark.postgres
 ONE = Decimal("1.00")
@@ -51,19 +51,19 @@ def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(append
         appending.write(old, 6, ("b", ONE, 1))
     with pytest.raises(Fenced):
         appending.sink(APPEND, epoch=1)
-    assert appending.write(new, 0, ("c", ONE, 1)).result is Result.COMMITTED
+    assert appending.write(new, 0, ("c", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert appending.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("c",)]
 
 
 def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: Bench) -> None:
     from streamcore.sinks.postgres.sink import PostgresSink
-    from streamcore.writer import WriterId
-    from tests.harness.postgres_place import ORDERS, orders
+    from streamcore.writer_id import WriterId
+    from tests.harness.servers.postgres_table import ORDERS, orders
 
     for app, name in (("shop", "one"), ("shop", "two"), ("store", "one")):
         sink = PostgresSink(name, appending.settings(APPEND), {"orders": ORDERS})
         sink.open(WriterId(app, 1))
-        assert sink.write(0, {"orders": orders((app, ONE, 1))}).result is Result.COMMITTED
+        assert sink.write(0, {"orders": orders((app, ONE, 1))}).outcome is WriteOutcome.COMMITTED
         sink.close()
     assert len(appending.rows()) == 3
 
@@ -77,15 +77,15 @@ def wire(appending: Bench) -> Iterator[Wire]:
 
 def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: Bench, wire: Wire) -> None:
     def lose(step: str) -> None:
-        if step == Step.NOTED and not losses:
+        if step == PostgresStep.NOTED and not losses:
             losses.append(step)
             wire.lose_answers()
             threading.Timer(0.5, wire.cut).start()
 
     losses: list[str] = []
-    sink = appending.sink(APPEND, port=wire.port, hooks=SinkHooks(reached=lose))
+    sink = appending.sink(APPEND, port=wire.port, hooks=SinkHooks(on_step=lose))
     written = appending.write(sink, 0, ("a", ONE, 1), ("b", ONE, 1))
-    assert (losses, written.result, written.rows) == ([Step.NOTED], Result.COMMITTED, 2)
+    assert (losses, written.outcome, written.rows) == ([PostgresStep.NOTED], WriteOutcome.COMMITTED, 2)
     assert appending.rows() == [("a", ONE, 1), ("b", ONE, 1)]
 
 
@@ -99,7 +99,7 @@ def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
     frozen: list[float] = []
 
     def freeze(step: str) -> None:
-        if step == Step.LOCKED and not frozen:
+        if step == PostgresStep.LOCKED and not frozen:
             frozen.append(time.monotonic())
             server.pause()
 
@@ -109,21 +109,21 @@ def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
             server.resume()
 
     short = Timeouts(statement_ms=500, silence_ms=500, connect_ms=2_000)
-    sink = place.sink(KEYED, timeouts=short, hooks=SinkHooks(reached=freeze, still_owner=asked))
-    assert place.write(sink, 0, ("a", ONE, 1)).result is Result.COMMITTED
+    sink = place.sink(KEYED, timeouts=short, hooks=SinkHooks(on_step=freeze, still_owner=asked))
+    assert place.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert 1 < frozen[1] - frozen[0] < 10
     assert place.rows() == [("a", ONE, 1)]
 
 
 def test_a_session_ended_by_an_operator_is_made_anew(appending: Bench) -> None:
     def end(step: str) -> None:
-        if step == Step.STAGED and not ended:
+        if step == PostgresStep.STAGED and not ended:
             ended.extend(appending.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
 
     ours = "application_name = 'headgate shop db' AND datname = current_database()"
     ended: list[object] = []
-    sink = appending.sink(APPEND, hooks=SinkHooks(reached=end))
-    assert appending.write(sink, 0, ("a", ONE, 1)).result is Result.COMMITTED
+    sink = appending.sink(APPEND, hooks=SinkHooks(on_step=end))
+    assert appending.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert ended == [(True,)]
     assert appending.rows() == [("a", ONE, 1)]
 
@@ -141,7 +141,7 @@ def test_a_row_locked_by_somebody_else_is_waited_for(place: Bench) -> None:
 
 def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(place: Bench) -> None:
     place.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
-    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=Patience(400, 10, 50))
+    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=RetryPolicy(400, 10, 50))
     with place.database.connect() as other:
         other.execute("BEGIN")
         other.execute("UPDATE orders SET v = 5")
@@ -149,7 +149,7 @@ def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(place: Be
             place.write(sink, 0, ("a", ONE, 2))
         other.execute("ROLLBACK")
     assert place.rows() == [("a", ONE, 1)]
-    assert place.write(sink, 0, ("a", ONE, 2)).result is Result.COMMITTED
+    assert place.write(sink, 0, ("a", ONE, 2)).outcome is WriteOutcome.COMMITTED
 
 
 def test_an_app_that_lost_its_checkpoint_does_not_try_again(place: Bench) -> None:
@@ -185,7 +185,7 @@ def test_a_ledger_that_lost_what_was_confirmed_stops_the_sink(appending: Bench, 
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-made certificate for the name ``localhost``, and its key."""
+    """Return a self-made certificate for the name ``localhost``, and its key."""
     cert, key = folder / "server.crt", folder / "server.key"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     made = ["-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", str(cert), "-keyout", str(key)]

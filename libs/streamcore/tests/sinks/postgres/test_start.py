@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.service.postgres import PostgresDocument
-from streamcore.sinks.postgres.creating import create_tables
+from streamcore.service.config.postgres import PostgresDocument
+from streamcore.sinks.postgres.ddl import create_tables
 from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableName, TableSpec, Timeouts
 from streamcore.sinks.postgres.sink import PostgresSink
-from streamcore.sinks.sink import Patience
-from streamcore.writer import WriterId
-from tests.harness.postgres_place import CREATE, ORDERS, orders, spec
+from streamcore.sinks.sink import RetryPolicy
+from streamcore.writer_id import WriterId
+from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.harness.postgres_place import Bench
+    from tests.harness.servers.postgres_table import Bench
 
 pytestmark = pytest.mark.postgres
 KEYED = spec("orders", "id")
@@ -139,7 +139,7 @@ def test_a_login_that_never_works_is_told_at_once_without_the_password(
 
 
 def test_a_server_that_is_away_is_tried_for_as_long_as_patience_lasts(tmp_path: Path) -> None:
-    settings = PostgresSettings("d", "u", {"orders": KEYED}, port=1, patience=Patience(300, 10, 50))
+    settings = PostgresSettings("d", "u", {"orders": KEYED}, port=1, patience=RetryPolicy(300, 10, 50))
     with pytest.raises(Retryable, match=r"\d+ attempts within 300 ms"):
         PostgresSink("db", settings, {"orders": ORDERS}).open(WriterId("shop", 1))
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.postgres_place import Bench, orders, spec
+from tests.harness.servers.postgres_table import Bench, orders, spec
 
 if TYPE_CHECKING:
     from conftest import NewDatabase
@@ -89,7 +89,7 @@ def test_every_value_of_every_type_comes_back_as_it_was(
     module_place.run("TRUNCATE orders")
     Batches.number += 1
     written = sink.write(Batches.number, {"orders": orders(*given_rows, schema=SCHEMA)})
-    assert not written.refused
+    assert not written.rejected
     found = module_place.rows("SELECT n, text, money, ratio, flag, at AT TIME ZONE 'UTC' FROM orders ORDER BY place")
     expected = [(*row[:5], row[5] and row[5].replace(tzinfo=None)) for row in given_rows]
     assert list(map(comparable, found)) == list(map(comparable, expected))
@@ -103,7 +103,7 @@ def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_refused_before_the_se
     table = orders(*[(n, "x\0" if n == 2 else "", None, None, None, None) for n in range(3)], schema=SCHEMA)
     table = table.set_column(5, SCHEMA.field("at"), far)
     written = sink.write(Batches.number, {"orders": table})
-    assert [(one.row, one.code) for one in written.refused] == [(0, "22008"), (1, "22008"), (2, "22021")]
+    assert [(one.row, one.code) for one in written.rejected] == [(0, "22008"), (1, "22008"), (2, "22021")]
 
 
 def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_place: Bench) -> None:

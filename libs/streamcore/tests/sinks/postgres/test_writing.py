@@ -10,11 +10,11 @@ import pytest
 
 from streamcore.errors import Permanent
 from streamcore.sinks.postgres.settings import TableSpec
-from streamcore.sinks.sink import Result
-from tests.harness.postgres_place import CREATE, ORDERS, orders, spec
+from streamcore.sinks.sink import WriteOutcome
+from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.harness.postgres_place import Bench
+    from tests.harness.servers.postgres_table import Bench
 
 pytestmark = pytest.mark.postgres
 ONE, TWO = Decimal("1.00"), Decimal("2.00")
@@ -76,10 +76,10 @@ def test_lanes_go_in_their_order_and_a_row_may_refer_to_one_of_the_same_cut(plac
     sink = place.sink(tables, {"lines": lines, "orders": DELETING})
     made = orders(("a", ONE, 1, False), schema=DELETING)
     written = sink.write(0, {"lines": orders(("a", False), ("b", False), schema=lines), "orders": made})
-    assert [(one.lane, one.row, one.code) for one in written.refused] == [("lines", 1, "23503")]
+    assert [(one.lane, one.row, one.code) for one in written.rejected] == [("lines", 1, "23503")]
     assert place.rows("SELECT * FROM lines") == [("a",)]
     gone = orders(("a", ONE, 1, True), schema=DELETING)
-    assert not sink.write(1, {"lines": orders(("a", True), schema=lines), "orders": gone}).refused
+    assert not sink.write(1, {"lines": orders(("a", True), schema=lines), "orders": gone}).rejected
     assert place.rows() == []
 
 
@@ -100,9 +100,9 @@ def test_rows_that_the_server_refuses_are_named_with_its_words_and_the_others_ar
     rows[170] = (None, ONE, 170)  # type: ignore[assignment, unused-ignore]
     written = place.write(sink, 0, *rows)
     codes = {3: "22001", 50: "23514", 51: "22003", 99: "22003", 100: "23502", 150: "23505", 160: "22021", 170: "23502"}
-    assert {one.row: one.code for one in written.refused} == codes
-    assert [one.row for one in written.refused] == sorted(codes)
-    assert "numeric field overflow" in {one.reason for one in written.refused}
+    assert {one.row: one.code for one in written.rejected} == codes
+    assert [one.row for one in written.rejected] == sorted(codes)
+    assert "numeric field overflow" in {one.reason for one in written.rejected}
     assert written.rows == len(rows) - len(codes)
     assert place.rows() == [row for n, row in enumerate(rows) if n not in codes]
 
@@ -113,10 +113,10 @@ def test_a_replay_is_skipped_and_says_the_same_of_refused_rows(place: Bench) -> 
     first = place.write(place.sink(spec("orders", "id")), 7, *rows)
     sink = place.sink(spec("orders", "id"))
     again = place.write(sink, 7, *rows)
-    assert (first.result, again.result) == (Result.COMMITTED, Result.SKIPPED)
-    assert (again.rows, list(again.refused)) == (first.rows, list(first.refused))
-    assert [(one.row, one.reason) for one in again.refused] == [(1, "numeric field overflow")]
-    assert place.write(sink, 6, *rows).result is Result.SKIPPED
+    assert (first.outcome, again.outcome) == (WriteOutcome.COMMITTED, WriteOutcome.SKIPPED)
+    assert (again.rows, list(again.rejected)) == (first.rows, list(first.rejected))
+    assert [(one.row, one.reason) for one in again.rejected] == [(1, "numeric field overflow")]
+    assert place.write(sink, 6, *rows).outcome is WriteOutcome.SKIPPED
 
 
 def test_when_the_last_row_of_a_key_is_refused_the_one_before_it_stands(place: Bench) -> None:
@@ -124,7 +124,7 @@ def test_when_the_last_row_of_a_key_is_refused_the_one_before_it_stands(place: B
     bad = Decimal("999.00")
     sink = place.sink(spec("orders", "id"))
     written = place.write(sink, 0, ("a", ONE, 1), ("a", TWO, 2), ("b", ONE, 1), ("a", bad, 3), ("a", bad, 4))
-    assert [one.row for one in written.refused] == [3, 4]
+    assert [one.row for one in written.rejected] == [3, 4]
     assert written.rows == 2
     assert place.rows() == [("a", TWO, 2), ("b", ONE, 1)]
 
@@ -141,8 +141,8 @@ def test_more_refused_rows_than_the_limit_stop_the_sink_and_write_nothing(place:
 def test_a_cut_without_rows_asks_nothing_and_leaves_no_trace(place: Bench) -> None:
     place.run(CREATE)
     sink = place.sink(spec("orders", "id"))
-    assert sink.write(3, {}).result is Result.EMPTY
-    assert sink.write(3, {"orders": ORDERS.empty_table()}).result is Result.EMPTY
+    assert sink.write(3, {}).outcome is WriteOutcome.EMPTY
+    assert sink.write(3, {"orders": ORDERS.empty_table()}).outcome is WriteOutcome.EMPTY
     assert place.rows("SELECT batch FROM headgate_ledger") == [(None,)]
 
 
@@ -153,19 +153,19 @@ def test_text_goes_into_uuid_and_jsonb_by_their_own_rules(place: Bench) -> None:
     name = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
     rows = orders((1, name, '{"a": [1, null]}'), (2, "no", "{}"), (3, name, "{"), schema=schema)
     written = sink.write(0, {"orders": rows})
-    assert [(one.row, one.code) for one in written.refused] == [(1, "22P02"), (2, "22P02")]
+    assert [(one.row, one.code) for one in written.rejected] == [(1, "22P02"), (2, "22P02")]
     assert [(n, str(u), j) for n, u, j in place.rows()] == [(1, name, {"a": [1, None]})]
 
 
 def test_another_session_sees_a_cut_entirely_or_not(place: Bench) -> None:
-    from streamcore.sinks.postgres.sink import Step
+    from streamcore.sinks.postgres.sink import PostgresStep
     from streamcore.sinks.sink import SinkHooks
 
     place.run(CREATE)
     seen: dict[str, int] = {}
-    hooks = SinkHooks(reached=lambda step: seen.update({step: len(place.rows())}))
+    hooks = SinkHooks(on_step=lambda step: seen.update({step: len(place.rows())}))
     place.write(place.sink(spec("orders", "id"), hooks=hooks), 0, *((str(n), ONE, n) for n in range(500)))
-    assert seen == dict.fromkeys(Step, 0) | {Step.COMMITTED: 500}
+    assert seen == dict.fromkeys(PostgresStep, 0) | {PostgresStep.COMMITTED: 500}
 
 
 def test_version_and_deleted_together_are_refused_with_the_reason() -> None:

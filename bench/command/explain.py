@@ -1,0 +1,220 @@
+"""What `headgate rules explain` takes: the whole command, from the interpreter's start, wall and CPU time.
+
+One user does four things in turn, every 35 s: two failed logins, a small payment, a large one. So what each kind of
+rule must answer can be said beforehand, without the product. Asked over a file of 500 events, and over Kafka: of an
+event by its place, and of an alert by its id, which the command computes again and must find the same.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import orjson
+import yaml
+
+from bench.harness.command import Ended, headgate
+from bench.harness.environment import Load, Place, create_topic
+from bench.harness.events import SCHEMA, STREAM
+from bench.harness.result import Result
+from bench.harness.yardstick import Yardstick
+from headgate.rules.publish import AppTopics
+from rulecore.documents.loading import decode_record
+from rulecore.documents.rule import canonical_json
+from rulecore.factory import RulesFactory
+from rulecore.settings import RuleStream
+from streamcore.app import CONTROL, App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.kafka.control_topic import ControlLog, control_topic
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.topics import TopicSpec
+from streamcore.schema import StreamSchema
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
+
+_RUNS = 5
+_EVENTS, _STEP_S, _EACH = 500, 7, 5
+_START_S = 1_767_600_000
+_WINDOW_S, _ABSENT_S = 600, 60
+_USER = "u1"
+_LARGE = "type = 'payment' and amount >= 100"
+ExplainResult = Mapping[str, Any]
+Check = Callable[[ExplainResult], bool]
+
+
+def _rule(name: str, **parts: object) -> dict[str, object]:
+    then = {"severity": "low", "outcome": "review", "score": 1, "message": name}
+    return {"id": name, "version": 1, "owner": "bench", "on": STREAM, **parts, "then": then}
+
+
+_FAILED = "type = 'login' and status = 'failed'"
+_STEPS: Sequence[Mapping[str, object]] = (
+    {"step": "failed", "where": _FAILED, "times": 2, "within": "5m"},
+    {"step": "paid", "where": _LARGE, "within": "5m"},
+)
+_PAYMENT = {"where": "type = 'payment'", "every": f"{_ABSENT_S}s", "again": "once"}
+RULES = {
+    "event": _rule("event", where=_LARGE),
+    "list": _rule("list", where=f"{_LARGE} and user_id in list('denied')"),
+    "window": _rule(
+        "window",
+        where="type = 'payment'",
+        group_by=["user_id"],
+        within={"tumbling": f"{_WINDOW_S}s"},
+        having="count(*) >= 5",
+    ),
+    "sequence": _rule("sequence", group_by=["user_id"], sequence=_STEPS, within="1h"),
+    "absence": _rule("absence", group_by=["user_id"], expect=_PAYMENT),
+    "score": _rule(
+        "score", group_by=["user_id"], score={"of": {"event": 40}, "within": "5m", "limit": 80, "count": "every"}
+    ),
+}
+_DENIED = {"list": "denied", "version": 1, "owner": "bench", "of": "string", "entries": [_USER, "u2"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One, and its number among all."""
+
+    number: int
+    at_s: int
+    user: str
+    type: str
+    amount: float | None
+    status: str
+
+    @property
+    def value(self) -> bytes:
+        """As it is in a file or a topic."""
+        plain = {"event_id": f"e{self.number}", "ts": self.at_s * 1_000, "type": self.type, "user_id": self.user}
+        return orjson.dumps(plain | {"amount": self.amount, "status": self.status})
+
+
+def events() -> list[Event]:
+    """In the order of their times; the last is a large payment of the user who is asked about."""
+    made = []
+    for number in range(_EVENTS):
+        mine = number % _EACH == _EACH - 1
+        turn = number // _EACH % 4 if mine else number % 3
+        kind, amount, status = (
+            ("login", None, "failed"),
+            ("login", None, "failed"),
+            ("payment", 3.5, "ok"),
+            ("payment", 250.0, "ok"),
+        )[turn]
+        user = _USER if mine else f"u{2 + number * 7 % 60}"
+        made.append(Event(number, _START_S + number * _STEP_S, user, kind, amount, status))
+    return made
+
+
+def expected(made: Sequence[Event]) -> dict[str, Check]:
+    """What must be true of each answer, told from the events alone."""
+    mine = [one for one in made if one.user == _USER]
+    large = [one for one in mine if one.amount is not None and one.amount >= 100]
+    paid = [one.at_s for one in mine if one.type == "payment"]
+    in_last_window = sum(at_s // _WINDOW_S == mine[-1].at_s // _WINDOW_S for at_s in paid)
+    missed = sum(after - before > _ABSENT_S for before, after in pairwise(paid))
+    second_ms = large[1].at_s * 1_000
+    return {
+        "event": lambda found: found["fired"] is True,
+        "list": lambda found: found["fired"] is True,
+        "window": lambda found: found["windows"][-1]["values"]["count(*)"] == in_last_window,
+        "sequence": lambda found: len(found["alerts"]) == len(large) and found["fired"] is True,
+        "absence": lambda found: len(found["alerts"]) == missed + 1,  # and after the last nothing comes
+        "score": lambda found: [one["event_time_ms"] for one in found["alerts"]] == [second_ms],
+    }
+
+
+def explain(place: Place) -> list[Result]:
+    """Each form of the question: the best and the median of so many runs."""
+    made = events()
+    folder = place.run_folder(place.new_name("explain"))
+    streams, lists, rules = folder / "streams", folder / "lists", folder / "rules"
+    for path, documents in ((streams, {"bench": SCHEMA}), (lists, {"denied": _DENIED}), (rules, RULES)):
+        path.mkdir()
+        for name, document in documents.items():
+            (path / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    file = folder / "events.json"
+    file.write_bytes(b"\n".join(one.value for one in made))
+
+    over_a_file = ["--rules", str(rules), "--lists", str(lists), "--event-json", str(file)]
+    checks = expected(made)
+    asked = {name: ([name, *over_a_file], check) for name, check in checks.items()}
+    asked |= _in_kafka(place, made, checks)
+    with Yardstick() as yardstick:
+        forms = {
+            name: _measured([*arguments, "--streams", str(streams)], check)
+            for name, (arguments, check) in asked.items()
+        }
+    return [{"workload": "explain", "forms": forms, "runs": _RUNS, "checked": True, **yardstick.figures()}]
+
+
+def _in_kafka(place: Place, made: Sequence[Event], checks: Mapping[str, Check]) -> dict[str, tuple[list[str], Check]]:
+    """Fill a topic with the events, publish the rules, and write the alerts that an app gives for them."""
+    name = place.new_name("explain")
+    topic, lanes = f"{name}.events", {lane: f"{name}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)}
+    control = AppTopics(name).control
+    for spec in (control_topic(control), TopicSpec(topic, 3), *(TopicSpec(one, 2) for one in lanes.values())):
+        create_topic(place.kafka, spec)
+    published = []
+    with ControlLog(place.kafka, control) as log:
+        for key, document in RULES.items():
+            if key != "list":  # whose list is not published
+                value = canonical_json(decode_record(orjson.dumps(document), 1_000_000))
+                published.append(RawRecord(CONTROL, 0, log.publish(key, value).offset, value, key.encode()))
+    with closing(Load(place.kafka, topic)) as load:
+        spread = [zlib.crc32(one.user.encode()) % 3 for one in made]
+        load.send(spread, [one.user for one in made], [one.value.decode() for one in made])
+
+    schema = StreamSchema.parse(SCHEMA)
+    factory = RulesFactory((RuleStream(schema, topic),))
+    app = InProcessApp(App(name, (Source(schema, topic),), control, {}, (factory,), shards=2))
+    records = [RawRecord(0, one.partition, one.offset, one.value, one.key) for one in read_topic(place.kafka, topic)]
+    now_ms = int(time.time() * 1_000)
+    output = app.cut(published, now_ms) + app.cut(records, now_ms)
+    alerts = [one for one in output if one.lane == ALERTS]
+    with closing(Load(place.kafka, lanes[ALERTS])) as load:
+        load.send([0] * len(alerts), [_text(one.key) for one in alerts], [_text(one.value) for one in alerts])
+
+    last = max((one for one in records if orjson.loads(one.value or b"")["user_id"] == _USER), key=lambda r: r.offset)
+    said = [orjson.loads(one.value or b"") for one in alerts]
+    ids = {one["rule"]: one["alert_id"] for one in said if one["key"] == {"user_id": _USER}}  # the last of each rule
+    where = ["--app", name, "--topic", topic, "--bootstrap", place.kafka.bootstrap]
+    by_id = {f"alert-{rule}": ([ids[rule], *where], _same(ids[rule])) for rule in ("event", "window", "sequence")}
+    place_of_it = ["--event", f"{topic}:{last.partition}:{last.offset}"]
+    return by_id | {f"kafka-{rule}": ([rule, *place_of_it, *where], checks[rule]) for rule in ("event", "window")}
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
+
+
+def _same(known: str) -> Check:
+    return lambda found: found["same"] is True and found["alert"]["alert_id"] == known
+
+
+def _measured(arguments: Sequence[str], check: Check) -> Result:
+    _once(arguments, check)  # bytecode of what is imported is on disk from here on
+    runs = [_once(arguments, check) for _ in range(_RUNS)]
+    wall, cpu = [one.wall_s for one in runs], [one.cpu_s for one in runs]
+    return {
+        "wall_s": round(statistics.median(wall), 2),
+        "wall_best_s": round(min(wall), 2),
+        "cpu_s": round(statistics.median(cpu), 2),
+        "cpu_best_s": round(min(cpu), 2),
+    }
+
+
+def _once(arguments: Sequence[str], check: Check) -> Ended:
+    """One run, whose answer must be right."""
+    done = headgate("rules", "explain", *arguments)
+    if done.code or not check(orjson.loads(done.output)):
+        raise RuntimeError(
+            f"rules explain {arguments[0]} said something else than the events do: {done.output[:300]!r}"
+        )
+    return done

@@ -1,0 +1,152 @@
+"""Where a measurement runs: the benchmark's own broker and folder, and topics filled once and used again."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import confluent_kafka as ck
+import orjson
+
+from bench.harness.events import SCHEMA, EventSet, batches
+from headgate.console.messages import Print
+from headgate.local import cache, jars
+from headgate.local import java as java_runtime
+from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.readers import end_offsets
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
+
+_KEEP = (("retention.ms", "-1"), ("retention.bytes", "-1"))
+APPEND_TIME = (("message.timestamp.type", "LogAppendTime"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A running broker, the folder for settings and checkpoints, Spark's jars and the Java that runs all."""
+
+    broker: EmbeddedBroker
+    kafka: KafkaSettings
+    folder: Path
+    jars: Path
+    java: java_runtime.Java
+    say: Print
+
+    @property
+    def broker_pid(self) -> int:
+        """The broker's process."""
+        found = self.broker.running
+        return 0 if found is None else found.pid
+
+    def new_name(self, workload: str) -> str:
+        """Return a name for an app that has no history."""
+        return f"bench-{workload}-{secrets.token_hex(3)}"
+
+    def run_folder(self, name: str) -> Path:
+        """Create an empty folder; remove those of earlier runs."""
+        runs = self.folder / "runs"
+        for old in runs.glob(f"{name.rsplit('-', 1)[0]}-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        (runs / name).mkdir(parents=True)
+        return runs / name
+
+    def schema_file(self) -> Path:
+        """Return the stream file of the synthetic events."""
+        path = self.folder / "stream.yaml"
+        path.write_bytes(orjson.dumps(SCHEMA))
+        return path
+
+    def fill(self, wanted: EventSet) -> str:
+        """Return the topic of these events; write it unless an earlier run has done so."""
+        if self._count(wanted.topic) == wanted.events:
+            return wanted.topic
+        self.say(f"bench: writing {wanted.events:,} events to {wanted.topic}")
+        delete_topics(self.kafka, [wanted.topic])
+        create_topic(self.kafka, TopicSpec(wanted.topic, wanted.partitions, config=_KEEP))
+        with closing(Load(self.kafka, wanted.topic)) as load:
+            for partitions, keys, values in batches(wanted.columns()):
+                load.send(partitions, keys, values)
+        if self._count(wanted.topic) != wanted.events:
+            raise RuntimeError(f"topic {wanted.topic} does not hold what was written to it")
+        return wanted.topic
+
+    def _count(self, topic: str) -> int:
+        if topic not in describe(self.kafka, [topic]):
+            return -1
+        return sum(end_offsets(self.kafka, [topic]).values())
+
+
+class Load:
+    """Writes events to one topic, to given partitions. ``close`` waits until the broker has all of them."""
+
+    def __init__(self, kafka: KafkaSettings, topic: str, linger_ms: int = 20) -> None:
+        self.topic = topic
+        self.failures: list[ck.KafkaError] = []
+        self._producer = clients.producer(kafka, linger_ms=linger_ms)
+
+    def _failed(self, error: ck.KafkaError | None, _: ck.Message) -> None:
+        if error is not None:
+            self.failures.append(error)
+
+    def send(self, partitions: Iterable[int], keys: Iterable[str], values: Iterable[str]) -> None:
+        """Hand over to the client; blocks while its queue is full."""
+        produce, topic, failed = self._producer.produce, self.topic, self._failed
+        for number, (partition, key, value) in enumerate(zip(partitions, keys, values, strict=True)):
+            while True:
+                try:
+                    produce(topic, value, key, partition, on_delivery=failed)
+                    break
+                except BufferError:
+                    self._producer.poll(0.05)
+            if number % 10_000 == 0:
+                self._producer.poll(0)
+        self._producer.poll(0)
+
+    def close(self) -> None:
+        """Flush, and complain about anything that was not written."""
+        left = self._producer.flush(120)
+        if left or self.failures:
+            raise RuntimeError(f"{left} records were not written to {self.topic}: {self.failures[:3]}")
+
+
+def publish_rules(kafka: KafkaSettings, topic: str, rules: Iterable[tuple[str, bytes]]) -> int:
+    """Write control records, many at once; returns how many."""
+    producer, count = clients.producer(kafka), 0
+    for rule_id, value in rules:
+        producer.produce(topic, value, rule_id, 0)
+        count += 1
+    if producer.flush(60):
+        raise RuntimeError(f"not all rules were written to {topic}")
+    return count
+
+
+def create_topic(kafka: KafkaSettings, spec: TopicSpec) -> None:
+    """Create; a topic of that name that is just being deleted is waited for."""
+    for _ in range(50):
+        try:
+            ensure_topics(kafka, [spec])
+            return
+        except Exception:
+            time.sleep(0.2)
+    ensure_topics(kafka, [spec])
+
+
+def open_place(say: Print, *, fresh: bool) -> Place:
+    """Start the benchmark's broker, or use the one that runs. ``fresh``: begin with an empty folder."""
+    java = java_runtime.ensure(say)
+    java_runtime.activate(java)
+    folder = cache.root() / "bench"
+    broker = EmbeddedBroker(BrokerSettings(folder / "broker"), java, say)
+    if fresh:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    bootstrap = broker.start()
+    library = jars.ensure(jars.JarSet.SPARK, java, say)
+    return Place(broker, KafkaSettings(bootstrap, client_id="bench"), folder, library, java, say)

@@ -1,0 +1,180 @@
+"""Rules as rows of numbers, from which both sides are made: the text that is published and the tables of the oracle.
+
+However many rules there are, together they match the same share of the events (``HITS``), or the alerts, and not the
+rules, would be what is measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from bench.harness.events import COUNTRIES, CURRENCIES, MAX_CENTS, MAX_RISK, MERCHANTS, STATUSES, STREAM, TYPES
+from rulecore.documents.rule import Rule, canonical_json
+
+HITS = 0.01
+WINDOW, SLIDE = "1h", "5m"
+PANE_MS, PANES = 300_000, 12
+
+
+class Family(NamedTuple):
+    """A form of rule: its share of the rules, and the fewest percent of events that its equalities leave."""
+
+    name: str
+    share: float
+
+
+FAMILIES = (
+    Family("place", 0.4),  # type, country, an amount above a bound
+    Family("watched", 0.2),  # one user, an amount from a bound on
+    Family("shop", 0.2),  # one merchant, declined, an amount between two bounds
+    Family("foreign", 0.1),  # two types, not in euro, a risk above a bound
+    Family("trouble", 0.1),  # a country, not ok, a risk from a bound on
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EventRules:
+    """``table``: one row a rule with ``rule``, ``family`` and the numbers of every family (null where unused)."""
+
+    table: pl.DataFrame
+
+    def published(self) -> Iterable[tuple[str, bytes]]:
+        """Rule ids and control records."""
+        for row in self.table.iter_rows(named=True):
+            rule_id = event_rule_id(row["rule"])
+            yield rule_id, record(rule_id, where=_where(row))
+
+
+def event_rule_id(number: int) -> str:
+    """Return the id of the rule of that number."""
+    return f"event-{number:05d}"
+
+
+def event_rules(count: int, users: int, seed: int = 7) -> EventRules:
+    """So many rules over all families, mixed."""
+    draw = np.random.default_rng(seed)
+    family = draw.choice(len(FAMILIES), count, p=[f.share for f in FAMILIES])
+    kinds = draw.integers(0, len(TYPES), count)
+    table = pl.DataFrame(
+        {
+            "rule": np.arange(count, dtype=np.int64),
+            "family": family.astype(np.int8),
+            "type": kinds,
+            "type2": (kinds + draw.integers(1, len(TYPES), count)) % len(TYPES),
+            "country": draw.integers(0, len(COUNTRIES), count),
+            "user": draw.integers(0, users, count),
+            "merchant": draw.integers(0, MERCHANTS, count),
+        }
+    )
+    left = 1 / np.array([len(TYPES) * len(COUNTRIES), users, MERCHANTS * 10, 5 * 4 / 3, len(COUNTRIES) * 10 / 3])
+    wanted = np.minimum(HITS / count / left[family] * draw.uniform(0.5, 1.5, count), 0.9)
+    bound = table.with_columns(
+        low=pl.Series((MAX_CENTS * (1 - wanted)).astype(np.int64)),
+        high=pl.Series(np.full(count, MAX_CENTS, np.int64)),
+        risk=pl.Series((MAX_RISK * (1 - wanted)).astype(np.int64)),
+    )
+    return EventRules(bound)
+
+
+def _where(row: Mapping[str, int]) -> str:
+    low, high, risk = f"{row['low'] / 100:.2f}", f"{row['high'] / 100:.2f}", f"{row['risk'] / MAX_RISK:.6f}"
+    country, kind = COUNTRIES[row["country"]], TYPES[row["type"]]
+    match FAMILIES[row["family"]].name:
+        case "place":
+            return f"type = '{kind}' and country = '{country}' and amount > {low}"
+        case "watched":
+            return f"user_id = 'u{row['user']:07d}' and amount >= {low}"
+        case "shop":
+            declined = STATUSES[7]
+            return f"merchant = 'm{row['merchant']:05d}' and status = '{declined}' and amount between {low} and {high}"
+        case "foreign":
+            return f"type in ('{kind}', '{TYPES[row['type2']]}') and currency <> '{CURRENCIES[0]}' and risk > {risk}"
+    return f"country = '{country}' and status <> '{STATUSES[0]}' and risk >= {risk}"
+
+
+class Totalled(NamedTuple):
+    """An aggregate, and what the oracle makes of it: ``pane`` over a pane's events, ``over`` the panes of a window.
+
+    ``column``: the oracle's. ``where`` as a rule writes it, ``filter`` the same over the numbers; both None for all.
+    All grow with every event.
+    """
+
+    aggregate: str
+    column: str
+    pane: str
+    over: str
+    where: str | None
+    filter: str | None
+
+    @property
+    def own(self) -> str:
+        """The oracle's column of how many events of the rule the last pane has."""
+        return f"own_{self.where or 'all'}"
+
+
+_FUNCTIONS = (
+    ("count(*)", "n", "count(*)", "sum"),
+    ("sum(amount)", "amount", "sum(amount)", "sum"),
+    ("max(amount)", "largest", "max(amount)", "max"),
+    ("sum(quantity)", "quantity", "sum(quantity)", "sum"),
+)
+_FILTERS = (
+    ("", None, None),
+    ("declined-", "status = 'declined'", "status = 7"),
+    ("payment-", "type = 'payment'", "type = 5"),
+    ("euro-", "currency = 'EUR'", "currency = 0"),
+    ("card-", "type in ('payment', 'refund')", "type in (5, 6)"),
+)
+#: Four functions over five filters.
+TWENTY = tuple(
+    Totalled(aggregate, f"{name}{column}", pane, over, where, own)
+    for name, where, own in _FILTERS
+    for aggregate, column, pane, over in _FUNCTIONS
+)
+#: All functions over all events, and one over some.
+FIVE = TWENTY[:5]
+
+
+class WindowRule(NamedTuple):
+    """``having`` is ``aggregate >= bound``; the bound is in whole units of the column (cents for amounts)."""
+
+    rule: str
+    of: Totalled
+    bound: int
+
+
+def window_rules(bounds: Mapping[Totalled, list[int]]) -> list[WindowRule]:
+    """One rule a bound."""
+    return [
+        WindowRule(f"window-{one.column}-{number:03d}", one, bound)
+        for one, several in bounds.items()
+        for number, bound in enumerate(several)
+    ]
+
+
+def published_windows(rules: Iterable[WindowRule]) -> Iterable[tuple[str, bytes]]:
+    """Rule ids and control records."""
+    for rule in rules:
+        money = rule.of.aggregate.endswith("(amount)")
+        bound = f"{rule.bound / 100:.2f}" if money else str(rule.bound)
+        within = {"sliding": WINDOW, "every": SLIDE}
+        having = f"{rule.of.aggregate} >= {bound}"
+        yield rule.rule, record(rule.rule, where=rule.of.where, group_by=["user_id"], within=within, having=having)
+
+
+def record(rule_id: str, *, version: int = 1, **conditions: object) -> bytes:
+    """Return a rule's control record."""
+    document = {
+        "id": rule_id,
+        "version": version,
+        "owner": "bench",
+        "on": STREAM,
+        "then": {"severity": "high", "message": f"{rule_id} for {{user_id}}"},
+        **{name: value for name, value in conditions.items() if value is not None},
+    }
+    return canonical_json(Rule.model_validate(document))

@@ -1,0 +1,122 @@
+"""A job in one process and one thread, without Spark, Kafka and JSON: what is left is the operator's own cost.
+
+Two figures: the operator with the state of each cut written to a log in memory, and the whole topology in a simulation
+(packing, the order of a shard and the watermark besides). Runs as a child: polars counts its threads when it is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+
+import orjson
+import polars as pl
+
+from bench.harness import operator_oracle
+from bench.harness.events import SCHEMA, EventSet, texts
+from bench.harness.jobs import Job, changed, from_json
+from bench.harness.result import Result, show
+from bench.harness.yardstick import Yardstick
+from bench.spark.throughput import compared
+from bench.spark.topologies import LANE, topology
+from streamcore.limits import StateSettings
+from streamcore.operators.base import MAIN, CutTime
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.state.blob_store import MemoryBlobs
+from streamcore.state.state_log import StateLog
+from streamcore.topology.kernel import StatelessStageRunner
+from streamcore.topology.nodes import polars_dtype
+from streamcore.topology.simulation import Simulation
+from streamcore.watermark import NO_WATERMARK
+
+_PER_CUT = 100_000
+_STREAM = StreamSchema.parse(SCHEMA)
+
+
+def in_process(workload: str, job: Job, count: int, options: Mapping[str, object]) -> list[Result]:
+    """One result: both figures."""
+    job = changed(replace(job, per_cut=_PER_CUT), options)
+    command = [sys.executable, "-m", "bench.harness.in_process", "--workload", workload, "--job", job.to_json()]
+    environment = {**os.environ, "POLARS_MAX_THREADS": "1"}
+    done = subprocess.run([*command, "--events", str(count)], stdout=subprocess.PIPE, env=environment, check=True)
+    return [orjson.loads(done.stdout)]
+
+
+def main() -> None:
+    """Run one job."""
+    parser = argparse.ArgumentParser()
+    for name in ("workload", "job"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--events", required=True, type=int)
+    arguments = parser.parse_args()
+    job, result = from_json(arguments.job), {"workload": arguments.workload, "events": arguments.events}
+    events = job.events(arguments.events)
+    with Yardstick() as yardstick:
+        for name, run in (("operator", _operator), ("simulation", _simulation)):
+            result |= _measured(name, run(job, events), job, events)
+        show(result | {"job": asdict(job), "keys": events.users, **yardstick.figures()})
+
+
+def _measured(name: str, outputs: Iterator[pl.DataFrame], job: Job, events: EventSet) -> Result:
+    """CPU-seconds of an iterator that makes its input before it starts, and whether its rows are right."""
+    next(outputs)
+    begin = time.process_time()
+    rows = pl.concat(outputs)
+    seconds = time.process_time() - begin
+    columns = events.columns()
+    latest_ms = columns["ts"].to_numpy().max()
+    wanted = operator_oracle.expected(job, columns, watermark_ms=latest_ms - job.delay_ms, touching_merge=False)
+    values = rows.write_ndjson().encode().splitlines()
+    checked = compared(operator_oracle.found(job, values), wanted)
+    per_million = round(seconds * 1e6 / events.events, 2)
+    return {f"{name}_cpu_seconds_per_million": per_million, "rows": checked["alerts"], "checked": True}
+
+
+def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
+    """Run the job's operator, with its state written cut by cut."""
+    plan = topology("bench", job)
+    (node,) = plan.stateful_nodes
+    operator, log, blobs = node.make(), StateLog(StateSettings()), MemoryBlobs()
+    head = StatelessStageRunner(plan)
+    cuts = [rows for cut in cuts_of(job, events) for rows in head.rows(0, cut).rows.values()]
+    yield pl.DataFrame()
+    watermark_ms = NO_WATERMARK
+    for cut in cuts:
+        next_ms = max(watermark_ms, _latest(cut) - job.delay_ms)
+        rows = operator.step([cut], CutTime(watermark_ms, next_ms, 0))[MAIN]
+        log.commit(blobs, operator.tables(), {"cut": next_ms})
+        watermark_ms = next_ms
+        yield rows.rename({"window_start": "start", "window_end": "end"}, strict=False)
+
+
+def _simulation(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
+    """Run the topology."""
+    simulation = Simulation(topology("bench", job))
+    cuts = [cut.select(_STREAM.names) for cut in cuts_of(job, events)]
+    yield pl.DataFrame()
+    for cut in cuts:
+        yield simulation.cut({_STREAM.name: cut})[LANE]
+
+
+def cuts_of(job: Job, events: EventSet) -> list[pl.DataFrame]:
+    """Yield the events as a topology sees them, in the order of their times."""
+    frame = events.columns()
+    fields = [pl.col(field.name).cast(polars_dtype(field.type)) for field in _STREAM.fields if field.name != "ts"]
+    times = [pl.col("ts").cast(pl.Datetime("ms", "UTC")), pl.col("ts").alias(EVENT_MS)]
+    rows = texts(frame).select(*fields, *times)
+    return [rows[start : start + job.per_cut] for start in range(0, rows.height, job.per_cut)]
+
+
+def _latest(cut: pl.DataFrame) -> int:
+    latest = cut[EVENT_MS].max()
+    assert isinstance(latest, int), "a cut has events"
+    return latest
+
+
+if __name__ == "__main__":
+    main()

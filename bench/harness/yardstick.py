@@ -1,0 +1,59 @@
+"""How fast this machine is just now: the CPU time of a fixed piece of work, taken again and again during a run.
+
+Shared machines differ by half from one minute to the next, in CPU-seconds too (neighbours on the same core, its clock).
+A ratio of two runs means something when each is divided by its own yardstick.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from types import TracebackType
+
+import numpy as np
+
+from bench.harness.cpu import load_average
+from bench.harness.result import Result
+
+_EVERY_S = 2.0
+_ROWS = 200_000
+
+
+def fixed_work_ms() -> float:
+    """CPU-milliseconds of sorting so many numbers and of as many steps of a loop: memory and interpreter, half each."""
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, _ROWS)
+    begin = time.thread_time()
+    np.sort(numbers)
+    total = 0
+    for number in range(_ROWS):
+        total += number & 7
+    return (time.thread_time() - begin) * 1000
+
+
+class Yardstick:
+    """Measures while it is entered, one per cent of one core; ``figures`` go into every result."""
+
+    def __init__(self) -> None:
+        self._samples: list[float] = []
+        self._load_before = load_average()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="yardstick", daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._samples.append(fixed_work_ms())
+            self._stop.wait(_EVERY_S)
+
+    def figures(self) -> Result:
+        """Return the median so far, and the load before and now."""
+        median = round(statistics.median(self._samples), 1) if self._samples else 0.0
+        return {"load_average": [self._load_before, load_average()], "yardstick_ms": median}
+
+    def __enter__(self) -> Yardstick:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()

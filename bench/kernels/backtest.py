@@ -1,0 +1,107 @@
+"""How fast a back-test is on one core: events of a Parquet file through `headgate rules backtest`'s own code.
+
+Two million events; rules per event as the other benches have them, of which a hundredth of the events match one, and
+windowed rules over an hour every five minutes. The counts of every rule are compared with DuckDB's over the generated
+numbers. ``profile`` says where the CPU's time goes instead.
+
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.backtest [100|1000|windows] [profile]
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from bench.harness import rules_oracle as oracle
+from bench.harness.events import SCHEMA, EventSet, texts
+from bench.harness.generated_rules import FIVE, event_rule_id, event_rules, published_windows, window_rules
+from bench.harness.result import Result, show
+from headgate.backtest.sources import file_batches
+from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide
+from rulecore.compile.rule import RuleLimits, compile_rule
+from rulecore.documents.loading import decode_record
+from streamcore.schema import StreamSchema
+
+EVENTS = 2_000_000
+WINDOW_EVENTS = 300_000
+USERS = 100_000
+
+
+def write(columns: pl.DataFrame, folder: Path) -> Path:
+    """Write the events as a lake has them: money as decimals, times as timestamps."""
+    path = folder / "events.parquet"
+    frame = texts(columns).with_columns(
+        pl.col("amount").cast(pl.Decimal(12, 2)), pl.col("risk").cast(pl.Float64), pl.from_epoch("ts", time_unit="ms")
+    )
+    frame.write_parquet(path)
+    return path
+
+
+def run(path: Path, records: Sequence[tuple[str, bytes]]) -> tuple[BacktestReport, float, float]:
+    """Return the report, and the seconds of the CPU and of the clock that reading and matching took."""
+    schema = StreamSchema.parse(SCHEMA)
+    rules = [compile_rule(decode_record(r, len(r)), {schema.name: schema}, RuleLimits()) for _, r in records]
+    began, begin = time.perf_counter(), time.process_time()
+    job = Backtest(schema, schema.name, BacktestSide(tuple(rules)), partitions=[0])
+    for _, batch in file_batches([path], schema, 2**45):
+        job.step(batch)
+    report = job.report()
+    return report, time.process_time() - begin, time.perf_counter() - began
+
+
+def per_event(count: int, folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
+    """File, rules, what DuckDB counts of each, and how many events."""
+    columns, rules = EventSet(EVENTS, USERS).columns(), event_rules(count, USERS)
+    counted = dict(oracle.event_pairs(columns, rules).group_by("rule").len().iter_rows())
+    expected = {event_rule_id(n): counted.get(n, 0) for n in range(count)}
+    return write(columns, folder), [*rules.published()], expected, EVENTS
+
+
+def windowed(folder: Path) -> tuple[Path, Sequence[tuple[str, bytes]], dict[str, int], int]:
+    """Measure the same for windowed rules."""
+    columns = EventSet(WINDOW_EVENTS, USERS // 10).columns()
+    totals = oracle.window_totals(columns, FIVE)
+    rules = window_rules({one: oracle.bounds(totals, one.column, 20, 0.01) for one in FIVE})
+    counted = dict(oracle.window_firings(totals, rules).group_by("rule").len().iter_rows())
+    expected = {rule.rule: counted.get(rule.rule, 0) for rule in rules}
+    return write(columns, folder), [*published_windows(rules)], expected, WINDOW_EVENTS
+
+
+def main(arguments: list[str]) -> None:
+    """Run once, compare, say."""
+    what = next((a for a in arguments if a != "profile"), "100")
+    with tempfile.TemporaryDirectory() as folder:
+        path, records, expected, events = (
+            windowed(Path(folder)) if what == "windows" else per_event(int(what), Path(folder))
+        )
+        if "profile" in arguments:
+            with cProfile.Profile() as profile:
+                run(path, records)
+            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+            return
+        report, cpu_s, wall_s = run(path, records)
+    found = {name: one.alerts for name, one in report.new.items()}
+    result: Result = {
+        "bench": "backtest in process",
+        "rules": len(records),
+        "kind": "window" if what == "windows" else "event",
+        "events": report.events,
+        "alerts": sum(found.values()),
+        "equals_duckdb": found == expected and report.events == events,
+        "events_per_second": round(events / wall_s),
+        "events_per_cpu_second": round(events / cpu_s),
+        "wall_s": round(wall_s, 2),
+        "cpu_s": round(cpu_s, 2),
+    }
+    show(result)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

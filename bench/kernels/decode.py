@@ -1,0 +1,248 @@
+"""``python -m bench.kernels.decode``: CPU-seconds to decode a million records of each format, on one core.
+
+An event of a shop with eight fields as JSON, CSV (texts in quotes in one variant), Avro (bare datums, and container
+files with the schema inside), and eight of the columns of a combined access log. Decoded columns are compared with
+those that the records were written from, which no parser has seen. The first batch, in which patterns are compiled and
+shapes are learned, is left out. ``bytes``: of a record on average.
+
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.decode [--records N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import fastavro
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from bench.harness.result import Result, show
+from streamcore.decode.formats import AccessLog, Avro, Bare, Container, Csv, InputFormat, Json
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.types import Decoder, RawBatch
+from streamcore.schema import StreamSchema
+
+BATCH = 20_000
+_TYPES = ("view", "cart_add", "payment", "refund")
+_AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+_BASE_MS = 1_767_571_200_000
+_CLOCK_MS = 1_800_000_000_000
+_EVENT = StreamSchema.parse(
+    {
+        "name": "shop",
+        "event_time": "ts",
+        "keys": [["user_id"]],
+        "fields": {
+            "event_id": "string not null",
+            "ts": "timestamp not null",
+            "type": "string not null",
+            "user_id": "string not null",
+            "country": "string",
+            "amount": "decimal(12,2)",
+            "risk": "double",
+            "quantity": "long",
+        },
+    }
+)
+_LOG = StreamSchema.parse(
+    {
+        "name": "log",
+        "event_time": "time",
+        "keys": [["remote_host"]],
+        "fields": {
+            "time": "timestamp not null",
+            "remote_host": "string not null",
+            "method": "string",
+            "path": "string",
+            "status": "long",
+            "bytes": "long",
+            "referer": "string",
+            "agent": "string",
+        },
+    }
+)
+_AVRO = {
+    "type": "record",
+    "name": "Event",
+    "fields": [
+        {"name": "event_id", "type": "string"},
+        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "type",
+            "type": {"type": "enum", "name": "Type", "symbols": list(_TYPES)},
+        },
+        {"name": "user_id", "type": "string"},
+        {"name": "country", "type": ["null", "string"]},
+        {"name": "amount", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}]},
+        {"name": "risk", "type": ["null", "double"]},
+        {"name": "quantity", "type": ["null", "long"]},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Records, and the physical columns that must come out of them."""
+
+    schema: StreamSchema
+    written: InputFormat
+    records: pl.Series
+    expected: pl.DataFrame
+
+
+def _events(count: int) -> pl.DataFrame:
+    """Physical columns: cents, milliseconds. One country in twenty is null."""
+    draw = np.random.default_rng(1)
+    n = pl.Series(np.arange(count))
+    country = pl.Series(["DE", "FR", "GB", "US", None]).gather(np.minimum(draw.integers(0, 20, count) // 4, 4))
+    return pl.DataFrame(
+        {
+            "event_id": pl.select(pl.format("evt-{}", n)).to_series(),
+            "ts": _BASE_MS + np.arange(count) * 37,
+            "type": pl.Series(["view", "cart_add", "payment", "refund"]).gather(draw.integers(0, 4, count)),
+            "user_id": pl.select(pl.format("u{}", pl.Series(draw.integers(0, 100_000, count)))).to_series(),
+            "country": country,
+            "amount": draw.integers(100, 1_000_000, count),
+            "risk": draw.integers(0, 1_000_000, count) / 1e6,
+            "quantity": draw.integers(1, 10, count),
+        }
+    )
+
+
+def _money() -> pl.Expr:
+    cents = (pl.col("amount") % 100).cast(pl.String).str.zfill(2)
+    return pl.format("{}.{}", pl.col("amount") // 100, cents)
+
+
+def _lines(frame: pl.DataFrame, template: str, *columns: pl.Expr | str) -> pl.Series:
+    return frame.select(pl.format(template, *columns)).to_series()
+
+
+def _json(events: pl.DataFrame) -> Case:
+    template = '{"event_id":"{}","ts":{},"type":"{}","user_id":"{}","country":{},"amount":{},"risk":{},"quantity":{}}'
+    country = pl.when(pl.col("country").is_null()).then(pl.lit("null")).otherwise(pl.format('"{}"', "country"))
+    rest: tuple[pl.Expr | str, ...] = ("ts", "type", "user_id", country, _money(), "risk", "quantity")
+    parts = template.split("{}")
+    pieces: list[pl.Expr] = [pl.lit(parts[0])]
+    for column, text in zip(("event_id", *rest), parts[1:], strict=True):
+        pieces += [pl.col(column) if isinstance(column, str) else column, pl.lit(text)]
+    return Case(_EVENT, Json(), events.select(pl.concat_str(pieces)).to_series(), events)
+
+
+def _csv(events: pl.DataFrame, *, quoted: bool) -> Case:
+    text = '"{}"' if quoted else "{}"
+    country = pl.when(pl.col("country").is_null()).then(pl.lit("")).otherwise(pl.format(text, "country"))
+    template = f"{text},{{}},{text},{text},{{}},{{}},{{}},{{}}"
+    rest = ("event_id", "ts", "type", "user_id", country, _money(), "risk", "quantity")
+    return Case(_EVENT, Csv(), _lines(events, template, *rest), events)
+
+
+def _avro(events: pl.DataFrame, *, in_files: bool) -> Case:
+    schema = fastavro.parse_schema(_AVRO)
+
+    def write(row: Mapping[str, object]) -> bytes:
+        out = io.BytesIO()
+        if in_files:
+            fastavro.writer(out, schema, [row])
+        else:
+            fastavro.schemaless_writer(out, schema, row)
+        return out.getvalue()
+
+    typed = events.with_columns(amount=(pl.col("amount").cast(pl.Decimal(38, 2)) / 100).cast(pl.Decimal(12, 2)))
+    records = pl.Series([write(row) for row in typed.iter_rows(named=True)], dtype=pl.Binary)
+    return Case(_EVENT, Avro(Container() if in_files else Bare(json.dumps(_AVRO))), records, events)
+
+
+def _log(count: int) -> Case:
+    """Return an hour of access-log lines; one response in twenty has no bytes."""
+    draw = np.random.default_rng(2)
+    host = [pl.Series(draw.integers(0, 256, count)) for _ in range(2)]
+    frame = pl.DataFrame(
+        {
+            "time": _BASE_MS + np.sort(draw.integers(0, 3_600, count)) * 1_000,
+            "remote_host": pl.select(pl.format("10.0.{}.{}", *host)).to_series(),
+            "method": pl.Series(["GET", "POST"]).gather(draw.integers(0, 2, count)),
+            "path": pl.select(pl.format("/product/{}", pl.Series(draw.integers(0, 5_000, count)))).to_series(),
+            "status": pl.Series([200, 200, 200, 404]).gather(draw.integers(0, 4, count)),
+            "bytes": pl.Series(draw.integers(0, 100_000, count)).set(pl.Series(draw.integers(0, 20, count) == 0), None),
+            "referer": pl.Series(["http://www.example.com/start.html", None]).gather(draw.integers(0, 2, count)),
+            "agent": pl.Series(
+                ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"]
+            ).new_from_index(0, count),
+        }
+    )
+    local = pl.from_epoch("time", time_unit="ms").dt.offset_by("2h").dt.strftime("%d/%b/%Y:%H:%M:%S +0200")
+    size = pl.col("bytes").cast(pl.String).fill_null("-")
+    rest = ("remote_host", local, "method", "path", "status", size, pl.col("referer").fill_null("-"), "agent")
+    return Case(_LOG, AccessLog(), _lines(frame, '{} - - [{}] "{} {} HTTP/1.1" {} {} "{}" "{}"', *rest), frame)
+
+
+def _batches(records: pl.Series) -> Iterator[RawBatch]:
+    for start in range(0, len(records), BATCH):
+        part = records[start : start + BATCH].cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
+        offsets = pa.array(np.arange(start, start + len(part)))
+        yield RawBatch(part, pa.array(np.zeros(len(part), dtype=np.int32)), offsets, _CLOCK_MS)
+
+
+def _check(case: Case, tables: list[pa.Table]) -> None:
+    found = pl.DataFrame(pa.concat_tables(tables).select(list(case.schema.names)))
+    for name in case.schema.names:
+        if not found[name].equals(case.expected[name].rename(name)):
+            raise SystemExit(f"{type(case.written).__name__}: column {name} is not what was written")
+
+
+def _round(decoder: Decoder, batches: list[RawBatch]) -> tuple[float, list[pa.Table]]:
+    begin = time.process_time()
+    tables = [decoder.decode(batch).events for batch in batches]
+    return time.process_time() - begin, tables
+
+
+def run(records: int, rounds: int) -> Result:
+    """CPU-seconds per million, the median of some rounds, by format."""
+    events = _events(records)
+    cases = {
+        "json": _json(events),
+        "csv": _csv(events, quoted=False),
+        "csv_quoted": _csv(events, quoted=True),
+        "access_log": _log(records),
+        "avro_bare": _avro(events, in_files=False),
+        "avro_container": _avro(events, in_files=True),
+    }
+    decoders = {
+        name: case.written.decoder(case.schema, limits=DecodeLimits(), extra_fields=ExtraFields.REJECT)
+        for name, case in cases.items()
+    }
+    batches = {name: list(_batches(case.records)) for name, case in cases.items()}
+    for name, case in cases.items():
+        _check(case, _round(decoders[name], batches[name])[1])
+    taken: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        for name, times in taken.items():
+            times.append(_round(decoders[name], batches[name])[0] * 1e6 / records)
+    return {
+        name: {
+            "cpu_seconds_per_million": round(statistics.median(times), 3),
+            "bytes": round(float(cases[name].records.cast(pl.Binary).bin.size().mean() or 0)),  # type: ignore[arg-type]
+        }
+        for name, times in taken.items()
+    }
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    show({"workload": "decode-in-process", **run(options.records, options.rounds)})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""``python -m bench.kernels.lists``: what lists of half a million entries add to rules per event, on one core.
+
+The same thousand rules over the same million events, without Spark, Kafka and JSON: as they are; every tenth with
+``user_id not in list('trusted')``, with one entry in the list and with half a million; and every tenth with ``amount >
+lookup('limits', user_id)`` besides. The four take turns, cut by cut. Alerts are compared with the oracle's pairs of
+rule and event, filtered by a plain Python set and dictionary. ``filling``: what of it is filling the lists' columns.
+Besides: CPU of taking such a list in, of a change of one entry, of reading it after a restart, and of a cut without any
+event with the list in state. The first cut, in which much is used for the first time, is left out.
+
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.lists
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+import polars as pl
+
+from bench.harness import rules_oracle as oracle
+from bench.harness.events import SCHEMA, STREAM, EventSet, texts
+from bench.harness.generated_rules import EventRules, event_rule_id, event_rules, record
+from bench.harness.result import show
+from rulecore.documents.yaml_reader import Json
+from rulecore.factory import RulesFactory
+from rulecore.kernel import RulesKernel, control_record
+from rulecore.lists.fill_columns import with_list_columns
+from rulecore.lists.records import ListHead, list_records
+from rulecore.settings import RuleStream
+from streamcore.kernel import ControlRecord, Cut, StreamKey
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema, Type
+from streamcore.state import MemoryBlobs, StateLog, StateSettings
+from streamcore.watermark import NO_WATERMARK
+from streamcore.wire.lanes import ALERTS, STATUS
+
+EVENTS = 1_000_000
+CUT_ROWS = 20_000
+RULES = 1_000
+ENTRIES = 500_000
+EVERY = 10  # of the rules ask lists
+KNOWN = 5_000  # users that are in the lists; all other entries are of nobody
+_STREAM = StreamSchema.parse(SCHEMA)
+_CLOCK_MS = 1_800_000_000_000
+_IDLE_CUTS = 64
+_FIRST = "u0000000"
+
+Published = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What the lists hold, in plain Python."""
+
+    trusted: frozenset[str]
+    limits: Mapping[str, int]
+
+    def records(self, version: int, more: Sequence[str] = ()) -> tuple[Published, Published]:
+        """Control records of both lists."""
+        string, money = Type.parse("string"), Type.parse("decimal(12,2)")
+        trusted = ListHead(list="trusted", version=version, owner="bench", of=string)
+        limits = ListHead(list="limits", version=version, owner="bench", of=string, value=money)
+        values: list[Json] = [[user, f"{cents // 100}.{cents % 100:02}"] for user, cents in self.limits.items()]
+        return list_records(trusted, [*sorted(self.trusted), *more]), list_records(limits, values)
+
+
+def lists() -> Lists:
+    """Both know the first users, and hundreds of thousands that are in no event."""
+    users = [f"u{n:07d}" for n in [*range(KNOWN), *range(1_000_000, 1_000_000 + ENTRIES - KNOWN)]]
+    return Lists(frozenset(users), {user: n * 37 % 1_000_000 for n, user in enumerate(users)})
+
+
+def published(rules: EventRules, condition: str) -> Iterator[tuple[str, bytes]]:
+    """Return the rules, every tenth of them with the added condition."""
+    for number, (rule_id, value) in enumerate(rules.published()):
+        if number % EVERY or not condition:
+            yield rule_id, value
+        else:
+            yield rule_id, record(rule_id, where=f"({orjson.loads(value)['where']}) and {condition}")
+
+
+def frames(events: pl.DataFrame) -> list[pl.DataFrame]:
+    """Yield the events in physical columns, cut by cut."""
+    named = texts(events).drop("amount", "risk", "ts", "quantity")
+    numbers = events.select(
+        pl.col("ts"),
+        pl.col("amount").cast(pl.Int64),
+        (pl.col("risk") / 1_000_000).alias("risk"),
+        pl.col("quantity").cast(pl.Int64),
+        pl.col("ts").alias(EVENT_MS),
+        pl.col("partition").alias(PARTITION),
+        pl.col("offset").alias(OFFSET),
+    )
+    return [*named.hstack(numbers).iter_slices(CUT_ROWS)]
+
+
+class Runner:
+    """A kernel, its state log, and the CPU that it took."""
+
+    def __init__(self) -> None:
+        self.kernel = RulesKernel(RulesFactory((RuleStream(_STREAM, STREAM),)))
+        self.log, self.blobs = StateLog(StateSettings()), MemoryBlobs()
+        self.cuts_cpu_s: list[float] = []
+        self.filling_cpu_s, self.written = 0.0, 0
+        self.pairs: list[tuple[str, int, int]] = []
+
+    def cut(self, events: pl.DataFrame | None, control: Sequence[ControlRecord] = ()) -> float:
+        """CPU-seconds of one cut, its commit included."""
+        rows = {} if events is None else {StreamKey(STREAM, 0): events}
+        began = time.process_time()
+        records = self.kernel.step(Cut(0, rows, control, _CLOCK_MS, NO_WATERMARK, NO_WATERMARK, {})).records
+        self.written += self.log.commit(self.blobs, self.kernel.tables(), {"cut": self.log.head.sequence})
+        spent = time.process_time() - began
+        for one in records:
+            value = orjson.loads(one.value or b"null")
+            if one.lane == ALERTS:
+                self.pairs.append((value["rule"], value["source"]["partition"], value["source"]["offset"]))
+            assert one.lane != STATUS or value["status"] == "accepted", value
+        return spent
+
+    def fill(self, events: pl.DataFrame) -> None:
+        """Fill the lists' columns once more, by themselves."""
+        began = time.process_time()
+        columns, contents = self.kernel.rules.list_columns(STREAM), self.kernel.lists.contents(_CLOCK_MS)
+        with_list_columns(events, columns, contents)
+        self.filling_cpu_s += time.process_time() - began
+
+    def publish(self, records: Iterator[tuple[str, bytes]] | Published) -> float:
+        """CPU-seconds of a cut with these control records."""
+        return self.cut(None, [control_record(key, value, n) for n, (key, value) in enumerate(records)])
+
+    def restarted(self) -> tuple[Runner, float]:
+        """Another one that reads this one's state, and the CPU-seconds that it took."""
+        other = Runner()
+        began = time.process_time()
+        other.log.load(self.blobs.get("head"), self.blobs, other.kernel.table)
+        other.kernel.on_state_loaded()
+        other.blobs = self.blobs
+        return other, time.process_time() - began
+
+
+def expected(pairs: pl.DataFrame, holds: Callable[[str, int], bool]) -> set[tuple[str, int, int]]:
+    """Return the oracle's pairs, those of every tenth rule only where the lists let the event through."""
+    return {
+        (event_rule_id(rule), partition, offset)
+        for rule, user, cents, partition, offset in pairs.iter_rows()
+        if rule % EVERY or holds(f"u{user:07d}", cents)
+    }
+
+
+def main() -> None:
+    """Run, compare, say."""
+    events = EventSet(EVENTS).columns()
+    work, rules, known = frames(events), event_rules(RULES, 100_000), lists()
+    place = events.select("partition", "offset", "user", "amount")
+    pairs = oracle.event_pairs(events, rules).join(place, on=["partition", "offset"])
+    pairs = pairs.select("rule", "user", "amount", "partition", "offset")
+    not_in, limit = "user_id not in list('trusted')", "amount > lookup('limits', user_id)"
+    trusted, limits = known.records(1)
+    small = Lists(frozenset([_FIRST]), {}).records(1)[0]
+    cases: list[tuple[str, str, Published, Callable[[str, int], bool]]] = [
+        ("none", "", [], _anything),
+        ("small", not_in, small, lambda user, _: user != _FIRST),
+        ("one", not_in, trusted, lambda user, _: user not in known.trusted),
+        ("two", f"({not_in} or {limit})", [*trusted, *limits], lambda user, cents: _either(known, user, cents)),
+    ]
+    runners = {name: Runner() for name, *_ in cases}
+    memory = {}
+    for name, condition, records, _ in cases:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        taken = runners[name].publish(records)
+        memory[name] = (taken, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+        runners[name].publish(published(rules, condition))
+    turns = [*runners.values()]
+    for frame in work:
+        for runner in turns:
+            runner.cuts_cpu_s.append(runner.cut(frame))
+            runner.fill(frame)
+        turns.append(turns.pop(0))
+    for name, _, _, holds in cases:
+        found = runners[name].pairs
+        if len(found) != len(set(found)) or set(found) != expected(pairs, holds):
+            raise SystemExit(f"{name}: the alerts are not those of the oracle")
+    for name, _, records, _ in cases:
+        runner = runners[name]
+        show(
+            {
+                "bench": "lists in process",
+                "lists": name,
+                "events": EVENTS,
+                "rules": RULES,
+                "alerts": len(runner.pairs),
+                "equals_oracle": True,
+                "cpu_s_per_million": round(sum(runner.cuts_cpu_s[1:]) * 1e6 / (EVENTS - CUT_ROWS), 2),
+                "median_cut_cpu_s_per_million": round(statistics.median(runner.cuts_cpu_s) * 1e6 / CUT_ROWS, 2),
+                "filling_cpu_s_per_million": round(runner.filling_cpu_s * 1e6 / EVENTS, 2),
+                "taking_in_cpu_s": round(memory[name][0], 3),
+                "taking_in_mib": memory[name][1],
+                "record_bytes": sum(len(value) for _, value in records),
+                "records": len(records),
+            }
+        )
+    show({"bench": "lists in state", **_state(known, runners["one"], trusted)})
+
+
+def _anything(_user: str, _cents: int) -> bool:
+    return True
+
+
+def _either(known: Lists, user: str, cents: int) -> bool:
+    most = known.limits.get(user)
+    return user not in known.trusted or (most is not None and cents > most)
+
+
+def _state(known: Lists, runner: Runner, before: Published) -> dict[str, float | int]:
+    """One entry more, a restart, and cuts in which nothing happens."""
+    bare = Runner()
+    bare.publish([])
+    for one in (bare, runner):
+        one.written = 0
+    idle = [sum(one.cut(None) for _ in range(_IDLE_CUTS)) / _IDLE_CUTS for one in (bare, runner)]
+    written = runner.written // _IDLE_CUTS
+    changed = [r for r in known.records(2, ["somebody"])[0] if r not in before]
+    edit = runner.publish(changed)
+    other, restart = runner.restarted()
+    return {
+        "entries": ENTRIES,
+        "idle_cut_ms_without": round(idle[0] * 1000, 3),
+        "idle_cut_ms": round(idle[1] * 1000, 3),
+        "idle_cut_bytes": written,
+        "records_to_add_one_entry": len(changed),
+        "adding_one_entry_cpu_s": round(edit, 3),
+        "restart_cpu_s": round(restart, 3),
+        "first_cut_after_restart_cpu_s": round(other.cut(None), 3),
+    }
+
+
+if __name__ == "__main__":
+    main()

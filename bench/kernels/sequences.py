@@ -1,0 +1,233 @@
+"""What sequences cost in the rules kernel, without Spark, Kafka and JSON: three failed logins, then a large purchase.
+
+A million events of 100,000 users in an hour, 5 % of them out of order by up to five seconds; one user in twenty keeps
+failing to log in. Cuts of 100,000 events go through the kernel, and its state to a log in memory after each. What fires
+is compared with a plain loop over each user's events.
+
+    POLARS_MAX_THREADS=1 taskset -c 0 python -m bench.kernels.sequences [--rules N]
+
+``--rules``: so many rules of this form, each with a step's limit of its own and so with partials of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import polars as pl
+
+from bench.harness.result import show
+from rulecore.factory import RulesFactory
+from rulecore.groups.sequences.group import SequenceGroup
+from rulecore.kernel import RulesKernel
+from rulecore.settings import RuleStream
+from streamcore.kernel import ControlRecord, Cut, KernelOutput, StreamKey
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.state import MemoryBlobs, StateLog, StateSettings
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing.model import END_OF_TIME_MS
+from streamcore.wire.lanes import ALERTS
+
+EVENTS, USERS, CUT = 1_000_000, 100_000, 100_000
+START_MS, SPAN_MS = 1_760_000_000_000, 3_600_000
+DISORDER_MS, DISORDERED = 5_000, 0.05
+TIMES, FIRST_MS, NEXT_MS = 3, 600_000, 300_000
+LARGE_CENTS = 50_000
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "shop",
+        "event_time": "ts",
+        "keys": [["user_id"]],
+        "fields": {
+            "ts": "timestamp not null",
+            "user_id": "string",
+            "type": "string not null",
+            "status": "string",
+            "amount": "decimal(12,2)",
+        },
+    }
+)
+FAILED, OK, PAYMENT, OTHER = range(4)
+_TYPES = ["login", "login", "payment", "view"]
+_STATUS = ["failed", "ok", "ok", None]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Events:
+    """In order of arrival; an event is at most the disorder behind the latest before it."""
+
+    user: Ints
+    kind: Ints
+    cents: Ints
+    event_ms: Ints
+
+    def frame(self) -> pl.DataFrame:
+        users = pl.Series("user_id", [f"user-{n:07d}" for n in range(USERS)])
+        return pl.DataFrame(
+            {
+                "ts": self.event_ms,
+                "user_id": users.gather(self.user),
+                "type": pl.Series(_TYPES).gather(self.kind),
+                "status": pl.Series(_STATUS).gather(self.kind),
+                "amount": pl.Series(self.cents),
+                PARTITION: pl.Series(np.zeros(len(self.user)), dtype=pl.Int32),
+                OFFSET: np.arange(len(self.user)),
+                EVENT_MS: self.event_ms,
+            }
+        )
+
+
+def events(seed: int = 1, count: int = EVENTS) -> Events:
+    """So many, a million an hour."""
+    random = np.random.default_rng(seed)
+    user = random.integers(0, USERS, count)
+    usual = random.choice(4, count, p=[0.1, 0.15, 0.2, 0.55])
+    attacked = random.choice(4, count, p=[0.7, 0.01, 0.24, 0.05])
+    steady = START_MS + np.linspace(0, SPAN_MS * count // EVENTS, count).astype(np.int64)
+    behind = np.where(random.random(count) < DISORDERED, random.integers(0, DISORDER_MS, count), 0)
+    kind = np.where(user % 20 == 0, attacked, usual)
+    return Events(user, kind, random.integers(0, 100_000, count), steady - behind)
+
+
+def rules(count: int) -> list[ControlRecord]:
+    """Rule 0 is the one that the oracle knows; the next ones give the purchase a second more each."""
+    return [
+        ControlRecord(0, n, f"r{n}".encode(), rule(f"r{n}", NEXT_MS // 1_000 + n, SCHEMA.name)) for n in range(count)
+    ]
+
+
+def rule(rule_id: str, next_s: int, stream: str) -> bytes:
+    """Return the control record of the rule on a stream with these columns."""
+    purchase = {"step": "purchase", "where": "type = 'payment' and amount > 500", "within": f"{next_s}s"}
+    failed = {"step": "failed", "where": "type = 'login' and status = 'failed'", "times": TIMES, "within": "10m"}
+    return orjson.dumps(
+        {
+            "id": rule_id,
+            "version": 1,
+            "owner": "bench",
+            "on": stream,
+            "group_by": ["user_id"],
+            "sequence": [failed, {"without": "type = 'login' and status = 'ok'"}, purchase],
+            "within": "1h",
+            "then": {"severity": "high", "message": "{user_id} paid {purchase.amount} after {count} events"},
+        }
+    )
+
+
+def expected(of: Events) -> set[tuple[int, ...]]:
+    """Return the offsets of each match, by a plain loop over each user's events in order of time."""
+    order = np.lexsort((np.arange(len(of.user)), of.event_ms, of.user))
+    kinds = np.where((of.kind == PAYMENT) & (of.cents <= LARGE_CENTS), OTHER, of.kind)
+    order = order[kinds[order] != OTHER]
+    matches: set[tuple[int, ...]] = set()
+    edges = np.flatnonzero(np.diff(of.user[order], prepend=-1, append=-1)).tolist()
+    for low, high in itertools.pairwise(edges):
+        places = order[low:high].tolist()
+        matches.update(_of_user([(kinds[p].item(), of.event_ms[p].item(), p) for p in places]))
+    return matches
+
+
+def _of_user(own: Sequence[tuple[int, int, int]]) -> Iterable[tuple[int, ...]]:
+    """``own``: kind, time and offset of a user's failed logins, other logins and large payments."""
+    failed: list[int] = []  # places of those that may still be part of a match
+    for at, (kind, ms, _) in enumerate(own):
+        if kind == FAILED:
+            failed.append(at)
+        elif kind == OK:
+            failed = failed[-(TIMES - 1) :]  # whoever has all three is over; whoever has fewer goes on
+        else:
+            starts = (failed[first : first + TIMES] for first in range(len(failed) - TIMES + 1))
+            for some in starts:
+                ended = own[some[-1]][1]
+                if ended - own[some[0]][1] <= FIRST_MS and ms - ended <= NEXT_MS:
+                    yield tuple(own[i][2] for i in (*some, at))
+                    failed = []
+                    break
+
+
+@dataclass
+class Spent:
+    """What a run took and gave. ``found``: the offsets of the events of each alert of rule 0."""
+
+    step_s: float = 0.0
+    commit_s: float = 0.0
+    written: int = 0
+    alerts: int = 0
+    most_events: int = 0
+    most_partials: int = 0
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
+    found: set[tuple[int, ...]] = field(default_factory=set)
+
+
+def run(frame: pl.DataFrame, rule_count: int) -> Spent:
+    """All events in cuts, and then the end of time."""
+    kernel = RulesFactory((RuleStream(SCHEMA, "shop"),))()
+    assert isinstance(kernel, RulesKernel)
+    log, spent = StateLog(StateSettings()), Spent()
+    control, before, latest = rules(rule_count), NO_WATERMARK, NO_WATERMARK
+    for start in range(0, frame.height + CUT, CUT):
+        cut = frame[start : start + CUT]
+        latest = max(latest, int(cut[EVENT_MS].to_numpy().max(initial=NO_WATERMARK)))
+        after = latest - DISORDER_MS if cut.height else END_OF_TIME_MS
+        shares = {StreamKey("shop", 0): cut} if cut.height else {}
+        began = time.process_time()
+        output = kernel.step(Cut(0, shares, control, after, before, after, {}))
+        middle = time.process_time()
+        spent.written += log.commit(spent.blobs, kernel.tables(), {})
+        spent.step_s += middle - began
+        spent.commit_s += time.process_time() - middle
+        before, control = after, []
+        _note(spent, kernel, output)
+    return spent
+
+
+def _note(spent: Spent, kernel: RulesKernel, output: KernelOutput) -> None:
+    said = [orjson.loads(r.value or b"") for r in output.records if r.lane == ALERTS]
+    spent.alerts += len(said)
+    spent.found |= {tuple(e["offset"] for e in a["events"]) for a in said if a["rule"] == "r0"}
+    for group in kernel.groups.values():
+        assert isinstance(group, SequenceGroup)
+        kept = group.metrics()
+        spent.most_events = max(spent.most_events, kept["events"])
+        spent.most_partials = max(spent.most_partials, kept["partials"])
+
+
+def main() -> None:
+    """Run twice, a little at first so that imports are not in it; compare, say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rules", type=int, default=1)
+    count = parser.parse_args().rules
+    of = events()
+    frame = of.frame()
+    run(frame[:CUT:10], count)
+    spent, right = run(frame, count), expected(of)
+    if spent.found != right:
+        raise SystemExit(f"wrong: {len(spent.found - right)} too many, {len(right - spent.found)} missing")
+    show(
+        {
+            "bench": "sequences in process",
+            "rules": count,
+            "events": EVENTS,
+            "users": USERS,
+            "alerts": spent.alerts,
+            "equals_oracle": True,
+            "cpu_seconds_per_million": round((spent.step_s + spent.commit_s) / EVENTS * 1e6, 2),
+            "step_cpu_s": round(spent.step_s, 2),
+            "commit_cpu_s": round(spent.commit_s, 2),
+            "most_events_waiting": spent.most_events,
+            "most_partials": spent.most_partials,
+            "state_bytes_written": spent.written,
+            "state_bytes_at_the_end": sum(map(len, spent.blobs.blobs.values())),
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""``python -m bench.sinks.delta``: a million rows in cuts of 50,000 into a Delta table, by our sink and by Spark's own.
+
+Both get the same Parquet files, one a cut, and both say each cut's number in its commit (Spark: ``txnAppId`` and
+``txnVersion``). Each runs as a child of its own; figures are of the second half of the cuts, for a JVM warms up, and of
+all of them with the start. The tables are compared by count and sums with what was given, by DuckDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.harness.cpu import Cpu, SessionMeter, load_average
+from bench.harness.result import Result, show
+from bench.harness.yardstick import Yardstick
+from headgate.local import jars, java
+
+_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("day", pa.large_string()),
+        ("user", pa.large_string()),
+        ("amount", pa.decimal128(12, 2)),
+        ("at", pa.timestamp("ms", "UTC")),
+        ("risk", pa.float64()),
+        ("ok", pa.bool_()),
+        ("quantity", pa.int64()),
+    ]
+)
+_DAYS = 4
+_START_MS = 1_700_000_000_000
+
+
+def main() -> int:
+    """Both sides, or the child of one."""
+    parser = argparse.ArgumentParser(prog="bench.sinks.delta", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--per-cut", type=int, default=50_000)
+    parser.add_argument("--partitioned", action="store_true", help="by a column of four values")
+    parser.add_argument("--sides", nargs="*", choices=sorted(_SIDES), default=sorted(_SIDES))
+    parser.add_argument("--child", nargs=4, metavar=("SIDE", "CUTS", "TABLE", "JARS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        side, cuts, table, library = arguments.child
+        _SIDES[side](
+            sorted(Path(cuts).glob("*.parquet")), Path(table), Path(library), partitioned=arguments.partitioned
+        )
+        return 0
+    with TemporaryDirectory(prefix="headgate-bench-") as folder:
+        cuts = Path(folder, "cuts")
+        _generate(cuts, arguments.rows, arguments.per_cut)
+        for side in arguments.sides:
+            show(_measured(side, cuts, Path(folder, side), arguments.rows, partitioned=arguments.partitioned))
+    return 0
+
+
+def _generate(cuts: Path, rows: int, per_cut: int) -> None:
+    cuts.mkdir()
+    random = np.random.default_rng(1)
+    for number, start in enumerate(range(0, rows, per_cut)):
+        count = min(per_cut, rows - start)
+        ids = np.arange(start, start + count)
+        columns = [
+            pa.array(ids),
+            pa.array(np.char.add("2024-01-0", (1 + ids % _DAYS).astype(str))),
+            pa.array(np.char.add("user-", random.integers(0, 100_000, count).astype(str))),
+            pa.array(random.integers(100, 10**8, count)).cast(pa.decimal128(19, 0)).cast(pa.decimal128(21, 2)),
+            pa.array(_START_MS + ids * 7),
+            pa.array(random.random(count)),
+            pa.array(ids % 3 == 0),
+            pa.array(random.integers(1, 20, count)),
+        ]
+        typed = [c.cast(field.type) for c, field in zip(columns, _SCHEMA, strict=True)]
+        pq.write_table(pa.table(typed, schema=_SCHEMA), cuts / f"{number:05}.parquet")
+
+
+def _measured(side: str, cuts: Path, table: Path, rows: int, *, partitioned: bool) -> Result:
+    library = jars.ensure(jars.JarSet.DELTA, java.ensure()) if side == "spark" else Path()
+    command = [sys.executable, "-m", "bench.sinks.delta", "--child", side, str(cuts), str(table), str(library)]
+    command += ["--partitioned"] if partitioned else []
+    samples: list[tuple[float, Cpu, int]] = []
+    started = time.perf_counter()
+    with (
+        Yardstick() as yardstick,
+        subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child,
+    ):
+        assert child.stdout is not None
+        meter = SessionMeter(child.pid)
+        for line in child.stdout:
+            samples.append((time.perf_counter(), meter.read(), orjson.loads(line)["rows"]))
+    if child.returncode:
+        raise RuntimeError(f"the child of {side} ended with {child.returncode}")
+    half = len(samples) // 2
+    (begin_s, begin, _), (end_s, end, _) = samples[half - 1], samples[-1]
+    warm = sum(count for _, _, count in samples[half:])
+    return {
+        "workload": "delta-sink",
+        "side": side,
+        "partitioned": partitioned,
+        "rows": rows,
+        "cuts": len(samples),
+        "rows_per_second_steady": round(warm / (end_s - begin_s)),
+        "cpu_seconds_per_million_steady": round((end - begin).total * 1e6 / warm, 2),
+        "seconds": round(end_s - started, 1),
+        "cpu_seconds_per_million": round(end.total * 1e6 / rows, 2),
+        "load_average": load_average(),
+        **yardstick.figures(),
+        **_checked(cuts, table),
+    }
+
+
+def _checked(cuts: Path, table: Path) -> Result:
+    """Check that the files that the log lists hold the given rows."""
+    adds = [orjson.loads(x) for f in (table / "_delta_log").glob("*.json") for x in f.read_bytes().splitlines()]
+    removed = {a["remove"]["path"] for a in adds if "remove" in a}
+    listed = [str(table / a["add"]["path"]) for a in adds if "add" in a and a["add"]["path"] not in removed]
+    query = 'SELECT count(*), sum(id), sum(amount), sum(epoch_ms("at")), sum(quantity) FROM read_parquet(?)'
+    with duckdb.connect() as connection:
+        found = connection.execute(query, [listed]).fetchone()
+        given = connection.execute(query, [[str(cut) for cut in cuts.glob("*.parquet")]]).fetchone()
+    if found != given:
+        raise RuntimeError(f"table {table}: {found} instead of {given}")
+    return {"checked": True, "files": len(listed)}
+
+
+def _ours(cuts: list[Path], table: Path, _: Path, *, partitioned: bool) -> None:
+    from streamcore.sinks.delta.settings import DeltaSettings, DeltaTableSpec
+    from streamcore.sinks.delta.sink import DeltaSink
+    from streamcore.writer_id import WriterId
+
+    spec = DeltaTableSpec(str(table), ("day",) if partitioned else ())
+    sink = DeltaSink(DeltaSettings({"rows": spec}), {"rows": _SCHEMA})
+    sink.open(WriterId("bench", 1))
+    for batch, cut in enumerate(cuts):
+        rows = pq.read_table(cut, schema=_SCHEMA)
+        sink.write(batch, {"rows": rows})
+        _say(rows.num_rows)
+    sink.close()
+
+
+def _sparks(cuts: list[Path], table: Path, library: Path, *, partitioned: bool) -> None:
+    from streamcore.spark.session import SparkSettings, open_session
+
+    delta = {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",  # fifty tasks a snapshot are for clusters
+    }
+    both_compilers = ("-XX:TieredStopAtLevel=4",)
+    spark = open_session("bench-delta", SparkSettings(jars=library, java_options=both_compilers, extra=delta))
+    for batch, cut in enumerate(cuts):
+        frame = spark.read.parquet(str(cut))
+        writer = frame.write.format("delta").mode("append").option("txnAppId", "bench").option("txnVersion", batch)
+        (writer.partitionBy("day") if partitioned else writer).save(str(table))
+        _say(pq.read_metadata(cut).num_rows)
+    spark.stop()
+
+
+def _say(rows: int) -> None:
+    sys.stdout.buffer.write(orjson.dumps({"rows": rows}) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+_SIDES: dict[str, Callable[..., None]] = {"headgate": _ours, "spark": _sparks}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Spark's own copies beside the rules app, over the same events: a scale to read its figures by."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import orjson
+
+from bench.harness.child import Child
+from bench.harness.cpu import of_process
+from bench.harness.environment import Place
+from bench.harness.events import EventSet, batches
+from bench.harness.result import Result, throughput
+from bench.harness.yardstick import Yardstick
+from headgate.local import jars
+from streamcore.kafka.readers import scan_topic
+from streamcore.kafka.topics import TopicSpec, delete_topics, ensure_topics
+
+_PER_CUT = 200_000
+_LIMIT_S = 1_800
+
+
+def copy(place: Place, events: int, *, json: bool) -> Result:
+    """``json``: with ``from_json`` and ``to_json`` on the way."""
+    wanted = EventSet(events)
+    source = place.fill(wanted)
+    name = place.new_name("copy-json" if json else "copy")
+    folder = place.run_folder(name)
+    ensure_topics(place.kafka, [TopicSpec(name, wanted.partitions)])
+    broker = of_process(place.broker_pid)
+    arguments = ["--bootstrap", place.kafka.bootstrap, "--source", source, "--target", name]
+    library = jars.ensure(jars.JarSet.COPY, place.java, place.say)
+    arguments += ["--checkpoint", str(folder / "checkpoint"), "--jars", str(library), "--per-cut", str(_PER_CUT)]
+    command = arguments + (["--json"] if json else [])
+    with Yardstick() as yardstick, Child("bench.spark.spark_copy", command, folder / "stderr.log") as child:
+        child.wait_for_events(events, _LIMIT_S)
+        figures = throughput(child, events)
+        broker = of_process(place.broker_pid) - broker
+    checked = _checked(place, name, wanted, _parsed if json else zlib.crc32)
+    delete_topics(place.kafka, [name])
+    return {
+        "workload": "copy-json" if json else "copy",
+        "events": events,
+        "rules": 0,
+        "keys": wanted.users,
+        **figures,
+        "broker_cpu_seconds_per_million": round(broker * 1e6 / events, 2),
+        **yardstick.figures(),
+        **checked,
+    }
+
+
+def _parsed(value: bytes) -> int:
+    """Return a checksum number of the value, however its text is written."""
+    event = orjson.loads(value)
+    return zlib.crc32(f"{event['event_id']} {round(event['amount'] * 100)} {event['user_id']}".encode())
+
+
+def _checked(place: Place, topic: str, wanted: EventSet, digest: Callable[[bytes], int]) -> Result:
+    """Check that the copy holds each event once, by a sum of checksums, because the copy is in another order."""
+    sent = sum(digest(v.encode()) for _, _, values in batches(wanted.columns()) for v in values)
+    found = [digest(r.value or b"") for r in scan_topic(place.kafka, topic)]
+    if len(found) != wanted.events or sum(found) != sent:
+        raise RuntimeError(f"topic {topic}: {len(found)} records that are not the {wanted.events} that were sent")
+    return {"checked": True}

@@ -1,0 +1,119 @@
+"""Event to alert at a steady rate, by the broker's clock: append time of the alert less that of its event.
+
+An alert's append time is when the broker got it; readers of committed records see it when the transaction ends, some
+milliseconds later. ``visible_ms`` is measured at such a reader, and so has the reader's own delays in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from bench.harness import generated_rules as rules
+from bench.harness import rules_oracle as oracle
+from bench.harness.child import Child, CutSample
+from bench.harness.cpu import of_process
+from bench.harness.environment import APPEND_TIME, Place, create_topic
+from bench.harness.events import EventSet
+from bench.harness.paced import PacedLoad
+from bench.harness.result import Result, phases, spread
+from bench.harness.rules_app import AppUnderTest
+from bench.harness.yardstick import Yardstick
+from bench.spark.throughput import compared, event_pairs_found, refuse_odd_lanes
+from headgate.demo.stack import PARALLELISM, SHARDS
+from streamcore.kafka.readers import Follower, Record, scan_topic
+from streamcore.kafka.topics import TopicSpec, delete_topics
+from streamcore.wire.lanes import ALERTS
+
+_PARTITIONS = 2
+#: As `headgate up` runs the app: a task's own cost decides at such a rate.
+SMALL_CUTS: Mapping[str, object] = {"parallelism": PARALLELISM, "shards": SHARDS}
+_SETTLE_S = 60
+
+
+def latency(
+    place: Place, rate: int, warm_up_s: int, measured_s: int, rule_count: int, options: Mapping[str, object]
+) -> Result:
+    """Rules per event that a hundredth of the events match, at ``rate`` events a second."""
+    events = EventSet(100_000, partitions=_PARTITIONS)
+    these = rules.event_rules(rule_count, events.users)
+    topic = place.new_name("paced")
+    create_topic(place.kafka, TopicSpec(topic, _PARTITIONS, config=APPEND_TIME))
+    app = AppUnderTest.prepare(place, "latency", topic, these.published(), {**SMALL_CUTS, **options})
+    with Yardstick() as yardstick, app.start() as child:
+        child.wait(lambda: bool(child.cuts), 300)
+        with PacedLoad(place.kafka, topic, events, rate) as load, _reader(app) as reader:
+            seen = _watch(reader, warm_up_s)
+            begin_ms, cpu, broker = time.time() * 1000, child.cpu, of_process(place.broker_pid)
+            seen += _watch(reader, measured_s)
+            end_ms, cpu, broker = time.time() * 1000, child.cpu - cpu, of_process(place.broker_pid) - broker
+        child.wait_for_events(load.sent, _SETTLE_S)
+    appended = {(r.partition, r.offset): r.timestamp_ms for r in scan_topic(place.kafka, topic)}
+    alerts = app.alerts()
+    refuse_odd_lanes(child.cuts)
+    checked = compared(event_pairs_found(alerts), oracle.event_pairs(load.columns(), these))
+    delays = _delays(alerts, appended, begin_ms, end_ms)
+    visible = _delays([_received(r, at_ms) for r, at_ms in seen], appended, begin_ms, end_ms)
+    app.remove()
+    delete_topics(place.kafka, [topic])
+    cuts = [c for c in child.cuts if begin_ms <= c.at_ms <= end_ms]
+    return {
+        "workload": "latency",
+        "events": load.sent,
+        "rules": rule_count,
+        "keys": events.users,
+        "events_per_second": rate,
+        "latency_ms": spread(delays),
+        "visible_ms": spread(visible),
+        "cpu_seconds_per_million": cpu.per_million(rate * measured_s),
+        "cores_used": round(cpu.total / measured_s, 2),
+        "broker_cores_used": round(broker / measured_s, 2),
+        "load_behind_ms": round(load.behind_s * 1000),
+        **cut_figures(child, cuts),
+        **yardstick.figures(),
+        **checked,
+    }
+
+
+def cut_figures(child: Child, cuts: Sequence[CutSample]) -> Result:
+    """How many cuts, what one costs, and where its time goes."""
+    cpu = cuts[-1].cpu - cuts[0].cpu if len(cuts) > 1 else child.cpu
+    each = max(1, len(cuts) - 1)
+    costs = {"total": cpu.total, "driver": cpu.driver, "jvm": cpu.jvm, "workers": cpu.workers}
+    return {
+        "batches": len(cuts),
+        "fixed_cost_ms": phases(child, cuts),
+        "cpu_ms_per_cut": {name: round(seconds * 1000 / each, 1) for name, seconds in costs.items()},
+    }
+
+
+def _reader(app: AppUnderTest) -> Follower:
+    return Follower(app.place.kafka, [app.settings.lane_topic(ALERTS)])
+
+
+def _watch(reader: Follower, seconds: float) -> list[tuple[Record, float]]:
+    """Alerts of the next seconds, with the time at which this reader got each."""
+    end, found = time.monotonic() + seconds, []
+    while time.monotonic() < end:
+        records = reader.poll(50)
+        now_ms = time.time() * 1000
+        found += [(r, now_ms) for r in records]
+    return found
+
+
+def _received(record: Record, at_ms: float) -> Record:
+    return Record(record.topic, record.partition, record.offset, round(at_ms), record.key, record.value)
+
+
+def _delays(
+    alerts: Sequence[Record], appended: Mapping[tuple[int, int], int], begin_ms: float, end_ms: float
+) -> list[float]:
+    delays = []
+    for alert in alerts:
+        source = orjson.loads(alert.value or b"{}")["source"]
+        event_ms = appended[source["partition"], source["offset"]]
+        if begin_ms <= event_ms < end_ms:
+            delays.append(float(alert.timestamp_ms - event_ms))
+    return delays

@@ -1,0 +1,174 @@
+"""Releases of a thousand rules into an app under load, part by part, as ``headgate rules release`` publishes them.
+
+An app with 100 rules and steady events takes releases one after the other: the first brings a thousand rules, the
+others a new version of each. For each: how many cuts after the release record is on the topic its answer is there, how
+long the cut that took it ran beside its neighbours, and how long those ran that took its parts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import orjson
+import polars as pl
+
+from bench.harness import rules_oracle as oracle
+from bench.harness.child import Child, number
+from bench.harness.environment import Place, create_topic
+from bench.harness.events import EventSet
+from bench.harness.generated_rules import EventRules, event_rule_id, event_rules
+from bench.harness.paced import PacedLoad
+from bench.harness.result import Result, phases, spread
+from bench.harness.rules_app import AppUnderTest
+from bench.harness.yardstick import Yardstick
+from bench.spark.latency import SMALL_CUTS
+from bench.spark.throughput import compared, event_pairs_found, refuse_odd_lanes
+from headgate.rules.publish import AppTopics, ChangeNote, publish, publish_in_steps, release_changes
+from rulecore.documents.loading import decode_record
+from rulecore.documents.rule import Rule
+from streamcore.kafka.readers import Record, read_topic
+from streamcore.kafka.topics import TopicSpec, delete_topics
+from streamcore.wire.lanes import STATUS
+
+_BEFORE, _RATE = 100, 2_000
+_AROUND = 5  # cuts on each side that a release's cut is compared with
+_SETTLE_S, _LIMIT_S, _WAIT_MS = 8, 300, 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A release, and when its record was on the topic (epoch milliseconds)."""
+
+    name: str
+    version: int
+    at_ms: float
+    parts: tuple[str, ...]
+    seconds: float
+
+
+def release(
+    place: Place, rule_count: int, releases: int, warm_up_s: int, options: Mapping[str, object]
+) -> list[Result]:
+    """One result a release."""
+    events = EventSet(100_000, partitions=2)
+    these = event_rules(_BEFORE + rule_count, events.users)
+    published = list(these.published())
+    topic = place.new_name("paced")
+    create_topic(place.kafka, TopicSpec(topic, 2))
+    app = AppUnderTest.prepare(place, "release", topic, published[:_BEFORE], {**SMALL_CUTS, **options})
+    rules = [decode_record(value, len(value)) for _, value in published[_BEFORE:]]
+    with Yardstick() as yardstick, app.start() as child:
+        child.wait(lambda: bool(child.cuts), _LIMIT_S)
+        with PacedLoad(place.kafka, topic, events, _RATE) as load:
+            time.sleep(warm_up_s)
+            sent = []
+            for version in range(1, releases + 1):
+                sent.append(_release(app, version, rules))
+                time.sleep(_SETTLE_S)
+        child.wait_for_events(load.sent, _LIMIT_S)
+        figures = yardstick.figures()
+    refuse_odd_lanes(child.cuts)
+    answers = read_topic(place.kafka, app.settings.lane_topic(STATUS))
+    alerts = app.alerts()
+    measured = [_measured(one, child, answers, rule_count) for one in sent]
+    taken = {one.version: number(m, "taken_by_batch") for one, m in zip(sent, measured, strict=True)}
+    checked = _checked(alerts, load.columns(), these, taken)
+    app.remove()
+    delete_topics(place.kafka, [topic])
+    head: Result = {"workload": "release", "rules_before": _BEFORE, "rules": rule_count, "events_per_second": _RATE}
+    return [{**head, **one, **figures, **checked} for one in measured]
+
+
+def _release(app: AppUnderTest, version: int, rules: Sequence[Rule]) -> _Sent:
+    """Part after part, each when the one before is staged, then the release."""
+    name, topics, note = f"release-{version}", AppTopics(app.name), ChangeNote("bench")
+    *parts, last = release_changes(name, [rule.model_copy(update={"version": version}) for rule in rules], ())
+    began = time.monotonic()
+    _refuse_unanswered(publish_in_steps(app.place.kafka, topics, parts, note, _WAIT_MS), len(parts))
+    _refuse_unanswered(publish(app.place.kafka, topics, [last], note, _WAIT_MS), 1)
+    seconds = time.monotonic() - began
+    at_ms = next(r.timestamp_ms for r in read_topic(app.place.kafka, app.settings.control_topic) if _key(r) == last.key)
+    return _Sent(name, version, at_ms, tuple(part.name for part in parts), seconds)
+
+
+def _key(record: Record) -> str:
+    return (record.key or b"").decode()
+
+
+def _refuse_unanswered(published: Sequence[object], wanted: int) -> None:
+    bad = [p for p in published if (answer := getattr(p, "answer", None)) is None or not answer.accepted]
+    if bad or len(published) != wanted:
+        raise RuntimeError(f"{len(published)} of {wanted} records were published; refused or not answered: {bad[:1]}")
+
+
+def _measured(sent: _Sent, child: Child, answers: Sequence[Record], rule_count: int) -> Result:
+    """From the app's answers and reports; ``RuntimeError`` when not every rule was taken at once."""
+    bodies = [(int(r.header("batch") or b"-1"), orjson.loads(r.value or b"{}")) for r in answers]
+    [(batch, own)] = [(b, a) for b, a in bodies if a["subject"] == "release" and a["rule"] == sent.name]
+    of_rules = [(b, a) for b, a in bodies if a["release"] == sent.name]
+    right = {(batch, "accepted", sent.version, own["rules_epoch"])}
+    if len(of_rules) != rule_count or {(b, a["status"], a["version"], a["rules_epoch"]) for b, a in of_rules} != right:
+        raise RuntimeError(f"{sent.name}: {len(of_rules)} answers about rules, not all of one cut and accepted")
+    staged = {b for b, a in bodies if a["subject"] == "part" and a["rule"] in sent.parts}
+    took = _whole_ms(child)
+    busy = {b for b, _ in bodies}
+    quiet = [b for b in took if b not in busy]
+    near = [b for b in quiet if b < batch][-_AROUND:] + [b for b in quiet if b > batch][:_AROUND]
+    around = [took[b] for b in near]
+    return {
+        "release": sent.version,
+        "parts": len(sent.parts),
+        "published_in_s": round(sent.seconds, 1),
+        "taken_by_batch": batch,
+        "epoch": own["rules_epoch"],
+        "published_to_accepted_cuts": batch - max(c.batch for c in child.cuts if c.at_ms <= sent.at_ms),
+        "release_cut_ms": took[batch],
+        "release_cut_cpu_ms": _cpu_ms(child, [batch]),
+        "release_cut_phases_ms": phases(child, [c for c in child.cuts if c.batch == batch]),
+        "cuts_around_ms": spread(around),
+        "cuts_around_cpu_ms": _cpu_ms(child, near),
+        "cuts_around_phases_ms": phases(child, [c for c in child.cuts if c.batch in near]),
+        "over_cuts_around": round(took[batch] / statistics.median(around), 2),
+        "part_cuts_ms": spread([took[b] for b in sorted(staged)]),
+        "part_cuts_over_cuts_around": round(statistics.median(took[b] for b in staged) / statistics.median(around), 2),
+    }
+
+
+def _cpu_ms(child: Child, batches: Sequence[int]) -> Result:
+    """Return the mean CPU time of these cuts in each kind of process, each from the report before it to its own."""
+    used = [b.cpu - a.cpu for a, b in pairwise(child.cuts) if b.batch in batches]
+    kinds = {"driver": [c.driver for c in used], "jvm": [c.jvm for c in used], "workers": [c.workers for c in used]}
+    return {name: round(statistics.mean(seconds) * 1000) for name, seconds in kinds.items()}
+
+
+def _whole_ms(child: Child) -> Mapping[int, float]:
+    """How long each cut took from its trigger to its end, as the app reports it."""
+    progress = {b: p["durationMs"] for b, p in sorted(child.spark.items())}
+    return {b: float(d["triggerExecution"]) for b, d in progress.items() if isinstance(d, dict) and "addBatch" in d}
+
+
+def _checked(alerts: Sequence[Record], events: pl.DataFrame, these: EventRules, taken: Mapping[int, int]) -> Result:
+    """Check for the oracle's pairs: all of the 100 rules, and of the released ones all from some event of each
+    partition on.
+
+    Each alert is of the version that its cut should have, so a release counts for all events of a cut or none.
+    """
+    expected, found = oracle.event_pairs(events, these), event_pairs_found(alerts)
+    first = found.filter(pl.col("rule") >= _BEFORE).group_by("partition").agg(first=pl.col("offset").min())
+    own, reached = pl.col("rule") < _BEFORE, pl.col("offset") >= pl.col("first")
+    due = expected.join(first, on="partition").filter(own | reached)
+    result = compared(found, due.select(found.columns))
+    before = {event_rule_id(n) for n in range(_BEFORE)}
+    for record in alerts:
+        body, batch = orjson.loads(record.value or b"{}"), int(record.header("batch") or b"-1")
+        version = 1 if body["rule"] in before else max((v for v, b in taken.items() if b <= batch), default=0)
+        if body["version"] != version:
+            raise RuntimeError(f"{body['rule']} version {body['version']} gave an alert in cut {batch}, not {version}")
+    released = found.filter(pl.col("rule") >= _BEFORE).height
+    if not released:
+        raise RuntimeError("no event matched a released rule")
+    return {**result, "alerts_of_released_rules": released}

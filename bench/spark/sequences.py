@@ -1,0 +1,112 @@
+"""Sequences through the whole app: three failed logins and then a large purchase, in events that are out of order.
+
+The users, events and rule of ``bench.kernels.sequences``, as JSON of the usual eleven fields in four partitions. The
+last event of each partition is a minute after all others, so that all that happened is over by then. What the alerts
+name, event for event, is compared with a plain loop over each user's events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import orjson
+import polars as pl
+
+from bench.harness.child import CutSample, number
+from bench.harness.cpu import of_process
+from bench.harness.environment import Load, Place, create_topic
+from bench.harness.events import STATUSES, STREAM, TYPES, EventSet, batches
+from bench.harness.result import Result, throughput
+from bench.harness.rules_app import AppUnderTest
+from bench.harness.yardstick import Yardstick
+from bench.kernels import sequences as model
+from bench.spark.throughput import refuse_odd_lanes
+from streamcore.kafka.readers import Record
+from streamcore.kafka.topics import TopicSpec, delete_topics
+
+_LIMIT_S, _PARTITIONS, _AFTER_MS = 1_800, 4, 60_000
+_RULE = "failed-then-large"
+#: By ``model.FAILED``, ``OK``, ``PAYMENT``, ``OTHER``.
+_TYPES = [TYPES.index(name) for name in ("login", "login", "payment", "view")]
+_STATUS = [STATUSES.index(name) for name in ("failed", "ok", "ok", "ok")]
+
+
+def sequences(place: Place, count: int, options: Mapping[str, object]) -> Result:
+    """Measure a backlog of so many events."""
+    of = model.events(count=count)
+    columns = _columns(of)
+    topic = place.new_name("sequences")
+    _fill(place, topic, columns)
+    control = model.rule(_RULE, model.NEXT_MS // 1_000, STREAM)
+    app = AppUnderTest.prepare(place, "sequences", topic, [(_RULE, control)], options)
+    broker = of_process(place.broker_pid)
+    with Yardstick() as yardstick, app.start() as child:
+        child.wait_for_events(columns.height, _LIMIT_S)
+        figures = throughput(child, columns.height)
+        broker = of_process(place.broker_pid) - broker
+    refuse_odd_lanes(child.cuts)
+    app.refuse_rejected()
+    checked = _checked(app.alerts(), of, columns)
+    app.remove()
+    delete_topics(place.kafka, [topic])
+    return {
+        "workload": "sequences",
+        "events": columns.height,
+        "keys": model.USERS,
+        "disorder": {"share": model.DISORDERED, "up_to_ms": model.DISORDER_MS},
+        **figures,
+        "broker_cpu_seconds_per_million": round(broker * 1e6 / columns.height, 2),
+        "state": _state([c for c in child.cuts if c.events]),
+        **yardstick.figures(),
+        **checked,
+    }
+
+
+def _columns(of: model.Events) -> pl.DataFrame:
+    """As ``EventSet.columns``, with what the rule looks at from these events and an end for each partition."""
+    count = len(of.user)
+    frame = EventSet(count + _PARTITIONS, partitions=_PARTITIONS).columns()
+    last, ends = int(of.event_ms.max()) + _AFTER_MS, np.arange(_PARTITIONS)
+    kind = np.concatenate([of.kind, np.full(_PARTITIONS, model.OTHER)])
+    user = pl.Series(np.concatenate([of.user, ends]), dtype=pl.Int32)
+    placed = frame.with_columns(
+        ts=pl.Series(np.concatenate([of.event_ms, np.full(_PARTITIONS, last)])),
+        user=user,
+        type=pl.Series(np.array(_TYPES)[kind], dtype=pl.Int8),
+        status=pl.Series(np.array(_STATUS)[kind], dtype=pl.Int8),
+        amount=pl.Series(np.concatenate([of.cents, np.zeros(_PARTITIONS, np.int64)]), dtype=pl.Int32),
+        partition=user % _PARTITIONS,
+    ).drop("offset")
+    return placed.with_columns(offset=pl.int_range(pl.len(), dtype=pl.Int64).over("partition"))
+
+
+def _fill(place: Place, topic: str, columns: pl.DataFrame) -> None:
+    create_topic(place.kafka, TopicSpec(topic, _PARTITIONS))
+    load = Load(place.kafka, topic)
+    for partitions, keys, values in batches(columns):
+        load.send(partitions, keys, values)
+    load.close()
+
+
+def _state(cuts: Sequence[CutSample]) -> Result:
+    """Bytes that a cut writes, and what is kept of events and of sequences that have begun."""
+    counted = [c.report["counted"] for c in cuts]
+    kept = {name: max(number(c, f"sequence.{name}") for c in counted if isinstance(c, dict) and c) for name in _KEPT}
+    written = [number(c.report, "state_bytes") for c in cuts]
+    return {"bytes_written_most": max(written), "bytes_written_last": written[-1], "most_kept": kept}
+
+
+_KEPT = ("events", "partials")
+
+
+def _checked(alerts: Sequence[Record], of: model.Events, columns: pl.DataFrame) -> Result:
+    """Each alert names the events of one match of the oracle, and each match has one alert."""
+    partition, offset = columns["partition"].to_list(), columns["offset"].to_list()
+    expected = {tuple((partition[n], offset[n]) for n in match) for match in model.expected(of)}
+    said = [orjson.loads(alert.value or b"{}")["events"] for alert in alerts]
+    found = [tuple((event["partition"], event["offset"]) for event in one) for one in said]
+    missing, unexpected = expected - set(found), set(found) - expected
+    if missing or unexpected or len(set(found)) != len(found):
+        raise RuntimeError(f"wrong: {len(missing)} missing, {len(unexpected)} unexpected, {len(found)} alerts")
+    return {"alerts": len(found), "checked": True}

@@ -1,0 +1,84 @@
+"""How long a start takes to its first alert: in order the second time, and after a power cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from bench.harness.child import Child
+from bench.harness.environment import Place, create_topic
+from bench.harness.events import EventSet
+from bench.harness.generated_rules import event_rules
+from bench.harness.paced import PacedLoad
+from bench.harness.result import Result
+from bench.harness.rules_app import AppUnderTest
+from bench.harness.yardstick import Yardstick
+from bench.spark.latency import SMALL_CUTS
+from bench.spark.throughput import event_pairs_found, refuse_odd_lanes
+from streamcore.kafka.readers import Follower, Record
+from streamcore.kafka.topics import TopicSpec, delete_topics
+from streamcore.wire.lanes import ALERTS
+
+_RATE = 1_000
+_SETTLE_S = 10
+_LIMIT_S = 300.0
+
+
+def startup(place: Place, options: Mapping[str, object]) -> list[Result]:
+    """Events keep coming while the app is away."""
+    topic = place.new_name("paced")
+    create_topic(place.kafka, TopicSpec(topic, 2))
+    events = EventSet(50_000, partitions=2)
+    rules = event_rules(1_000, events.users)
+    app = AppUnderTest.prepare(place, "startup", topic, rules.published(), {**SMALL_CUTS, **options})
+    results: list[Result] = []
+    with (
+        PacedLoad(place.kafka, topic, events, _RATE),
+        Follower(place.kafka, [app.settings.lane_topic(ALERTS)]) as reader,
+    ):
+        for what in ("first start", "second start", "start after kill -9"):
+            with Yardstick() as yardstick, app.start() as child:
+                seconds, first = _first(reader, child)
+                time.sleep(_SETTLE_S)
+                cuts, cpu = child.cuts, child.cpu
+                if what == "second start":
+                    child.kill()
+            refuse_odd_lanes(cuts)
+            _quiet(reader)
+            results.append(
+                {
+                    "workload": "startup",
+                    "what": what,
+                    "rules": 1_000,
+                    "first_cut_s": round(cuts[0].at_s - child.started_s, 1),
+                    "first_alert_s": round(seconds, 1),
+                    "cpu_seconds": round(cpu.total, 1),
+                    "alert": str((first.key or b"").decode()),
+                    **yardstick.figures(),
+                }
+            )
+    found = event_pairs_found(app.alerts())
+    once = found.unique().height == found.height
+    if not once:
+        raise RuntimeError("an alert came twice")
+    app.remove()
+    delete_topics(place.kafka, [topic])
+    return [r | {"checked": once} for r in results]
+
+
+def _first(reader: Follower, child: Child) -> tuple[float, Record]:
+    """Seconds from the start of the process to the first alert that a reader of committed records gets."""
+    end = child.started_s + _LIMIT_S
+    while time.monotonic() < end:
+        if records := reader.poll(50):
+            return time.monotonic() - child.started_s, records[0]
+        if child.process.poll() is not None:
+            raise RuntimeError(f"the app ended; see {child.log}")
+    raise RuntimeError(f"no alert within {_LIMIT_S} s; see {child.log}")
+
+
+def _quiet(reader: Follower) -> None:
+    """Take what the app that is gone has left, so that the next alert is of the next app."""
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        reader.poll(100)

@@ -1,0 +1,126 @@
+"""Per-event and windowed rules over a backlog of events: what a million of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+import polars as pl
+
+from bench.harness import generated_rules as rules
+from bench.harness import rules_oracle as oracle
+from bench.harness.child import CutSample
+from bench.harness.cpu import of_process
+from bench.harness.environment import Place
+from bench.harness.events import EventSet
+from bench.harness.result import Result, phases, throughput
+from bench.harness.rules_app import AppUnderTest
+from bench.harness.yardstick import Yardstick
+from streamcore.kafka.readers import Record
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
+
+_LIMIT_S = 3_600
+
+
+def per_event(place: Place, events: int, rule_count: int, options: Mapping[str, object]) -> Result:
+    """Rules per event, as data."""
+    wanted = EventSet(events)
+    topic = place.fill(wanted)
+    these = rules.event_rules(rule_count, wanted.users)
+    app = AppUnderTest.prepare(place, f"event{rule_count}", topic, these.published(), options)
+    result = _run(app, wanted)
+    app.refuse_rejected()
+    expected = oracle.event_pairs(wanted.columns(), these)
+    checked = compared(event_pairs_found(app.alerts()), expected)
+    app.remove()
+    return {"workload": "per-event", "rules": rule_count, **result, **checked}
+
+
+def windowed(
+    place: Place,
+    events: int,
+    rule_count: int,
+    options: Mapping[str, object],
+    aggregates: Sequence[rules.Totalled] = rules.FIVE,
+) -> Result:
+    """Rules over sliding windows of an hour. A million events are an hour of 100,000 users."""
+    wanted = EventSet(events, span_ms=max(1, events * 3_600_000 // 1_000_000))
+    topic = place.fill(wanted)
+    totals = oracle.window_totals(wanted.columns(), aggregates)
+    each, hits = rule_count // len(aggregates), rules.HITS / len(aggregates)
+    these = rules.window_rules({one: oracle.bounds(totals, one.column, each, hits) for one in aggregates})
+    app = AppUnderTest.prepare(place, "windowed", topic, rules.published_windows(these), options)
+    result = _run(app, wanted)
+    app.refuse_rejected()
+    expected = oracle.window_firings(totals, these)
+    checked = compared(window_firings_found(app.alerts()), expected)
+    app.remove()
+    return {"workload": "windowed", "rules": len(these), "aggregates": len(aggregates), **result, **checked}
+
+
+def _run(app: AppUnderTest, wanted: EventSet) -> Result:
+    broker = of_process(app.place.broker_pid)
+    with Yardstick() as yardstick, app.start() as child:
+        child.wait_for_events(wanted.events, _LIMIT_S)
+        figures = throughput(child, wanted.events)
+        broker = of_process(app.place.broker_pid) - broker
+    cuts = child.cuts
+    refuse_odd_lanes(cuts)
+    return {
+        "events": wanted.events,
+        "keys": wanted.users,
+        **figures,
+        "broker_cpu_seconds_per_million": round(broker * 1e6 / wanted.events, 2),
+        "phases_ms": phases(child, [c for c in cuts if c.events][1:]),
+        "state_bytes_per_cut": max((int(str(c.report["state_bytes"])) for c in cuts), default=0),
+        **yardstick.figures(),
+    }
+
+
+def refuse_odd_lanes(cuts: Sequence[CutSample]) -> None:
+    """Check that the events are all valid and in order, and so are the rules."""
+    odd = {lane: n for lane in (DEAD_LETTERS, LATE) if (n := sum(c.lane(lane) for c in cuts))}
+    if odd:
+        raise RuntimeError(f"records on lanes that should be empty: {odd}")
+
+
+def event_pairs_found(alerts: Sequence[Record]) -> pl.DataFrame:
+    """(rule, partition, offset) of each alert."""
+    bodies = [orjson.loads(a.value or b"{}") for a in alerts]
+    return pl.DataFrame(
+        {
+            "rule": [int(b["rule"].rsplit("-", 1)[1]) for b in bodies],
+            "partition": [b["source"]["partition"] for b in bodies],
+            "offset": [b["source"]["offset"] for b in bodies],
+        },
+        schema={"rule": pl.Int64, "partition": pl.Int64, "offset": pl.Int64},
+    )
+
+
+def window_firings_found(alerts: Sequence[Record]) -> pl.DataFrame:
+    """(rule, user, end pane) of each alert."""
+    bodies = [orjson.loads(a.value or b"{}") for a in alerts]
+    return pl.DataFrame(
+        {
+            "rule": [b["rule"] for b in bodies],
+            "user": [int(b["key"]["user_id"][1:]) for b in bodies],
+            "pane": [b["window"]["end_ms"] // rules.PANE_MS - 1 for b in bodies],
+        },
+        schema={"rule": pl.String, "user": pl.Int64, "pane": pl.Int64},
+    )
+
+
+def compared(found: pl.DataFrame, expected: pl.DataFrame) -> Result:
+    """Whether both are the same set, each row once. Says what differs before it gives up."""
+    missing, unexpected = (
+        expected.join(found, on=expected.columns, how="anti"),
+        found.join(expected, on=expected.columns, how="anti"),
+    )
+    twice = found.height - found.unique().height
+    expected_twice = expected.height - expected.unique().height
+    if missing.height or unexpected.height or twice or expected_twice:
+        raise RuntimeError(
+            f"the output is wrong: {missing.height} missing, {unexpected.height} not expected, {twice} twice "
+            f"({expected_twice} in the oracle), of {expected.height}\n{missing.head()}\n{unexpected.head()}"
+        )
+    return {"alerts": found.height, "checked": True}

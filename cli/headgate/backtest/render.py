@@ -1,0 +1,128 @@
+"""The output forms of a back-test's result: a table for users, a document for programs."""
+
+from __future__ import annotations
+
+from headgate.backtest.run import BacktestResult
+from headgate.console.output import Json
+from headgate.console.tables import table
+from headgate.time_arguments import show_minute, show_time
+from rulecore.backtest.backtest import BacktestReport
+from rulecore.backtest.compare import VersionDiffResult
+from rulecore.backtest.counts import RuleCounts
+
+_HEAD = ("RULE", "VERSION", "KIND", "ALERTS", "KEYS", "OF EVENTS", "WARMING", "FIRST", "LAST")
+_NUMBERS = ("VERSION", "ALERTS", "KEYS", "OF EVENTS", "WARMING", "LIVE", "LIVE ALERTS", "BOTH", "ONLY NEW", "ONLY LIVE")
+
+
+def as_text(result: BacktestResult) -> str:
+    """Render a line about the events, the table, and notes for the reader."""
+    report = result.report
+    lines = [_about(result), ""]
+    lines += _compared_table(report) if result.against is not None else _plain_table(report)
+    lines += ["", *_notes(result)]
+    return "\n".join(lines).rstrip()
+
+
+def _about(result: BacktestResult) -> str:
+    report = result.report
+    rate = f"{report.events / result.seconds:,.0f} events/s" if result.seconds else ""
+    span = f", {show_time(report.first_ms)} to {show_time(report.last_ms)} UTC" if report.events else ""
+    return f"{report.events:,} events of {result.of}{span}  ({result.seconds:.1f} s, {rate})"
+
+
+def _plain_table(report: BacktestReport) -> list[str]:
+    rows = [(name, *_side(one, report.events)) for name, one in report.new.items()]
+    return table(_HEAD, rows, _NUMBERS)
+
+
+def _compared_table(report: BacktestReport) -> list[str]:
+    head = (*_HEAD, "LIVE", "LIVE ALERTS", "BOTH", "ONLY NEW", "ONLY LIVE")
+    names = [*report.new, *(name for name in report.live if name not in report.new)]
+    rows = []
+    for name in names:
+        new, live, both = report.new.get(name), report.live.get(name), report.compared[name]
+        own = _side(new, report.events) if new is not None else ("-",) * 8
+        rows.append((name, *own, *_other(live), *_differences(new, live, both)))
+    return table(head, rows, _NUMBERS)
+
+
+def _side(one: RuleCounts, events: int) -> tuple[str, ...]:
+    share = f"{100 * one.alerts / events:.3g} %" if one.alerts else "-"
+    keys = f"{one.keys:,}" if one.exact else f">{one.keys:,}"
+    warming = f"{one.warming:,}" if one.warming else "-"
+    times = show_minute(one.first_ms), show_minute(one.last_ms)
+    return str(one.version), one.kind, f"{one.alerts:,}", keys, share, warming, *times
+
+
+def _other(one: RuleCounts | None) -> tuple[str, str]:
+    return ("-", "-") if one is None else (f"v{one.version}", f"{one.alerts:,}")
+
+
+def _differences(new: RuleCounts | None, live: RuleCounts | None, both: VersionDiffResult) -> tuple[str, str, str]:
+    if new is None or live is None:
+        return "-", "-", "-"
+    return f"{both.both:,}", f"{both.only_new:,}", f"{both.only_live:,}"
+
+
+def _notes(result: BacktestResult) -> list[str]:
+    report = result.report
+    notes = [f"{name}: not evaluated to the end: {one.failed}" for name, one in report.new.items() if one.failed]
+    notes += [f"{name}: live version failed: {one.failed}" for name, one in report.live.items() if one.failed]
+    if report.late:
+        notes.append(f"{report.late:,} events were late: only rules per event saw them (see --disorder)")
+    if any(one.warming for one in report.new.values()):
+        notes.append("warming: alerts of windows that reach back before the first event, so less was counted")
+    if any(one.forgotten for one in report.compared.values()):
+        notes.append("too many alerts waited for their partner: some of ONLY NEW and ONLY LIVE may be of both")
+    if report.dead:
+        notes.append(f"{sum(report.dead.values()):,} records are no events of {result.stream}:")
+        notes += [f"  {count:>9,}  {reason}" for reason, count in sorted(report.dead.items(), key=lambda p: -p[1])]
+    if result.against is not None:
+        silent = [name for name in report.new if name not in report.live]
+        notes.append(f"compared with {result.against}" + (f"; not there: {', '.join(silent)}" if silent else ""))
+    return [*notes, *result.notes]
+
+
+def as_json(result: BacktestResult) -> Json:
+    """Everything that is known."""
+    report = result.report
+    names = [*report.new, *(name for name in report.live if name not in report.new)]
+    rules: list[Json] = []
+    for name in names:
+        new, live = report.new.get(name), report.live.get(name)
+        entry: dict[str, Json] = {"rule": name, "new": _tallied(new, report.events)}
+        if result.against is not None:
+            both = report.compared[name]
+            entry |= {"live": _tallied(live, report.events)}
+            entry |= {"both": both.both, "only_new": both.only_new, "only_live": both.only_live}
+        rules.append(entry)
+    return {
+        "events_of": result.of,
+        "stream": result.stream,
+        "events": report.events,
+        "first_ms": report.first_ms,
+        "last_ms": report.last_ms,
+        "late": report.late,
+        "not_events": [{"reason": reason, "records": count} for reason, count in sorted(report.dead.items())],
+        "compared_with": result.against,
+        "seconds": round(result.seconds, 3),
+        "rules": rules,
+        "notes": list(result.notes),
+    }
+
+
+def _tallied(one: RuleCounts | None, events: int) -> Json:
+    if one is None:
+        return None
+    return {
+        "version": one.version,
+        "kind": one.kind,
+        "alerts": one.alerts,
+        "keys": one.keys,
+        "keys_exact": one.exact,
+        "share": one.alerts / events if events else 0.0,
+        "warming": one.warming,
+        "first_ms": one.first_ms,
+        "last_ms": one.last_ms,
+        "failed": one.failed,
+    }

@@ -1,0 +1,231 @@
+"""Puts a back-test together: rules, versions to compare with, events; runs it and gives the result as a value."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.backtest.sources import TopicRange, count_events, file_batches, parquet_files, topic_batches
+from headgate.errors import InputError
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.bundle import RuleBundle, read_bundle, shipped_rules
+from headgate.rules.history import read_history
+from headgate.rules.publish import AppTopics
+from headgate.time_arguments import parse_offset, parse_time
+from rulecore.backtest.backtest import AlertSink, Backtest, BacktestReport, BacktestSide, EventBatch
+from rulecore.compile.rule import CompiledRule
+from rulecore.lists.store import ListStore
+from rulecore.ruleset.history import RuleHistory
+from streamcore.kafka.partition_offsets import KafkaPartitionOffsets
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import describe
+from streamcore.offsets import TopicPartition
+from streamcore.schema import StreamSchema
+
+#: A bar with this title for so many events: hears how many are done.
+Progress = Callable[[str, int | None], AbstractContextManager[Callable[[int], None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestRequest:
+    """The request of the command, with its time."""
+
+    paths: tuple[Path, ...]
+    streams: Path | None
+    lists: Path | None
+    stream: str | None
+    compare: str | None
+    max_out_of_orderness_ms: int
+    limit: int | None
+    parquet: Path | None
+    start: str | None
+    end: str
+    topic: str | None
+    login: KafkaLogin
+    app: str
+    now_ms: int
+
+    @property
+    def kafka(self) -> KafkaSettings:
+        """How to reach it."""
+        return self.login.settings("headgate-backtest")
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """Where the events come from. ``of``: for people."""
+
+    of: str
+    topic: str
+    total: int
+    partitions: Sequence[int]
+    batches: Iterator[tuple[int, EventBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestResult:
+    """A finished back-test. ``against``: the subject of the comparison, None without one. ``notes``: for users."""
+
+    of: str
+    stream: str
+    against: str | None
+    report: BacktestReport
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None = None) -> BacktestResult:
+    """Read the rules, read the events, count. ``InputError`` and ``RuleError`` name the input that does not fit."""
+    published = _PublishedRules(request)
+    bundle = _book(request, list(request.paths) or [shipped_rules(request.app)], published)
+    if bundle.problems:
+        raise InputError("rules that are not sound:\n" + "\n".join(p.render() for p in bundle.problems))
+    schema = _stream(bundle, request.stream)
+    rules = tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
+    lists = bundle.list_store(published.lists)
+    against, others = _comparison_rules(request, schema, rules, published)
+    new, notes = _with_support(rules, published)
+    live, more = _with_support(others, published) if against is not None else (None, ())
+    events = _events(request, schema)
+    began = time.monotonic()
+    job = Backtest(
+        schema,
+        events.topic,
+        new,
+        live,
+        lists=lists,
+        max_out_of_orderness_ms=request.max_out_of_orderness_ms,
+        partitions=events.partitions,
+        alerts=alerts,
+    )
+    with progress(f"backtest {events.of}", events.total) as on_progress:
+        done = 0
+        for count, batch in events.batches:
+            job.step(batch)
+            done += count
+            on_progress(done)
+    seconds = time.monotonic() - began
+    return BacktestResult(events.of, schema.name, against, job.report(), seconds, tuple(dict.fromkeys([*notes, *more])))
+
+
+def _stream(bundle: RuleBundle, wanted: str | None) -> StreamSchema:
+    on = sorted({rule.rule.on for rule in bundle.rules})
+    if wanted is None and len(on) > 1:
+        raise InputError(f"the rules are on {', '.join(on)}; say with --stream whose events these are")
+    name = wanted or on[0]
+    if name not in bundle.streams:
+        raise InputError(
+            f"stream {name!r}: no such stream; there are {', '.join(sorted(bundle.streams))}; see --streams"
+        )
+    if name not in on:
+        raise InputError(f"no rule is on stream {name}; the rules are on {', '.join(on)}")
+    return bundle.streams[name]
+
+
+# --- other versions --------------------------------------------------------------------------------------------------
+
+
+class _PublishedRules:
+    """The app's rules, read when first asked for."""
+
+    def __init__(self, request: BacktestRequest) -> None:
+        self._request = request
+        self._topics = AppTopics(request.app)
+
+    @property
+    def topic(self) -> str:
+        return self._topics.control
+
+    @functools.cached_property
+    def there(self) -> bool:
+        """Whether this back-test reads from Kafka at all, and the app has been started there."""
+        usable = self._request.start is not None or self._request.compare == "live"
+        return usable and bool(describe(self._request.kafka, [self.topic]))
+
+    @functools.cached_property
+    def _history(self) -> RuleHistory | None:
+        request = self._request
+        return read_history(request.kafka, self._topics, request.streams, request.now_ms) if self.there else None
+
+    @property
+    def lists(self) -> ListStore:
+        """As they are now."""
+        return ListStore.empty() if self._history is None else self._history.lists
+
+    def rule(self, rule_id: str) -> CompiledRule | None:
+        """Return the version that counts, or that is evaluated alone in shadow; None if there is none."""
+        return None if self._history is None else self._history.rules.live(rule_id)
+
+
+def _book(request: BacktestRequest, paths: Sequence[Path], published: _PublishedRules) -> RuleBundle:
+    return read_bundle(paths, request.streams, request.lists, published.lists.types())
+
+
+def _comparison_rules(
+    request: BacktestRequest, schema: StreamSchema, rules: Sequence[CompiledRule], published: _PublishedRules
+) -> tuple[str | None, tuple[CompiledRule, ...]]:
+    """Return the label and the rules to compare with."""
+    if request.compare == "none" or (request.compare is None and not (request.start and published.there)):
+        return None, ()
+    if request.compare in (None, "live"):
+        if not published.there:
+            raise InputError(f"--compare live: no topic {published.topic} at {request.kafka.bootstrap}; correct --app")
+        found = [published.rule(rule.rule.id) for rule in rules]
+        live = tuple(one for one in found if one is not None and one.rule.on == schema.name)
+        return f"the live versions of app {request.app}", live
+    path = Path(request.compare)
+    bundle = _book(request, [path], published)
+    if bundle.problems:
+        raise InputError("--compare: rules that are not sound:\n" + "\n".join(p.render() for p in bundle.problems))
+    return str(path), tuple(rule for rule in bundle.rules if rule.rule.on == schema.name)
+
+
+def _with_support(rules: tuple[CompiledRule, ...], published: _PublishedRules) -> tuple[BacktestSide, tuple[str, ...]]:
+    """Return the rules with those whose scores they add: from the same files, else the live ones."""
+    own = {rule.rule.id for rule in rules}
+    wanted = sorted({name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of} - own)
+    found = {name: published.rule(name) for name in wanted}
+    missing = [name for name, rule in found.items() if rule is None]
+    notes = (f"scores of {', '.join(missing)} count for nothing: no such rule is in the files",) if missing else ()
+    return BacktestSide(rules, tuple(rule for rule in found.values() if rule is not None)), notes
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+def _events(request: BacktestRequest, schema: StreamSchema) -> EventSource:
+    topic = request.topic or schema.name
+    if request.parquet is not None:
+        files = parquet_files(request.parquet)
+        rows = count_events(files)
+        total = min(rows, request.limit or rows)
+        return EventSource(
+            str(request.parquet), topic, total, [0], file_batches(files, schema, request.now_ms, request.limit)
+        )
+    found = _range(request, topic)
+    found = found if request.limit is None else found.first(request.limit)
+    batches = topic_batches(request.kafka, found, schema, request.now_ms)
+    return EventSource(f"topic {topic}", topic, found.records, found.partitions, batches)
+
+
+def _range(request: BacktestRequest, topic: str) -> TopicRange:
+    if not describe(request.kafka, [topic]):
+        raise InputError(f"no topic {topic} at {request.kafka.bootstrap}; correct --topic or --bootstrap")
+    ends = KafkaPartitionOffsets(request.kafka, [topic])
+    first, last = ends.earliest(), ends.latest()
+
+    def bound(text: str, option: str) -> Mapping[TopicPartition, int]:
+        offset = parse_offset(text)
+        if offset is not None:
+            return dict.fromkeys(last, offset)
+        return last if text == "now" else ends.for_time(parse_time(text, request.now_ms, option))
+
+    assert request.start is not None
+    start, end = bound(request.start, "--from"), bound(request.end, "--to")
+    begin = {place: min(max(start[place], first[place]), last[place]) for place in last}
+    stop = {place: max(begin[place], min(end[place], last[place])) for place in last}
+    return TopicRange(topic, begin, stop)

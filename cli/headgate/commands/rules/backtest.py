@@ -1,0 +1,116 @@
+"""``headgate rules backtest``: rules of files over past events, next to what the live versions give."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.console.output import Output, emit, output_option
+from headgate.errors import InputError
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import files_option, target_option
+
+if TYPE_CHECKING:
+    from rulecore.backtest.backtest import AlertSink
+
+
+@click.command(short_help="Run rules over past events and count what would have fired.")
+@files_option
+@click.option("--parquet", type=click.Path(path_type=Path), default=None, help="A file, or a folder of *.parquet.")
+@click.option("--from", "start", default=None, help="Kafka: a time, how long ago (2h), or an offset.")
+@click.option("--to", "end", default="now", show_default=True, help="Kafka: the same; the range ends before it.")
+@click.option("--topic", default=None, help="Kafka: the topic of the events (default: the stream's name).")
+@click.option("--stream", default=None, help="The stream of the events (default: that of the rules).")
+@click.option("--compare", default=None, help="live, none, or a file or folder with other versions of the rules.")
+@click.option("--disorder", default="10s", show_default=True, help="How late an event may come, as in the app.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Only about so many events.")
+@click.option("--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts there.")
+@target_option
+@output_option
+def backtest(
+    paths: Sequence[Path],
+    streams: Path | None,
+    lists: Path | None,
+    parquet: Path | None,
+    start: str | None,
+    end: str,
+    topic: str | None,
+    stream: str | None,
+    compare: str | None,
+    disorder: str,
+    limit: int | None,
+    alerts: Path | None,
+    login: KafkaLogin,
+    app: str,
+    output: Output,
+) -> int:
+    """Run the rules of PATHS over past events and count, rule by rule, what would have fired.
+
+    The events are those of Parquet files or of a range of a Kafka topic; the code is that of production. With
+    --compare the same is done with other versions, by default (on Kafka) with the live ones of the app, and the table
+    says which alerts both give and which only one of them: alerts of one rule about the same event, or the same key
+    and window.
+
+    Times of a range are the broker's timestamps of the records. Windows that are open when the events end have not
+    fired. Whatever mode a rule has, it is evaluated. What is no event is counted and does not stop the run.
+
+    \b
+    headgate rules backtest rules/shop --from 24h
+    headgate rules backtest new.yaml --from 2026-12-01T00:00:00Z --to 2026-12-02T00:00:00Z --app shop
+    headgate rules backtest new.yaml --parquet lake/december --stream shop --compare rules/shop
+    headgate rules backtest new.yaml --parquet events.parquet --alerts alerts.jsonl -o json
+    """
+    from headgate.backtest.render import as_json, as_text
+    from headgate.backtest.run import BacktestRequest, run
+    from headgate.console.progress import progress
+    from rulecore.documents.scalars import parse_duration_ms
+
+    if (parquet is None) == (start is None):
+        raise click.UsageError("say where the events are: --parquet FILE-OR-FOLDER, or --from TIME for a Kafka range")
+    try:
+        max_out_of_orderness_ms = parse_duration_ms(disorder)
+    except ValueError as error:
+        raise InputError(f"--disorder: {error}") from None
+    now_ms = int(time.time() * 1000)
+    request = BacktestRequest(
+        tuple(paths),
+        streams,
+        lists,
+        stream,
+        compare,
+        max_out_of_orderness_ms,
+        limit,
+        parquet,
+        start,
+        end,
+        topic,
+        login,
+        app,
+        now_ms,
+    )
+    with _written(alerts) as sink:
+        result = run(request, progress, sink)
+    emit(output, as_json(result), as_text(result))
+    return 0
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[AlertSink | None]:
+    """Alerts as lines of a file."""
+    if path is None:
+        yield None
+        return
+    try:
+        with path.open("wb") as file:
+            yield lambda alert: _line(file.write, alert)
+    except OSError as error:
+        raise InputError(f"--alerts {path}: {error.strerror}; name a file that you may write") from None
+
+
+def _line(write: Callable[[bytes], int], alert: bytes) -> None:
+    write(alert + b"\n")

@@ -1,0 +1,65 @@
+"""``headgate rules explain``: why a rule fired, or why it did not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from headgate.console.output import Output, emit, output_option
+from headgate.kafka_login import KafkaLogin
+from headgate.rules.options import lists_option, streams_option, target_option
+
+
+@click.command(short_help="Say why a rule fired, or why it did not.")
+@click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
+@click.option("--event", default=None, help="The event, as topic:partition:offset.")
+@click.option("--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event a line.")
+@click.option("--key", multiple=True, help="The key, as column=value; once for each column of group_by.")
+@click.option("--at", default=None, help="With --key: a time, or how long ago (2h).")
+@click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules of files, not the published ones.")
+@click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
+@click.option(
+    "--scan", type=click.IntRange(1), default=200_000, show_default=True, help="Records that are read at most, a topic."
+)
+@streams_option
+@lists_option
+@target_option
+@output_option
+def explain(
+    target: str,
+    event: str | None,
+    event_json: Path | None,
+    key: tuple[str, ...],
+    at: str | None,
+    rules: Path | None,
+    topic: str | None,
+    scan: int,
+    streams: Path | None,
+    lists: Path | None,
+    login: KafkaLogin,
+    app: str,
+    output: Output,
+) -> None:
+    """Say why an alert was given, or why a rule fired or did not, clause by clause and with the values.
+
+    For an alert (its id), the rule's version and the events are looked up, the alert is computed again by the code of
+    production and compared. For a rule, name an event, or a key and a time. In a tree, * marks the clauses that
+    decided: had the others been anything else, the result would be the same.
+
+    \b
+    headgate rules explain 5f0c2e7b9d1a4c3e8f6b7a9d0c1e2f3a
+    headgate rules explain large-payment --event shop:2:18311
+    headgate rules explain card-testing --rules new.yaml --event-json event.json
+    headgate rules explain rapid-payments --key user_id=u17 --at 2026-12-01T08:00:00Z
+    """
+    from headgate.explain.answer import answer
+    from headgate.explain.query import ExplainQuery
+    from headgate.explain.render_json import as_json
+    from headgate.explain.render_text import as_text
+
+    now_ms = int(time.time() * 1000)
+    ask = ExplainQuery(target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms)
+    found = answer(ask)
+    emit(output, as_json(found), as_text(found))

@@ -1,0 +1,209 @@
+"""``headgate rules import``: Sigma files to rule files, with a table of what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headgate.console.output import Json, Output, emit, output_option
+from headgate.errors import InputError
+
+if TYPE_CHECKING:
+    from rulecore.documents.rule import Rule
+    from rulecore.documents.yaml_reader import Problem, YamlDocument
+    from rulecore.sigma import FieldMap, ImportedRule, ImportReport
+    from streamcore.schema import StreamSchema
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(name="import")
+@click.argument("path", type=click.Path(exists=True, path_type=Path))
+@click.option("--stream", required=True, help="The stream that the rules are to be on.")
+@click.option("--map", "map_file", type=_FILE, default=None, help="Which columns Sigma's fields are (YAML).")
+@click.option("--group-by", multiple=True, metavar="COLUMN", help="For correlations without a group-by. Repeatable.")
+@click.option("--out", type=_FOLDER, default=None, help="Folder for the rules; without it nothing is written.")
+@click.option("--streams", type=_FOLDER, default=None, help="Folder of the streams (default: streams/).")
+@output_option
+def command(
+    path: Path,
+    stream: str,
+    map_file: Path | None,
+    group_by: Sequence[str],
+    out: Path | None,
+    streams: Path | None,
+    output: Output,
+) -> int:
+    """Read Sigma rules and correlations (a file, or a folder of them) and write Headgate rules.
+
+    What cannot be said exactly is refused with its file, line and reason, or imported with a note that says what was
+    approximated. Exit code 1 when a document was refused. In files of an earlier import, versions of what changed
+    are raised, and tests, mode, outcome and other entries that Sigma has no word for stay.
+
+    \b
+    The map says what Sigma's names are in the stream:
+        fields:
+          User: user_id                         # a column
+          SourceIp: coalesce(ip, proxy_ip)      # or an expression
+          Status: {is: status, case: lower}     # no capitals in it: looked up by value
+        keywords: [message]                     # where keyword lists are looked for
+        logsources:
+          - {product: windows, category: process_creation, where: type = 'process'}
+
+    \b
+    Examples:
+        headgate rules import sigma/ --stream shop --map sigma-map.yaml
+        headgate rules import sigma/ --stream shop --map sigma-map.yaml --out rules/sigma
+        headgate rules check rules/sigma
+    """
+    from headgate.records.stream_files import load_stream
+    from rulecore.sigma import ImportOptions, import_rules
+
+    schema = load_stream(stream, streams)
+    fields, faults = _map(map_file, schema)
+    if fields is None:
+        emit(output, {"problems": [_problem_json(p) for p in faults]}, "\n".join(p.render() for p in faults))
+        return 1
+    documents, problems = _read(path)
+    report = import_rules(documents, fields, ImportOptions(tuple(group_by)))
+    written = [_write(one, out) if out is not None else _Written(one, None, "") for one in report.imported]
+    emit(output, _json(report, written, problems), _text(report, written, problems))
+    return 1 if report.refused or problems else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """``file`` is None when nothing was to be written; ``how``: new, raised or same."""
+
+    imported: ImportedRule
+    file: Path | None
+    how: str
+
+
+def _map(file: Path | None, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
+    from rulecore.sigma import FieldMap, read_map
+
+    return (FieldMap(schema), []) if file is None else read_map(_content(file), str(file), schema)
+
+
+def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
+    from rulecore.documents.yaml_reader import read_yaml
+
+    files = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml")) if path.is_dir() else [path]
+    documents: list[YamlDocument] = []
+    problems: list[Problem] = []
+    for file in files:
+        some, faults = read_yaml(_content(file), str(file))
+        documents += [one for one in some if one.value is not None]
+        problems += faults
+    if not documents and not problems:
+        raise InputError(f"sigma: no document in {path}; name a file, or a folder with *.yml")
+    return documents, problems
+
+
+def _content(file: Path) -> str:
+    """As much of the file as is read at most; ``read_yaml`` refuses what is longer."""
+    from rulecore.documents.yaml_reader import LoadLimits
+
+    try:
+        with file.open("rb") as stream:
+            return stream.read(LoadLimits().file_bytes + 1).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: cannot be read: {' '.join(str(error).split())}; correct the file") from None
+
+
+def _write(one: ImportedRule, out: Path) -> _Written:
+    """Write the rule's file. If an older import exists, keep its version when nothing changed, else raise it by
+    one."""
+    from rulecore.sigma import write_rule
+
+    file = out / f"{one.rule.id}.yaml"
+    before = _before(file, one.rule.id)
+    rule, how = one.rule, "new"
+    if before is not None:
+        rule = _with_additions(rule, before)
+        same = before.model_copy(update={"version": rule.version}) == rule
+        rule = rule.model_copy(update={"version": before.version + (not same)})
+        how = "same" if same else "raised"
+    comments = [f"Imported from the Sigma rule {one.title!r} in {Path(one.file).name}.", *one.notes]
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(write_rule(rule, comments), encoding="utf-8")
+    return _Written(one, file, f"{how}, version {rule.version}")
+
+
+def _with_additions(rule: Rule, before: Rule) -> Rule:
+    """Keep entries that Sigma cannot express and that a person added to the file: tests, mode, outcome and the
+    like."""
+    kept = {name: getattr(before, name) for name in ("suppress", "mode", "effective", "budget", "tests")}
+    then = before.then.model_copy(update={"severity": rule.then.severity, "message": rule.then.message})
+    return rule.model_copy(update={**kept, "then": then})
+
+
+def _before(file: Path, rule_id: str) -> Rule | None:
+    from rulecore.documents.loading import load_path
+
+    if not file.exists():
+        return None
+    loaded, _ = load_path(file)
+    return next((one.rule for one in loaded if one.rule is not None and one.rule.id == rule_id), None)
+
+
+# --- what the results look like ---------------------------------------------------------------------------------------
+
+
+def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
+    width = max((len(one.imported.rule.id) for one in written), default=0)
+    lines = []
+    for one in written:
+        imported = one.imported
+        how = "" if one.file is None else f"  ({one.how})"
+        lines.append(
+            f"{'noted   ' if imported.notes else 'imported'}  {imported.rule.id:{width}}  {imported.title}{how}"
+        )
+        lines += [f"          - {note}" for note in imported.notes]
+    lines += [f"part      {one.title}: only counts in {', '.join(one.of)}" for one in report.parts]
+    lines += [f"refused   {one.title}\n          {one.problem.render()}" for one in report.refused]
+    lines += [f"unread    {problem.render()}" for problem in problems]
+    return "\n".join([*lines, _sum(report, written, problems)])
+
+
+def _sum(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
+    noted = sum(bool(one.notes) for one in report.imported)
+    count = f"{len(report.imported)} {'rule' if len(report.imported) == 1 else 'rules'} imported, {noted} with notes"
+    others = f"{len(report.parts)} parts of others, {len(report.refused) + len(problems)} refused"
+    folders = {one.file.parent for one in written if one.file is not None}
+    where = f"written to {folders.pop()}" if folders else "nothing was written; name a folder with --out"
+    return f"{count}; {others}" + (f"; {where}" if written else "")
+
+
+def _json(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> Json:
+    return {
+        "imported": [
+            {
+                "rule": one.imported.rule.id,
+                "title": one.imported.title,
+                "source": one.imported.file,
+                "notes": list(one.imported.notes),
+                "file": None if one.file is None else str(one.file),
+            }
+            for one in written
+        ],
+        "parts": [{"title": one.title, "source": one.file, "of": list(one.of)} for one in report.parts],
+        "refused": [{"title": one.title, **_problem_json(one.problem)} for one in report.refused],
+        "problems": [_problem_json(problem) for problem in problems],
+    }
+
+
+def _problem_json(problem: Problem) -> dict[str, Json]:
+    return {
+        "file": problem.file,
+        "line": problem.place.line,
+        "column": problem.place.column,
+        "path": problem.path,
+        "message": problem.message,
+    }

@@ -1,0 +1,75 @@
+"""``headgate schema``: the JSON Schema of a document, with which an editor completes and checks YAML."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+_SERVICES: Final = ("etl", "rules", "search", "sessions")
+_TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9]+\))( not null)? *$"
+
+
+@click.command(name="schema")
+@click.argument("document", type=click.Choice(["rule", "list", "stream", "settings"]))
+@click.option("--service", type=click.Choice(_SERVICES), default=None, help="Whose settings (for `settings`).")
+def command(document: str, service: str | None) -> None:
+    """Print the JSON Schema (draft 2020-12) of a document.
+
+    With yaml-language-server, an editor reads it from the first line of the document:
+    # yaml-language-server: $schema=rule.schema.json
+    """
+    if (document == "settings") is (service is None):
+        raise click.UsageError("--service names the service of `settings`, and belongs to no other document")
+    click.echo(json.dumps(document_schema(document, service), indent=2))
+
+
+def document_schema(document: str, service: str | None = None) -> Mapping[str, Any]:
+    """Return the JSON Schema of a kind of document; ``service`` names the service of ``settings``."""
+    from rulecore.documents.json_schema import DRAFT, rule_json_schema
+    from rulecore.lists.json_schema import list_json_schema
+
+    match document:
+        case "rule":
+            return rule_json_schema()
+        case "list":
+            return list_json_schema()
+        case "stream":
+            return {"$schema": DRAFT, **_STREAM}
+    try:
+        settings = getattr(importlib.import_module(f"headgate_{service}.settings"), f"{str(service).title()}Settings")
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"the {service} service is not installed: no module {error.name}") from error
+    schema: dict[str, Any] = settings.model_json_schema(mode="validation")
+    return {"$schema": DRAFT, **schema, "title": f"Settings of the Headgate {service} service"}
+
+
+_NAME: Final = {"type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$"}
+_STREAM: Final[Mapping[str, Any]] = {
+    "title": "Headgate stream",
+    "type": "object",
+    "required": ["name", "fields", "event_time", "keys"],
+    "additionalProperties": False,
+    "properties": {
+        "name": {**_NAME, "description": "Name of the stream; rules refer to it with `on`."},
+        "fields": {
+            "type": "object",
+            "description": "Type of each field, such as `string not null` or `decimal(12,2)`.",
+            "propertyNames": _NAME,
+            "additionalProperties": {"type": "string", "pattern": _TYPE},
+            "minProperties": 1,
+        },
+        "event_time": {**_NAME, "description": "Timestamp field that holds the event time."},
+        "keys": {
+            "type": "array",
+            "description": "Keys that events are routed by, each a field or a list of fields.",
+            "items": {"anyOf": [_NAME, {"type": "array", "items": _NAME, "minItems": 1}]},
+            "minItems": 1,
+        },
+        "event_id": {"anyOf": [_NAME, {"type": "null"}], "description": "Field that identifies an event."},
+        "zone": {"type": "string", "description": "Time zone of times without one, such as Europe/London."},
+    },
+}

@@ -1,0 +1,21 @@
+"""The messages of the command to the user, on stderr. stdout is for data.
+
+Library code takes a ``Print`` and does not know whether a terminal, a log or a test listens.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+#: Takes one line of progress, without a line end.
+Print = Callable[[str], None]
+
+
+def to_stderr(line: str) -> None:
+    """Print for a person."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the one place that prints for a person
+
+
+def silent(_: str) -> None:
+    """Print nothing: for tests, and for callers that draw their own view."""

@@ -1,0 +1,205 @@
+"""Rejected records as values: the content of a dead-letter record, the selection of records, and their repair.
+
+A record's position in its topic (``partition/offset``) is its name: users refer to it, edits are keyed by it, and a
+replay stores it. Does not know how rejected records are read and sent.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from headgate.console.output import Json
+from headgate.errors import InputError
+from streamcore.kafka.readers import Record
+
+_SPAN = re.compile(r"([0-9]{1,9})(?:/([0-9]{1,18})(?:-([0-9]{1,18}))?)?\Z")
+_LAST = 2**63 - 1
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """The position from which the rejected record was read."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One rejected record. ``source`` None: the record does not name its source, so it cannot be sent again."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    code: str
+    reason: str
+    key: bytes | None
+    value: bytes | None
+    source: SourcePosition | None
+
+    @property
+    def position(self) -> str:
+        """The position of the record, which is its name."""
+        return f"{self.partition}/{self.offset}"
+
+    def json(self) -> dict[str, Json]:
+        """Return the record for programs. A value or key that is not text is under ``..._base64``."""
+        source = None if self.source is None else {n: getattr(self.source, n) for n in ("topic", "partition", "offset")}
+        said: dict[str, Json] = {"at": self.position, "timestamp_ms": self.timestamp_ms, "code": self.code}
+        return said | {"reason": self.reason, "source": source} | _bytes("key", self.key) | _bytes("value", self.value)
+
+    @property
+    def text_line(self) -> str:
+        """The value in one line, shortened."""
+        text = "" if self.value is None else self.value.decode(errors="backslashreplace")
+        line = "".join(c if c.isprintable() else " " for c in text)
+        return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def to_dead_letter(record: Record) -> DeadLetter:
+    """Decode a dead-letter record."""
+    topic, partition, offset = (record.header(f"source_{name}") for name in ("topic", "partition", "offset"))
+    source = None
+    if topic is not None and partition is not None and offset is not None and partition.isdigit() and offset.isdigit():
+        source = SourcePosition(topic.decode(errors="replace"), int(partition), int(offset))
+    code, reason = (record.header(name) or b"" for name in ("reason_code", "reason"))
+    return DeadLetter(
+        record.partition,
+        record.offset,
+        record.timestamp_ms,
+        code.decode(errors="replace"),
+        reason.decode(errors="replace"),
+        record.key,
+        record.value,
+        source,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Selects rejected records that match all given criteria. ``positions``: partition, first and last offset."""
+
+    positions: Sequence[tuple[int, int, int]] = ()
+    codes: Sequence[str] = ()
+    reason: str | None = None
+    topics: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, positions: Sequence[str], codes: Sequence[str], reason: str | None, topics: Sequence[str]
+    ) -> DeadLetterFilter:
+        """Parse the criteria; ``positions`` are ``0``, ``0/17`` or ``0/17-42``; ``InputError`` for anything else."""
+        return cls([_span(position) for position in positions], codes, reason, topics)
+
+    def matches(self, dead_letter: DeadLetter) -> bool:
+        """Return whether the filter selects this record."""
+        placed = not self.positions or any(
+            p == dead_letter.partition and a <= dead_letter.offset <= b for p, a, b in self.positions
+        )
+        coded = not self.codes or dead_letter.code in self.codes
+        said = self.reason is None or self.reason.lower() in dead_letter.reason.lower()
+        from_there = not self.topics or (dead_letter.source is not None and dead_letter.source.topic in self.topics)
+        return placed and coded and said and from_there
+
+
+def _span(text: str) -> tuple[int, int, int]:
+    match = _SPAN.match(text)
+    if match is None:
+        raise InputError(
+            f"place {text!r}: write a partition, partition/offset or partition/first-last, such as 0/17-42"
+        )
+    partition, first, last = match.groups()
+    if first is None:
+        return int(partition), 0, _LAST
+    return int(partition), int(first), int(last or first)
+
+
+# --- repairs --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """``values``: whole new values by position. ``fields``: the fields to set in each value that is a JSON object."""
+
+    values: Mapping[str, bytes | None]
+    fields: Mapping[str, Json]
+
+    def value(self, dead_letter: DeadLetter) -> bytes | None:
+        """Return the repaired value; ``InputError`` if a field is to be set in a value that is not a JSON object."""
+        value = self.values.get(dead_letter.position, dead_letter.value)
+        if not self.fields:
+            return value
+        try:
+            document = orjson.loads(value or b"")
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict):
+            raise InputError(
+                f"letter {dead_letter.position}: --set works on JSON objects, and this value is none; use --edit"
+            )
+        return orjson.dumps(document | dict(self.fields))
+
+
+def read_edits(path: Path) -> dict[str, bytes | None]:
+    """Read lines as ``show -o json`` prints them: ``at`` and a new ``value`` (text) or ``value_base64``."""
+    edits: dict[str, bytes | None] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            position, value = _edit(line, f"{path}:{number}")
+            if position in edits:
+                raise InputError(f"{path}:{number}: {position} is there twice; keep one of the two")
+            edits[position] = value
+    return edits
+
+
+def _edit(line: str, where: str) -> tuple[str, bytes | None]:
+    try:
+        entry = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: no JSON: {error}") from None
+    position = entry.get("at") if isinstance(entry, dict) else None
+    if not isinstance(position, str) or "/" not in position or ("value" in entry) == ("value_base64" in entry):
+        raise InputError(f"{where}: an object with at (partition/offset) and value or value_base64 is needed")
+    if "value" in entry:
+        value = entry["value"]
+        if value is None or isinstance(value, str):
+            return position, None if value is None else value.encode()
+        return position, orjson.dumps(value)  # an object that somebody unfolded
+    try:
+        return position, base64.b64decode(str(entry["value_base64"]), validate=True)
+    except binascii.Error:
+        raise InputError(f"{where}: value_base64 is no base64") from None
+
+
+def read_fields(settings: Iterable[str]) -> dict[str, Json]:
+    """Parse settings of the form ``name=value``; the value is JSON, or else text."""
+    fields: dict[str, Json] = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--set {setting!r}: write field=value")
+        try:
+            fields[name.strip()] = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            fields[name.strip()] = text
+    return fields
+
+
+def _bytes(name: str, value: bytes | None) -> dict[str, Json]:
+    try:
+        return {name: None if value is None else value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value or b"").decode()}

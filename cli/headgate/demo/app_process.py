@@ -1,0 +1,215 @@
+"""A service's app as a child process: start it, receive its reports, stop it at a batch boundary.
+
+The app has a session of its own, so the terminal's Ctrl-C does not reach it, and a watch that asks it to stop when the
+parent process dies for any reason. Promises: ``metrics`` is always the latest complete value; an end that was not
+requested is an ``AppEndedError`` with the end of the app's log. Does not know the app's computations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from headgate.console.messages import Print
+from headgate.errors import HeadgateError
+from headgate.local import processes
+
+_TAIL_LINES: Final = 12
+_RATE_WINDOW_S: Final = 5.0
+_CUTS_KEPT: Final = 100
+_WATCH: Final = 'cat >/dev/null; kill "$1"'
+_KILL_WAIT_S: Final = 10.0
+
+
+class AppEndedError(HeadgateError):
+    """The app ended by itself; the message holds the reason and where its log is."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppMetrics:
+    """The app's reports since its start. ``committed``: by topic and partition, the offset after the last event whose
+    cut is done; ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``lanes``: records
+    and rows of each lane; ``sinks``: the rows that each sink has taken and refused, and the duration of its latest
+    cut."""
+
+    epoch: int = 0
+    cuts: int = 0
+    events: int = 0
+    lanes: Counter[str] = field(default_factory=Counter)
+    sinks: Mapping[str, SinkMetrics] = field(default_factory=dict)
+    events_per_second: float = 0.0
+    watermark_ms: int | None = None
+    cut_ms: tuple[int, ...] = ()
+    committed: Mapping[tuple[str, int], int] | None = None
+    last_report_s: float | None = None
+
+    @property
+    def processed(self) -> int:
+        """Records of the topics whose cut is done, ever."""
+        return sum((self.committed or {}).values())
+
+
+@dataclass(frozen=True, slots=True)
+class SinkMetrics:
+    """Of one sink, since the app was started. ``ms``: how long its latest cut with rows took."""
+
+    guarantee: str = ""
+    rows: int = 0
+    refused: int = 0
+    ms: int = 0
+
+    def after(self, report: Mapping[str, int]) -> SinkMetrics:
+        """With one more cut."""
+        ms = report["ms"] if report["rows"] else self.ms
+        return SinkMetrics(str(report["guarantee"]), self.rows + report["rows"], self.refused + report["refused"], ms)
+
+
+class AppProcess:
+    """One app. ``module`` is run; ``topics``: those that it reads. Not for several threads, except for ``metrics``."""
+
+    def __init__(self, module: str, settings_file: Path, log: Path, topics: Sequence[str]) -> None:
+        self.command: Sequence[str] = (sys.executable, "-m", module, "--settings", str(settings_file))
+        self._topics = frozenset(topics)
+        self._message_prefix = f"{module.replace('_', '-')}:"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._recent: deque[tuple[float, int]] = deque()
+        self.log = log
+        self.metrics = AppMetrics()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start it; the log of the run before is kept as ``*.log.1``."""
+        if self.log.exists():
+            self.log.replace(self.log.with_suffix(".log.1"))
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+            )
+        assert self._process.stdout is not None
+        self._watch = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCH, "watch", str(self._process.pid)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        self._reader = threading.Thread(
+            target=self._read, args=(self._process.stdout,), name="app-reports", daemon=True
+        )
+        self._reader.start()
+
+    def check(self) -> None:
+        """``AppEndedError`` when it has ended."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise AppEndedError(f"the app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")
+
+    def drain(self, limit_s: float, hurry: threading.Event) -> bool:
+        """Ask it to stop at a batch boundary; False when it did not within the limit, or when ``hurry`` was set."""
+        if self._process is None or self._process.poll() is not None:
+            return True
+        self._process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and not hurry.is_set():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.1)
+                return True
+        return False
+
+    def kill(self) -> None:
+        """End it and all it started, as a power cut would; the next start goes on from its last commit."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(_KILL_WAIT_S)
+
+    def close(self) -> None:
+        """Clean up after its end."""
+        if self._watch is not None:
+            self._watch.kill()
+            self._watch.communicate()
+            self._watch = None
+        if self._reader is not None:
+            self._reader.join(_KILL_WAIT_S)
+            self._reader = None
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def tail(self) -> str:
+        """Return the app's last error in its log, else the last lines that are not empty."""
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return "  (no log)"
+        said = [line for line in lines if line.strip()]
+        own = [number for number, line in enumerate(said) if line.startswith(self._message_prefix)]
+        return "\n".join(f"  {line[:300]}" for line in said[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
+
+    def _read(self, reports: IO[bytes]) -> None:
+        for line in reports:
+            try:
+                document = orjson.loads(line)
+            except ValueError:
+                continue
+            if "cut" in document:
+                cut = document["cut"]
+                self._cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+
+    def _cut(
+        self,
+        cut: Mapping[str, int],
+        lanes: Mapping[str, int],
+        offsets: Mapping[str, Mapping[str, int]],
+        sinks: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        now, before = time.monotonic(), self.metrics
+        self._recent.append((now, cut["events"]))
+        while self._recent[0][0] < now - _RATE_WINDOW_S:
+            self._recent.popleft()
+        took_ms = cut["run_ms"] + cut["commit_ms"]
+        self.metrics = replace(
+            before,
+            epoch=cut["epoch"],
+            cuts=before.cuts + 1,
+            events=before.events + cut["events"],
+            committed={
+                (topic, int(p)): offset for topic in self._topics for p, offset in offsets.get(topic, {}).items()
+            },
+            lanes=before.lanes + Counter(lanes),
+            sinks={name: before.sinks.get(name, SinkMetrics()).after(report) for name, report in sinks.items()},
+            events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
+            watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
+            cut_ms=(*before.cut_ms, took_ms)[-_CUTS_KEPT:],
+            last_report_s=now,
+        )
+
+
+def stop_leftover(module: str, settings_file: Path, limit_ms: int, say: Print) -> None:
+    """End an app of this workspace that outlived its ``headgate up`` (which was killed)."""
+    mark = f"-m {module} --settings {settings_file} "
+    for pid in _processes_with(mark):
+        say(f"an app of an earlier run is still there (process {pid}); asking it to stop")
+        processes.send(pid, signal.SIGTERM)
+        if not processes.wait_for_end(pid, mark, limit_ms):
+            say("it does not stop; ending it by force")
+            processes.send(pid, signal.SIGKILL)
+            processes.wait_for_end(pid, mark, limit_ms)
+
+
+def _processes_with(mark: str) -> list[int]:
+    """Where /proc is; elsewhere none is found, and the lease on the checkpoint refuses a second app."""
+    numbers = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")] if Path("/proc/self").exists() else []
+    return [number for number in numbers if mark in processes.command_line(number)]

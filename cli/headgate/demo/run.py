@@ -1,0 +1,176 @@
+"""The two ways that `headgate up` runs: with a live view until it is stopped, or for so many events and a verdict.
+
+Promises: the stack is stopped in order at any end; the first signal requests the stop, the second one hurries it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+
+from headgate.console.messages import Print
+from headgate.console.timeline import Timeline
+from headgate.demo.generator import GeneratorSettings
+from headgate.demo.services.service import LiveView, VerifyResult
+from headgate.demo.stack import DemoStack
+from headgate.errors import HeadgateError
+from streamcore.kafka.readers import end_offsets
+
+_REFRESH_S: Final = 0.3
+_POLL_S: Final = 0.1
+_LINE_EVERY_S: Final = 5.0
+_STALLED_S: Final = 180.0
+_CHILDREN_EVERY_S: Final = 1.0
+
+
+class ForcedStopError(HeadgateError):
+    """The run was stopped by force. Nothing is lost: the next start repeats the open work."""
+
+
+@dataclass(slots=True)
+class Signals:
+    """``stop`` is set by the first signal, ``hurry`` by the second. In ``setting_up`` a signal interrupts at once."""
+
+    say: Print
+    stop: threading.Event = field(default_factory=threading.Event)
+    hurry: threading.Event = field(default_factory=threading.Event)
+    setting_up: bool = True
+
+    @contextmanager
+    def handling(self) -> Iterator[None]:
+        """Handle SIGINT and SIGTERM in here."""
+        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.setting_up:
+            self.setting_up = False
+            self.stop.set()
+            raise KeyboardInterrupt
+        if self.stop.is_set():
+            self.hurry.set()
+        self.stop.set()
+
+
+class DemoRun:
+    """One run over a stack. ``headgate.commands.up`` makes it."""
+
+    def __init__(self, stack: DemoStack, signals: Signals, say: Print, timeline: Timeline) -> None:
+        self.stack = stack
+        self._signals = signals
+        self._say = say
+        self._timeline = timeline
+        self._checked_s = 0.0
+
+    def run_live(self, orders: GeneratorSettings, console: Console) -> None:
+        """Show the view until a signal comes, or until the ordered events are processed."""
+        self.stack.generate(orders)
+        self._signals.setting_up = False
+        with closing(self.stack.service.live_view(self.stack, self._timeline)) as view:
+            if console.is_terminal:
+                self._draw(view, console)
+            else:
+                self._print_lines(view)
+
+    def _draw(self, view: LiveView, console: Console) -> None:
+        """Draw the view; messages wait until it is closed, because the view owns the screen."""
+        held: list[str] = []
+        try:
+            with self._timeline.redirect(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
+                while not self._ended():
+                    view.poll()
+                    phase = "running" if self.stack.app.metrics.cuts else f"starting the {self.stack.service.name} app"
+                    live.update(view.picture(phase, *console.size), refresh=True)
+                    self._signals.stop.wait(_REFRESH_S)
+        finally:
+            for line in held:
+                self._say(line)
+        view.poll()
+        self._say(view.line())
+
+    def _print_lines(self, view: LiveView) -> None:
+        """No terminal: a line now and then."""
+        next_s = 0.0
+        while not self._ended():
+            view.poll()
+            if time.monotonic() >= next_s:
+                self._say(view.line())
+                next_s = time.monotonic() + _LINE_EVERY_S
+            self._signals.stop.wait(_REFRESH_S)
+
+    def _ended(self) -> bool:
+        self._check()
+        done = self.stack.generator.done and self.stack.app.metrics.processed >= self.stack.generator.sent
+        return self._signals.stop.is_set() or done
+
+    def _check(self) -> None:
+        """Raise an error when a part of the stack is gone; note the milestones that are new."""
+        if time.monotonic() - self._checked_s > _CHILDREN_EVERY_S:
+            self._checked_s = time.monotonic()
+            self.stack.check()
+        for what, happened in self.stack.service.milestones(self.stack.app.metrics).items():
+            if happened:
+                self._timeline.mark(what)
+
+    def run_to_verdict(self, events: int, orders: GeneratorSettings) -> VerifyResult | None:
+        """Send so many events, wait until they are processed, stop the app, and compare. None when interrupted."""
+        self._signals.setting_up = False
+        if not self._wait_until_processed():
+            return None
+        verifier = self.stack.service.verifier(self.stack)
+        self._say(f"sending {events:,} events")
+        self.stack.generate(orders)
+        while not self.stack.generator.done:
+            self._check()
+            if self._signals.stop.wait(_POLL_S):
+                return None
+        self._timeline.mark("all events are sent")
+        if not self._wait_until_processed():
+            return None
+        self._timeline.mark("all events are processed")
+        verifier.events_processed()
+        self.stack.stop_app(self._signals.hurry)
+        self._say("reading what came out and comparing")
+        return verifier.compare()
+
+    def _wait_until_processed(self) -> bool:
+        """Wait until the app has processed the current records of its topics; False when interrupted."""
+        ends = end_offsets(self.stack.kafka, self.stack.workspace.names.read)
+        seen, since = -1, time.monotonic()
+        while True:
+            metrics = self.stack.app.metrics
+            committed = metrics.committed
+            if committed is not None and all(committed.get(p, 0) >= end for p, end in ends.items()):
+                return True
+            if metrics.processed > seen or metrics.cuts == 0:
+                seen, since = metrics.processed, time.monotonic()
+            if time.monotonic() - since > _STALLED_S:
+                what, log = self.stack.service.name, self.stack.workspace.log
+                raise HeadgateError(f"the {what} app processed nothing for {_STALLED_S:.0f} s; its log: {log}")
+            self._check()
+            if self._signals.stop.wait(_POLL_S):
+                return False
+
+    def stop_after_error(self) -> None:
+        """Stop everything after an error, without hiding that error."""
+        self._signals.setting_up = False
+        self.stack.stop(self._signals.hurry)
+
+    def close(self) -> None:
+        """Stop everything; ``ForcedStopError`` when that took force."""
+        self._signals.setting_up = False
+        if not self.stack.stop(self._signals.hurry):
+            raise ForcedStopError("stopped by force; the next start repeats what was open and loses nothing")

@@ -1,0 +1,190 @@
+"""The PostgreSQL of a service of ``headgate up``: a local one in the workspace's folder, or one that the user names.
+
+Promises: data that was not created for this workspace is never deleted and never written to: the comment of a schema
+names the folder for which it was created, and any other schema is refused. No password is printed or put into an
+argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headgate.console.messages import Print
+from headgate.errors import DatabaseError, InputError
+from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
+from streamcore.service.config.postgres import PostgresDocument, TableDocument
+from streamcore.sinks.postgres.asking import open_transaction as _sink_transaction
+
+if TYPE_CHECKING:
+    from streamcore.sinks.postgres.connection import Connection
+
+_CLIENT: Final = "headgate up"
+
+Tables = Mapping[str, TableDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAddress:
+    """The address of an external server. With a certificate file, the server must prove its identity."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password_file: Path | None = None
+    password_env: str | None = None
+    ca_file: Path | None = None
+
+    @classmethod
+    def parse(cls, place: str, user: str) -> PostgresAddress:
+        """Of ``HOST:PORT/DATABASE``; ``InputError`` for anything else."""
+        address, slash, database = place.rpartition("/")
+        host, colon, port = address.rpartition(":")
+        if not (slash and colon and host and database and port.isdigit() and 0 < int(port) < 65_536):
+            raise InputError(f"--postgres {place}: write HOST:PORT/DATABASE, such as 127.0.0.1:5432/shop")
+        return cls(host, int(port), database, user)
+
+
+class Database(Protocol):
+    """A server with a database; ``headgate up`` starts and stops it as a service's server."""
+
+    def start(self, say: Print) -> None:
+        """Make sure that it is there."""
+        ...
+
+    def check(self) -> None:
+        """Raise when it is gone."""
+        ...
+
+    def stop(self, say: Print) -> None:
+        """End it, if it is ours."""
+        ...
+
+    def document(self) -> PostgresDocument:
+        """How to reach it, with the service's tables; there is one after ``start``."""
+        ...
+
+
+class LocalDatabase:
+    """Ours, in a folder; see ``EmbeddedPostgres``."""
+
+    def __init__(self, folder: Path, tables: Tables, ledger: str) -> None:
+        self._folder = folder
+        self._tables = tables
+        self._ledger = ledger
+        self._server: EmbeddedPostgres | None = None
+
+    def start(self, say: Print) -> None:
+        """Unless it runs."""
+        self._server = EmbeddedPostgres(PostgresServerSettings(self._folder), say=say)
+        self._server.start()
+
+    def check(self) -> None:
+        """``DatabaseError`` with its last words."""
+        if self._server is not None and self._server.running is None:
+            files = self._server.files
+            raise DatabaseError(f"the local PostgreSQL ended; last in its log {files.log}: {files.last_error()}")
+
+    def stop(self, say: Print) -> None:
+        """In order."""
+        if self._server is not None and self._server.running is not None:
+            say("postgres: stopping")
+            self._server.stop()
+
+    def document(self) -> PostgresDocument:
+        """On this machine, with the password in its file."""
+        assert self._server is not None, "start() comes first"
+        server = self._server
+        return PostgresDocument(
+            host=server.host,
+            port=server.port,
+            database=server.database,
+            user=server.user,
+            password_file=server.password_file,
+            ledger=self._ledger,
+            tables=self._tables,
+        )
+
+
+class ExternalDatabase:
+    """An external server: checked, but never started or stopped. The app itself notices its failures during the run."""
+
+    def __init__(self, address: PostgresAddress, tables: Tables, ledger: str) -> None:
+        where = asdict(address) | {"sslmode": "verify-full" if address.ca_file else "prefer"}
+        self._document = PostgresDocument(**where, ledger=ledger, tables=tables)
+
+    def start(self, say: Print) -> None:
+        """Raise an error if the server cannot be reached."""
+        with open_transaction(self._document):
+            say(f"postgres: {self._document.settings()} answers")
+
+    def check(self) -> None:
+        """Do nothing: the app waits for the server and reports when that takes too long."""
+
+    def stop(self, say: Print) -> None:
+        """Do nothing: the server is not ours."""
+
+    def document(self) -> PostgresDocument:
+        """As it was named."""
+        return self._document
+
+
+def choose_database(address: PostgresAddress | None, folder: Path, tables: Tables, ledger: str) -> Database:
+    """Return the database at the address; without an address a local one in the workspace's folder."""
+    if address is None:
+        return LocalDatabase(folder / "postgres", tables, ledger)
+    return ExternalDatabase(address, tables, ledger)
+
+
+def open_transaction(document: PostgresDocument) -> AbstractContextManager[Connection]:
+    """Open a transaction; raise an error of ``streamcore.errors`` when there is no server or it refuses."""
+    return _sink_transaction(document.settings(), _CLIENT)
+
+
+class Schema:
+    """One schema of the database, made for one workspace."""
+
+    def __init__(self, database: Database, name: str, folder: Path) -> None:
+        self._database = database
+        self._name = name
+        self._mark = f"headgate up in {folder}"
+
+    def drop(self, say: Print) -> None:
+        """Delete the data that an earlier shop of this folder left; ``InputError`` for another owner's schema."""
+        with open_transaction(self._database.document()) as connection:
+            if self.exists(connection):
+                say(f"postgres: deleting the old schema {self._name}")
+                connection.execute(f'drop schema "{self._name}" cascade'.encode())
+
+    def apply(self, files: Sequence[Path]) -> None:
+        """Make it if it is missing, and run these files, which may run again."""
+        with open_transaction(self._database.document()) as connection:
+            if not self.exists(connection):
+                mark = self._mark.replace("'", "''")
+                connection.execute(f'create schema "{self._name}"'.encode())
+                connection.execute(f"comment on schema \"{self._name}\" is '{mark}'".encode())
+            for file in files:
+                connection.execute(file.read_bytes())
+
+    def exists(self, connection: Connection) -> bool:
+        """Whether it is; ``InputError`` when it is not ours."""
+        found = connection.execute(
+            "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [self._name]
+        ).fetchone()
+        if found is not None and found[0] != self._mark:
+            raise InputError(
+                f"postgres {self._database.document().settings()}: there is a schema {self._name} that this shop did"
+                " not make; name another database with --postgres, or delete the schema"
+            )
+        return found is not None
+
+    def inspect_command(self) -> str:
+        """Return a command line for people."""
+        document = self._database.document()
+        secret = f'PGPASSWORD="$(cat {document.password_file})" ' if document.password_file else ""
+        where = f"-h {document.host} -p {document.port} -U {document.user} {document.database}"
+        return f"{secret}psql {where}"

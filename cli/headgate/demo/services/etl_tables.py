@@ -1,0 +1,175 @@
+"""The etl service's tables besides Kafka: a Delta table in the workspace's folder, or a table in a PostgreSQL.
+
+Knows how each table is created, configured in the app, read and deleted; ``etl_documents`` holds the app's model.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from headgate.console.messages import Print
+from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database, open_transaction
+from headgate.demo.services.service import Server
+from headgate.demo.shop.expected_rows import COLUMNS, Row
+from streamcore.service.config.postgres import TableDocument
+
+#: The lane of its rows; also the folder of the Delta table.
+LANE: Final = "events"
+_SCHEMA: Final = "etl"
+_TABLES: Final = {LANE: TableDocument(table=f"{_SCHEMA}.event", key=("id",))}
+_CREATE: Final = """
+create table if not exists etl.event (
+    id        text          not null primary key,
+    at        timestamptz   not null,
+    type      text          not null,
+    source    text          not null,
+    "user"    text,
+    ip        text,
+    country   text          not null,
+    product   text,
+    quantity  bigint,
+    card      text,
+    status    text,
+    amount    numeric(12,2),
+    currency  text,
+    rate      numeric(12,6),
+    euros     numeric(18,2)
+);
+create index if not exists event_at on etl.event (at);
+"""
+#: In the order of ``COLUMNS``.
+_SELECT: Final = """
+select id, (extract(epoch from at) * 1000)::bigint, type, source, "user", ip, country, product, quantity, card, status,
+       amount, currency, euros
+from etl.event
+"""
+
+
+class EtlTable(Protocol):
+    """One of the tables. ``target``: its name in the app's routes; ``what``: its name for users."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def what(self) -> str: ...
+
+    def server(self, folder: Path) -> Server | None:
+        """Return the server that must run for it, or None."""
+        ...
+
+    def entry(self, folder: Path) -> Mapping[str, object]:
+        """Of the app's settings."""
+        ...
+
+    def delete_leftovers(self, folder: Path, say: Print) -> None:
+        """Delete the rows that an earlier shop of this folder left."""
+        ...
+
+    def prepare(self, folder: Path) -> None:
+        """Create the objects that the app does not create itself."""
+        ...
+
+    def rows(self, folder: Path) -> tuple[Row, ...]:
+        """All that it holds, by another client than the app's."""
+        ...
+
+    def inspect_command(self, folder: Path) -> str:
+        """For people."""
+        ...
+
+
+class DeltaTable:
+    """In the workspace's folder."""
+
+    target = "delta"
+    what = "the Delta table"
+
+    def server(self, folder: Path) -> None:
+        """Return None: a folder is enough."""
+
+    def entry(self, folder: Path) -> Mapping[str, object]:
+        """Partitioned by the type of the event."""
+        uri = str(self._path(folder).absolute())
+        return {"delta": {"tables": {LANE: {"uri": uri, "partition_by": ["type"]}}}}
+
+    def delete_leftovers(self, folder: Path, say: Print) -> None:
+        """Delete the whole folder."""
+        if self._path(folder).exists():
+            say(f"deleting the old table {self._path(folder)}")
+            shutil.rmtree(self._path(folder))
+
+    def prepare(self, folder: Path) -> None:
+        """Do nothing: the app creates the table."""
+
+    def rows(self, folder: Path) -> tuple[Row, ...]:
+        """Of the newest version; none while there is no table."""
+        if not (self._path(folder) / "_delta_log").exists():
+            return ()
+        import polars as pl
+
+        decimals = pl.col("amount", "euros").cast(pl.String)
+        frame = pl.read_delta(str(self._path(folder))).with_columns(decimals, at_ms=pl.col("at").dt.epoch("ms"))
+        return tuple(frame.select(*COLUMNS).rows())
+
+    def inspect_command(self, folder: Path) -> str:
+        """Its folder."""
+        return f"the Delta table: {self._path(folder)}"
+
+    def _path(self, folder: Path) -> Path:
+        return folder / "delta" / LANE
+
+
+class PostgresTable:
+    """``address``: the address of an external database; None: a local one in the workspace's folder."""
+
+    target = "postgres"
+    what = "PostgreSQL"
+
+    def __init__(self, address: PostgresAddress | None = None) -> None:
+        self._address = address
+        self._database: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        """There is one after ``server``."""
+        assert self._database is not None, "server() comes first"
+        return self._database
+
+    def server(self, folder: Path) -> Server:
+        """PostgreSQL."""
+        ledger = f"{_SCHEMA}.headgate_ledger"  # with the table, so that it goes with it
+        self._database = choose_database(self._address, folder, _TABLES, ledger)
+        return self._database
+
+    def entry(self, folder: Path) -> Mapping[str, object]:  # noqa: ARG002 - the server knows where it is
+        """With the login's name and its password's."""
+        return {"postgres": self.database.document()}
+
+    def delete_leftovers(self, folder: Path, say: Print) -> None:
+        """Delete the schema; ``InputError`` if this workspace did not make it."""
+        self._schema(folder).drop(say)
+
+    def prepare(self, folder: Path) -> None:
+        """Create the schema and the table."""
+        file = folder / "tables.sql"
+        file.write_text(_CREATE, encoding="utf-8")
+        self._schema(folder).apply([file])
+
+    def rows(self, folder: Path) -> tuple[Row, ...]:
+        """Of the table; none while there is none."""
+        with open_transaction(self.database.document()) as connection:
+            if not self._schema(folder).exists(connection):
+                return ()
+            rows = connection.execute(_SELECT).fetchall()
+        return tuple(tuple(v if v is None or isinstance(v, int) else str(v) for v in row) for row in rows)
+
+    def inspect_command(self, folder: Path) -> str:
+        """Return a command line."""
+        return f"table {_SCHEMA}.event: {self._schema(folder).inspect_command()}"
+
+    def _schema(self, folder: Path) -> Schema:
+        return Schema(self.database, _SCHEMA, folder)

@@ -1,0 +1,232 @@
+"""The search service: events and product changes go in, and the documents in an OpenSearch are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import JsonValue
+
+from headgate.console.messages import Print
+from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter, LocalNode, OpenSearchServer
+from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.shop.feed import Feed, search_feed
+from headgate.demo.shop.settings import ShopSettings
+from headgate.demo.workspace import TopicNames
+from headgate.errors import InputError
+from headgate.local.servers.opensearch_http import OpenSearchHttp
+from headgate_search.settings import DOCUMENTS, SearchSettings
+from headgate_search.topics import CHANGES
+from streamcore.kafka.topics import TopicSpec
+from streamcore.service.config.documents import KafkaDocument, StreamDocument
+from streamcore.service.config.opensearch import IndexDocument, OpenSearchDocument
+from streamcore.sinks.opensearch.settings import ClientSettings
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from headgate.console.timeline import Timeline
+    from headgate.demo.app_process import AppMetrics
+    from headgate.demo.stack import DemoStack
+    from headgate.demo.verify.documents import DocumentCounts, DocumentsVerifyResult
+    from headgate.local.java import Java
+    from streamcore.service.config.settings import ServiceSettings
+
+_PRODUCTS: Final = "products"
+_NAMES: Final = TopicNames("search", inputs=(_PRODUCTS,), lanes=(CHANGES, DEAD_LETTERS, LATE))
+_SINK: Final = "opensearch"
+_READ_MS: Final = 600_000
+#: How often popularity alone sends a document again: often enough to be looked at.
+_REFRESH_MS: Final = 2_000
+#: Text to search in; the other columns get what their types say.
+_TEXTS: Final[dict[str, JsonValue]] = {
+    "name": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}},
+    "description": {"type": "text"},
+}
+_LOOK: Final = "_search?q=name:lantern&sort=views_1d:desc"
+
+
+@dataclass
+class SearchService:
+    """``login``: the login of an external OpenSearch; None: a node in the data folder."""
+
+    login: ClientSettings | None = None
+    name: str = "search"
+    module: str = "headgate_search"
+    names: TopicNames = _NAMES
+    _server: OpenSearchServer | None = field(default=None, init=False)
+
+    @property
+    def opensearch(self) -> OpenSearchServer:
+        """Where the documents go; there is one after ``server``."""
+        assert self._server is not None, "server() comes first"
+        return self._server
+
+    def load(self) -> None:
+        """Do nothing: the comparison is imported at the end."""
+
+    def server(self, folder: Path, java: Java) -> Server:
+        """OpenSearch."""
+        if self.login is None:
+            self._server = LocalNode(folder / "opensearch", java)
+        else:
+            self._server = ExternalServer(self.login)
+        return self._server
+
+    def settings(self, context: ServiceContext) -> SearchSettings:
+        """Of the app."""
+        from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
+
+        names = context.workspace.names
+        return SearchSettings(
+            app=names.app,
+            kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
+            products=_stream(context.streams / "products.yaml", names.input(_PRODUCTS)),
+            events=_stream(context.streams / "shop.yaml", names.events),
+            opensearch=self._documents(names),
+            refresh_ms=_REFRESH_MS,
+            publish_changes=True,
+            checkpoint=context.workspace.checkpoint,
+            jars=context.jars,
+            local_dir=context.workspace.scratch,
+            shards=SHARDS,
+            parallelism=PARALLELISM,
+            output_retention_ms=RETENTION_MS,
+        )
+
+    def _documents(self, names: TopicNames) -> OpenSearchDocument:
+        login, replicas = self.opensearch.login, self.opensearch.replicas
+        index = IndexDocument(
+            alias=alias_for(names),
+            id=("id",),
+            deleted="deleted",
+            properties=_TEXTS,
+            settings={} if replicas is None else {"number_of_replicas": replicas},
+        )
+        return OpenSearchDocument(
+            name=_SINK,
+            hosts=login.hosts,
+            indexes={DOCUMENTS: index},
+            user=login.user,
+            password_file=login.password_file,
+            password_env=login.password_env,
+            ca_file=login.ca_file,
+        )
+
+    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+        """Return the topics that the app writes, and its control topic."""
+        from headgate_search.service import SERVICE
+
+        assert isinstance(settings, SearchSettings), "its own settings"
+        return SERVICE.topics(settings)
+
+    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+        """Delete the documents that the last app of this folder wrote, by its settings; on a local node, everything.
+
+        ``InputError`` when the index holds documents of another owner: our versions would lose against theirs.
+        """
+        self.opensearch.delete_leftovers(
+            _writer_in_settings(context.workspace.settings_file, self.opensearch.login), say
+        )
+        http, alias = OpenSearchHttp(self.opensearch.login), alias_for(context.workspace.names)
+        if indexes := [*http.find(f"/_alias/{alias}")]:
+            raise InputError(
+                f"opensearch {http.url}: {alias} is there already, and not of a shop in {context.workspace.folder}; "
+                f"if nobody needs it, delete its index: DELETE /{indexes[0]}"
+            )
+
+    def prepare(self, context: ServiceContext, say: Print) -> None:
+        """Print how to look into the index; the app creates it."""
+        say(
+            f"documents are in {alias_for(context.workspace.names)}; "
+            f"look with: {self._look(context.workspace.names)}&pretty'"
+        )
+
+    def _look(self, names: TopicNames) -> str:
+        login = self.opensearch.login
+        user = "" if login.user is None else f"-u {login.user} "
+        return f"curl -s {user}'{login.hosts[0].rstrip('/')}/{alias_for(names)}/{_LOOK}"
+
+    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+        """Return the feed of events and product changes."""
+        return search_feed(names.events, names.input(_PRODUCTS), shop)
+
+    def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
+        """Cut, events, document."""
+        return {
+            "first cut": bool(metrics.cuts),
+            "first events": bool(metrics.events),
+            "first document": bool(_rows(metrics)),
+        }
+
+    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+        """Lanes, the sink, and the latest documents."""
+        from headgate.demo.views.service_watch import ServiceLiveView
+
+        url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(stack.workspace.names)}/_search?q=lantern"
+        return ServiceLiveView(stack, timeline, f"look: curl '{url.removeprefix('http://')}'")
+
+    def verifier(self, stack: DemoStack) -> Verifier:
+        """Documents as they must be in the end."""
+        return _DocumentVerifier(self, stack)
+
+
+class _DocumentVerifier:
+    """The content of the topics before the run, and of the index at its end."""
+
+    def __init__(self, service: SearchService, stack: DemoStack) -> None:
+        self._service = service
+        self._stack = stack
+        self._before = self._mark()
+
+    def events_processed(self) -> None:
+        """Wait until no document is held back for its pace any more."""
+        from headgate.demo.verify.documents import await_quiet
+
+        app = self._stack.app
+        quiet_s = 2 * _REFRESH_MS / 1_000
+        await_quiet(lambda: _rows(app.metrics), lambda: app.metrics.cuts, quiet_s, self._stack.check)
+
+    def compare(self) -> DocumentsVerifyResult:
+        """Read the index and the topics' lengths, and compare."""
+        from headgate.demo.verify.documents import IndexContents, comparable_fields, compare
+
+        http = OpenSearchHttp(self._service.opensearch.login)
+        documents = comparable_fields(http.documents(alias_for(self._stack.workspace.names)))
+        return compare(self._before, IndexContents(self._mark(), documents), self._stack.workspace.shop)
+
+    def _mark(self) -> DocumentCounts:
+        from headgate.demo.verify.documents import DocumentCounts
+        from streamcore.kafka.readers import end_offsets, read_topic
+
+        kafka, names = self._stack.kafka, self._stack.workspace.names
+        events, changes = (sum(end_offsets(kafka, [topic]).values()) for topic in names.read)
+        dead, late = (len(read_topic(kafka, names.lane(lane), limit_ms=_READ_MS)) for lane in (DEAD_LETTERS, LATE))
+        return DocumentCounts(events, changes, dead, late)
+
+
+def alias_for(names: TopicNames) -> str:
+    """Return the alias that readers search."""
+    return f"{names.app}-products"
+
+
+def _writer_in_settings(settings_file: Path, login: ClientSettings) -> IndexWriter | None:
+    """Return the app, alias and sink of earlier settings for this server; None if they are missing or name another
+    server."""
+    try:
+        told = json.loads(settings_file.read_text(encoding="utf-8"))
+        here = tuple(told["opensearch"]["hosts"]) == login.hosts
+        return IndexWriter(told["app"], told["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK) if here else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _stream(schema: Path, topic: str) -> StreamDocument:
+    return StreamDocument(schema_file=schema.absolute(), topic=topic, reject_extra_fields=True)
+
+
+def _rows(metrics: AppMetrics) -> int:
+    sink = metrics.sinks.get(_SINK)
+    return 0 if sink is None else sink.rows

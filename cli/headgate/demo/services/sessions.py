@@ -1,0 +1,140 @@
+"""The sessions service: shop events into a PostgreSQL with its tables and views, whose rows are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import headgate_sessions
+from headgate.console.messages import Print
+from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database
+from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.shop.feed import Feed, shop_feed
+from headgate.demo.shop.settings import ShopSettings
+from headgate.demo.workspace import TopicNames
+from headgate_sessions.settings import SessionsSettings
+from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
+from streamcore.kafka.topics import TopicSpec
+from streamcore.service.config.documents import KafkaDocument, StreamDocument
+from streamcore.service.config.postgres import TableDocument
+from streamcore.wire.lanes import DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from headgate.console.timeline import Timeline
+    from headgate.demo.app_process import AppMetrics
+    from headgate.demo.stack import DemoStack
+    from headgate.local.java import Java
+    from streamcore.service.config.settings import ServiceSettings
+
+_STREAM: Final = "shop"
+_SCHEMA: Final = "sessions"
+_NAMES: Final = TopicNames("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
+#: With the tables, so that it goes with them.
+_LEDGER: Final = f"{_SCHEMA}.headgate_ledger"
+#: So that one sees sessions while they go on.
+_EARLY_MS: Final = 2_000
+_TABLES: Final = {
+    table_lane(SESSIONS): TableDocument(table="sessions.session", key=("session_id",), version="revision"),
+    table_lane(ACTIVITY): TableDocument(table="sessions.activity", key=("minute",), version="revision"),
+    table_lane(REVENUE): TableDocument(table="sessions.revenue", key=("minute", "currency"), version="revision"),
+    table_lane(ACTIVE): TableDocument(table="sessions.active", key=("until",)),
+    table_lane(TOP): TableDocument(table="sessions.top", key=("until", "rank")),
+}
+_VIEWS: Final = "final_session, live_session, conversion_by_day, revenue_by_day, funnel_by_day, live_minute, active_now"
+
+
+class SessionsService:
+    """``address``: the address of an external database; None: a local one in the workspace's folder."""
+
+    name = "sessions"
+    module = "headgate_sessions"
+    names = _NAMES
+
+    def __init__(self, address: PostgresAddress | None = None) -> None:
+        self._address = address
+        self._database: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        """There is one after ``server``."""
+        assert self._database is not None, "server() comes first"
+        return self._database
+
+    def schema(self, folder: Path) -> Schema:
+        """Return the schema that holds all tables and views."""
+        return Schema(self.database, _SCHEMA, folder)
+
+    def load(self) -> None:
+        """Nothing takes long."""
+
+    def server(self, folder: Path, java: Java) -> Server:  # noqa: ARG002 - PostgreSQL needs no Java
+        """PostgreSQL."""
+        self._database = choose_database(self._address, folder, _TABLES, _LEDGER)
+        return self._database
+
+    def settings(self, context: ServiceContext) -> SessionsSettings:
+        """Of the app."""
+        from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
+
+        names, schema = context.workspace.names, context.streams / f"{_STREAM}.yaml"
+        return SessionsSettings(
+            app=names.app,
+            kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
+            stream=StreamDocument(schema_file=schema.absolute(), topic=names.events, reject_extra_fields=True),
+            checkpoint=context.workspace.checkpoint,
+            jars=context.jars,
+            local_dir=context.workspace.scratch,
+            shards=SHARDS,
+            parallelism=PARALLELISM,
+            output_retention_ms=RETENTION_MS,
+            early_ms=_EARLY_MS,
+            postgres=self.database.document(),
+        )
+
+    def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
+        """Return the topics that the app writes, and its control topic."""
+        from headgate_sessions.service import SERVICE
+
+        assert isinstance(settings, SessionsSettings), "its own settings"
+        return SERVICE.topics(settings)
+
+    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+        """Delete the tables of an earlier shop."""
+        self.schema(context.workspace.folder).drop(say)
+
+    def prepare(self, context: ServiceContext, say: Print) -> None:
+        """Tables and views, and how to look at them."""
+        schema = self.schema(context.workspace.folder)
+        folder = Path(headgate_sessions.__file__).parent / "sql"
+        schema.apply([folder / "tables.sql", folder / "views.sql"])
+        say(f"to look at its tables: {schema.inspect_command()}")
+        say(f"views in schema {_SCHEMA}: {_VIEWS}, top_now")
+
+    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+        """Return the shop's events unchanged."""
+        return shop_feed(names.events, shop)
+
+    def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
+        """Cut, events, session, row."""
+        return {
+            "first cut": bool(metrics.cuts),
+            "first events": bool(metrics.events),
+            "first session": bool(metrics.lanes[SESSIONS]),
+            "first rows in PostgreSQL": any(sink.rows for sink in metrics.sinks.values()),
+        }
+
+    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+        """Lanes, the sink, and the latest records."""
+        from headgate.demo.views.service_watch import ServiceLiveView
+
+        at = self.database.document()
+        hint = f"views in schema {_SCHEMA} of postgresql://{at.user}@{at.host}:{at.port}/{at.database}"
+        return ServiceLiveView(stack, timeline, hint)
+
+    def verifier(self, stack: DemoStack) -> Verifier:
+        """Return the verifier of the rows of sessions.session."""
+        from headgate.demo.verify.sessions import SessionsVerifier
+
+        settings = self.settings(stack.context)
+        return SessionsVerifier(stack.kafka, stack.workspace, settings)

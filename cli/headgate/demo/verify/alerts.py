@@ -1,0 +1,214 @@
+"""Compares a shop's alerts, read from its topics by a client that shares no code with the writer, with the expectation.
+
+The expectation (``headgate.demo.shop.expected_alerts``) shares no code with the product either. Promises: every alert
+on the topic is found, missed, repeated or unexpected; nothing is left out silently: rules that are not the shipped
+ones are named in ``not_compared``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.demo.services.rules import published_rules
+from headgate.demo.shop.expected_alerts import PER_EVENT, WINDOWED, AlertExpectation, AlertId, ExpectedAlerts
+from headgate.demo.shop.stream import records
+from headgate.demo.verify.summary import VerifySummary
+from headgate.demo.workspace import PARTITIONS, Workspace
+from rulecore.documents.rule import Rule, RuleMode
+from streamcore.kafka.readers import Record, end_offsets, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE
+
+if TYPE_CHECKING:
+    from headgate.rules.bundle import RuleBundle
+
+_READ_LIMIT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCounts:
+    """How much was there at some moment: events, and records of the output lanes."""
+
+    events: int
+    alerts: int
+    dead_letters: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlertOutput:
+    """The content of the topics: ``alerts`` in order of reading."""
+
+    events: int
+    alerts: tuple[tuple[str, AlertId | None], ...]
+    dead_letters: int
+    late: int
+
+    @property
+    def mark(self) -> AlertCounts:
+        """The numbers."""
+        return AlertCounts(self.events, len(self.alerts), self.dead_letters, self.late)
+
+
+@dataclass(frozen=True, slots=True)
+class AlertVerifyResult:
+    """``run`` counts this run's alerts, ``total`` all since the shop was created, both of the compared rules.
+
+    Missing, unexpected and duplicated alerts are counted in the total; duplicated ones among the alerts of all rules.
+    ``uncertain`` alerts may be there or not (see ``ExpectedAlerts``).
+    """
+
+    run: AlertCounts
+    run_expected: AlertCounts
+    total: AlertCounts
+    total_expected: AlertCounts
+    uncertain: int
+    missing: int
+    duplicated: int
+    unexpected: int
+    not_compared: tuple[str, ...]
+
+    @property
+    def good(self) -> bool:
+        """Return whether no alert is missing, duplicated or unexpected, and every event is accounted for."""
+        accounted_for = (self.total.dead_letters, self.total.late) == (
+            self.total_expected.dead_letters,
+            self.total_expected.late,
+        )
+        return accounted_for and not (self.missing or self.duplicated or self.unexpected)
+
+    def summary(self) -> VerifySummary:
+        """Return the result in the schema of all services."""
+        return VerifySummary(
+            good=self.good,
+            events=self.run.events,
+            produced=self.total.alerts,
+            expected=self.total_expected.alerts,
+            missing=self.missing,
+            unexpected=self.unexpected,
+            duplicated=self.duplicated,
+            wrong=0,
+            dead_letters=self.total.dead_letters,
+            details={
+                "run": {**asdict(self.run), "expected": asdict(self.run_expected)},
+                "total": {**asdict(self.total), "expected": asdict(self.total_expected)},
+                "uncertain": self.uncertain,
+                "not_compared": list(self.not_compared),
+            },
+        )
+
+
+class AlertVerifier:
+    """The check of the rules service: the content of the topics before the run, and at its end."""
+
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, bundle: RuleBundle, streams: Path | None) -> None:
+        self._kafka = kafka
+        self._shop = shop
+        self._streams = streams
+        self._shipped = [rule.rule for rule in bundle.rules]
+        self._before = read(kafka, shop)
+        self._rules: frozenset[str] = frozenset()
+        self._others: tuple[str, ...] = ()
+
+    def events_processed(self) -> None:
+        """See which rules run."""
+        there = published_rules(self._kafka, self._shop.names, self._streams)
+        self._rules, self._others = comparable(self._shipped, there)
+
+    def compare(self) -> AlertVerifyResult:
+        """Read everything again, and compare."""
+        return compare(self._before, read(self._kafka, self._shop), self._shop, self._rules, self._others)
+
+
+def read(kafka: KafkaSettings, shop: Workspace) -> AlertOutput:
+    """Everything that the shop's topics hold now, as far as it is committed."""
+    names = shop.names
+    alerts = tuple(_alert(record) for record in _all(kafka, names.lane(ALERTS)))
+    events = sum(end_offsets(kafka, [names.events]).values())
+    return AlertOutput(events, alerts, len(_all(kafka, names.lane(DEAD_LETTERS))), len(_all(kafka, names.lane(LATE))))
+
+
+def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+    return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
+
+
+def _alert(record: Record) -> tuple[str, AlertId | None]:
+    """Return the alert's id and its subject; None for a rule that is not among the shipped ones."""
+    body = json.loads(record.value or b"")
+    known = body["rule"] in PER_EVENT or body["rule"] in WINDOWED
+    return body["alert_id"], AlertId.of(record.value or b"") if known else None
+
+
+def expectations(shop: Workspace, stops: Iterable[int]) -> list[ExpectedAlerts]:
+    """Return the expected output for each of these rising numbers of records."""
+    expectation = AlertExpectation(PARTITIONS)
+    found: list[ExpectedAlerts] = []
+    start = 0
+    for stop in stops:
+        for record in records(shop.shop, start, stop):
+            expectation.add(record)
+        found.append(expectation.result())
+        start = stop
+    return found
+
+
+def comparable(shipped: Iterable[Rule], published_rules: Mapping[str, Rule]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the rules that run as shipped and live, and the names of all others of either side."""
+    same = frozenset(r.id for r in shipped if published_rules.get(r.id) == r and r.mode is RuleMode.LIVE)
+    known = {*PER_EVENT, *WINDOWED}
+    return same & known, tuple(sorted((published_rules.keys() | known) - (same & known)))
+
+
+def compare(
+    before: AlertOutput, after: AlertOutput, shop: Workspace, rules: frozenset[str], others: tuple[str, ...]
+) -> AlertVerifyResult:
+    """Compare everything; count the alerts that arrived between the two readings."""
+    was, now = (_only(e, rules) for e in expectations(shop, (before.events, after.events)))
+    ids = Counter(alert_id for alert_id, _ in after.alerts)
+    before, after = _found(before, rules), _found(after, rules)
+    seen = {about for _, about in after.alerts}
+    run = _difference(after.mark, before.mark)
+    return AlertVerifyResult(
+        run=run,
+        run_expected=_difference(_mark(now), _mark(was)),
+        total=after.mark,
+        total_expected=_mark(now),
+        uncertain=len(now.uncertain),
+        missing=len(now.alerts - seen),
+        duplicated=sum(count - 1 for count in ids.values()),
+        unexpected=len(seen - now.alerts - now.uncertain),
+        not_compared=others,
+    )
+
+
+def _found(found: AlertOutput, rules: frozenset[str]) -> AlertOutput:
+    alerts = tuple((i, about) for i, about in found.alerts if about is not None and about.rule in rules)
+    return replace(found, alerts=alerts)
+
+
+def _only(expected: ExpectedAlerts, rules: frozenset[str]) -> ExpectedAlerts:
+    return ExpectedAlerts(
+        expected.records,
+        frozenset(a for a in expected.alerts if a.rule in rules),
+        frozenset(a for a in expected.uncertain if a.rule in rules),
+        expected.dead_letters,
+        expected.late,
+    )
+
+
+def _mark(expected: ExpectedAlerts) -> AlertCounts:
+    return AlertCounts(expected.records, len(expected.alerts), expected.dead_letters, expected.late)
+
+
+def _difference(after: AlertCounts, before: AlertCounts) -> AlertCounts:
+    return AlertCounts(
+        after.events - before.events,
+        after.alerts - before.alerts,
+        after.dead_letters - before.dead_letters,
+        after.late - before.late,
+    )

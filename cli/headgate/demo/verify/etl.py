@@ -1,0 +1,215 @@
+"""Compares the etl app's clean rows, in its topic and its table, and its rejected records with the expected output.
+
+The expectation (``headgate.demo.shop.expected_rows``) shares no code with the product. Promises: every row is found
+right, wrong, repeated or unexpected; every rejected record is identified by its source record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from headgate.demo.shop.expected_rows import COLUMNS, ExpectedRows, RecordPosition, Row, RowsExpectation
+from headgate.demo.shop.formats import ENCODINGS
+from headgate.demo.shop.stream import records
+from headgate.demo.verify.summary import VerifySummary
+from headgate.demo.workspace import PARTITIONS, TopicNames, Workspace
+from streamcore.kafka.readers import Record, end_offsets, read_topic
+from streamcore.wire.lanes import DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from streamcore.kafka.settings import KafkaSettings
+
+_READ_LIMIT_MS: Final = 600_000
+_LETTER: Final = ("source_topic", "source_partition", "source_offset", "reason_code")
+
+T = TypeVar("T", str, RecordPosition)
+
+#: Reads the rows of the table.
+Table = Callable[[], tuple[Row, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class EtlCounts:
+    """The counts at one moment. ``rows``: rows of the topic; ``duplicates``: events that became neither a row nor a
+    rejected record."""
+
+    events: int
+    rows: int
+    table_rows: int
+    duplicates: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class EtlOutput:
+    """The content of the topics and the table, in any order."""
+
+    events: int
+    rows: tuple[Row, ...]
+    table: tuple[Row, ...]
+    letters: tuple[tuple[RecordPosition, str], ...]
+
+    @property
+    def mark(self) -> EtlCounts:
+        """The numbers."""
+        rest = self.events - len(self.rows) - len(self.letters)
+        return EtlCounts(self.events, len(self.rows), len(self.table), rest, len(self.letters))
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifferences:
+    """``missing``: not there; ``wrong``: there with other values; ``duplicated``: copies beyond the first."""
+
+    missing: int
+    wrong: int
+    unexpected: int
+    duplicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class EtlVerifyResult:
+    """``run`` counts the output of this run, ``total`` everything since the shop was created. ``reasons``: the codes of
+    all rejected records."""
+
+    run: EtlCounts
+    total: EtlCounts
+    expected: EtlCounts
+    topic: RowDifferences
+    table: RowDifferences
+    letters: RowDifferences
+    reasons: Mapping[str, int]
+
+    @property
+    def good(self) -> bool:
+        """Whether every record is exactly one correct row, duplicate or rejected record."""
+        found = (self.topic, self.table, self.letters)
+        return self.total == self.expected and not any(any(asdict(one).values()) for one in found)
+
+    def summary(self) -> VerifySummary:
+        """Return the result in the schema of all services."""
+        parts = {"topic": self.topic, "table": self.table, "dead_letters": self.letters}
+        sums = Counter[str]()
+        for differences in parts.values():
+            sums.update(asdict(differences))
+        return VerifySummary(
+            good=self.good,
+            events=self.run.events,
+            produced=self.total.rows + self.total.table_rows,
+            expected=self.expected.rows + self.expected.table_rows,
+            missing=sums["missing"],
+            unexpected=sums["unexpected"],
+            duplicated=sums["duplicated"],
+            wrong=sums["wrong"],
+            dead_letters=self.total.dead_letters,
+            details={
+                "run": asdict(self.run),
+                "total": {**asdict(self.total), "expected": asdict(self.expected)},
+                "differences": {name: asdict(differences) for name, differences in parts.items()},
+                "reasons": dict(sorted(self.reasons.items())),
+            },
+        )
+
+
+class EtlVerifier:
+    """The content before the run, and at its end."""
+
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, table: Table, key_file: Path) -> None:
+        self._kafka = kafka
+        self._shop = shop
+        self._table = table
+        self._key_file = key_file
+        self._before = read(kafka, shop.names, table)
+
+    def events_processed(self) -> None:
+        """Everything is read when the app has stopped."""
+
+    def compare(self) -> EtlVerifyResult:
+        """Read everything again, and compare."""
+        after = read(self._kafka, self._shop.names, self._table)
+        expectation = expectation_of(self._shop.names, self._key_file.read_bytes().strip())
+        for record in records(self._shop.shop, 0, after.events):
+            expectation.add(record)
+        return judge(self._before, after, expectation.result())
+
+
+def expectation_of(names: TopicNames, key: bytes) -> RowsExpectation:
+    """Of an app with these topics."""
+    topics = {None: names.events} | {way: names.input(way) for way in ENCODINGS}
+    return RowsExpectation(PARTITIONS, topics, key)
+
+
+def read(kafka: KafkaSettings, names: TopicNames, table: Table) -> EtlOutput:
+    """Everything that topics and table hold now, as far as it is committed."""
+    return EtlOutput(
+        events=sum(end_offsets(kafka, names.read).values()),
+        rows=tuple(row_of(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
+        table=table(),
+        letters=tuple(letter_of(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
+    )
+
+
+def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+    return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
+
+
+def row_of(body: Mapping[str, object]) -> Row:
+    """Convert a record of the topic to a row."""
+    at_ms = round(datetime.fromisoformat(str(body["at"])).timestamp() * 1000)
+    named = {**body, "at_ms": at_ms}
+    return tuple(value if isinstance(value, int) else _text(value) for value in (named[name] for name in COLUMNS))
+
+
+def letter_of(record: Record) -> tuple[RecordPosition, str]:
+    """Which record it was, and its code."""
+    said = {name: (record.header(name) or b"").decode() for name in _LETTER}
+    place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))
+    return place, said["reason_code"]
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def judge(before: EtlOutput, after: EtlOutput, expected: ExpectedRows) -> EtlVerifyResult:
+    """Compare everything; count the output that arrived between the two readings."""
+    was, now = asdict(before.mark), asdict(after.mark)
+    count = len(expected.rows)
+    return EtlVerifyResult(
+        run=EtlCounts(**{name: now[name] - was[name] for name in now}),
+        total=after.mark,
+        expected=EtlCounts(expected.records, count, count, expected.duplicates, len(expected.letters)),
+        topic=_rows(expected.rows, after.rows),
+        table=_rows(expected.rows, after.table),
+        letters=_letters(expected.letters, after.letters),
+        reasons=Counter(code for _, code in after.letters),
+    )
+
+
+def _rows(expected: Mapping[str, Row], rows: Sequence[Row]) -> RowDifferences:
+    found = Counter(str(row[0]) for row in rows)
+    right = {str(row[0]) for row in rows if expected.get(str(row[0])) == row}
+    return _differences(expected.keys(), found, right)
+
+
+def _letters(
+    expected: Mapping[RecordPosition, str | None], letters: Sequence[tuple[RecordPosition, str]]
+) -> RowDifferences:
+    found = Counter(place for place, _ in letters)
+    right = {place for place, code in letters if place in expected and expected[place] in (None, code)}
+    return _differences(expected.keys(), found, right)
+
+
+def _differences(expected: Iterable[T], found: Mapping[T, int], right: set[T]) -> RowDifferences:
+    wanted = set(expected)
+    return RowDifferences(
+        missing=len(wanted - found.keys()),
+        wrong=len((wanted & found.keys()) - right),
+        unexpected=len(found.keys() - wanted),
+        duplicated=sum(count - 1 for count in found.values()),
+    )

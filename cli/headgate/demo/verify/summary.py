@@ -1,0 +1,43 @@
+"""The JSON of ``headgate up SERVICE --json``: one schema for all services.
+
+``good``          nothing missing, unexpected, duplicated or wrong, and every record accounted for
+``events``        input records that this run processed
+``produced``      outputs that are there: alerts, rows in topic and table, sessions, documents
+``expected``      outputs that must be there, computed without the product
+``missing``       expected outputs that are not there
+``unexpected``    outputs that nothing explains
+``duplicated``    outputs that are there more often than once
+``wrong``         outputs that are there with other values than expected
+``dead_letters``  records on the dead-letter lane
+``details``       counts that only this service has
+``seconds``       duration of the command; added by the command
+
+All counts but ``events`` cover everything since the shop was created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from headgate.console.output import Json
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """One comparison of a service's output with the expected output; see the module for the fields."""
+
+    good: bool
+    events: int
+    produced: int
+    expected: int
+    missing: int
+    unexpected: int
+    duplicated: int
+    wrong: int
+    dead_letters: int
+    details: Mapping[str, Json]
+
+    def document(self) -> dict[str, Json]:
+        """Return the fields as a JSON object."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,121 @@
+"""The common parts of the live views of all services: the figures of a running app, and their layout.
+
+Pure functions from values to terminal output. Does not know the source of the figures.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich import box
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+METRICS_PANEL_LINES: Final = 6
+_MEDIUM: Final = 100  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class RunMetrics:
+    """Figures of an app and of its generator. None: not known yet."""
+
+    app: str
+    bootstrap: str
+    phase: str
+    elapsed_s: float
+    sent: int
+    processed: int | None
+    events_per_second: float
+    lag_s: float
+    newest_event_ms: int | None
+    watermark_ms: int | None
+    cut_ms: Sequence[int]
+    cuts: int
+    epoch: int
+
+    @property
+    def lag(self) -> int | None:
+        """Records sent and not yet processed."""
+        return None if self.processed is None else max(0, self.sent - self.processed)
+
+
+def header(state: RunMetrics, width: int) -> Text:
+    """Return one line: the app, its location and its running time."""
+    left = Text.assemble(
+        (" headgate ", "bold black on green"),
+        (f" {state.phase} ", "bold"),
+        (f" app {state.app} on {state.bootstrap}, epoch {state.epoch}, {state.cuts:,} cuts", "dim"),
+    )
+    right = str(datetime.timedelta(seconds=int(state.elapsed_s)))
+    left.truncate(max(0, width - len(right) - 1), overflow="ellipsis")
+    left.append(right.rjust(max(1, width - len(left))))
+    return left
+
+
+def footer(text: str, width: int) -> Text:
+    """Return one line with the available keys and commands."""
+    line = Text(f" Ctrl-C: stop   {text}", style="dim")
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def metrics_table(state: RunMetrics, out: Mapping[str, int], width: int) -> Table:
+    """Return three panels of ``METRICS_PANEL_LINES`` lines. ``out``: at most four counts of output."""
+    form = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
+    grid = Table.grid(expand=True)
+    for _ in range(3):
+        grid.add_column(ratio=1)
+    grid.add_row(
+        _panel(
+            "events",
+            ("rate", f"{state.events_per_second:,.0f} /s"),
+            ("lag", "-" if state.lag is None else f"{state.lag:,} ({state.lag_s:.1f} s)"),
+            ("sent", f"{state.sent:,}"),
+            ("processed", "-" if state.processed is None else f"{state.processed:,}"),
+        ),
+        _panel(
+            "time",
+            ("newest", time_text(state.newest_event_ms, form)),
+            ("watermark", time_text(state.watermark_ms, form)),
+            ("delay", _delay(state)),
+            ("cut", _cut(state.cut_ms)),
+        ),
+        _panel("out", *((name, f"{count:,}") for name, count in out.items())),
+    )
+    return grid
+
+
+def time_text(time_ms: int | None, form: str) -> str:
+    """Format a time in UTC; ``-`` for none."""
+    if time_ms is None:
+        return "-"
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime(form)
+
+
+def _panel(title: str, *entries: tuple[str, str]) -> Panel:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(style="dim", no_wrap=True, min_width=max(len(name) for name, _ in entries))
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    for name, value in entries:
+        grid.add_row(name, value)
+    return Panel(
+        grid, title=title, title_align="left", border_style="blue", box=box.ROUNDED, height=METRICS_PANEL_LINES
+    )
+
+
+def _delay(state: RunMetrics) -> str:
+    if state.newest_event_ms is None or state.watermark_ms is None:
+        return "-"
+    return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s"
+
+
+def _cut(cut_ms: Sequence[int]) -> str:
+    if not cut_ms:
+        return "-"
+    ordered = sorted(cut_ms)
+    median, slow = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)]
+    return f"{median}, p95 {slow} ms" if slow < 1_000 else f"{median / 1000:,.1f}, p95 {slow / 1000:,.1f} s"

@@ -1,0 +1,138 @@
+"""Gathers the data of a service's live view: the app's reports, the generator's position, and its topics read live.
+
+Counts of lanes are of the whole topics, so a view that starts later shows the same numbers; those of sinks are since
+the app was started, as it reports them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headgate.console.timeline import Timeline
+from headgate.demo.stack import DemoStack
+from headgate.demo.views.panels import RunMetrics
+from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
+from streamcore.kafka.readers import Follower, Record
+
+if TYPE_CHECKING:
+    from rich.layout import Layout
+
+_LAST_KEPT: Final = 100  # of each lane
+_OTHER_LINES: Final = 15  # of a screen, about
+_TEXT: Final = 500
+_POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
+
+
+def run_metrics(stack: DemoStack, timeline: Timeline, phase: str) -> RunMetrics:
+    """Return the metrics that every view shows."""
+    metrics, generator = stack.app.metrics, stack.generator
+    return RunMetrics(
+        app=stack.workspace.names.app,
+        bootstrap=stack.kafka.bootstrap,
+        phase=phase,
+        elapsed_s=timeline.elapsed_s,
+        sent=generator.sent,
+        processed=None if metrics.committed is None else metrics.processed,
+        events_per_second=metrics.events_per_second,
+        lag_s=generator.waiting_s(metrics.processed),
+        newest_event_ms=generator.newest_event_ms,
+        watermark_ms=metrics.watermark_ms,
+        cut_ms=metrics.cut_ms,
+        cuts=metrics.cuts,
+        epoch=metrics.epoch,
+    )
+
+
+class ServiceLiveView:
+    """Follows a stack's lanes until it is closed; one thread. ``hint``: a useful next command."""
+
+    def __init__(self, stack: DemoStack, timeline: Timeline, hint: str) -> None:
+        self._stack = stack
+        self._timeline = timeline
+        self._hint = hint
+        names = stack.workspace.names
+        self._lanes = {names.lane(lane): lane for lane in names.lanes}
+        self._follower = Follower(stack.kafka, [*self._lanes])
+        self._counts: Counter[str] = Counter(dict.fromkeys(names.lanes, 0))
+        self._last = {lane: deque[LastRow](maxlen=_LAST_KEPT) for lane in names.lanes}
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._follower.close()
+
+    def poll(self) -> None:
+        """Read the records that have arrived."""
+        for _ in range(_POLLS):
+            records = self._follower.poll(0)
+            for record in records:
+                self._take(record)
+            if not records:
+                return
+
+    def picture(self, phase: str, width: int, height: int) -> Layout:
+        """For a terminal of this size."""
+        return render(self._state(phase, max(height - _OTHER_LINES, 1)), width, height)
+
+    def line(self) -> str:
+        """Render the metrics as one line."""
+        state = run_metrics(self._stack, self._timeline, "")
+        lanes = ", ".join(f"{count:,} {lane}" for lane, count in self._counts.items())
+        sinks = ", ".join(f"{row.rows:,} rows in {row.sink}" for row in self._sinks())
+        return (
+            f"{state.processed or 0:,} events processed, lag {state.lag or 0:,}, {state.events_per_second:,.0f}/s; "
+            f"{lanes}{'; ' if sinks else ''}{sinks}"
+        )
+
+    def _state(self, phase: str, rows: int) -> ServiceState:
+        common = run_metrics(self._stack, self._timeline, phase)
+        return ServiceState(
+            **{name: getattr(common, name) for name in RunMetrics.__slots__},
+            lanes=dict(self._counts),
+            sinks=self._sinks(),
+            last=latest(self._last.values(), rows),
+            hint=self._hint,
+        )
+
+    def _sinks(self) -> tuple[SinkRow, ...]:
+        sinks = self._stack.app.metrics.sinks
+        return tuple(SinkRow(n, s.guarantee, s.rows, s.refused, s.ms) for n, s in sorted(sinks.items()))
+
+    def _take(self, record: Record) -> None:
+        lane = self._lanes[record.topic]
+        self._counts[lane] += 1
+        text = (record.value or b"").decode("utf-8", "replace")
+        if lane == "deadletters":
+            reason = (record.header("reason") or b"").decode("utf-8", "replace")
+            text = f"{reason}: {text}"
+        self._last[lane].append(LastRow(record.timestamp_ms, lane, brief(text)[:_TEXT]))
+
+
+def latest(lanes: Iterable[Sequence[LastRow]], rows: int) -> tuple[LastRow, ...]:
+    """About so many, the latest first, of each lane as many: one cut's many rows of one do not hide the others."""
+    filled = [[*lane] for lane in lanes if lane]
+    share = max(1, rows // max(1, len(filled)))
+    return tuple(sorted((row for lane in filled for row in lane[: -share - 1 : -1]), key=_time, reverse=True))
+
+
+def _time(row: LastRow) -> int:
+    return row.time_ms // 1000  # as it is shown; within a second, lane by lane
+
+
+def brief(text: str) -> str:
+    """Render a JSON object as names with their values, without empty ones; return other text unchanged."""
+    try:
+        body = json.loads(text, parse_float=str)
+    except ValueError:
+        return text
+    if not isinstance(body, dict):
+        return text
+    return "  ".join(f"{name} {_shown(value)}" for name, value in body.items() if value is not None)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value.removesuffix("+00:00")
+    return json.dumps(value) if isinstance(value, bool | dict | list) else str(value)

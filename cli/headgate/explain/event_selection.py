@@ -1,0 +1,165 @@
+"""Which events an explanation is about, and which others of their key count: of a place, a key, an alert."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+import pyarrow as pa
+
+from headgate.errors import InputError
+from headgate.explain.evidence import Evidence
+from headgate.explain.kafka_reader import KafkaReader, KafkaRecord, KeyEvents, key_events
+from headgate.explain.keys import parse_key, physical, show_key, to_query
+from headgate.records.decoder import EventDecoder
+from headgate.records.scalar_decoder import decode_scalars
+from headgate.time_arguments import show_time
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Emit, RuleKind
+from rulecore.documents.yaml_reader import Json
+from rulecore.explain.explanation import ExplainQuestion
+from streamcore.decode.scalar import RejectedRecord
+from streamcore.offsets import TopicPartition
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+
+_MARGIN_MS = 60_000
+_DISORDER_MS = 10_000
+
+
+def _ends_at_watermark(rule: CompiledRule) -> bool:
+    """Whether what comes after an event decides, too."""
+    return rule.rule.emit is Emit.FINAL or rule.kind in (RuleKind.SEQUENCE, RuleKind.ABSENCE)
+
+
+# --- a place ----------------------------------------------------------------------------------------------------
+
+
+def find_events_at(
+    reader: KafkaReader, schema: StreamSchema, rule: CompiledRule, place: tuple[str, int, int], scan: int, now_ms: int
+) -> Evidence:
+    """Find the event at topic, partition and offset, and those of its key before it (and after it, where those
+    count)."""
+    topic, partition, offset = place
+    record = reader.record(topic, partition, offset)
+    about = f"{topic}:{partition}:{offset}"
+    one, reason = _decode_record(schema, record)
+    if reason is not None:
+        return Evidence(topic, one, ExplainQuestion(), about, record, reason)
+    if rule.kind is RuleKind.EVENT:
+        return Evidence(topic, one, ExplainQuestion(row=0), about, record)
+    key = one.select(rule.group_by).row(0, named=True)
+    event_ms = int(one[EVENT_MS][0])
+    start = _start(reader, record, key)
+    wanted = to_query(rule, key, start, event_ms, scan)
+    if not _ends_at_watermark(rule):
+        wanted = replace(wanted, ahead_ms=None)
+    found = key_events(reader, schema, topic, wanted, now_ms)
+    here = (found.frame[PARTITION] == partition) & (found.frame[OFFSET] == offset)
+    row = here.arg_true().to_list()
+    question = ExplainQuestion(row=row[0] if row else None, at_ms=event_ms, closing_ms=found.latest_ms - _DISORDER_MS)
+    return Evidence(topic, found.frame, question, about, record, notes=_coverage_note(found, key, schema))
+
+
+def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFrame, str | None]:
+    """Decode the record by the clock of its own time, as the app did."""
+    decode = EventDecoder(schema, record.timestamp_ms)
+    places = pa.array([record.partition], pa.int32()), pa.array([record.offset], pa.int64())
+    frame = decode(pa.array([record.value], pa.binary()), *places)
+    if frame.height:
+        return frame, None
+    (found,) = decode_scalars(schema, [record.value], record.timestamp_ms)
+    assert isinstance(found, RejectedRecord), "a record that gives no event says why"
+    return frame, f"{found.code}: {found.reason}"
+
+
+def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) -> Mapping[TopicPartition, int]:
+    """Behind the event in its partition; in the others at its time, unless the record's key says they hold nothing."""
+    mine: TopicPartition = record.topic, record.partition
+    if len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode():
+        return {mine: record.offset + 1}
+    others = reader.offsets_at(record.topic, record.timestamp_ms)
+    return {**others, mine: record.offset + 1}
+
+
+def _coverage_note(found: KeyEvents, key: Mapping[str, object], schema: StreamSchema) -> tuple[str, ...]:
+    about = f"{found.frame.height:,} events of {show_key(key, schema)} among {found.read:,} records"
+    if found.complete:
+        return (f"rests on {about}",)
+    return (f"rests on {about}; there are older ones that count: raise --scan",)
+
+
+# --- a key ------------------------------------------------------------------------------------------------------
+
+
+def find_key_events(
+    reader: KafkaReader,
+    schema: StreamSchema,
+    rule: CompiledRule,
+    texts: Sequence[str],
+    topic: str,
+    at_ms: int | None,
+    scan: int,
+    now_ms: int,
+) -> Evidence:
+    """Find a key's events around a time, or its latest."""
+    key = parse_key(texts, rule, schema)
+    return _find_key_events(reader, schema, rule, key, topic, at_ms, scan, now_ms)
+
+
+def _find_key_events(
+    reader: KafkaReader,
+    schema: StreamSchema,
+    rule: CompiledRule,
+    key: Mapping[str, object],
+    topic: str,
+    at_ms: int | None,
+    scan: int,
+    now_ms: int,
+) -> Evidence:
+    first, last = reader.bounds(topic)
+    if not last:
+        raise InputError(f"no topic {topic} at {reader.kafka.bootstrap}; correct --topic or --bootstrap")
+    start = last if at_ms is None else reader.offsets_at(topic, at_ms + _MARGIN_MS)
+    start = {place: max(first[place], offset) for place, offset in start.items()}
+    wanted = to_query(rule, key, start, at_ms, scan)
+    if at_ms is None:
+        wanted = replace(wanted, ahead_ms=None)
+    found = key_events(reader, schema, topic, wanted, now_ms)
+    when = "" if at_ms is None else f" at {show_time(at_ms)} UTC"
+    question = ExplainQuestion(at_ms=at_ms, closing_ms=found.latest_ms - _DISORDER_MS)
+    about = f"{show_key(key, schema)}{when}"
+    return Evidence(topic, found.frame, question, about, notes=_coverage_note(found, key, schema))
+
+
+# --- an alert ---------------------------------------------------------------------------------------------------
+
+
+def find_alert_events(
+    reader: KafkaReader,
+    schema: StreamSchema,
+    rule: CompiledRule,
+    alert: Mapping[str, Json],
+    topic: str,
+    scan: int,
+    now_ms: int,
+) -> Evidence:
+    """Find the events that the alert was computed from."""
+    source = alert["source"]
+    if isinstance(source, dict):
+        place = str(source["topic"]), int(str(source["partition"])), int(str(source["offset"]))
+        return find_events_at(reader, schema, rule, place, scan, now_ms)
+    key = alert["key"]
+    assert isinstance(key, dict), "an alert has a key"
+    values = {name: None if v is None else physical(name, str(v), schema) for name, v in key.items()}
+    at_ms = int(str(alert["event_time_ms"])) - 1
+    found = _find_key_events(reader, schema, rule, values, topic, at_ms, scan, now_ms)
+    question = ExplainQuestion(at_ms=at_ms, closing_ms=max(found.question.closing_ms, at_ms + 1))
+    return Evidence(topic, found.events, question, found.about, notes=found.notes)
+
+
+__all__: Sequence[str] = (
+    "find_alert_events",
+    "find_events_at",
+    "find_key_events",
+)

@@ -1,0 +1,114 @@
+"""The subject of an explanation as a value, and the events that the app did not count because they were late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from headgate.explain.from_file import about_last, no_event
+from headgate.explain.query import ExplainResult
+from headgate.records.decoder import EventDecoder
+from rulecore.compile.rule import CompiledRule
+from rulecore.explain.explanation import ExplainQuestion
+from rulecore.explain.rule import explain_rule
+from rulecore.lists.store import ListStore
+from streamcore.schema import OFFSET, PARTITION, StreamSchema
+
+if TYPE_CHECKING:  # an explanation from files reads nothing
+    from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
+
+_END_MS = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """How far an event was behind the watermark, and where that was."""
+
+    lateness_ms: int
+    watermark_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The events that count, and the question about them. ``record``: the record in question, its place in Kafka.
+
+    ``about``: for people. ``dead``: why the record in question is no event; then there are no events. ``late``: whether
+    the event in question came behind the watermark.
+    """
+
+    topic: str
+    events: pl.DataFrame
+    question: ExplainQuestion
+    about: str
+    record: KafkaRecord | None = None
+    dead: str | None = None
+    late: Lateness | None = None
+    notes: tuple[str, ...] = ()
+
+
+def decode_lines(
+    path: Path, lines: Sequence[bytes], schema: StreamSchema, rule: CompiledRule, clock_ms: int
+) -> Evidence:
+    """One JSON event a line, in order of arrival; the last is the one in question. After it time ends, as in a rule's
+    tests."""
+    count = len(lines)
+    decode = EventDecoder(schema, clock_ms)
+    events = decode(pa.array(lines, pa.binary()), pa.array([0] * count, pa.int32()), pa.array(range(count), pa.int64()))
+    if decode.dead:
+        raise no_event(path, schema, decode.dead)
+    if rule.group_by and count > 1:
+        key = events[count - 1].select(rule.group_by).row(0, named=True)
+        events = events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in key.items()])
+    question = ExplainQuestion(row=events.height - 1, closing_ms=_END_MS)
+    return Evidence(path.name, events, question, about_last(path))
+
+
+def without_late(reader: KafkaReader, late_topic: str, evidence: Evidence, most: int) -> Evidence:
+    """Without the events that the app put on its late lane: rules with state did not see them.
+
+    The one in question stays, so that its conditions can be shown.
+    """
+    late = _late_events(reader, late_topic, evidence.topic, most)
+    events, row = evidence.events, evidence.question.row
+    places = [*zip(events[PARTITION].to_list(), events[OFFSET].to_list(), strict=True)]
+    asked = None if row is None else places[row]
+    kept = [n for n, place in enumerate(places) if place not in late or place == asked]
+    if len(kept) == events.height:
+        return replace(evidence, late=late.get(asked) if asked is not None else None)
+    note = f"{events.height - len(kept):,} events of the key were late and do not count"
+    question = replace(evidence.question, row=None if row is None else kept.index(row))
+    return replace(
+        evidence,
+        events=events[kept],
+        question=question,
+        late=late.get(asked) if asked is not None else None,
+        notes=(*evidence.notes, note),
+    )
+
+
+def _late_events(reader: KafkaReader, late_topic: str, topic: str, most: int) -> Mapping[tuple[int, int], Lateness]:
+    found: dict[tuple[int, int], Lateness] = {}
+    for table in reader.backwards(late_topic, most):
+        for value in table.column("value").to_pylist():
+            body = orjson.loads(value or b"{}")
+            source = body.get("source", {})
+            if source.get("topic") == topic:
+                place = source["partition"], source["offset"]
+                found[place] = Lateness(body["lateness_ms"], body["watermark_ms"])
+    return found
+
+
+def explain_evidence(
+    rule: CompiledRule, schema: StreamSchema, evidence: Evidence, support: Sequence[CompiledRule], lists: ListStore
+) -> ExplainResult:
+    """Explain the rule over the events of the evidence."""
+    explanation = explain_rule(rule, schema, evidence.topic, evidence.events, evidence.question, support, lists)
+    asked = sorted({name for one in (rule, *support) for name in one.lists})
+    note = f"lists are asked as they are now, at the event's time: {', '.join(asked)}"
+    return ExplainResult(explanation, evidence.about, (), (*evidence.notes, *((note,) if asked else ())))

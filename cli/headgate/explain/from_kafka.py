@@ -1,0 +1,182 @@
+"""An explanation that needs Kafka: of an alert, of an event or key on a topic, of a rule that an app has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+
+from headgate.errors import InputError
+from headgate.explain.event_selection import find_alert_events, find_events_at, find_key_events
+from headgate.explain.evidence import Evidence, decode_lines, explain_evidence, without_late
+from headgate.explain.from_file import read_lines
+from headgate.explain.kafka_reader import KafkaReader, KafkaRecord
+from headgate.explain.query import ExplainQuery, ExplainResult, known_rule, signal_rules
+from headgate.explain.reason_context import AppRules
+from headgate.explain.reasons import find_reasons
+from headgate.rules.bundle import load_streams, read_bundle
+from headgate.rules.history import read_history
+from headgate.rules.publish import AppTopics
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import RuleKind
+from rulecore.documents.yaml_reader import Json
+from rulecore.explain.explanation import Explanation
+from rulecore.lists.store import ListStore
+from rulecore.ruleset.history import RuleHistory
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.schema import StreamSchema
+from streamcore.wire.lanes import ALERTS, LATE, SHADOW, STATUS
+
+_LATE_RECORDS = 50_000
+#: What of an alert does not depend on which events are known.
+_COMPARED = ("alert_id", "event_time_ms", "key", "window", "timing", "values", "source", "message", "severity", "score")
+
+
+def answer_published(query: ExplainQuery) -> ExplainResult:
+    """Answer the query from Kafka; ``InputError`` names the missing part."""
+    reader = KafkaReader(query.kafka)
+    reader.load_bounds(
+        [AppTopics(query.app).control, *(f"{query.app}.{lane}" for lane in (ALERTS, SHADOW, STATUS, LATE))]
+    )
+    known = _app(query, reader)
+    return _explain_alert(query, reader, known) if query.is_alert else _explain_rule(query, reader, known)
+
+
+def _app(query: ExplainQuery, reader: KafkaReader) -> AppRules:
+    """Read the rules of the app; there are none where it was never started."""
+    topics = AppTopics(query.app)
+    _, there = reader.bounds(topics.control)
+    if there:
+        history = read_history(query.kafka, topics, query.streams, query.now_ms)
+    else:
+        history = RuleHistory(RuleSet.empty(load_streams(query.streams)))
+    return AppRules(topics, bool(there), history, query.now_ms)
+
+
+def _explain_rule(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
+    rules, lists = _rules(query, known)
+    rule = _rule(query, rules, known)
+    schema = known.streams[rule.rule.on]
+    evidence = _drop_late(query, reader, rule, _find_evidence(query, reader, rule, schema))
+    found = explain_evidence(rule, schema, evidence, signal_rules(rule, rules), lists)
+    kept_back = find_reasons(reader, known, found.explanation, evidence, query.scan)
+    published = _find_published_alert(reader, AppTopics(query.app), found.explanation, query.scan)
+    notes = found.notes
+    if found.explanation.fired and published is None and query.rules is None and not kept_back:
+        notes = (*notes, f"its alert is not among the last {query.scan:,} alerts of app {query.app}")
+    return ExplainResult(found.explanation, found.about, kept_back, notes, published=published)
+
+
+def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledRule], ListStore]:
+    """Those of the files, else the app's; and the lists that they ask."""
+    if query.rules is not None:
+        bundle = read_bundle([query.rules], query.streams, query.lists, known.history.lists.types(), about=query.target)
+        return {rule.rule.id: rule for rule in bundle.rules}, bundle.list_store(known.history.lists)
+    if not known.there:
+        topic = known.topics.control
+        raise InputError(f"app {query.app}: no topic {topic} at {query.kafka.bootstrap}; correct --app or --bootstrap")
+    return {name: one for name in known.names if (one := known.compiled(name)) is not None}, known.history.lists
+
+
+def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRules) -> CompiledRule:
+    name, version = query.rule
+    if version is None or query.rules is not None:
+        return known_rule(query.target, rules)
+    rule = known.compiled(name, version)
+    if rule is None:
+        there = sorted(number for one, number in known.history.documents if one == name)
+        raise InputError(f"{name} has no version {version}; it has {', '.join(map(str, there)) or 'none'}")
+    return rule
+
+
+def _drop_late(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, evidence: Evidence) -> Evidence:
+    if rule.kind is RuleKind.EVENT or query.event_json is not None:
+        return evidence
+    return without_late(reader, f"{query.app}.{LATE}", evidence, min(query.scan, _LATE_RECORDS))
+
+
+def _find_evidence(query: ExplainQuery, reader: KafkaReader, rule: CompiledRule, schema: StreamSchema) -> Evidence:
+    if query.event_json is not None:
+        return decode_lines(query.event_json, read_lines(query.event_json), schema, rule, query.now_ms)
+    if query.event is not None:
+        topic, partition, offset = _parse_position(query.event)
+        return find_events_at(reader, schema, rule, (topic, partition, offset), query.scan, query.now_ms)
+    if query.key:
+        return find_key_events(
+            reader, schema, rule, query.key, query.topic or schema.name, query.at_ms, query.scan, query.now_ms
+        )
+    raise InputError(
+        f"explain {query.target}: for which event? add --event topic:partition:offset, --event-json FILE, "
+        f"or --key {'=… --key '.join(rule.group_by or schema.keys[0])}=… [--at TIME]"
+    )
+
+
+def _parse_position(text: str) -> tuple[str, int, int]:
+    topic, _, rest = text.partition(":")
+    partition, _, offset = rest.partition(":")
+    if not topic or not partition.isdecimal() or not offset.isdecimal():
+        raise InputError(f"--event {text!r}: write topic:partition:offset, as an alert's source has them")
+    return topic, int(partition), int(offset)
+
+
+def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) -> ExplainResult:
+    alert = _alert(query, reader)
+    name, version = str(alert["rule"]), int(str(alert["version"]))
+    if (schema := known.streams.get(str(alert["stream"]))) is None:
+        raise InputError(f"alert {query.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
+    rule = known.compiled(name, version)
+    notes: tuple[str, ...] = ()
+    if rule is None:
+        rule = known_rule(name, {r: c for r in known.names if (c := known.compiled(r)) is not None})
+        notes = (
+            f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
+        )
+    evidence = find_alert_events(reader, schema, rule, alert, query.topic or schema.name, query.scan, query.now_ms)
+    evidence = _drop_late(query, reader, rule, evidence)
+    signals = rule.rule.score.of if rule.rule.score is not None else ()
+    support = tuple(c for s in signals if (c := known.compiled(s)) is not None)
+    found = explain_evidence(rule, schema, evidence, support, known.history.lists)
+    differences = _differences(alert, found.explanation.alerts)
+    return ExplainResult(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)
+
+
+def _alert(query: ExplainQuery, reader: KafkaReader) -> Mapping[str, Json]:
+    topics = [f"{query.app}.{lane}" for lane in (ALERTS, SHADOW)]
+    for topic in topics:
+        found = reader.find(topic, "key", query.target.encode(), query.scan)
+        if found is not None and found.value is not None:
+            alert = orjson.loads(found.value)
+            assert isinstance(alert, dict)
+            return alert
+    raise InputError(
+        f"no alert {query.target} among the last {query.scan:,} of {' and '.join(topics)}; "
+        "raise --scan, or correct --app"
+    )
+
+
+def _find_published_alert(
+    reader: KafkaReader, topics: AppTopics, explanation: Explanation, scan: int
+) -> KafkaRecord | None:
+    """Where the alert is that the event in question gives."""
+    if not explanation.fired or explanation.event is None:
+        return None
+    place = explanation.event.origin.place
+    mine = [alert for alert in explanation.alerts if alert["source"] == place]
+    for alert in mine[-1:]:
+        for lane in (ALERTS, SHADOW):
+            found = reader.find(f"{topics.app}.{lane}", "key", str(alert["alert_id"]).encode(), scan)
+            if found is not None:
+                return found
+    return None
+
+
+def _differences(alert: Mapping[str, Json], again: Sequence[Mapping[str, Json]]) -> tuple[str, ...]:
+    """List the fields that differ in the recomputed alert, or one sentence when the rule gives no such alert."""
+    same = next((one for one in again if one["alert_id"] == alert["alert_id"]), None)
+    if same is None:
+        return ("the rule gives no such alert over the events that are there now",)
+    return tuple(
+        f"{name}: published {orjson.dumps(alert.get(name)).decode()}, now {orjson.dumps(same.get(name)).decode()}"
+        for name in _COMPARED
+        if alert.get(name) != same.get(name)
+    )

@@ -1,0 +1,233 @@
+"""Reads the data of an explanation from Kafka: single records, ends of topics read backwards, a key's events.
+
+Every search is bounded by a number of records; a search without a result reports how far it looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import polars as pl
+import pyarrow as pa
+
+from headgate.errors import InputError
+from headgate.records.decoder import EventDecoder
+from streamcore.kafka.partition_offsets import KafkaPartitionOffsets, list_partitions
+from streamcore.kafka.range_reader import RangeReader
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.offsets import OffsetRange, TopicPartition
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.watermark import NO_WATERMARK
+from streamcore.wire.raw import RAW
+
+_FIRST_CHUNK = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRecord:
+    """A record. ``timestamp_ms``: the broker's."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvents:
+    """A key's events in order of partition and offset. ``latest_ms``: of all events that were read on the way.
+
+    ``complete`` is false when the search ended before event time had gone back far enough.
+    """
+
+    frame: pl.DataFrame
+    read: int
+    latest_ms: int
+    complete: bool
+
+
+class KafkaReader:
+    """Reads for one explanation, and keeps every result that it has read."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self.kafka = kafka
+        self._bounds: dict[str, tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]] = {}
+
+    def load_bounds(self, topics: Sequence[str]) -> None:
+        """Ask for the bounds of several topics at once."""
+        there = list_partitions(self.kafka, topics)
+        self._bounds |= {topic: ({}, {}) for topic in topics}
+        if there:
+            ends = KafkaPartitionOffsets(
+                self.kafka, list(there), places=[place for places in there.values() for place in places]
+            )
+            first, last = ends.earliest(), ends.latest()
+            for topic in there:
+                self._bounds[topic] = _offsets_for_topic(topic, first), _offsets_for_topic(topic, last)
+
+    def bounds(self, topic: str) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+        """First and last offsets of a topic's partitions; none of one that does not exist."""
+        if topic not in self._bounds:
+            self.load_bounds([topic])
+        return self._bounds[topic]
+
+    def offsets_at(self, topic: str, time_ms: int) -> Mapping[TopicPartition, int]:
+        """Where the broker's timestamps reach a time."""
+        return KafkaPartitionOffsets(self.kafka, [topic], places=list(self.bounds(topic)[1])).for_time(time_ms)
+
+    def record(self, topic: str, partition: int, offset: int) -> KafkaRecord:
+        """Read the record at this offset; ``InputError`` when there is none."""
+        first, last = self.bounds(topic)
+        place = topic, partition
+        if place not in last:
+            raise InputError(f"{topic}:{partition}:{offset}: there is no such partition; write topic:partition:offset")
+        if not first[place] <= offset < last[place]:
+            raise InputError(
+                f"{topic}:{partition}:{offset}: the partition holds offsets {first[place]} to {last[place] - 1}"
+            )
+        for found in self._read_records(topic, [OffsetRange(0, topic, partition, offset, offset + 1)]):
+            return found
+        raise InputError(f"{topic}:{partition}:{offset}: no record at this offset; is it the mark of a transaction?")
+
+    def every(self, topic: str) -> Iterator[KafkaRecord]:
+        """All records of a topic, in order within a partition."""
+        first, last = self.bounds(topic)
+        yield from self._read_records(topic, [OffsetRange(0, *place, first[place], last[place]) for place in last])
+
+    def _read_records(self, topic: str, spans: Sequence[OffsetRange]) -> Iterator[KafkaRecord]:
+        for batch in self._read(spans):
+            names = ("partition", "offset", "key", "value", "timestamp_ms")
+            for row in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+                yield KafkaRecord(topic, *row)
+
+    def backwards(self, topic: str, most: int, start: Mapping[TopicPartition, int] | None = None) -> Iterator[pa.Table]:
+        """Chunks from ``start`` (default: the end) towards the beginning, each longer than the one before.
+
+        Tables of ``RAW``; stops after about ``most`` records.
+        """
+        first, last = self.bounds(topic)
+        at = {place: min(offset, last[place]) for place, offset in (start or last).items()}
+        size, done = _FIRST_CHUNK, 0
+        while done < most and any(at[place] > first[place] for place in at):
+            share = max(1, size // max(1, len(at)))
+            before = {place: max(first[place], end - share) for place, end in at.items()}
+            yield self._table([OffsetRange(0, *place, before[place], at[place]) for place in at])
+            done += sum(at[place] - before[place] for place in at)
+            at, size = before, min(size * 4, 200_000)
+
+    def forwards(self, topic: str, most: int, start: Mapping[TopicPartition, int]) -> Iterator[pa.Table]:
+        """Yield chunks from ``start`` to the end, each longer than the one before."""
+        _, last = self.bounds(topic)
+        at, size, done = dict(start), _FIRST_CHUNK, 0
+        while done < most and any(at[place] < last[place] for place in at):
+            share = max(1, size // max(1, len(at)))
+            after = {place: min(last[place], begin + share) for place, begin in at.items()}
+            yield self._table([OffsetRange(0, *place, at[place], after[place]) for place in at])
+            done += sum(after[place] - at[place] for place in at)
+            at, size = after, min(size * 4, 200_000)
+
+    def _table(self, spans: Iterable[OffsetRange]) -> pa.Table:
+        return pa.Table.from_batches([*self._read(spans)], schema=RAW)
+
+    def _read(self, spans: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """With a client for each reading: one that has been reading hears of another topic only after a second, and of
+        another place in a partition when its last request has waited its time; a new one takes 20 ms."""
+        some = [span for span in spans if span.end > span.start]
+        if some:
+            with closing(RangeReader(self.kafka)) as reader:
+                yield from reader.read(some, timestamps=True)
+
+    def find(self, topic: str, column: str, value: bytes, most: int) -> KafkaRecord | None:
+        """Find the last record whose ``key`` equals, or whose ``value`` contains, these bytes."""
+        for table in self.backwards(topic, most):
+            cells = pl.Series(column, table.column(column), dtype=pl.Binary)
+            hits = cells == pl.Series([value]) if column == "key" else cells.bin.contains(value)
+            if len(rows := hits.fill_null(value=False).arg_true()):
+                row = table.slice(int(rows[-1]), 1).to_pylist()[0]
+                return KafkaRecord(
+                    topic, row["partition"], row["offset"], row["key"], row["value"], row["timestamp_ms"]
+                )
+        return None
+
+
+def _offsets_for_topic(topic: str, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+    return {place: offset for place, offset in offsets.items() if place[0] == topic}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEventsQuery:
+    """Which events: of this key (physical values), from ``back_ms`` before ``at_ms`` (None: before the latest).
+
+    ``start``: offsets from which the search goes back. ``ahead_ms``: it goes forward, too, until so long after
+    ``at_ms``; None: it does not. ``back_ms`` None: as far back as ``most`` records reach.
+    """
+
+    key: Mapping[str, object]
+    start: Mapping[TopicPartition, int]
+    at_ms: int | None
+    back_ms: int | None
+    ahead_ms: int | None
+    most: int
+
+
+def key_events(
+    reader: KafkaReader, schema: StreamSchema, topic: str, wanted: KeyEventsQuery, clock_ms: int
+) -> KeyEvents:
+    """Read until event time is far enough back (and on), or ``most`` records."""
+    collector = _EventCollector(EventDecoder(schema, clock_ms), wanted.key)
+    complete = _gather_back(reader, topic, wanted, collector)
+    if wanted.ahead_ms is not None:
+        for table in reader.forwards(topic, wanted.most, wanted.start):
+            collector.take(table)
+            if collector.latest_ms > (wanted.at_ms or 0) + wanted.ahead_ms:
+                break
+    frame = pl.concat(collector.frames) if collector.frames else _no_events(schema)
+    return KeyEvents(frame.sort(PARTITION, OFFSET), collector.read, collector.latest_ms, complete)
+
+
+def _gather_back(reader: KafkaReader, topic: str, wanted: KeyEventsQuery, collector: _EventCollector) -> bool:
+    """Whether event time went back far enough, or the topic has no more."""
+    for table in reader.backwards(topic, wanted.most, wanted.start):
+        events = collector.take(table)
+        about = collector.latest_ms if wanted.at_ms is None else wanted.at_ms
+        if wanted.back_ms is not None and events.height and _all_before(events, about - wanted.back_ms):
+            return True
+    first, _ = reader.bounds(topic)
+    return collector.read >= sum(offset - first[place] for place, offset in wanted.start.items())
+
+
+@dataclass(slots=True)
+class _EventCollector:
+    """A key's events while they are read."""
+
+    decode: EventDecoder
+    key: Mapping[str, object]
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    read: int = 0
+    latest_ms: int = NO_WATERMARK
+
+    def take(self, table: pa.Table) -> pl.DataFrame:
+        """All events of a chunk; those of the key are kept."""
+        columns = [table.column(name).combine_chunks() for name in ("value", "partition", "offset")]
+        events = self.decode(*columns)
+        self.read += table.num_rows
+        if events.height:
+            self.latest_ms = max(self.latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+            self.frames.append(events.filter([pl.col(n).eq_missing(pl.lit(v)) for n, v in self.key.items()]))
+        return events
+
+
+def _all_before(events: pl.DataFrame, time_ms: int) -> bool:
+    """Whether each partition of a chunk reaches back before a time."""
+    firsts = events.group_by(PARTITION).agg(pl.col(EVENT_MS).min())
+    return bool((firsts[EVENT_MS] < time_ms).all())
+
+
+def _no_events(schema: StreamSchema) -> pl.DataFrame:
+    frame = pl.from_arrow(schema.arrow.empty_table())
+    assert isinstance(frame, pl.DataFrame)
+    return frame

@@ -1,0 +1,87 @@
+"""The key that an explanation is about: read from a command line, shown, and how much of its past a rule looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+
+from headgate.errors import InputError
+from headgate.explain.kafka_reader import KeyEventsQuery
+from rulecore import language as lang
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Rule
+from rulecore.documents.windows import CountSpec, SequenceSpan, SessionSpec
+from streamcore.offsets import TopicPartition
+from streamcore.schema import StreamSchema
+
+_MARGIN_MS = 60_000
+
+
+def length_ms(rule: Rule) -> int | None:
+    """How far back a rule looks, in event time; None where that is not bounded by time."""
+    if rule.expect is not None:
+        return rule.expect.every
+    if rule.score is not None:
+        return rule.score.within
+    match rule.within:
+        case None:
+            return 0
+        case CountSpec():
+            return None
+        case SessionSpec():
+            return 20 * rule.within.session
+        case SequenceSpan():
+            return rule.within.span
+        case _:
+            return rule.within.size_ms
+
+
+def to_query(
+    rule: CompiledRule, key: Mapping[str, object], start: Mapping[TopicPartition, int], at_ms: int | None, scan: int
+) -> KeyEventsQuery:
+    """Build the query for a key's events: twice as far back as the rule looks, because earlier firings may have used
+    some up."""
+    length = length_ms(rule.rule)
+    back = None if length is None else 2 * length + _MARGIN_MS
+    return KeyEventsQuery(key, start, at_ms, back, (length or 0) + _MARGIN_MS, scan)
+
+
+def show_key(key: Mapping[str, object], schema: StreamSchema) -> str:
+    """``user_id = u1``; physical values."""
+    shown = []
+    for name, value in key.items():
+        field = schema.get(name)
+        logical = value if field is None else lang.to_logical(value, field.type)  # type: ignore[arg-type]
+        shown.append(f"{name} = {'null' if logical is None else logical}")
+    return ", ".join(shown)
+
+
+def parse_key(texts: Sequence[str], rule: CompiledRule, schema: StreamSchema) -> dict[str, object]:
+    """``["user_id=u1"]`` as physical values; ``InputError`` unless they are the columns of the rule's key."""
+    wanted = rule.group_by or schema.keys[0]
+    pairs = [text.partition("=") for text in texts]
+    if {name for name, _, _ in pairs} != set(wanted) or not all(equals for _, equals, _ in pairs):
+        raise InputError(
+            f"--key {' '.join(texts)}: {rule.rule.id} needs {' '.join(f'--key {n}=VALUE' for n in wanted)}"
+        )
+    return {name: physical(name, value, schema) for name, _, value in pairs}
+
+
+def physical(name: str, text: str, schema: StreamSchema) -> object:
+    field = schema.get(name)
+    assert field is not None, "a rule's key is of the stream's fields"
+    if text == "null":
+        return None
+    try:
+        match field.type.kind.value:
+            case "string":
+                return text
+            case "boolean":
+                return {"true": True, "false": False}[text]
+            case "double":
+                return float(text)
+            case "decimal":
+                return lang.to_physical(Decimal(text), field.type)
+        return int(text)
+    except (ValueError, KeyError, InvalidOperation):
+        raise InputError(f"--key {name}={text}: is no {field.type}") from None

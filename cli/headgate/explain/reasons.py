@@ -1,0 +1,160 @@
+"""The reasons that kept a rule silent though its conditions held: its life, its rejection or quarantine, a late event.
+
+``find_reasons`` asks each of ``CHECKS`` in turn; a feature that can keep a rule silent adds its own function there.
+``find_reasons_after_firing`` checks the way of a firing to an alert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headgate.explain.evidence import Evidence
+from headgate.explain.kafka_reader import KafkaReader
+from headgate.explain.reason_context import AppRules, ReasonContext, StatusMessage
+from headgate.explain.reasons_after_firing import CHECKS_AFTER_FIRING
+from headgate.rules.publish import AppTopics, read_responses
+from headgate.time_arguments import show_time
+from rulecore.documents.rule import RuleKind, RuleMode
+from rulecore.documents.status import StatusKind, Subject
+from rulecore.explain.explanation import Explanation, RuleReason
+from streamcore.kafka.readers import Record
+
+_STATUS_RECORDS = 50_000
+
+#: Gives a reason that is no condition, or None.
+Check = Callable[[ReasonContext], RuleReason | None]
+
+
+def find_reasons(
+    reader: KafkaReader, known: AppRules, explanation: Explanation, evidence: Evidence, scan: int
+) -> tuple[RuleReason, ...]:
+    """Everything that applies, the decisive ones first."""
+    said = _read_status_messages(reader, known.topics, explanation.rule.rule.id)
+    context = ReasonContext(reader, known, explanation, evidence, said, scan)
+    found = [one for check in CHECKS if (one := check(context)) is not None]
+    return tuple(sorted(found, key=lambda one: not one.decisive))
+
+
+def _read_status_messages(reader: KafkaReader, topics: AppTopics, name: str) -> Sequence[StatusMessage]:
+    """Read the app's status messages about the rule, oldest first."""
+    found: list[Record] = []
+    for table in reader.backwards(topics.status, _STATUS_RECORDS):
+        found += [
+            Record(topics.status, r["partition"], r["offset"], r["timestamp_ms"], r["key"], r["value"])
+            for r in table.to_pylist()
+            if r["key"] == name.encode()
+        ]
+    found.sort(key=lambda r: (r.timestamp_ms, r.partition, r.offset))
+    return [StatusMessage(response, r.timestamp_ms) for r in found for response in read_responses([r])]
+
+
+def _dead_letter(context: ReasonContext) -> RuleReason | None:
+    if context.evidence.dead is None:
+        return None
+    return RuleReason("dead letter", f"the record is no event of {context.rule.rule.on}: {context.evidence.dead}")
+
+
+def _unknown(context: ReasonContext) -> RuleReason | None:
+    if not context.known.there:
+        return None
+    if context.published is None:
+        said = (
+            f"this version is not on {context.known.topics.control}, or was not accepted there: "
+            "it was never published, or another one was"
+        )
+        return None if _refused(context) else RuleReason("not published", said)
+    return None
+
+
+def _replaced(context: ReasonContext) -> RuleReason | None:
+    """By the changes that came after this version counted."""
+    if context.published is None or (superseded_by := context.known.superseded_by(context.rule.rule)) is None:
+        return None
+    version, at_ms = superseded_by
+    what, decisive = ("deleted", "replaced")[version is not None], context.came_after(at_ms)
+    by = "the rule was deleted" if version is None else f"version {version} took the place of this one"
+    return RuleReason(what, f"{by} at {show_time(at_ms)} UTC", decisive)
+
+
+def _mode(context: ReasonContext) -> RuleReason | None:
+    mode = context.rule.rule.status
+    said = {
+        RuleMode.PAUSED: "the rule is paused: it is not evaluated, and keeps what it counted",
+        RuleMode.DRAFT: "the rule is a draft: it is only checked and kept",
+        RuleMode.RETIRED: "the rule is retired",
+    }
+    return RuleReason(mode.value, said[mode]) if mode in said else None
+
+
+def _effective(context: ReasonContext) -> RuleReason | None:
+    """By the record's time where there is one, else by now."""
+    effective = context.rule.rule.effective
+    if effective is None:
+        return None
+    record = context.evidence.record
+    at_ms = context.known.now_ms if record is None else record.timestamp_ms
+    if effective.start is not None and at_ms < effective.start:
+        return RuleReason("not yet effective", f"the rule is effective from {show_time(effective.start)} UTC on")
+    if effective.end is not None and at_ms >= effective.end:
+        return RuleReason("expired", f"the rule was effective until {show_time(effective.end)} UTC")
+    return None
+
+
+def _quarantined(context: ReasonContext) -> RuleReason | None:
+    """Unless the event came before that; a new version is never in quarantine."""
+    for said in reversed(context.version_messages):
+        if said.response.status == StatusKind.QUARANTINED:
+            text = f"since {show_time(said.time_ms)} UTC the app does not evaluate it any more: {said.response.reason}"
+            return RuleReason("quarantine", text, context.came_after(said.time_ms))
+    return None
+
+
+def _rejected(context: ReasonContext) -> RuleReason | None:
+    reason = _refused(context)
+    return None if reason is None else RuleReason("rejected", f"the app rejected this version: {reason}")
+
+
+def _refused(context: ReasonContext) -> str | None:
+    """Why the app refused the version; None when it did not. One that it had accepted before counts nevertheless."""
+    answers = [said.response for said in context.version_messages if said.response.subject == Subject.RULE]
+    if any(response.accepted for response in answers):
+        return None
+    return next((a.reason for a in reversed(answers) if a.status == StatusKind.REJECTED), None)
+
+
+def _published_later(context: ReasonContext) -> RuleReason | None:
+    published, record = context.published, context.evidence.record
+    if published is None or record is None or published.time_ms <= record.timestamp_ms:
+        return None
+    said = (
+        f"this version was published at {show_time(published.time_ms)} UTC, after the event was written "
+        f"({show_time(record.timestamp_ms)} UTC): an app that was not behind saw the event without it"
+    )
+    return RuleReason("published later", said, decisive=False)
+
+
+def _late(context: ReasonContext) -> RuleReason | None:
+    """Rules per event see late events, too."""
+    late = context.evidence.late
+    if late is None or context.rule.kind is RuleKind.EVENT:
+        return None
+    said = (
+        f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC): its "
+        "windows may have been over, so rules with state did not see it"
+    )
+    return RuleReason("late", said)
+
+
+#: In the order in which they are asked.
+CHECKS: tuple[Check, ...] = (
+    _dead_letter,
+    _unknown,
+    _replaced,
+    _mode,
+    _effective,
+    _quarantined,
+    _rejected,
+    _late,
+    *CHECKS_AFTER_FIRING,
+    _published_later,
+)

@@ -1,0 +1,184 @@
+"""The text form of an explanation for users: the answer, then aligned trees.
+
+Colours go through ``click.style``; click leaves them away when stdout is no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import click
+
+from headgate.console.output import Json
+from headgate.console.tables import table
+from headgate.explain.query import ExplainResult
+from headgate.time_arguments import show_time
+from rulecore.explain.condition import Clause, ObservedValue, Truth
+from rulecore.explain.explanation import EventTrace, Explanation, WindowTrace, alerts_in
+
+_COLOURS = {Truth.TRUE: "green", Truth.FALSE: "red", Truth.NULL: "yellow"}
+_TEXT = 72  # characters of a clause in a tree
+_VALUES = 100  # and of the values beside it
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a tree."""
+
+    text: str
+    clause: Clause
+
+
+def as_text(answer: ExplainResult) -> str:
+    """Everything, the answer first."""
+    explanation = answer.explanation
+    lines = [_headline(answer), f"  {explanation.verdict}"]
+    lines += [f"  {line}" for line in _comparison(answer)]
+    for one in answer.circumstances:
+        label = click.style(one.name, fg="magenta", bold=True)
+        lines.append(f"  {label}: {one.text}")
+    if explanation.event is not None:
+        lines += ["", *_event(explanation.event)]
+    for window in explanation.windows:
+        lines += ["", *_window(window, explanation)]
+    if explanation.event is None or explanation.rule.group_by:
+        lines += _event_lines(explanation)
+    lines += _alerts(explanation)
+    if any("*" in line for line in lines):
+        lines += ["", click.style("* this clause decided", dim=True)]
+    lines += [""] * bool(answer.notes) + [click.style(note, dim=True) for note in answer.notes]
+    return "\n".join(lines)
+
+
+def _headline(answer: ExplainResult) -> str:
+    rule = answer.explanation.rule.rule
+    silent = any(one.decisive for one in answer.circumstances)
+    fired = answer.explanation.fired and not silent
+    word = click.style("FIRED" if fired else "DID NOT FIRE", fg="green" if fired else "red", bold=True)
+    mode = "" if rule.mode_text == "live" else f", {rule.mode_text}"
+    name = click.style(f"{rule.id} version {rule.version}", bold=True)
+    return f"{name} ({rule.kind}{mode}) on {answer.about}: {word}"
+
+
+def _comparison(answer: ExplainResult) -> Iterator[str]:
+    if answer.alert is not None:
+        if answer.same:
+            yield f"recomputed: the same alert, {answer.alert['alert_id']}"
+        else:
+            yield click.style("recomputed: not the same", fg="red")
+            yield from (f"  {line}" for line in answer.differences)
+    if answer.published is not None:
+        found = answer.published
+        yield f"its alert is {(found.key or b'').decode()} at {found.topic}:{found.partition}:{found.offset}"
+
+
+# --- clauses ----------------------------------------------------------------------------------------------------
+
+
+def tree(name: str, clause: Clause) -> list[str]:
+    """Render a condition as an aligned tree: text, truth (``*``: this clause decided), values."""
+    rows = [*_rows(clause, "", "", name)]
+    width = max(len(row.text) for row in rows)
+    return [_row(row, width) for row in rows]
+
+
+def _rows(clause: Clause, lead: str, branch: str, name: str = "") -> Iterator[_Line]:
+    label = f"{name}: " if name else ""
+    words = {"and": "all of", "or": "any of", "not": "not"}
+    text = words[clause.joint] if clause.joint else _short(clause.text, _TEXT)
+    yield _Line(f"{lead}{branch}{label}{text}", clause)
+    inner = lead + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
+    for number, part in enumerate(clause.parts, 1):
+        yield from _rows(part, inner, "└─ " if number == len(clause.parts) else "├─ ")
+
+
+def _row(row: _Line, width: int) -> str:
+    clause = row.clause
+    word = f"{clause.truth}*" if clause.decided and not clause.parts else clause.truth.value
+    truth = click.style(word, fg=_COLOURS[clause.truth], bold=clause.decided) + " " * (6 - len(word))
+    text = f"{row.text:{width}}"
+    shown = _short(", ".join(map(str, clause.seen)), _VALUES)
+    if clause.note and not (len(clause.seen) == 1 and clause.seen[0].value is None):
+        shown = f"{shown}  ({clause.note})" if shown else clause.note
+    line = f"  {text if clause.decided else click.style(text, dim=True)}  {truth}  {shown}"
+    return line.rstrip()
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+# --- events and windows -----------------------------------------------------------------------------------------
+
+
+def _event(event: EventTrace) -> list[str]:
+    origin = event.origin
+    lines = [f"event {origin.topic}:{origin.partition}:{origin.offset} of {show_time(origin.event_ms)} UTC"]
+    names = event.conditions
+    for name, clause in names.items():
+        lines += tree(name, clause)
+    if not names:
+        lines.append("  the rule has no condition on single events")
+    return lines
+
+
+def _window(window: WindowTrace, explanation: Explanation) -> list[str]:
+    span = f"{show_time(window.start_ms)} to {show_time(window.end_ms)} UTC"
+    when = "at its end" if window.row is None else f"after its event of {show_time(window.time_ms)}"
+    lines = [f"window {span}, {when}", *tree("having", window.having)]
+    extra = [seen for seen in window.seen if all(seen.text != s.text for s in _atoms(window.having))]
+    lines += [f"  {seen}" for seen in extra]
+    earlier = alerts_in(window, explanation.alerts)
+    lines += [f"  fired {_when(alert)}" for alert in earlier] or ["  has not fired in it"]
+    return lines
+
+
+def _atoms(clause: Clause) -> list[ObservedValue]:
+    return [seen for leaf in clause.leaves() for seen in leaf.seen]
+
+
+def _when(alert: Mapping[str, Json]) -> str:
+    source = alert["source"]
+    at = show_time(int(str(alert["event_time_ms"])))
+    if not isinstance(source, dict):
+        return f"when it ended, at {at} UTC"
+    return f"at {source['topic']}:{source['partition']}:{source['offset']} of {at} UTC"
+
+
+def _event_lines(explanation: Explanation) -> list[str]:
+    """Return the number of events that counted, and the latest of them; when none did, the condition that failed."""
+    rule = explanation.rule.rule
+    if not explanation.looked_at:
+        return ["", "no events of this key were found"]
+    what = "where" if rule.group_by and rule.within is not None and rule.sequence is None else "a condition"
+    lines = ["", f"{explanation.satisfied:,} of the key's {explanation.looked_at:,} events satisfied {what}"]
+    if explanation.refused:
+        rows = [(f"{one.events:,}", one.clause) for one in explanation.refused]
+        lines += [f"  {line}" for line in table(("REFUSED", "CLAUSE"), rows, ("REFUSED",))]
+    if explanation.events and not explanation.windows:
+        held = [
+            (_position_text(event), show_time(event.origin.event_ms), _satisfied_names(event))
+            for event in explanation.events
+        ]
+        lines += [f"  {line}" for line in table(("EVENT", "TIME (UTC)", "SATISFIES"), held)]
+    return lines
+
+
+def _position_text(event: EventTrace) -> str:
+    return f"{event.origin.topic}:{event.origin.partition}:{event.origin.offset}"
+
+
+def _satisfied_names(event: EventTrace) -> str:
+    return ", ".join(name for name, clause in event.conditions.items() if clause.truth is Truth.TRUE)
+
+
+def _alerts(explanation: Explanation) -> list[str]:
+    """Render the alerts that the kernel computes, the latest last."""
+    if not explanation.alerts:
+        return []
+    shown = explanation.alerts[-5:]
+    more = f", the last {len(shown)}" if len(shown) < len(explanation.alerts) else ""
+    lines = ["", f"alerts over these events: {len(explanation.alerts)}{more}"]
+    rows = [(str(a["alert_id"]), show_time(int(str(a["event_time_ms"]))), str(a["message"])) for a in shown]
+    return lines + [f"  {line}" for line in table(("ALERT", "TIME (UTC)", "MESSAGE"), rows)]

@@ -1,0 +1,72 @@
+"""The address of Kafka and the login, as options of a command: ``--bootstrap`` and ``--kafka``, or their variables.
+
+The file of ``--kafka`` has the form of ``kafka:`` in a service's settings, read by the same model: it names the files
+and variables that hold the passwords, and holds none itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from streamcore.kafka.settings import KafkaSettings
+
+R = TypeVar("R")
+DEFAULT_BOOTSTRAP = "127.0.0.1:19092"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLogin:
+    """``bootstrap``: host:port[,host:port]; None: the file's address, or the local broker. ``file``: the login."""
+
+    bootstrap: str | None = None
+    file: Path | None = None
+
+    def settings(self, client_id: str) -> KafkaSettings:
+        """Return the engine's settings. ``ConfigError`` names the file and the wrong entry."""
+        from streamcore.kafka.settings import KafkaSettings
+
+        if self.file is None:
+            return KafkaSettings(self.bootstrap or DEFAULT_BOOTSTRAP, client_id=client_id)
+        from streamcore.service.config.documents import KafkaDocument, checked_document, read_yaml
+
+        said = {"bootstrap": DEFAULT_BOOTSTRAP} | read_yaml(self.file)
+        if self.bootstrap is not None:
+            said["bootstrap"] = self.bootstrap
+        return replace(checked_document(said, KafkaDocument, str(self.file)).settings(), client_id=client_id)
+
+
+def login_option(command: Callable[..., R]) -> Callable[..., R]:
+    """``--bootstrap --kafka``, as the parameter ``login``."""
+
+    @wraps(command)
+    def with_login(*args: object, bootstrap: str | None, kafka: Path | None, **rest: object) -> R:
+        return command(*args, login=KafkaLogin(bootstrap, kafka), **rest)
+
+    for option in (_BOOTSTRAP, _KAFKA):
+        with_login = option(with_login)
+    return with_login
+
+
+_BOOTSTRAP = click.option(
+    "--bootstrap",
+    default=None,
+    envvar="HEADGATE_BOOTSTRAP",
+    show_default=DEFAULT_BOOTSTRAP,
+    show_envvar=True,
+    help="Kafka, as host:port[,host:port].",
+)
+_KAFKA = click.option(
+    "--kafka",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=None,
+    envvar="HEADGATE_KAFKA",
+    show_envvar=True,
+    help="A file that says how to log in: what a service has under kafka: in its settings.",
+)

@@ -1,0 +1,127 @@
+"""A real PostgreSQL for one machine, as a child process, with its data in a folder.
+
+Promises: the server that ``start`` returns accepts clients with the password in ``password_file``; a running server of
+the same folder is used, no matter who started it; it survives the terminal's Ctrl-C; confirmed writes are on the disk.
+Refuses a port that another program holds. It listens on 127.0.0.1 only, has one user and one database, and knows no
+tables.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.console.messages import Print, to_stderr
+from headgate.errors import DatabaseError
+from headgate.local import cache, processes
+from headgate.local.servers import postgres_binaries
+from headgate.local.servers.base import HOST, EmbeddedServer, Lifetime
+from headgate.local.servers.files import ServerProcess
+from headgate.local.servers.postgres_binaries import Binaries
+from headgate.local.servers.postgres_files import DATABASE, USER, PostgresFiles, environment, reachable, unprivileged
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServerSettings:
+    """``port`` 0: a free one, kept over restarts of the same object. ``extra``: settings of postgresql.conf, which win
+    over ours."""
+
+    folder: Path
+    port: int = 0
+    lifetime: Lifetime = Lifetime.DETACHED
+    start_timeout_ms: int = 120_000
+    stop_timeout_ms: int = 30_000
+    extra: tuple[tuple[str, str], ...] = ()
+
+
+def default_folder() -> Path:
+    """Where ``make run`` keeps its database."""
+    return cache.root() / "postgres-data"
+
+
+class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
+    """One server."""
+
+    name = "postgres"
+    error = DatabaseError
+    other_port_advice = "use that port, or stop it"
+    taken_port_advice = "end it or choose another port"
+    # An interrupt is its quick stop in order: a plain end would wait for every client to leave.
+    quit = signal.SIGINT
+    user = USER
+    database = DATABASE
+    host = HOST
+
+    def __init__(
+        self, settings: PostgresServerSettings, binaries: Binaries | None = None, say: Print = to_stderr
+    ) -> None:
+        files = PostgresFiles(settings.folder.absolute(), unprivileged())
+        super().__init__(settings, files, str(files.data), say)
+        self._binaries = binaries
+
+    @property
+    def port(self) -> int:
+        """Known from the first start on, also while the server is down."""
+        return self._known_port()
+
+    @property
+    def password_file(self) -> Path:
+        """Holds the password of ``user``; readable by who started the server first."""
+        return self.files.password
+
+    def start(self) -> int:
+        """Start it unless it runs, wait until it is ready, and return the port.
+
+        ``DatabaseError`` when the port is taken, when it runs on another port, or when it does not come up;
+        ``SetupError`` when this machine has no PostgreSQL and none can be fetched.
+        """
+        self._start()
+        return self.port
+
+    def delete(self) -> None:
+        """Delete all that it kept; it must not run."""
+        if self.running:
+            raise DatabaseError("postgres: it runs; stop it before its data is deleted")
+        for folder in {self.files.home, self.files.folder}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _processes(self, found: ServerProcess) -> tuple[int, ...]:
+        return (found.pid, *processes.children(found.pid))
+
+    def _kill(self, pid: int) -> None:
+        """Kill the first process and then its children, which would otherwise finish their work."""
+        children = processes.children(pid)
+        processes.send(pid, signal.SIGKILL)
+        for child in children:
+            processes.send(child, signal.SIGKILL)
+        self._wait_for_end(pid)
+        for child in children:
+            processes.wait_for_end(child, "postgres", self.settings.stop_timeout_ms)
+
+    def _launch(self) -> None:
+        binaries = self._binaries = self._binaries or postgres_binaries.ensure(self.binaries_root, self._say)
+        port = self._take_port()
+        if not self.files.data.exists():
+            self._say(f"postgres: preparing its folder {self.files.home}")
+        self.files.prepare(binaries)
+        self.files.configure(port, self.settings.extra)
+        command = [str(binaries.postgres), "-D", str(self.files.data)]
+        self._spawn(command, self.files.log, "ab", cwd=self.files.home, env=environment(), **self.files.identity)
+
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        return self.files.ready_as(process.pid)
+
+    @property
+    def binaries_root(self) -> Path:
+        """Where programs are fetched to: the cache, or a folder beside it that the server's account can reach."""
+        if self.files.account is None or reachable(cache.root()):
+            return cache.root()
+        root = Path(tempfile.gettempdir()) / "headgate-root-cache"
+        root.mkdir(mode=0o755, exist_ok=True)
+        if root.is_symlink() or root.stat().st_uid != 0:
+            raise DatabaseError(f"postgres: {root} belongs to somebody else; delete it")
+        return root

@@ -1,0 +1,186 @@
+"""The files of a local PostgreSQL server, and the account it runs under. Starting it is ``postgres``'s job.
+
+PostgreSQL refuses to run as root. Then it gets an account without rights, and a folder that this account can reach:
+the one asked for, or one in the system's temporary folder if a folder above it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TypedDict
+
+from headgate.errors import DatabaseError
+from headgate.local.servers.files import ServerFiles
+from headgate.local.servers.postgres_binaries import Binaries
+
+USER, DATABASE = "headgate", "headgate"
+_CONFIGURATION = """\
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+max_connections = 50
+shared_buffers = 128MB
+max_wal_size = 512MB
+timezone = 'UTC'
+log_timezone = 'UTC'
+lc_messages = 'C'
+{extra}
+"""
+_LOG_BYTES = 10_000_000
+_READY_LINE = 7  # of postmaster.pid, counted from 0; see PostgreSQL's pidfile.h
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who runs the server."""
+
+    uid: int
+    gid: int
+
+
+class Identity(TypedDict, total=False):
+    """Arguments of ``subprocess``."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+def unprivileged() -> Account | None:
+    """Return the account to change to; None when this process is not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            found = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(found.pw_uid, found.pw_gid)
+    raise DatabaseError("postgres: refuses to run as root, and there is no account `postgres` or `nobody`; add one")
+
+
+def reachable(folder: Path) -> bool:
+    """Return whether any account can traverse this folder and those above it."""
+    return all(part.stat().st_mode & 0o001 for part in (folder, *folder.parents) if part.exists())
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresFiles(ServerFiles):
+    """Where everything of one server is."""
+
+    account: Account | None
+
+    @property
+    def home(self) -> Path:
+        """Where the server itself may write."""
+        if self.account is None or reachable(self.folder.parent):
+            return self.folder
+        return Path(tempfile.gettempdir()) / f"headgate-postgres-{sha256(str(self.folder).encode()).hexdigest()[:16]}"
+
+    @property
+    def data(self) -> Path:
+        """PostgreSQL's data folder; the path also marks the process as ours."""
+        return self.home / "data"
+
+    @property
+    def password(self) -> Path:
+        """The password of ``USER``, for clients."""
+        return self.folder / "password"
+
+    def prepare(self, binaries: Binaries) -> None:
+        """Make the data folder with one user and one database, once; what a crash left half done is made anew."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._create_home()
+        made = self.data / "headgate-made"
+        if made.exists():
+            return
+        self.as_account(["rm", "-rf", str(self.data)])
+        self._write_password()
+        handed = self.home / "initial-password"  # the account may not read the other one
+        handed.touch(mode=0o600)
+        self._give(handed)
+        handed.write_bytes(self.password.read_bytes())
+        options = ["--username", USER, "--pwfile", str(handed), "--auth", "scram-sha-256", "--encoding", "UTF8"]
+        self.as_account([str(binaries.initdb), "--pgdata", str(self.data), "--locale", "C", *options])
+        handed.unlink()
+        create = f"CREATE DATABASE {DATABASE}\n"
+        self.as_account([str(binaries.postgres), "--single", "-D", str(self.data), "postgres"], create)
+        self.as_account(["touch", str(made)])
+
+    def configure(self, port: int, extra: Sequence[tuple[str, str]]) -> None:
+        """Write the server's settings. ``extra`` wins."""
+        lines = "\n".join(f"{name} = '{value}'" for name, value in extra)
+        path = self.data / "postgresql.conf"
+        path.write_text(_CONFIGURATION.format(port=port, extra=lines), encoding="utf-8")
+        self._give(path)
+        if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
+            self.log.unlink()
+
+    def ready_as(self, pid: int) -> bool:
+        """Return whether the server with this process id reports that it takes connections."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text(encoding="utf-8").split("\n")
+        except OSError:
+            return False
+        return lines[0] == str(pid) and len(lines) > _READY_LINE and lines[_READY_LINE].strip() == "ready"
+
+    def last_error(self) -> str:
+        """Its last words, for an error message."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:] if self.log.exists() else []
+        return " | ".join(lines[-3:])[-600:] or "it said nothing"
+
+    def as_account(self, command: list[str], text: str = "") -> None:
+        """Run a program to its end; ``DatabaseError`` with its words."""
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.home,
+            env=environment(),
+            **self.identity,
+        )
+        if done.returncode != 0:
+            words = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+            raise DatabaseError(f"postgres: cannot prepare {self.data}: {command[0]}: {words}")
+
+    @property
+    def identity(self) -> Identity:
+        """Arguments of ``subprocess`` that make a child run under the account."""
+        if self.account is None:
+            return {}
+        return {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
+
+    def _create_home(self) -> None:
+        """Ours or fresh: in a folder that everybody may write to, somebody else's may lie in wait."""
+        self.home.mkdir(mode=0o755, exist_ok=True)
+        if self.account is None:
+            return
+        found = self.home.lstat()
+        if self.home.is_symlink() or found.st_uid not in (0, self.account.uid):
+            raise DatabaseError(f"postgres: {self.home} belongs to somebody else; delete it")
+        self._give(self.home)
+        self.home.chmod(0o755)
+
+    def _give(self, path: Path) -> None:
+        if self.account is not None:
+            os.chown(path, self.account.uid, self.account.gid)
+
+    def _write_password(self) -> None:
+        self.password.touch(mode=0o600)
+        self.password.write_text(secrets.token_urlsafe(24), encoding="utf-8")
+
+
+def environment() -> dict[str, str]:
+    """For the server's programs: their words in English, and nothing of the caller's PostgreSQL settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+    return kept | {"LC_ALL": "C"}

@@ -1,0 +1,215 @@
+"""Reads a Parquet or JSON-lines file as the records of a stream: JSON values, keys, event times.
+
+Promises that every row becomes exactly one record, in the file's order. A value is brought to the form that the
+stream's schema asks for where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); what
+does not fit is sent as it is, for it is the engine's business to refuse it with a reason. Only blank lines are no
+rows. NaN and infinities, which JSON cannot say, become null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.errors import InputError
+from streamcore.schema import Kind, StreamSchema
+
+_BATCH_ROWS = 10_000
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\s.-]+")
+_LONG = 2**63
+_UTC = datetime.UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record to be. ``key`` is None when a field of the stream's first key is; ``time_ms`` paces the replay and is
+    None when the row has no readable event time."""
+
+    value: bytes
+    key: bytes | None
+    time_ms: int | None
+
+
+def snake_case(name: str) -> str:
+    """``InvoiceNo`` -> ``invoice_no``, ``CustomerID`` -> ``customer_id``, ``Unit Price`` -> ``unit_price``."""
+    return _WORDS.sub("_", name.strip()).lower()
+
+
+def count_rows(path: Path) -> int | None:
+    """How many rows a file has; None when only reading it would tell."""
+    return int(open_parquet(path).metadata.num_rows) if _is_parquet(path) else None
+
+
+def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None) -> Iterator[Row]:
+    """Read the file's rows. ``key``: fields of the record key, by default those of the stream's first key.
+
+    ``InputError`` when the file cannot be read or has nothing to do with the stream.
+    """
+    fields = tuple(schema.keys[0] if key is None else key)
+    if unknown := [f for f in fields if schema.get(f) is None]:
+        raise InputError(f"key {unknown}: no field of stream {schema.name}; fields are {', '.join(schema.names)}")
+    return (_parquet_rows if _is_parquet(path) else _json_rows)(path, schema, fields)
+
+
+def _is_parquet(path: Path) -> bool:
+    match path.suffix.lower():
+        case ".parquet" | ".pq":
+            return True
+        case ".jsonl" | ".ndjson" | ".json":
+            return False
+    raise InputError(f"{path}: neither .parquet nor .jsonl (one JSON object a line); convert it first")
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open the file; ``InputError`` when it is not Parquet."""
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot be read as Parquet: {error}; is it complete?") from None
+
+
+def _parquet_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterator[Row]:
+    file = open_parquet(path)
+    names = stream_columns(list(file.schema_arrow.names), schema, path)
+    for batch in file.iter_batches(_BATCH_ROWS):
+        for values in _documents(batch, names, schema):
+            yield _row(values, schema, key)
+
+
+def json_values(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> list[bytes]:
+    """Encode the rows of a Parquet file as record values; ``names``: those of ``stream_columns``."""
+    return [_encode(values) for values in _documents(batch, names, schema)]
+
+
+def _documents(batch: pa.RecordBatch, names: Sequence[str], schema: StreamSchema) -> Iterator[dict[str, object]]:
+    convert = [_converter(schema, name) for name in names]
+    columns = [
+        [None if v is None else convert_value(v) for v in _plain(column)]
+        for convert_value, column in zip(convert, batch.columns, strict=True)
+    ]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def stream_columns(columns: list[str], schema: StreamSchema, path: Path) -> list[str]:
+    """Return the stream's names for the file's columns; ``InputError`` when they do not belong to the stream."""
+    names = [_rename(column, schema) for column in columns]
+    if twice := sorted({n for n in names if names.count(n) > 1}):
+        raise InputError(f"{path}: several columns are {', '.join(twice)} in the stream; rename or drop one of each")
+    if schema.event_time not in names:
+        raise InputError(
+            f"{path}: no column is {schema.event_time}, the event time of stream {schema.name}; "
+            f"its columns are {', '.join(columns)}: is --stream the right one?"
+        )
+    return names
+
+
+def _rename(name: str, schema: StreamSchema) -> str:
+    """Map a column's name to a field's name if one matches; other columns keep their name."""
+    snake = snake_case(name)
+    return snake if schema.get(name) is None and schema.get(snake) is not None else name
+
+
+def _plain(column: pa.Array) -> list[object]:
+    """Python values; nanoseconds, which Python's datetime does not have, are cut."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    values: list[object] = column.to_pylist()
+    return values
+
+
+def _json_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterator[Row]:
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                if text := line.strip():
+                    yield _json_row(text, schema, key)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; name a file that you may read") from None
+
+
+def _json_row(text: bytes, schema: StreamSchema, key: tuple[str, ...]) -> Row:
+    try:
+        found = json.loads(text, parse_float=decimal.Decimal)
+    except (ValueError, RecursionError):
+        return Row(text, None, None)
+    if not isinstance(found, dict):
+        return Row(text, None, None)
+    renamed = {_rename(name, schema): value for name, value in found.items()}
+    fitted = {name: None if v is None else _converter(schema, name)(v) for name, v in renamed.items()}
+    row = _row(fitted, schema, key)
+    # A line that is right already goes out byte for byte; so does one whose names collide.
+    unchanged = list(fitted.items()) == list(found.items()) and all(type(fitted[n]) is type(found[n]) for n in found)
+    return Row(text, row.key, row.time_ms) if unchanged or len(renamed) < len(found) else row
+
+
+def _row(values: Mapping[str, object], schema: StreamSchema, key: tuple[str, ...]) -> Row:
+    parts = [values.get(field) for field in key]
+    if not parts or any(part is None for part in parts):
+        record_key = None
+    elif len(parts) == 1:
+        record_key = str(parts[0]).encode("utf-8", "replace")
+    else:
+        record_key = _encode(parts)
+    return Row(_encode(values), record_key, _time_ms(values.get(schema.event_time)))
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return orjson.dumps(value, default=_unusual)
+    except TypeError:  # a whole number beyond 64 bits, a broken surrogate: the standard library writes those
+        return json.dumps(value, default=str, separators=(",", ":")).encode("utf-8")
+
+
+def _unusual(value: object) -> object:
+    if isinstance(value, decimal.Decimal):
+        return orjson.Fragment(format(value, "f").encode()) if value.is_finite() else None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _time_ms(value: object) -> int | None:
+    """For pacing alone: a text without a zone is read as UTC, for only differences count."""
+    if isinstance(value, int):
+        return value
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return int((time if time.tzinfo else time.replace(tzinfo=_UTC)).timestamp() * 1000)
+
+
+def _converter(schema: StreamSchema, name: str) -> Callable[[object], object]:
+    field = schema.get(name)
+    return _CONVERTERS.get(field.type.kind, _without_conversion) if field else _without_conversion
+
+
+def _without_conversion(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.isoformat() if isinstance(value, datetime.datetime | datetime.date) else value
+
+
+def _to_long(value: object) -> object:
+    if isinstance(value, float | decimal.Decimal) and math.isfinite(value) and value == int(value):
+        return int(value) if -_LONG <= value < _LONG else value
+    return _without_conversion(value)
+
+
+def _to_string(value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if whole else _without_conversion(value)
+
+
+_CONVERTERS: dict[Kind, Callable[[object], object]] = {Kind.LONG: _to_long, Kind.STRING: _to_string}

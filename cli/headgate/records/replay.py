@@ -1,0 +1,150 @@
+"""Sends the rows of a file into a topic, as fast as it goes or at a multiple of their own time.
+
+Promises: every row is acknowledged by the broker when ``replay`` returns; rows of one key are in one partition in the
+file's order. Rows without a key all go to partition 0, so that they keep their order too. The clock is a parameter.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.errors import InputError
+from headgate.records.file_rows import Row
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka import topics
+from streamcore.kafka.settings import KafkaSettings
+
+_ANY_PARTITION = -1
+_PROGRESS_EVERY = 2_000  # rows
+_STEP_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayResult:
+    """``bytes`` counts values and keys."""
+
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """``factor`` times the rows' own time; None: as fast as it goes."""
+
+    factor: float | None
+
+    @classmethod
+    def parse(cls, text: str) -> Speed:
+        """Read ``max``, ``1x``, ``0.5x``, ``100x``; ``InputError`` for anything else."""
+        if text == "max":
+            return cls(None)
+        number = re.fullmatch(r"(\d+(?:\.\d+)?)x", text)
+        if number is None or float(number[1]) == 0:
+            raise InputError(f"speed {text!r}: write max, or a multiple of event time such as 1x or 100x")
+        return cls(float(number[1]))
+
+
+class Clock(Protocol):
+    """Time as far as a replay needs it."""
+
+    def now(self) -> float:
+        """Seconds that only go forward."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """The machine's."""
+
+    def now(self) -> float:
+        """Seconds since some point."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+class RowSink(Protocol):
+    """Where rows go."""
+
+    def send(self, row: Row) -> None:
+        """Hand over one row; it may be on its way for a while."""
+
+    def flush_all(self) -> None:
+        """Return when everything handed over is acknowledged."""
+
+
+class KafkaSink:
+    """A topic. Errors of the client come out as ``streamcore.errors``, also those of rows sent long before."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._action = f"replay into topic {topic}"
+        self._producer = clients.producer(settings)
+        self._failed: list[Exception] = []
+
+    def send(self, row: Row) -> None:
+        """Queue a row; when the queue is full, wait for the broker."""
+        partition = 0 if row.key is None else _ANY_PARTITION
+        while True:
+            self._raise_failed()
+            try:
+                with clients.naming_errors(self._settings, self._action):
+                    self._producer.produce(self._topic, row.value, row.key, partition, on_delivery=self._delivered)
+                break
+            except BufferError:
+                self._producer.poll(_STEP_SECONDS)
+        self._producer.poll(0)
+
+    def flush_all(self) -> None:
+        """Wait for all acknowledgements; the client gives a record up after its own time-out, with an error."""
+        while self._producer.flush(1):
+            self._raise_failed()
+        self._raise_failed()
+
+    def _delivered(self, error: object, _message: object) -> None:
+        if error is not None:
+            self._failed.append(clients.confluent_error(error, self._action, self._settings))
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            raise self._failed[0]
+
+
+def ensure_topic(settings: KafkaSettings, topic: str, partitions: int) -> int:
+    """Make the topic unless it exists, and return how many partitions it has."""
+    if found := topics.describe(settings, [topic]):
+        return found[topic].partitions
+    return topics.ensure_topics(settings, [topics.TopicSpec(topic, partitions)])[0].partitions
+
+
+def replay(
+    rows: Iterable[Row], sink: RowSink, speed: Speed, clock: Clock, on_progress: Callable[[int], None] = lambda _: None
+) -> ReplayResult:
+    """Send all rows and wait until they are acknowledged. ``on_progress`` gets the number of rows sent so far."""
+    began, first_ms, count, size = clock.now(), None, 0, 0
+    for row in rows:
+        if speed.factor is not None and row.time_ms is not None:
+            first_ms = row.time_ms if first_ms is None else first_ms
+            _wait_until(began + (row.time_ms - first_ms) / 1000 / speed.factor, clock)
+        sink.send(row)
+        count += 1
+        size += len(row.value) + len(row.key or b"")
+        if count % _PROGRESS_EVERY == 0 or speed.factor is not None:
+            on_progress(count)
+    sink.flush_all()
+    on_progress(count)
+    return ReplayResult(count, size, clock.now() - began)
+
+
+def _wait_until(due: float, clock: Clock) -> None:
+    while (left := due - clock.now()) > 0:
+        clock.sleep(min(left, _STEP_SECONDS))

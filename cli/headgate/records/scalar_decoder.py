@@ -1,0 +1,28 @@
+"""Decodes few records one at a time.
+
+Below ``SCALAR_LIMIT`` records that takes less time than loading the columnar decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, Scalar, decode_one
+from streamcore.schema import StreamSchema
+from streamcore.timestamps import load_zone
+
+SCALAR_LIMIT = 1_000  # each takes about as long as a thousandth of loading the decoder of columns
+
+
+def decode_scalars(
+    schema: StreamSchema, values: Iterable[bytes | None], clock_ms: int
+) -> list[tuple[Scalar, ...] | RejectedRecord]:
+    """Of each record its physical values in the order of the fields, or why it is no event.
+
+    ``clock_ms``: what is far ahead of it is no event. Fields that the stream does not declare are passed over.
+    """
+    zone, limits = load_zone(schema.zone), DecodeLimits()
+    return [
+        decode_one(schema, value, clock_ms=clock_ms, zone=zone, limits=limits, extra_fields=ExtraFields.IGNORE)
+        for value in values
+    ]

@@ -1,0 +1,38 @@
+"""Finds the schema of a stream by its name: ``NAME.yaml`` in the folder of streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from headgate.errors import InputError
+from streamcore.schema import StreamSchema
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SHIPPED = Path(__file__).resolve().parents[3] / "streams"
+
+
+def default_folder() -> Path:
+    """``streams/`` where the user is, else the one of this checkout."""
+    here = Path("streams")
+    return here if here.is_dir() else _SHIPPED
+
+
+def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
+    """Load the schema of a stream. ``InputError`` lists existing streams; ``ConfigError`` names the wrong entry of the
+    file."""
+    where = folder or default_folder()
+    path = where / f"{name}.yaml"
+    known = sorted(p.stem for p in where.glob("*.yaml"))
+    if name not in known:
+        raise InputError(f"stream {name!r}: no {path}; streams here: {', '.join(known) or 'none'}; see --streams")
+    try:
+        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - a safe one
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InputError(
+            f"stream {name}: cannot read {path}: {' '.join(str(error).split())}; correct the file"
+        ) from None
+    if not isinstance(document, dict):
+        raise InputError(f"stream {name}: {path} holds no mapping; it needs name, fields, event_time and keys")
+    return StreamSchema.parse(document)

@@ -1,0 +1,149 @@
+"""Files of rules, lists and streams, read and checked together: the first step of every `headgate rules` command.
+
+Promises: a ``RuleBundle`` either has no problems, and then every rule in it compiles against the streams, or names the
+file, line and column of each necessary change. Does not know Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.errors import InputError
+from headgate.records import stream_files as streams
+from rulecore.check import RuleCost, check_rules
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.loading import LoadedRule, load_path
+from rulecore.documents.rule import Rule
+from rulecore.documents.yaml_reader import Problem
+from rulecore.language import ListType
+from streamcore.schema import StreamSchema
+
+if TYPE_CHECKING:
+    from rulecore.lists.files import ListFile
+    from rulecore.lists.store import ListStore
+
+_LISTS = Path("lists")
+_SHIPPED = Path(__file__).resolve().parents[3] / "rules"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBundle:
+    """Rules that compile, their costs in the same order, the lists that they may use, and the problems of others."""
+
+    streams: Mapping[str, StreamSchema]
+    rules: tuple[CompiledRule, ...]
+    costs: tuple[RuleCost, ...]
+    problems: tuple[Problem, ...]
+    lists: tuple[ListFile, ...] = ()
+
+    def list_store(self, known: ListStore | None = None) -> ListStore:
+        """Its lists, and those of ``known`` that have other names."""
+        from rulecore.lists.snapshots import control_records, store_from_records
+        from rulecore.lists.store import ListStore
+
+        own = {one.head.list: one.records() for one in self.lists}
+        return store_from_records(
+            [*control_records(known or ListStore.empty(), own), *(row for rows in own.values() for row in rows)]
+        )
+
+    def list_records(self) -> dict[str, list[tuple[str, bytes]]]:
+        """By name of a list, keys and values of the control records that publish it."""
+        return {one.head.list: one.records() for one in self.lists}
+
+
+def shipped_rules(stream: str) -> Path:
+    """``rules/STREAM`` where the user is, else the one of this checkout."""
+    here = Path("rules") / stream
+    return here if here.is_dir() else _SHIPPED / stream
+
+
+def load_streams(folder: Path | None = None) -> dict[str, StreamSchema]:
+    """All streams of a folder, by name; ``InputError`` when there is none."""
+    where = folder or streams.default_folder()
+    names = sorted(path.stem for path in where.glob("*.yaml"))
+    if not names:
+        raise InputError(f"streams: no *.yaml in {where}; name the folder that declares them with --streams")
+    return {schema.name: schema for schema in (streams.load_stream(name, where) for name in names)}
+
+
+def read_lists(folder: Path | None) -> tuple[list[ListFile], list[Problem]]:
+    """Read the lists of a folder or file; by default those of ``lists/`` in the working directory, if it exists."""
+    if folder is not None and not folder.exists():
+        raise InputError(f"lists: no such file or folder: {folder}")
+    if folder is None and not _LISTS.is_dir():
+        return [], []
+    from rulecore.lists.files import load_lists  # columns, which rules that ask no lists are checked without
+
+    return load_lists(folder or _LISTS)
+
+
+def read_bundle(
+    paths: Sequence[Path],
+    folder: Path | None = None,
+    lists: Path | None = None,
+    known: Mapping[str, ListType] | None = None,
+    about: str | None = None,
+) -> RuleBundle:
+    """Read the rules of these files and folders against the streams of ``folder`` and the lists of ``lists``; lists
+    missing there are taken from ``known``.
+
+    ``about``: only the rule of that name, and those whose scores it adds, if there is one of that name; problems of
+    other rules are ignored. ``InputError`` when there is no rule.
+    """
+    schemas = load_streams(folder)
+    listed, list_problems = read_lists(lists)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"rules: no such file or folder: {path}")
+    documents, problems = _load_about(about, paths), list[Problem]()
+    if not documents:
+        documents, problems = _read(paths)
+    if not documents and not problems:
+        raise InputError(f"rules: no *.yaml in {', '.join(map(str, paths))}; name files or folders with rules")
+    report = check_rules(
+        documents, schemas, lists={**(known or {}), **{one.head.list: one.head.type for one in listed}}
+    )
+    found = tuple(sorted([*problems, *list_problems, *report.problems]))
+    return RuleBundle(schemas, report.rules, report.costs, found, tuple(listed))
+
+
+def _read(paths: Iterable[Path], naming: Collection[str] | None = None) -> tuple[list[LoadedRule], list[Problem]]:
+    documents, problems = [], []
+    for path in dict.fromkeys(paths):
+        some, faults = load_path(path, naming=naming)
+        documents += some
+        problems += faults
+    return documents, problems
+
+
+def _load_about(name: str | None, paths: Sequence[Path]) -> list[LoadedRule]:
+    """Documents of a rule and of those whose scores it adds; none when there is no rule of the name.
+
+    YAML takes its time, so first only files are read that have the names in their text. A name that is written in
+    another way (escaped) is found when all are read.
+    """
+    if name is None:
+        return []
+    own = _with_added_scores(name, _read(paths, {name})[0])
+    if more := _missing_score_rules(own):
+        own = _with_added_scores(name, _read(paths, {name, *more})[0])
+    return own if own and not _missing_score_rules(own) else _with_added_scores(name, _read(paths)[0])
+
+
+def _with_added_scores(name: str, documents: Sequence[LoadedRule]) -> list[LoadedRule]:
+    rules = {one.rule.id: one.rule for one in documents if one.rule is not None}
+    wanted = {name, *_score_rules(rules[name])} if name in rules else set()
+    return [one for one in documents if one.rule is not None and one.rule.id in wanted]
+
+
+def _missing_score_rules(own: Sequence[LoadedRule]) -> set[str]:
+    """Rules whose scores are added, and that are not among them."""
+    rules = {one.rule.id: one.rule for one in own if one.rule is not None}
+    return {added for rule in rules.values() for added in _score_rules(rule)} - rules.keys()
+
+
+def _score_rules(rule: Rule) -> Iterable[str]:
+    return rule.score.of if rule.score is not None else ()

@@ -1,0 +1,32 @@
+"""The rules of an app and their history, from its control topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from headgate.rules.bundle import load_streams
+from headgate.rules.publish import AppTopics, read_log
+from rulecore.documents.rule import Rule
+from rulecore.ruleset.history import RuleHistory, replay_log
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.kafka.settings import KafkaSettings
+
+
+def read_history(
+    kafka: KafkaSettings, topics: AppTopics, streams: Path | None, now_ms: int | None = None
+) -> RuleHistory:
+    """Apply the control topic from its beginning, against the streams of a folder.
+
+    ``now_ms``: what versions have come and gone by the clock since the last record.
+    """
+    history = replay_log(RuleSet.empty(load_streams(streams)), read_log(kafka, topics))
+    if now_ms is not None:
+        history.rules, _ = history.rules.at_time(now_ms)
+    return history
+
+
+def newest_rules(history: RuleHistory) -> Mapping[str, Rule]:
+    """By id, the newest version that the set holds in any slot: live, on trial, waiting or draft."""
+    held = sorted((one.rule for one in history.rules.rules.values()), key=lambda rule: rule.version)
+    return {rule.id: rule for rule in held}

@@ -1,0 +1,204 @@
+"""Sends rules to a running app on the control topic and reads its answers from the status topic.
+
+An answer refers to a record of the control topic by that record's position, so several people may publish at once.
+Promises: the records that ``publish`` returns are on the control topic, whether or not the app runs; an answer comes
+from the app itself. The clock serves only for the caller's time limit.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from headgate.errors import InputError
+from rulecore.documents.control_keys import parse_key
+from rulecore.documents.releases import to_records
+from rulecore.documents.rule import Rule, canonical_json
+from rulecore.documents.status import StatusKind, Subject
+from rulecore.ruleset.history import ControlEntry
+from streamcore.kafka.control_topic import ControlLog, RecordOffset
+from streamcore.kafka.readers import Follower, Record, end_offsets, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import describe
+from streamcore.kernel import ControlRecord
+from streamcore.wire.lanes import STATUS, Headers
+
+_POLL_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ControlResponse:
+    """The app's answer about a rule, a release or a part of one. ``reason`` may have several lines.
+
+    ``position`` is that of the control record; its offset is -1 for a change that no record requested (quarantine,
+    time).
+    """
+
+    rule: str
+    version: int | None
+    status: str
+    reason: str | None
+    position: RecordOffset
+    subject: str = Subject.RULE
+    mode: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the app now holds the published change."""
+        return self.status in (StatusKind.ACCEPTED, StatusKind.DELETED, StatusKind.STAGED)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNote:
+    """Who publishes, and why: written beside each record, for those who read the log later."""
+
+    by: str
+    why: str | None = None
+
+    @property
+    def headers(self) -> Headers:
+        """The note as headers of the control record."""
+        return (("by", self.by.encode()), *((("why", self.why.encode()),) if self.why else ()))
+
+
+def note_for_user(why: str | None) -> ChangeNote:
+    """Return a note that names the current user as the author."""
+    return ChangeNote(f"{getpass.getuser()}@{socket.gethostname()}", why)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlChange:
+    """A control record to publish, and its name for users."""
+
+    key: str
+    value: bytes | None
+    name: str
+    version: int | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The subject of the app's answer."""
+        return parse_key(self.key)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedChange:
+    """A change on the control topic. ``response`` is None when the app was not asked or did not answer in time."""
+
+    change: ControlChange
+    position: RecordOffset
+    response: ControlResponse | None
+
+
+@dataclass(frozen=True, slots=True)
+class AppTopics:
+    """Where an app hears of rules and answers."""
+
+    app: str
+
+    @property
+    def control(self) -> str:
+        """Rules."""
+        return f"{self.app}.control"
+
+    @property
+    def status(self) -> str:
+        """Answers."""
+        return f"{self.app}.{STATUS}"
+
+
+def require_app(kafka: KafkaSettings, topics: AppTopics) -> None:
+    """``InputError`` unless the app has been started there at least once."""
+    found = describe(kafka, [topics.control, topics.status])
+    if missing := [name for name in (topics.control, topics.status) if name not in found]:
+        raise InputError(
+            f"app {topics.app}: no topic {missing[0]} at {kafka.bootstrap}; start the app once, "
+            "or correct --app or --bootstrap"
+        )
+
+
+def publish(
+    kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote, wait_ms: int | None
+) -> tuple[PublishedChange, ...]:
+    """Publish the changes in order, then wait so long for the answers (None: do not wait)."""
+    answered_before = end_offsets(kafka, [topics.status]) if wait_ms is not None else {}
+    with ControlLog(kafka, topics.control) as log:
+        positions = [log.publish(change.key, change.value, note.headers) for change in changes]
+    responses: Mapping[RecordOffset, ControlResponse] = {}
+    if wait_ms is not None:
+        wanted = {position: change.subject for position, change in zip(positions, changes, strict=True)}
+        with Follower(kafka, [topics.status], since=answered_before) as follower:
+            responses = _await(follower, wanted, wait_ms)
+    return tuple(PublishedChange(c, p, responses.get(p)) for c, p in zip(changes, positions, strict=True))
+
+
+def publish_in_steps(
+    kafka: KafkaSettings, topics: AppTopics, changes: Sequence[ControlChange], note: ChangeNote, wait_ms: int
+) -> tuple[PublishedChange, ...]:
+    """Each change when the one before it was answered; ends at the first that is refused or not answered."""
+    done: list[PublishedChange] = []
+    for change in changes:
+        done += publish(kafka, topics, [change], note, wait_ms)
+        response = done[-1].response
+        if response is None or not response.accepted:
+            break
+    return tuple(done)
+
+
+def rule_change(rule: Rule) -> ControlChange:
+    """Return the control record that publishes a version of a rule."""
+    return ControlChange(rule.id, canonical_json(rule), rule.id, rule.version)
+
+
+def release_changes(name: str, rules: Sequence[Rule], deleted: Sequence[str]) -> list[ControlChange]:
+    """Return a release as control records, its parts first."""
+    return [ControlChange(key, value, parse_key(key)[1]) for key, value in to_records(name, rules, deleted)]
+
+
+def _await(
+    follower: Follower, wanted: Mapping[RecordOffset, Subject], wait_ms: int
+) -> Mapping[RecordOffset, ControlResponse]:
+    deadline = time.monotonic() + wait_ms / 1000
+    found: dict[RecordOffset, ControlResponse] = {}
+    while wanted.keys() - found.keys() and time.monotonic() < deadline:
+        for response in read_responses(follower.poll(_POLL_MS)):
+            if wanted.get(response.position) == response.subject:
+                found[response.position] = response
+    return found
+
+
+def read_responses(records: Iterable[Record]) -> Iterable[ControlResponse]:
+    """Yield the responses in records of a status topic; skip other records, because others may write there."""
+    for record in records:
+        try:
+            body = orjson.loads(record.value or b"")
+            place = body["control"]
+            position = RecordOffset(int(place["partition"]), int(place["offset"]))
+            subject, mode = str(body.get("subject", Subject.RULE)), body.get("mode")
+            name, status = str(body["rule"]), str(body["status"])
+            yield ControlResponse(name, body["version"], status, body["reason"], position, subject, mode)
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def read_all_responses(kafka: KafkaSettings, topics: AppTopics) -> tuple[ControlResponse, ...]:
+    """Read all answers of the app so far, in their order."""
+    records = read_topic(kafka, topics.status)
+    return tuple(read_responses(sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset))))
+
+
+def read_log(kafka: KafkaSettings, topics: AppTopics) -> tuple[ControlEntry, ...]:
+    """Read the control topic from its beginning."""
+    with ControlLog(kafka, topics.control) as log:
+        return tuple(_written(record) for record in log.read_log())
+
+
+def _written(record: Record) -> ControlEntry:
+    control = ControlRecord(record.partition, record.offset, record.key, record.value)
+    by, why = (None if (text := record.header(n)) is None else text.decode(errors="replace") for n in ("by", "why"))
+    return ControlEntry(control, record.timestamp_ms, by, why)

@@ -1,0 +1,70 @@
+"""The text form of an app's rules for users: the versions in their slots, and the author and time of each change.
+
+Built from the control topic alone, with the app's own answers beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headgate.console.output import Json
+from headgate.console.tables import table
+from headgate.rules.publish import ControlResponse
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Rule
+from rulecore.documents.scalars import render_time
+from rulecore.documents.slots import Slot
+from rulecore.ruleset.history import HistoryEntry, RuleHistory
+
+RULES_HEAD = ("RULE", "VERSION", "SLOT", "MODE", "KIND", "STREAM", "SEVERITY", "STATUS", "REASON")
+HISTORY_HEAD = ("TIME", "BY", "WHAT", "NAME", "VERSION", "MODE", "STATUS", "RELEASE", "WHY", "REASON")
+
+Row = tuple[str | int | None, ...]
+
+
+def rule_rows(history: RuleHistory, responses: Sequence[ControlResponse]) -> list[Row]:
+    """One for each version that has a slot, with the app's last word about that version."""
+    last = {(a.rule, a.version): a for a in responses if a.subject == "rule"}
+    return [_rule_row(place.slot, rule, last) for place, rule in sorted(history.rules.rules.items())]
+
+
+def _rule_row(slot: Slot, compiled: CompiledRule, responses: Mapping[tuple[str, int | None], ControlResponse]) -> Row:
+    rule: Rule = compiled.rule
+    response = responses.get((rule.id, rule.version))
+    status, reason = (None, None) if response is None else (response.status, response.reason)
+    of = (rule.mode_text, rule.kind.value, rule.on, rule.then.severity.value)
+    return (rule.id, rule.version, slot.value, *of, status, reason)
+
+
+def history_rows(history: RuleHistory, responses: Sequence[ControlResponse], rule: str | None) -> list[Row]:
+    """One for each change, in order. ``rule``: only this one's."""
+    own = {(a.position.partition, a.position.offset, a.subject, a.rule): a for a in responses}
+    return [
+        _history_row(entry, own.get((c.partition, c.offset, entry.status.subject.value, entry.status.name)))
+        for entry in history.entries
+        for c in (entry.written.control,)
+        if rule is None or entry.status.name == rule
+    ]
+
+
+def _history_row(entry: HistoryEntry, response: ControlResponse | None) -> Row:
+    """Return the row of a change, with the app's own response if there is one."""
+    status, written = entry.status, entry.written
+    said, reason = (status.status.value, status.reason) if response is None else (response.status, response.reason)
+    what = (status.subject.value, status.name, status.version, status.mode)
+    return (render_time(written.time_ms), written.by, *what, said, status.release, written.why, reason)
+
+
+def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:
+    """Objects with the names of the columns in small letters."""
+    return [dict(zip((name.lower() for name in head), row, strict=True)) for row in rows]
+
+
+def as_table(head: Sequence[str], rows: Sequence[Row]) -> str:
+    """Columns as wide as their longest entry, for people and for ``awk``; of a reason the first line."""
+    return "\n".join(table(head, [_texts(row) for row in rows]))
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    values = ["-" if value is None else str(value).split("\n", 1)[0] for value in row]
+    return (*values[:-1], "" if values[-1] == "-" else values[-1])

@@ -1,0 +1,139 @@
+"""The work of ``headgate savepoint create`` and ``restore``, which own the checkpoint while they run.
+
+A running app owns its checkpoint, so it is asked to take the savepoint itself; one that has stopped is read by a Spark
+session of this process.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+
+from headgate.errors import InputError
+from headgate.savepoints.service_app import ServiceApp
+from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epoch import read_epoch
+from streamcore.checkpoint.epochs import EpochStore
+from streamcore.control.channel import FileChannel, standby_channel
+from streamcore.control.commands import TakeSavepoint, format_command
+from streamcore.control.status import DriverPhase, DriverStatus
+from streamcore.errors import ConfigError
+from streamcore.leases.acquire import lease_for
+from streamcore.savepoint import (
+    CompatibilityReport,
+    RestoreDecisions,
+    Savepoint,
+    SavepointRepository,
+    check_name,
+    default_name,
+)
+from streamcore.storage.atomic_files import list_names
+from streamcore.storage.location import Location
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredCheckpoint:
+    """That a checkpoint is made."""
+
+    epoch: int
+    plan: CompatibilityReport
+
+
+def create(
+    loaded: ServiceApp, savepoints: SavepointRepository, name: str, *, accept_unsettled: bool, limit_s: float
+) -> Savepoint:
+    """Create a savepoint of the app's current state. ``ConfigError`` when the app has no batch, or died within one;
+    ``InputError`` for a running app that is not named, or one that refuses or does not answer within ``limit_s``
+    seconds."""
+    root = EpochStore(loaded.settings.checkpoint).newest()
+    if root is None:
+        raise ConfigError(f"checkpoint {loaded.settings.checkpoint}: the app has not run there yet")
+    if not _is_running(root):
+        return _take_from_stopped(loaded, root, savepoints, name, accept_unsettled=accept_unsettled)
+    if not name:
+        raise InputError("the app runs, so nobody knows yet after which batch this will be: give it a name")
+    _ask(_channel(loaded.settings.checkpoint, root), root, check_name(name), limit_s)
+    return savepoints.get(name)
+
+
+def _is_running(root: CheckpointRoot) -> bool:
+    try:
+        with lease_for(root.path):
+            return False
+    except ConfigError:
+        return True
+
+
+def _take_from_stopped(
+    loaded: ServiceApp, root: CheckpointRoot, savepoints: SavepointRepository, name: str, *, accept_unsettled: bool
+) -> Savepoint:
+    from streamcore.spark.runtime import Runtime
+    from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
+
+    with Runtime(loaded.app.name, root.path, loaded.settings.spark_session) as start:
+        epoch = root.initialise(AppIdentity(loaded.app.name, loaded.app.shards))
+        named = check_name(name) if name else default_name(loaded.app.name, root.last_committed() or 0, epoch)
+        session = start.session()
+        return take_savepoint_of_stopped(
+            session, loaded.app, root, savepoints, named, accept_unsettled=accept_unsettled
+        )
+
+
+def _channel(checkpoint: Location, root: CheckpointRoot) -> FileChannel:
+    """Return the channel of the app that owns ``root``. A standby app has its own, whose status names its epoch."""
+    if root.path == checkpoint:
+        return FileChannel(checkpoint)
+    folder = standby_channel(checkpoint)
+    text = FileChannel(folder).last_status() if list_names(folder) else None
+    status = None if text is None else DriverStatus.from_json(text)
+    if status is None or (status.phase, status.epoch) != (DriverPhase.RUNNING, read_epoch(root.epoch_path)):
+        raise InputError(
+            f"checkpoint {root.path}: the app that owns it answers to its pod; there, create a Savepoint "
+            "(kubectl apply), or stop it first"
+        )
+    return FileChannel(folder)
+
+
+def _ask(channel: FileChannel, root: CheckpointRoot, name: str, limit_s: float) -> None:
+    """By the running app's channel; returns when it has answered."""
+    identity = uuid.uuid4().hex
+    channel.send(format_command(TakeSavepoint(identity, name)))
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        text = channel.last_status()
+        status = None if text is None else DriverStatus.from_json(text)
+        result = None if status is None else status.results.get(identity)
+        if result is not None:
+            if not result.ok:
+                raise InputError(f"the app did not take it: {result.message}")
+            return
+        channel.wait(_LOOK_S)
+    raise InputError(f"the app that owns checkpoint {root.path} has not answered for {limit_s:.0f} s; look at its log")
+
+
+def new_checkpoint(checkpoint: Location) -> Location:
+    """Return the default target of a restore; ``ConfigError`` when it would be among the savepoints of an operator."""
+    made = EpochStore(checkpoint).existing()
+    if made:
+        raise ConfigError(
+            f"checkpoint {checkpoint}: it holds those of epochs {', '.join(map(str, made))}; name a folder with "
+            "--checkpoint, or have the operator restore it (spec.restore of the StreamApp)"
+        )
+    return checkpoint
+
+
+def restore(
+    loaded: ServiceApp, savepoint: Savepoint, checkpoint: Location, epoch: int, decided: RestoreDecisions
+) -> RestoredCheckpoint:
+    """Restore the savepoint; ``ConfigError`` when the plan does not allow it or the checkpoint is in use."""
+    from streamcore.savepoint.app_description import check_app_compatibility
+    from streamcore.savepoint.restore import restore_checkpoint
+
+    planned = check_app_compatibility(savepoint.manifest, loaded.app, decided)
+    with lease_for(checkpoint):
+        rewinds = decided.rewinds
+        restore_checkpoint(savepoint, loaded.app, planned, CheckpointRoot(checkpoint), epoch, rewinds=rewinds)
+    return RestoredCheckpoint(epoch, planned)

@@ -1,0 +1,242 @@
+"""`headgate rules publish` and `list` on a real broker; the app's side is played by the rule set itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate.main import run
+from headgate.rules.bundle import load_streams
+from headgate.rules.publish import AppTopics
+from rulecore.documents.status import RuleStatus, status_record
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.control_topic import ControlLog, control_topic
+from streamcore.kafka.readers import Follower
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+from streamcore.kernel import ControlRecord
+
+pytestmark = pytest.mark.kafka
+
+RULE = """\
+id: {id}
+version: {version}
+owner: me
+on: shop
+where: {where}
+then: {{severity: high, outcome: review, score: 40, message: found}}
+"""
+
+
+def write(folder: Path, name: str = "a", version: int = 1, where: str = "amount > 1") -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(RULE.format(id=name, version=version, where=where), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def app(kafka: KafkaSettings, request: pytest.FixtureRequest) -> str:
+    """Topics of an app that was started once."""
+    name = "pub-" + str(abs(hash(request.node.name)) % 10**8)
+    topics = AppTopics(name)
+    ensure_topics(kafka, [control_topic(topics.control), TopicSpec(topics.status, 2)])
+    return name
+
+
+@contextmanager
+def running(kafka: KafkaSettings, app: str) -> Iterator[None]:
+    """Answers control records as the kernel does."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_answer, args=(kafka, AppTopics(app), stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _answer(kafka: KafkaSettings, topics: AppTopics, stop: threading.Event) -> None:
+    rules, producer = RuleSet.empty(load_streams()), clients.producer(kafka)
+    with Follower(kafka, [topics.control]) as follower:
+        while not stop.is_set():
+            for r in follower.poll(50):
+                rules, answers = rules.apply([ControlRecord(r.partition, r.offset, r.key, r.value)], 0)
+                for response in answers:
+                    producer.produce(topics.status, _bytes(response), response.name.encode())
+            producer.flush(10)
+
+
+def _bytes(response: RuleStatus) -> bytes:
+    return status_record(response).value or b""
+
+
+def test_published_rules_are_answered_one_by_one(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write(tmp_path, "a"), write(tmp_path, "b")]
+    with running(kafka, app):
+        assert run(["rules", "publish", *paths, "--app", app, "--bootstrap", kafka.bootstrap]) == 0
+    assert capsys.readouterr().out == "accepted   a version 1\naccepted   b version 1\n"
+
+
+def test_a_rejection_shows_the_reason_and_the_live_version_stays(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        assert run(["rules", "publish", write(tmp_path, "a", 3), *target]) == 0
+        assert run(["rules", "publish", write(tmp_path, "a", 2, "amount > 2"), *target]) == 1
+        capsys.readouterr()
+        assert run(["rules", "list", *target, "-o", "json"]) == 0
+        (listed,) = json.loads(capsys.readouterr().out)
+        assert run(["rules", "list", "--history", *target, "-o", "json"]) == 0
+    assert (listed["rule"], listed["version"], listed["status"]) == ("a", 3, "accepted")
+    _, refused = json.loads(capsys.readouterr().out)
+    assert (refused["name"], refused["version"], refused["status"]) == ("a", 2, "rejected")
+    assert "version 2 is not above version 3, the newest" in refused["reason"]
+
+
+def test_one_bad_rule_keeps_all_from_being_published(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [write(tmp_path, "a"), write(tmp_path, "b", where="amuont > 1")]
+    assert run(["rules", "publish", *paths, "--app", app, "--bootstrap", kafka.bootstrap]) == 1
+    assert capsys.readouterr().out.endswith("nothing was published\n")
+    with ControlLog(kafka, AppTopics(app).control) as log:
+        assert log.read_log() == []
+
+
+def test_without_a_running_app_the_missing_answer_is_an_error_and_the_rule_stays(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    assert run(["rules", "publish", write(tmp_path), *target, "--wait", "0.5"]) == 1
+    assert "is it running?" in capsys.readouterr().out
+    capsys.readouterr()
+    assert run(["rules", "list", *target, "-o", "json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["rule"], listed["status"]) == ("a", None)
+
+
+def test_no_wait_asks_for_no_answer(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    assert run(["rules", "publish", write(tmp_path), *target, "--no-wait"]) == 0
+    assert capsys.readouterr().out == "published  a version 1\n"
+
+
+def test_the_list_is_a_table(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        run(["rules", "publish", write(tmp_path, "a"), *target])
+    with ControlLog(kafka, AppTopics(app).control) as log:
+        log.publish("broken", b"{}")
+    capsys.readouterr()
+    assert run(["rules", "list", *target]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "RULE  VERSION  SLOT  MODE  KIND   STREAM  SEVERITY  STATUS    REASON",
+        "a     1        live  live  event  shop    high      accepted",
+    ]
+
+
+def test_an_app_that_never_ran_is_named_with_the_way_out(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["rules", "list", "--app", "nobody", "--bootstrap", kafka.bootstrap]) == 1
+    shown = capsys.readouterr().err
+    assert "no topic nobody.control" in shown
+    assert "--app" in shown
+
+
+def test_a_release_is_answered_as_a_whole_and_taken_back_as_a_whole(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        assert run(["rules", "publish", write(tmp_path, "a"), write(tmp_path, "c"), *target]) == 0
+        changed = [write(tmp_path, "a", 2, "amount > 2"), write(tmp_path, "b")]
+        capsys.readouterr()
+        assert run(["rules", "release", "q3", *changed, "--delete", "c", "--why", "third quarter", *target]) == 0
+        assert capsys.readouterr().out == "accepted   release q3\n"
+        assert run(["rules", "list", *target, "-o", "json"]) == 0
+        assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 2), ("b", 1)]
+        assert run(["rules", "rollback", "--release", "q3", *target]) == 0
+        assert capsys.readouterr().out == "accepted   release undo-q3\n"
+    assert run(["rules", "list", *target, "-o", "json"]) == 0
+    assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 3), ("c", 2)]
+    assert run(["rules", "list", "--history", "--rule", "a", *target, "-o", "json"]) == 0
+    told = [(h["version"], h["release"], h["why"]) for h in json.loads(capsys.readouterr().out)]
+    assert told == [(1, None, None), (2, "q3", "third quarter"), (3, "undo-q3", "undo release q3")]
+
+
+def test_a_large_release_is_prepared_in_parts(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    paths = [write(tmp_path, f"r{i}", 1, f"amount > {i}") for i in range(300)]
+    with running(kafka, app):
+        assert run(["rules", "release", "large", *paths, *target]) == 0
+    assert capsys.readouterr().out == "accepted   release large\n"
+    with ControlLog(kafka, AppTopics(app).control) as log:
+        assert len(log.read_log()) > 2
+    assert run(["rules", "list", *target, "-o", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 300
+
+
+def test_a_refused_release_says_which_rules_and_changes_nothing(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        assert run(["rules", "publish", write(tmp_path, "a", 2), *target]) == 0
+        capsys.readouterr()
+        assert run(["rules", "release", "q3", write(tmp_path, "b"), write(tmp_path, "a", 1), *target]) == 1
+        shown = capsys.readouterr().out
+        assert "1 of 2 changes are refused" in shown
+        assert "a: version 1 is not above version 2" in shown
+    assert run(["rules", "list", *target, "-o", "json"]) == 0
+    assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 2)]
+
+
+def test_one_command_goes_back_to_the_version_before(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        for version, where in ((1, "amount > 1"), (2, "amount > 2"), (3, "amount > 3")):
+            assert run(["rules", "publish", write(tmp_path, "a", version, where), *target]) == 0
+        capsys.readouterr()
+        assert run(["rules", "rollback", "a", *target]) == 0
+        assert capsys.readouterr().out == "accepted   a version 4\n"
+        assert run(["rules", "rollback", "a", "--to", "1", *target]) == 0
+        assert run(["rules", "rollback", "b", *target]) == 1
+        assert "no version of 'b' was ever accepted" in capsys.readouterr().err
+    assert run(["rules", "list", *target, "-o", "json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["version"] == 5
+
+
+def test_a_rule_is_published_in_another_mode_than_its_file_says(
+    kafka: KafkaSettings, app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--app", app, "--bootstrap", kafka.bootstrap]
+    with running(kafka, app):
+        assert run(["rules", "publish", write(tmp_path, "a"), *target]) == 0
+        assert run(["rules", "publish", write(tmp_path, "a", 2), "--mode", "canary=10%", *target]) == 0
+        assert run(["rules", "publish", write(tmp_path, "a", 3), "--mode", "on", *target]) == 1
+        assert "is no mode" in capsys.readouterr().err
+        assert run(["rules", "list", *target]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "a     2        candidate  canary 10%  event  shop    high      accepted",
+        "a     1        live       live        event  shop    high      accepted",
+    ]

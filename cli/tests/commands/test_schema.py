@@ -1,0 +1,104 @@
+"""The JSON Schemas that ``headgate schema`` prints accept what ships and refuse what the loader refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from headgate.commands.schema import command, document_schema
+from rulecore.documents.loading import load_text
+from rulecore.documents.yaml_reader import read_yaml
+
+ROOT = Path(__file__).parents[3]
+RULES = sorted((ROOT / "rules").rglob("*.yaml"))
+BASE = "id: a\nversion: 1\nowner: me\non: shop\nthen: {severity: low, message: hi}\n"
+SEQUENCE = "[{step: a, where: x}, {step: b, where: y}]"
+
+
+def _errors(document: str, text: str, file: str = "<text>") -> list[str]:
+    validator = Draft202012Validator(document_schema(document))
+    documents, problems = read_yaml(text, file)
+    assert not problems
+    return [error.message for one in documents for error in validator.iter_errors(one.value)]
+
+
+@pytest.mark.parametrize("file", RULES, ids=lambda file: file.stem)
+def test_a_shipped_rule_is_valid(file: Path) -> None:
+    text = file.read_text("utf8")
+    assert _errors("rule", text, str(file)) == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "streams").glob("*.yaml")), ids=lambda file: file.stem)
+def test_a_shipped_stream_is_valid(file: Path) -> None:
+    assert _errors("stream", file.read_text("utf8")) == []
+
+
+ACCEPTED = [
+    "where: x > 1",
+    "where: x > 1\nmode: {canary: 10%}",
+    "group_by: [k]\nwithin: {tumbling: 1h}\nhaving: count(*) > 1\nemit: final",
+    f"group_by: [k]\nwithin: 1h\nskip: none\nsequence: {SEQUENCE}",
+    "group_by: [k]\nexpect: {where: x, every: 1h, again: 2h, of: {list: keys}}",
+    "group_by: [k]\nscore: {of: [a-b, c], within: 1h, limit: 10}",
+    "group_by: [k]\nscore: {of: {a-b: 10, c: null}, within: 1h, limit: 10}",
+]
+REFUSED = [
+    "",
+    "where: x > 1\nwehre: x",
+    "where: x > 1\nsuppress: {for: 1h}",
+    "where: x > 1\nemit: final",
+    "where: x > 1\nskip: none",
+    "where: x > 1\nmode: canary",
+    "group_by: [k]\nhaving: count(*) > 1",
+    "group_by: [k]\nwithin: 1h\nhaving: count(*) > 1",
+    "group_by: [k]\nwithin: {span: 1h}\nhaving: count(*) > 1",
+    f"group_by: [k]\nwithin: {{tumbling: 1h}}\nsequence: {SEQUENCE}",
+    f"within: 1h\nsequence: {SEQUENCE}",
+    "group_by: [k]\nwhere: x\nexpect: {where: x, every: 1h}",
+    "group_by: [k]\nexpect: {where: x, every: 1h, of: others}",
+    "expect: {where: x, every: 1h}",
+    "group_by: [k]\nscore: {of: [], within: 1h, limit: 10}",
+]
+
+
+@pytest.mark.parametrize("text", ACCEPTED)
+def test_each_kind_of_rule_is_valid_for_the_loader_and_the_schema(text: str) -> None:
+    assert _loads(BASE + text)
+    assert _errors("rule", BASE + text) == []
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_an_invalid_rule_is_refused_by_the_loader_and_the_schema(text: str) -> None:
+    assert not _loads(BASE + text)
+    assert _errors("rule", BASE + text)
+
+
+def test_a_list_has_its_entries_or_a_file() -> None:
+    head = "list: limits\nversion: 1\nowner: me\nof: long\nvalue: decimal(12,2)\n"
+    assert _errors("list", head + 'entries: [[1, "2.00"]]') == []
+    assert _errors("list", head + "file: limits.csv") == []
+    assert _errors("list", head)
+    assert _errors("list", head + "file: limits.csv\nentries: [1]")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["rule"], ["list"], ["stream"], *(["settings", "--service", s] for s in ("etl", "rules", "search", "sessions"))],
+)
+def test_the_command_prints_a_schema_of_the_draft(arguments: list[str]) -> None:
+    import json
+
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    schema: Any = json.loads(result.output)
+    assert schema["$schema"].endswith("2020-12/schema")
+    Draft202012Validator.check_schema(schema)
+
+
+def _loads(text: str) -> bool:
+    loaded, problems = load_text(text)
+    return not problems and all(one.rule is not None for one in loaded)

@@ -1,0 +1,83 @@
+"""``headgate search``: what stands behind an alias, a rebuild of it, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from headgate.main import run
+from tests.harness.servers.search_index import Place, place_on, write
+
+pytestmark = pytest.mark.opensearch
+
+
+@pytest.fixture
+def place(opensearch: EmbeddedOpenSearch) -> Iterator[Place]:
+    one = place_on(opensearch)
+    yield one
+    one.ask("DELETE", f"/{one.alias}-0*")
+
+
+@contextmanager
+def _app(place: Place) -> Iterator[None]:
+    """An idle app: a cut without rows every now and then."""
+    stop = threading.Event()
+    sink = place.sink()
+    sink.open(place.owner())
+    write(sink, 0, [("a", "x", 1, False), ("b", "y", 2, False)])
+    place.ask("POST", f"/{place.alias}/_refresh")
+
+    def idle() -> None:
+        batch = 1
+        while not stop.wait(0.1):
+            sink.write(batch, {})
+            batch += 1
+
+    thread = threading.Thread(target=idle)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        sink.close()
+
+
+def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["--url", place.url, "--alias", place.alias]
+    with _app(place):
+        assert run(["search", "rebuild", *target, "-o", "json"]) == 0
+        done = json.loads(capsys.readouterr().out)
+        old, new = f"{place.alias}-000001", f"{place.alias}-000002"
+        assert done == {"alias": place.alias, "before": old, "now": new, "documents": 2}
+        assert run(["search", "status", *target]) == 0
+        text = capsys.readouterr().out
+        assert f"{place.alias}: no rebuild under way" in text
+        assert "headgate search drop" in text
+        assert run(["search", "status", "--url", place.url, "-o", "json"]) == 0
+        (found,) = [one for one in json.loads(capsys.readouterr().out) if one["alias"] == place.alias]
+        assert [(one["index"], one["searched"], one["live"]) for one in found["indexes"]] == [
+            (old, False, False),
+            (new, True, True),
+        ]
+        assert run(["search", "drop", *target]) == 0
+        assert capsys.readouterr().out.strip() == old
+    assert place.contents() == {"a": ("x", 1), "b": ("y", 2)}
+
+
+def test_errors_are_one_line_with_what_to_do(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["--url", place.url, "--alias", place.alias]
+    assert run(["search", "rebuild", *target]) == 1
+    assert "no alias that a sink of ours writes to; start the app first" in capsys.readouterr().err
+    sink = place.sink()
+    sink.open(place.owner())
+    sink.close()
+    assert run(["search", "rebuild", *target, "--wait", "0.2"]) == 1
+    assert "is it running" in capsys.readouterr().err
+    assert run(["search", "status", *target]) == 0
+    assert "a rebuild is under way, or ended" in capsys.readouterr().out

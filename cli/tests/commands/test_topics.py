@@ -1,0 +1,46 @@
+"""``headgate topics`` on a real broker."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from headgate.main import run
+from headgate.records.file_rows import Row
+from headgate.records.replay import KafkaSink
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import describe
+
+pytestmark = pytest.mark.kafka
+
+
+def test_topics_are_made_once_and_those_that_are_there_stay_as_they_are(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_BOOTSTRAP", kafka.bootstrap)
+    one, other = f"made-{uuid.uuid4().hex[:8]}", f"made-{uuid.uuid4().hex[:8]}"
+    assert run(["topics", "create", f"{one}:3"]) == 0
+    assert run(["topics", "create", f"{one}:5", other]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{one}: 3 partitions", f"{other}: 4 partitions"]
+    assert {name: state.partitions for name, state in describe(kafka, [one, other]).items()} == {one: 3, other: 4}
+
+
+def test_records_are_shown_from_the_beginning_and_none_is_an_exit_code(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = f"shown-{uuid.uuid4().hex[:8]}"
+    assert run(["topics", "create", f"{topic}:1", "--bootstrap", kafka.bootstrap]) == 0
+    assert run(["topics", "show", topic, "--wait", "0.5", "--bootstrap", kafka.bootstrap]) == 1
+    sink = KafkaSink(kafka, topic)
+    for number in range(3):
+        sink.send(Row(str(number).encode(), None, 0))
+    sink.flush_all()
+    capsys.readouterr()
+    assert run(["topics", "show", topic, "--count", "2", "--bootstrap", kafka.bootstrap]) == 0
+    assert capsys.readouterr().out.splitlines() == ["0", "1"]
+
+
+@pytest.mark.parametrize("name", [":4", "shop:many", "shop:0", "shop:-1"])
+def test_what_names_no_topic_is_wrong_usage(name: str) -> None:
+    assert run(["topics", "create", name]) == 2

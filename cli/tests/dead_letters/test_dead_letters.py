@@ -1,0 +1,144 @@
+"""Dead letters on a real broker: counted, shown, repaired and sent again, each once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from conftest import NewTopic
+from headgate.dead_letters.model import DeadLetterFilter, Repair, read_edits
+from headgate.dead_letters.resend import ledger_topic_for, plan, read_dead_letters, replay
+from headgate.errors import InputError
+from headgate.main import run
+from streamcore.errors import StreamError
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.settings import KafkaSettings
+
+pytestmark = pytest.mark.kafka
+
+BAD = b'{"id": 1, "price": "twelve"}'
+
+
+class Lane:
+    """A topic of events and its dead letters."""
+
+    def __init__(self, kafka: KafkaSettings, new_topic: NewTopic) -> None:
+        self.kafka, self.events, self.letters = kafka, new_topic("events", 2), new_topic("letters", 1)
+        producer = clients.producer(kafka)
+        for n in range(6):
+            code = "bad_value" if n % 2 == 0 else "null_field"
+            where = {"source_topic": self.events, "source_partition": n % 2, "source_offset": 100 + n}
+            headers = [(k, str(v).encode()) for k, v in where.items()]
+            headers += [("reason_code", code.encode()), ("reason", f"field {n} is wrong".encode())]
+            producer.produce(self.letters, BAD, b"k%d" % n, 0, headers=headers)
+        producer.produce(self.letters, b'{"id": 9}', None, 0, headers=[("reason_code", b"late"), ("reason", b"late")])
+        producer.flush()
+
+    def run(self, *words: str) -> int:
+        """The command on this lane."""
+        return run(["deadletters", *words, "--topic", self.letters, "--bootstrap", self.kafka.bootstrap])
+
+    @property
+    def sent(self) -> list[tuple[int, bytes | None, bytes | None]]:
+        """What is in the topic of events now."""
+        return [(r.partition, r.key, r.value) for r in read_topic(self.kafka, self.events)]
+
+
+@pytest.fixture
+def lane(kafka: KafkaSettings, new_topic: NewTopic) -> Lane:
+    return Lane(kafka, new_topic)
+
+
+def test_letters_are_counted_by_code_with_an_example(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lane.run("list", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["code"], one["letters"]) for one in found] == [("bad_value", 3), ("null_field", 3), ("late", 1)]
+    assert found[0]["example"]["source"] == {"topic": lane.events, "partition": 0, "offset": 104}
+    assert lane.run("list", "--code", "late") == 0
+    assert "null_field" not in capsys.readouterr().out
+
+
+def test_a_letter_is_shown_with_its_reason_and_its_bytes(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lane.run("show", "0/2", "-o", "json") == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["value"] == BAD.decode()
+    assert json.loads(line)["reason"] == "field 2 is wrong"
+
+
+def test_repaired_letters_go_where_they_came_from_and_say_so(lane: Lane) -> None:
+    assert lane.run("replay", "--code", "bad_value", "--set", "price=12.5") == 0
+    repaired = b'{"id":1,"price":12.5}'
+    assert sorted(lane.sent) == [(0, b"k0", repaired), (0, b"k2", repaired), (0, b"k4", repaired)]
+    first = read_topic(lane.kafka, lane.events)[0]
+    assert first.header("replayed_from") == f"{lane.letters}/0/0".encode()
+    assert first.header("replayed_code") == b"bad_value"
+
+
+def test_the_second_run_sends_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lane.run("replay", "0/0-3") == 0
+    assert lane.run("replay", "-o", "json") == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (said["sent"], said["sent_before"], said["without_source"]) == (2, 4, 1)
+    assert len(lane.sent) == 6
+
+
+def test_a_dry_run_sends_nothing_and_remembers_nothing(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lane.run("replay", "--dry-run", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["sent"] == 6
+    assert lane.sent == []
+
+
+def test_edits_replace_values_and_name_the_letters(lane: Lane, tmp_path: Path) -> None:
+    edits = tmp_path / "edits.jsonl"
+    edits.write_text('{"at": "0/1", "value": "{\\"id\\": 2}"}\n{"at": "0/3", "value_base64": "AAE="}\n')
+    assert lane.run("replay", "--edit", str(edits)) == 0
+    assert sorted(lane.sent) == [(1, b"k1", b'{"id": 2}'), (1, b"k3", b"\x00\x01")]
+
+
+def test_two_replays_at_once_send_each_letter_once(lane: Lane) -> None:
+    letters = [*read_dead_letters(lane.kafka, lane.letters, DeadLetterFilter())]
+    parcels = plan(letters, Repair({}, {}), lane.letters)
+    outcomes: list[object] = []
+
+    def one() -> None:
+        try:
+            outcomes.append(replay(lane.kafka, lane.letters, parcels))
+        except StreamError as error:  # fenced by the other
+            outcomes.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert replay(lane.kafka, lane.letters, parcels) == 0 or len(outcomes) == 3
+    assert sorted(key or b"" for _, key, _ in lane.sent) == [b"k%d" % n for n in range(6)]
+    assert len({r.key for r in read_topic(lane.kafka, ledger_topic_for(lane.letters))}) == 6
+
+
+def test_without_its_memory_a_replay_sends_twice(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim above can fail: this is what it protects from."""
+    monkeypatch.setattr("streamcore.kafka.idempotent_sender.sent_keys", lambda *_: set())
+    parcels = plan([*read_dead_letters(lane.kafka, lane.letters, DeadLetterFilter())], Repair({}, {}), lane.letters)
+    assert replay(lane.kafka, lane.letters, parcels) == replay(lane.kafka, lane.letters, parcels) == 6
+    assert len(lane.sent) == 12
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "no JSON"),
+        ('{"at": "0/1"}', "value or value_base64"),
+        ('{"at": "0/1", "value_base64": "%"}', "no base64"),
+        ('{"at": "0/1", "value": "a"}\n{"at": "0/1", "value": "b"}', "twice"),
+    ],
+)
+def test_an_edit_that_cannot_be_used_is_refused_with_its_line(line: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "edits.jsonl"
+    path.write_text(line)
+    with pytest.raises(InputError, match=words):
+        read_edits(path)

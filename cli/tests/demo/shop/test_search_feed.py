@@ -1,0 +1,38 @@
+"""What the search service's generator sends: two topics, one story."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.demo.shop import products, stream
+from headgate.demo.shop.feed import RoutedRecord, search_feed
+from headgate.demo.shop.settings import ShopSettings
+
+SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
+FEED = search_feed("search", "search.products", SHOP)
+STOP = 5_400
+
+
+def sent(start: int, stop: int) -> list[RoutedRecord]:
+    return [*FEED.records(start, stop)]
+
+
+def test_each_topic_gets_its_part_of_the_story_and_nothing_else() -> None:
+    parts = {"search": stream.records(SHOP, 0, STOP), "search.products": products.records(SHOP, 0, STOP)}
+    every = sent(0, STOP)
+    assert FEED.topics == tuple(parts)
+    for topic, part in parts.items():
+        assert [one.record for one in every if one.topic == topic] == [*part]
+
+
+def test_records_come_in_the_order_of_the_story_a_change_before_the_event_of_its_moment() -> None:
+    places = [(one.record.index, one.topic != "search.products") for one in sent(0, STOP)]
+    assert places == sorted(places)
+    assert len(set(places)) == len(places)
+
+
+@given(cut=st.integers(0, STOP))
+def test_wherever_a_run_stops_the_next_one_sends_the_rest(cut: int) -> None:
+    begin, end = max(0, cut - 60), min(STOP, cut + 60)
+    assert sent(begin, cut) + sent(cut, end) == sent(begin, end)

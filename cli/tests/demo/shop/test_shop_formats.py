@@ -1,0 +1,200 @@
+"""The shop's events in four formats: what the etl app makes of them in-process is what was worked out without it, and a
+row or dead letter that is lost, wrong or repeated is found."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import fastavro
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from headgate.demo.services.etl import EtlService, key_file
+from headgate.demo.services.etl_tables import PostgresTable
+from headgate.demo.services.service import ServiceContext
+from headgate.demo.shop.expected_rows import COLUMNS, RATES, ExpectedRows, Row
+from headgate.demo.shop.feed import Feed, formats_feed
+from headgate.demo.shop.formats import LOGIN_SCHEMA, avro_datum
+from headgate.demo.shop.settings import BLOCK, RecordFate, ShopSettings
+from headgate.demo.shop.stream import records
+from headgate.demo.verify.etl import EtlOutput, RowDifferences, expectation_of, judge, row_of
+from headgate.demo.workspace import PARTITIONS, Workspace
+from headgate.errors import InputError
+from headgate_etl.app import build_app
+from rulecore.lists.records import ListHead, list_records
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.schema import STRING, Type
+from streamcore.wire.lanes import Record
+from tests.harness.apps.sessions_app import ROOT
+
+COUNT = 3_000
+SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
+NAMES = EtlService.names
+FEED = formats_feed(NAMES.events, NAMES.input, SHOP)
+NONE = RowDifferences(0, 0, 0, 0)
+
+
+def test_a_shop_keeps_to_the_kind_of_table_that_it_began_with(tmp_path: Path) -> None:
+    shop = Workspace(tmp_path, NAMES, SHOP, "nowhere")
+    context = ServiceContext(KafkaSettings("127.0.0.1:1"), shop, tmp_path, ROOT / "streams")
+    shop.settings_file.write_text(EtlService().settings(context).model_dump_json())
+    shop.checkpoint.mkdir()
+    EtlService().settings(context)
+    with pytest.raises(InputError, match="this shop's rows go to delta, not to postgres"):
+        EtlService(PostgresTable()).settings(context)
+
+
+def raw(feed: Feed, start: int, stop: int, offsets: Counter[tuple[int, int]]) -> Iterator[RawRecord]:
+    """A part of the feed as a broker hands it over."""
+    for one in feed.records(start, stop):
+        source, partition = feed.topics.index(one.topic), one.record.partition(PARTITIONS)
+        yield RawRecord(source, partition, offsets[source, partition], one.record.value, one.record.key)
+        offsets[source, partition] += 1
+
+
+def rates() -> list[RawRecord]:
+    head = ListHead(list="rates", version=1, owner="shop", of=STRING, value=Type.parse("decimal(12,6)"))
+    made = list_records(head, [[currency, rate] for currency, rate in RATES.items()])
+    return [control_record(number, key, value) for number, (key, value) in enumerate(made)]
+
+
+def run(folder: Path, cut_records: int) -> list[Record]:
+    """What the app makes of it, with a first cut of some records, as the generator's primers."""
+    shop = Workspace(folder, NAMES, SHOP, "nowhere")
+    settings = EtlService().settings(ServiceContext(KafkaSettings("127.0.0.1:1"), shop, folder, ROOT / "streams"))
+    app = InProcessApp(build_app(settings))
+    now_ms, offsets = SHOP.start_ms + 10**9, Counter[tuple[int, int]]()
+    found = app.cut(rates(), now_ms)
+    stops = [*range(BLOCK // 2, COUNT, cut_records), COUNT]
+    for start, stop in zip([0, *stops], stops, strict=False):
+        found += app.cut([*raw(FEED, start, stop, offsets)], now_ms)
+    return found
+
+
+def table_rows(output: list[Record]) -> tuple[Row, ...]:
+    """As they are in the Delta table."""
+    parts = [pa.ipc.open_stream(one.value).read_all() for one in output if one.lane == "events"]
+    frame = pl.from_arrow(pa.concat_tables(parts))
+    assert isinstance(frame, pl.DataFrame)
+    decimals = pl.col("amount", "euros").cast(pl.String)
+    return tuple(frame.with_columns(decimals, at_ms=pl.col("at").dt.epoch("ms")).select(*COLUMNS).rows())
+
+
+def found_in(output: list[Record]) -> EtlOutput:
+    """As it would be read from Kafka."""
+    letters = []
+    for one in output:
+        if one.lane == "deadletters":
+            said = {name: value.decode() for name, value in one.headers}
+            place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))
+            letters.append((place, said["reason_code"]))
+    return EtlOutput(
+        events=COUNT,
+        rows=tuple(row_of(json.loads(one.value or b"")) for one in output if one.lane == "clean"),
+        table=table_rows(output),
+        letters=tuple(letters),
+    )
+
+
+def wanted_of(folder: Path) -> ExpectedRows:
+    expectation = expectation_of(NAMES, key_file(folder).read_bytes().strip())
+    for record in records(SHOP, 0, COUNT):
+        expectation.add(record)
+    return expectation.result()
+
+
+EMPTY = EtlOutput(0, (), (), ())
+
+
+@pytest.fixture(scope="module", params=[173, 2_500], ids=["small cuts", "large cuts"])
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[EtlOutput, ExpectedRows]:
+    folder = tmp_path_factory.mktemp("etl")
+    return found_in(run(folder, request.param)), wanted_of(folder)
+
+
+def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tuple[EtlOutput, ExpectedRows]) -> None:
+    verdict = judge(EMPTY, *both)
+    assert (verdict.topic, verdict.table, verdict.letters) == (NONE, NONE, NONE)
+    assert verdict.total == verdict.expected
+    assert verdict.good
+    assert verdict.expected.duplicates > 0
+    assert {"late", "rule:amount-plausible"} < {*verdict.reasons}
+    assert len(verdict.reasons) > 5
+
+
+def test_every_format_brings_rows_and_dead_letters(both: tuple[EtlOutput, ExpectedRows]) -> None:
+    found, _ = both
+    assert {row[COLUMNS.index("source")] for row in found.rows} == {"payments", "access-log", "carts", "logins"}
+    assert {place[0] for place, code in found.letters if code not in ("late", "rule:amount-plausible")} == {*NAMES.read}
+
+
+def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput, ExpectedRows]) -> None:
+    found, wanted = both
+    first = found.rows[0]
+    other = (*first[:-1], "1.23")
+    for rows, differences in (
+        (found.rows[1:], RowDifferences(1, 0, 0, 0)),
+        ((other, *found.rows[1:]), RowDifferences(0, 1, 0, 0)),
+        ((("x", *first[1:]), *found.rows), RowDifferences(0, 0, 1, 0)),
+        ((first, *found.rows), RowDifferences(0, 0, 0, 1)),
+    ):
+        assert judge(EMPTY, replace(found, rows=rows), wanted).topic == differences
+        assert judge(EMPTY, replace(found, table=rows), wanted).table == differences
+        assert not judge(EMPTY, replace(found, rows=rows), wanted).good
+    (place, _), *others = found.letters
+    assert judge(EMPTY, replace(found, letters=tuple(others)), wanted).letters.missing == 1
+    assert judge(EMPTY, replace(found, letters=(*found.letters, (place, "late"))), wanted).letters.duplicated == 1
+    late = next(place for place, code in wanted.letters.items() if code == "late")
+    renamed = tuple((place, "bad_value" if place == late else code) for place, code in found.letters)
+    assert judge(EMPTY, replace(found, letters=renamed), wanted).letters.wrong == 1
+    assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).good
+
+
+def test_every_record_of_the_story_is_in_one_topic_and_its_key_is_kept() -> None:
+    sent = [*FEED.records(0, COUNT)]
+    shop_for = [*records(SHOP, 0, COUNT)]
+    assert [(one.record.index, one.record.key, one.record.fate) for one in sent] == [
+        (record.index, record.key, record.fate) for record in shop_for
+    ]
+    assert {one.topic for one in sent} == {*NAMES.read} == {*FEED.topics}
+
+
+def test_a_part_of_the_feed_is_that_part_of_the_whole() -> None:
+    assert [*FEED.records(900, 1_100)] == [*FEED.records(0, 1_100)][900:]
+
+
+def test_logins_are_avro_as_its_library_writes_it() -> None:
+    logins = [json.loads(r.value or b"") for r in records(SHOP, 0, COUNT) if r.fate is RecordFate.EVENT]
+    for body in [one for one in logins if one["type"] == "login"]:
+        ok = {"event_id": body["event_id"], "at": body["ts"], "user": body["user_id"], "ok": body["status"] == "ok"}
+        target = io.BytesIO()
+        schema = fastavro.parse_schema(json.loads(json.dumps(LOGIN_SCHEMA)))
+        fastavro.schemaless_writer(target, schema, {**ok, "country": body["country"], "ip": body["ip"]})
+        assert avro_datum(body) == target.getvalue()
+
+
+def test_nobody_is_named_in_what_comes_out_but_in_dead_letters(tmp_path: Path) -> None:
+    users = {record.key for record in records(SHOP, 0, COUNT) if record.key is not None}
+    for one in run(tmp_path, 2_500):
+        if one.lane not in ("deadletters", "events"):
+            values = {str(value).encode() for value in json.loads(one.value or b"").values()}
+            assert not values & users
+
+
+def test_only_its_owner_may_read_the_key_of_pseudonyms(tmp_path: Path) -> None:
+    shop = Workspace(tmp_path, NAMES, SHOP, "nowhere")
+    context = ServiceContext(KafkaSettings("127.0.0.1:1"), shop, tmp_path, ROOT / "streams")
+    settings = EtlService().settings(context)
+    key = key_file(tmp_path)
+    assert key.stat().st_mode & 0o777 == 0o600
+    before = key.read_bytes()
+    EtlService().settings(context)
+    assert key.read_bytes() == before
+    assert before.decode() not in settings.model_dump_json()

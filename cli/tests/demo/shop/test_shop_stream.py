@@ -1,0 +1,122 @@
+"""The invented shop is a pure function, and every record meets the fate that it was made for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from headgate.demo.shop.settings import (
+    BLOCK,
+    DAY_MS,
+    FIRST_LATE_BLOCK,
+    MAX_DISORDER_MS,
+    MIN_LATENESS_MS,
+    RecordFate,
+    ShopRecord,
+    ShopSettings,
+    start_before,
+)
+from headgate.demo.shop.stream import records
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.types import RawBatch
+from streamcore.schema import StreamSchema
+
+ROOT = Path(__file__).parents[4]
+NOW_MS = 1_790_000_000_000
+SHOP = ShopSettings(seed=7, start_ms=start_before(NOW_MS))
+N = 20 * BLOCK
+
+
+@pytest.fixture(scope="module")
+def made() -> list[ShopRecord]:
+    return list(records(SHOP, 0, N))
+
+
+def test_record_i_is_the_same_wherever_the_reading_begins(made: list[ShopRecord]) -> None:
+    for start, stop in [(0, 10), (999, 1001), (1500, 4321), (N - 1, N)]:
+        assert list(records(SHOP, start, stop)) == made[start:stop]
+    assert [r.index for r in made] == list(range(N))
+
+
+def test_another_seed_is_another_stream(made: list[ShopRecord]) -> None:
+    other = ShopSettings(seed=8, start_ms=SHOP.start_ms)
+    assert list(records(other, 0, 100)) != made[:100]
+
+
+def test_the_decoder_gives_every_record_its_fate(made: list[ShopRecord]) -> None:
+    schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
+    numbers = pa.array(range(N), pa.int64())
+    values = pa.array([r.value for r in made], pa.large_binary())
+    decoded = JsonDecoder(schema).decode(RawBatch(values, numbers.cast(pa.int32()), numbers, NOW_MS))
+    assert decoded.dead.column("row").to_pylist() == [r.index for r in made if r.fate is RecordFate.DEAD]
+    assert decoded.events.column("ts").to_pylist() == [r.event_ms for r in made if r.fate is not RecordFate.DEAD]
+
+
+def test_every_kind_of_dead_letter_occurs() -> None:
+    schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
+    dead = [r.value for r in records(SHOP, 0, 60 * BLOCK) if r.fate is RecordFate.DEAD]
+    numbers = pa.array(range(len(dead)), pa.int64())
+    decoded = JsonDecoder(schema).decode(
+        RawBatch(pa.array(dead, pa.large_binary()), numbers.cast(pa.int32()), numbers, NOW_MS)
+    )
+    of_other_formats = {
+        RejectCode.NOT_CSV,
+        RejectCode.WRONG_COLUMNS,
+        RejectCode.NOT_A_LOG_LINE,
+        RejectCode.NOT_AVRO,
+        RejectCode.UNKNOWN_SCHEMA,
+        RejectCode.NOT_ONE_RECORD,
+    }
+    assert set(decoded.dead.column("code").to_pylist()) == set(RejectCode) - of_other_formats
+
+
+def test_event_times_are_out_of_order_but_within_the_bound(made: list[ShopRecord]) -> None:
+    events = [r for r in made if r.fate is RecordFate.EVENT]
+    behind = [SHOP.time_ms(r.index) - r.event_ms for r in events]
+    assert min(behind) >= 0
+    assert 4_000 < max(behind) < MAX_DISORDER_MS
+    assert sum(b.event_ms < a.event_ms for a, b in pairwise(events)) > N / 10
+
+
+def test_late_events_are_from_hours_before_the_beginning_and_none_is_among_the_first(made: list[ShopRecord]) -> None:
+    late = [r for r in made if r.fate is RecordFate.LATE]
+    assert len(late) == 3 * (N // BLOCK - FIRST_LATE_BLOCK)
+    assert all(r.event_ms <= SHOP.start_ms - MIN_LATENESS_MS for r in late)
+    assert late[0].index >= FIRST_LATE_BLOCK * BLOCK
+
+
+def test_some_events_come_twice_with_the_same_bytes(made: list[ShopRecord]) -> None:
+    copies = Counter(r.value for r in made if r.fate is RecordFate.EVENT)
+    assert Counter(copies.values())[2] > 4 * N // BLOCK
+    assert max(copies.values()) <= 3
+
+
+def test_a_user_stays_on_one_partition_and_all_partitions_get_their_share(made: list[ShopRecord]) -> None:
+    places: dict[bytes, set[int]] = {}
+    for record in made:
+        if record.key is not None:
+            places.setdefault(record.key, set()).add(record.partition(4))
+    assert {len(p) for p in places.values()} == {1}
+    assert min(Counter(r.partition(4) for r in made).values()) > N / 5
+
+
+def test_some_users_are_seen_far_more_often_than_others(made: list[ShopRecord]) -> None:
+    seen = Counter(r.key for r in made if r.key is not None)
+    assert seen.most_common(1)[0][1] > 50
+    assert sum(1 for n in seen.values() if n < 10) > 500
+
+
+def test_the_first_day_ends_in_the_gap_between_two_blocks() -> None:
+    times = [SHOP.time_ms(i) for i in range(0, 12 * BLOCK)]
+    midnight = (SHOP.start_ms // DAY_MS + 1) * DAY_MS
+    before, after = [t for t in times if t < midnight], [t for t in times if t >= midnight]
+    assert len(before) == 10 * BLOCK
+    assert midnight - before[-1] > 60_000
+    assert after[0] - midnight > 60_000
+    assert SHOP.start_ms < NOW_MS

@@ -1,0 +1,144 @@
+"""What `headgate up search` does with an OpenSearch itself: read all documents, and delete what was one shop's."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headgate.console.messages import silent
+from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter
+from headgate.demo.services.search import SearchService
+from headgate.demo.services.service import ServiceContext
+from headgate.demo.shop.settings import ShopSettings
+from headgate.demo.workspace import TopicNames, Workspace
+from headgate.errors import InputError, OpenSearchError
+from headgate.local.java import Java
+from headgate.local.servers import opensearch_http
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from headgate.local.servers.opensearch_http import OpenSearchHttp
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.sinks.opensearch.settings import ClientSettings
+from tests.harness.servers.search_index import Place, place_on, write
+
+ROWS = [(f"id{number}", "mug", number, False) for number in range(25)]
+
+
+def shop(place: Place) -> OpenSearchHttp:
+    """An app that wrote its rows and ended."""
+    sink = place.sink()
+    sink.open(place.owner())
+    write(sink, 1, ROWS)
+    sink.close()
+    return OpenSearchHttp(ClientSettings((place.url,)))
+
+
+@pytest.mark.opensearch
+def test_all_documents_are_read_whatever_the_size_of_a_page(
+    opensearch: EmbeddedOpenSearch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place_on(opensearch)
+    client = shop(place)
+    for page in (7, 25, 1_000):
+        monkeypatch.setattr(opensearch_http, "_PAGE", page)
+        found = dict(client.documents(place.alias))
+        assert {name: source["stock"] for name, source in found.items()} == {r[0]: r[2] for r in ROWS}
+    assert dict(client.documents("there-is-none")) == {}
+
+
+@pytest.mark.opensearch
+def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
+    mine, other = place_on(opensearch), place_on(opensearch)
+    OpenSearchHttp(ClientSettings((mine.url,))).ask("PUT", f"/{mine.alias}-0-not-ours", {})
+    client = shop(mine)
+    shop(other)
+    server = ExternalServer(ClientSettings((mine.url,)))
+    server.start(silent)
+    server.delete_leftovers(None, silent)
+    assert len(dict(client.documents(mine.alias))) == len(ROWS)
+    server.delete_leftovers(IndexWriter(mine.app, mine.alias, "opensearch"), silent)
+    assert not client.find(f"/{mine.alias}")
+    assert not client.find(f"/_index_template/headgate-{mine.app}-products")
+    assert not client.find(f"/headgate-ledger/_doc/{mine.app}.opensearch")
+    assert client.find(f"/{mine.alias}-0-not-ours")
+    assert len(dict(client.documents(other.alias))) == len(ROWS)
+    shop(mine)  # a new shop of this name, whose epochs begin anew
+    for index in (f"{mine.alias}-0-not-ours", f"{mine.alias}-000001", f"{other.alias}-000001"):
+        client.delete(f"/{index}")
+
+
+def _told(folder: Path, place: Place) -> ServiceContext:
+    """A new shop in a folder whose last app wrote to this alias, as its settings say."""
+    names = TopicNames(place.alias.removesuffix("-products"))
+    shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
+    indexes = {"documents": {"alias": place.alias}}
+    told = {"app": place.app, "opensearch": {"hosts": [place.url], "indexes": indexes}}
+    shop.settings_file.write_text(json.dumps(told), encoding="utf-8")
+    return ServiceContext(KafkaSettings("nowhere:9092"), shop, folder, folder)
+
+
+@pytest.mark.opensearch
+def test_a_new_shop_forgets_what_the_last_one_of_its_folder_wrote_and_takes_nobody_elses_place(
+    opensearch: EmbeddedOpenSearch, tmp_path: Path, java: Java
+) -> None:
+    one = place_on(opensearch)
+    place = replace(one, alias=f"{one.app}-products")
+    client = shop(place)
+    service = SearchService(ClientSettings((place.url,)))
+    service.server(tmp_path, java).start(silent)
+    context = _told(tmp_path, place)
+    service.delete_leftovers(context, silent)
+    assert not client.find(f"/_alias/{place.alias}")
+    shop(replace(place, app="somebody"))
+    with pytest.raises(InputError, match=f"DELETE /{place.alias}-000001"):
+        service.delete_leftovers(context, silent)
+    assert len(dict(client.documents(place.alias))) == len(ROWS)
+    client.delete(f"/{place.alias}-000001")
+
+
+# --- logging in -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked() -> Iterator[tuple[str, list[str | None]]]:
+    """A server that lets nobody in, and what it was shown."""
+    shown: list[str | None] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            shown.append(self.headers["authorization"])
+            self.send_error(401)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", shown
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_the_password_is_shown_to_the_server_and_to_nobody_else(
+    locked: tuple[str, list[str | None]], tmp_path: Path
+) -> None:
+    url, shown = locked
+    secret = tmp_path / "password"
+    secret.write_text("hunter2\n", encoding="utf-8")
+    client = OpenSearchHttp(ClientSettings((url,), "me", secret))
+    with pytest.raises(OpenSearchError, match="401") as refused:
+        client.ask("GET", "/")
+    assert shown == ["Basic bWU6aHVudGVyMg=="]
+    assert "hunter2" not in str(refused.value)
+    assert "hunter2" not in repr(client)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(OpenSearchError, match=r"127\.0\.0\.1:1: .*does it run"):
+        OpenSearchHttp(ClientSettings(("http://127.0.0.1:1",))).ask("GET", "/")

@@ -1,0 +1,94 @@
+"""The live view of services that write rows: what a state looks like, and that it fits."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
+
+NEWEST_MS = 1_706_301_690_000
+STATE = ServiceState(
+    app="search",
+    bootstrap="127.0.0.1:19092",
+    phase="running",
+    elapsed_s=70.0,
+    sent=41_380,
+    processed=40_984,
+    events_per_second=260.4,
+    lag_s=1.6,
+    newest_event_ms=NEWEST_MS,
+    watermark_ms=NEWEST_MS - 10_250,
+    cut_ms=(700, 738, 1_116),
+    cuts=41,
+    epoch=1,
+    lanes={"changes": 8_056, "deadletters": 213, "late": 0},
+    sinks=(SinkRow("opensearch", "idempotent", 1_749, 2, 170),),
+    last=(
+        LastRow(NEWEST_MS, "changes", '{"id":"p20","name":"Glass [bold]mug"}'),
+        LastRow(NEWEST_MS, "deadletters", "price is below zero: {}"),
+    ),
+    hint="look: curl '127.0.0.1:19200/search-products/_search?q=lantern'",
+)
+
+
+def shown(state: ServiceState, width: int, height: int) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), record=True, color_system=None)
+    console.print(render(state, width, height), height=height)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_a_state_looks_like_this_on_80_by_24() -> None:
+    assert shown(STATE, 80, 24) == GOLDEN.splitlines()
+
+
+@given(
+    width=st.integers(80, 220),
+    height=st.integers(24, 80),
+    lanes=st.integers(1, 6),
+    sinks=st.integers(0, 3),
+    last=st.integers(0, 100),
+)
+def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, lanes: int, sinks: int, last: int) -> None:
+    state = replace(
+        STATE,
+        lanes={f"lane{number}": number for number in range(lanes)},
+        sinks=[*STATE.sinks] * sinks,
+        last=[*STATE.last] * (last // 2),
+    )
+    lines = shown(state, width, height)
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
+    assert "latest records" in "\n".join(lines)
+
+
+GOLDEN = """\
+ headgate  running  app search on 127.0.0.1:19092, epoch 1, 41 cuts      0:01:10
+╭─ events ────────────────╮╭─ time ──────────────────╮╭─ out ──────────────────╮
+│ rate      260 /s        ││ newest    20:41:30      ││ changes      8,056     │
+│ lag       396 (1.6 s)   ││ watermark 20:41:19      ││ dead letters 213       │
+│ sent      41,380        ││ delay     10.2 s        ││ late         0         │
+│ processed 40,984        ││ cut       0.7, p95 1.1… ││                        │
+╰─────────────────────────╯╰─────────────────────────╯╰────────────────────────╯
+╭─ sinks, since this start ────────────────────────────────────────────────────╮
+│ sink               guarantee              rows      refused       latest cut │
+│ opensearch         idempotent            1,749            2           170 ms │
+╰──────────────────────────────────────────────────────────────────────────────╯
+╭─ latest records ─────────────────────────────────────────────────────────────╮
+│ written  lane         record                                                 │
+│ 20:41:30 changes      {"id":"p20","name":"Glass [bold]mug"}                  │
+│ 20:41:30 dead letters price is below zero: {}                                │
+│                                                                              │
+│                                                                              │
+│                                                                              │
+│                                                                              │
+│                                                                              │
+│                                                                              │
+│                                                                              │
+╰──────────────────────────────────────────────────────────────────────────────╯
+ Ctrl-C: stop   look: curl '127.0.0.1:19200/search-products/_search?q=lantern'
+"""

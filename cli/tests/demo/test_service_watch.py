@@ -1,0 +1,29 @@
+"""What the live view of a service shows of its latest records."""
+
+from __future__ import annotations
+
+from headgate.demo.views.service import LastRow
+from headgate.demo.views.service_watch import brief, latest
+
+
+def test_a_record_is_shown_as_names_and_values_without_those_that_are_null() -> None:
+    text = '{"minute":"2024-02-26T02:21:00+00:00","revenue":"13.80","payments":2,"is_final":false,"currency":null}'
+    assert brief(text) == "minute 2024-02-26T02:21:00  revenue 13.80  payments 2  is_final false"
+
+
+def test_what_is_no_object_is_shown_as_it_is() -> None:
+    for text in ("not_json: {", "[1]", "", "7"):
+        assert brief(text) == text
+
+
+def test_a_lane_with_many_rows_hides_no_other() -> None:
+    many = [LastRow(1_000 + n, "many", str(n)) for n in range(100)]
+    few = [LastRow(500, "few", "x")]
+    shown = latest([many, few, []], 10)
+    assert [row.text for row in shown] == ["99", "98", "97", "96", "95", "x"]
+    assert latest([], 10) == ()
+
+
+def test_the_latest_second_comes_first() -> None:
+    shown = latest([[LastRow(1_000, "a", "old")], [LastRow(9_000, "b", "new")]], 10)
+    assert [row.text for row in shown] == ["new", "old"]

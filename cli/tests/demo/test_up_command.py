@@ -1,0 +1,66 @@
+"""`headgate up` as a command: what it refuses before anything is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headgate.demo import workspace
+from headgate.main import run
+
+
+def test_json_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--json"]) == 2
+    assert "--json needs --events N" in capsys.readouterr().err
+
+
+def test_bad_rules_are_refused_with_their_place_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tmp_path / "rules"
+    rules.mkdir()
+    (rules / "a.yaml").write_text("id: a\n", encoding="utf-8")
+    assert run(["up", "--data", str(tmp_path / "shop"), "--rules", str(rules)]) == 1
+    assert f"{rules / 'a.yaml'}:1:1: version is missing" in capsys.readouterr().err
+    assert not (tmp_path / "shop" / "workspace.json").exists()
+
+
+def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with workspace.lock_folder(tmp_path):
+        assert run(["up", "--data", str(tmp_path)]) == 1
+    assert "name another folder with --data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sessions", "--rules", "rules"], "--rules: the sessions service has no use for it"),
+        (["rules", "--postgres", "db:5432/shop"], "--postgres: the rules service has no use for it"),
+        (["search", "--postgres-user", "headgate"], "--postgres-user: the search service has no use for it"),
+        (["sessions", "--to", "delta"], "--to: the sessions service has no use for it"),
+        (["etl", "--to", "delta", "--postgres", "db:5432/shop"], "--to delta needs no --postgres"),
+        (["sessions", "--postgres-password-env", "SECRET"], "belongs to a server that --postgres names"),
+        (["--opensearch", "http://127.0.0.1:1"], "--opensearch: the rules service has no use for it"),
+        (["rules", "--opensearch-user", "me"], "--opensearch-user: the rules service has no use for it"),
+        (["search", "--rules", "rules"], "--rules: the search service has no use for it"),
+        (["search", "--opensearch-user", "me"], "belongs to a server that --opensearch names"),
+    ],
+)
+def test_options_of_another_service_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["up", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_database_that_is_named_wrongly_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "sessions", "--postgres", "shop"]) == 1
+    assert "write HOST:PORT/DATABASE" in capsys.readouterr().err
+
+
+def test_a_login_in_the_address_of_opensearch_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "search", "--opensearch", "http://me:secret@127.0.0.1:9200"]) == 1
+    said = capsys.readouterr().err
+    assert "name user and password_file" in said
+    assert "secret" not in said

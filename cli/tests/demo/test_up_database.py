@@ -1,0 +1,86 @@
+"""The schema of a service in a real database: made once, kept, deleted for a new shop, and somebody else's refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import NewDatabase
+from headgate.console.messages import silent
+from headgate.demo.services.database import ExternalDatabase, LocalDatabase, PostgresAddress, Schema, open_transaction
+from headgate.errors import InputError
+from streamcore.service.config.postgres import TableDocument
+
+SQL = Path(__file__).parents[3] / "services" / "sessions" / "headgate_sessions" / "sql"
+FILES = [SQL / "tables.sql", SQL / "views.sql"]
+TABLES = {"sessions_table": TableDocument(table="sessions.session", key=("session_id",), version="revision")}
+LEDGER = "sessions.headgate_ledger"
+
+
+@pytest.fixture
+def database(new_database: NewDatabase) -> ExternalDatabase:
+    made = new_database()
+    return ExternalDatabase(
+        PostgresAddress(made.host, made.port, made.name, made.user, made.password_file), TABLES, LEDGER
+    )
+
+
+def views(database: ExternalDatabase) -> int:
+    with open_transaction(database.document()) as connection:
+        rows = connection.execute("select count(*) from pg_views where schemaname = 'sessions'").fetchone()
+    return 0 if rows is None else int(str(rows[0]))
+
+
+def test_the_services_statements_may_run_again_and_a_new_shop_deletes_what_an_old_one_left(
+    database: ExternalDatabase, tmp_path: Path
+) -> None:
+    database.start(silent)
+    schema = Schema(database, "sessions", tmp_path)
+    schema.drop(silent)
+    for _ in range(2):
+        schema.apply(FILES)
+    assert views(database) == 8
+    Schema(database, "sessions", tmp_path).drop(silent)
+    assert views(database) == 0
+
+
+def test_a_schema_that_another_shop_or_somebody_else_made_is_left_alone(
+    database: ExternalDatabase, tmp_path: Path
+) -> None:
+    Schema(database, "sessions", tmp_path / "one").apply(FILES)
+    other = Schema(database, "sessions", tmp_path / "another")
+    with pytest.raises(InputError, match="this shop did not make"):
+        other.drop(silent)
+    with pytest.raises(InputError, match="this shop did not make"):
+        other.apply(FILES)
+    assert views(database) == 8
+
+
+def test_the_command_line_to_look_at_it_holds_no_password(database: ExternalDatabase, tmp_path: Path) -> None:
+    secret, line = database.document().password_file, Schema(database, "sessions", tmp_path).inspect_command()
+    assert secret is not None
+    assert secret.read_text(encoding="utf-8") not in line
+    assert f"$(cat {secret})" in line
+
+
+@pytest.mark.parametrize("place", ["db", "db/shop", "db:x/shop", "db:5432", "db:0/shop", ":5432/shop"])
+def test_a_place_that_is_none_is_refused(place: str) -> None:
+    with pytest.raises(InputError, match="HOST:PORT/DATABASE"):
+        PostgresAddress.parse(place, "u")
+
+
+def test_our_own_goes_on_with_its_data_and_says_when_it_is_gone(tmp_path: Path) -> None:
+    own = LocalDatabase(tmp_path / "postgres", TABLES, LEDGER)
+    schema = Schema(own, "sessions", tmp_path)
+    own.start(silent)
+    try:
+        schema.apply(FILES)
+        own.check()
+        own.stop(silent)
+        own.start(silent)
+        schema.drop(silent)  # which it would refuse, had it not made it
+    finally:
+        own.stop(silent)
+    with pytest.raises(Exception, match="the local PostgreSQL ended"):
+        own.check()

@@ -1,0 +1,106 @@
+"""Which rules `headgate up` publishes, and which it finds published_rules: told from the control topic alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.console.timeline import Timeline
+from headgate.demo.services.rules import RulesService, published_rules
+from headgate.demo.stack import DemoStack, StackSettings
+from headgate.rules.bundle import read_bundle, shipped_rules
+from headgate.rules.publish import AppTopics, ChangeNote, publish, release_changes
+from rulecore.documents.rule import Rule
+from streamcore.kafka.control_topic import ControlLog
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, delete_topics, describe, ensure_topics
+
+pytestmark = pytest.mark.kafka
+
+
+class Shop(DemoStack):
+    """A stack up to the point where its app would start, again and again."""
+
+    def prepare(self) -> None:
+        """What ``start`` does with the topics and the rules."""
+        self.service.load()
+        self._open_shop()
+        self._prepare()
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A shop and what it said."""
+
+    shop: Shop
+    said: list[str]
+
+    def start(self) -> str:
+        """What a start says of the rules."""
+        self.said.clear()
+        self.shop.prepare()
+        return next(line for line in self.said if line.startswith("rules: "))
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """The shipped ones."""
+        assert isinstance(self.shop.service, RulesService)
+        return {one.rule.id: one.rule for one in self.shop.service.bundle.rules}
+
+    @property
+    def published_rules(self) -> dict[str, Rule]:
+        """What the control topic says."""
+        return dict(published_rules(self.shop.kafka, self.shop.workspace.names))
+
+
+@pytest.fixture
+def prepared(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Prepared]:
+    said: list[str] = []
+    service = RulesService(lambda: read_bundle([shipped_rules("shop")]))
+    settings = StackSettings(tmp_path / "shop", tmp_path, 0, bootstrap=kafka.bootstrap, seed=1)
+    settings.folder.mkdir()
+    shop = Shop(service, settings, said.append, Timeline(said.append))
+    yield Prepared(shop, said)
+    delete_topics(kafka, shop.workspace.names.all)
+
+
+def test_a_rule_is_published_once(prepared: Prepared) -> None:
+    assert prepared.start() == f"rules: 0 were there, {len(prepared.rules)} published"
+    assert prepared.start() == f"rules: {len(prepared.rules)} were there, 0 published"
+    assert prepared.published_rules == prepared.rules
+
+
+def test_rules_of_a_release_are_published_and_are_not_published_again(kafka: KafkaSettings, prepared: Prepared) -> None:
+    prepared.start()
+    topics = AppTopics(prepared.shop.workspace.names.app)
+    raised = [rule.model_copy(update={"version": 2}) for rule in prepared.rules.values()][:2]
+    publish(kafka, topics, release_changes("raise", raised, ["large-refund"]), ChangeNote("t"), None)
+    found = prepared.published_rules
+    assert {name: rule.version for name, rule in found.items() if rule.version > 1} == {r.id: 2 for r in raised}
+    assert "large-refund" not in found, "the release deleted it"
+    assert prepared.start() == f"rules: {len(prepared.rules)} were there, 0 published"
+    assert prepared.published_rules == found
+
+
+def test_a_shop_whose_control_topic_is_compacted_goes_on_with_its_rules(
+    kafka: KafkaSettings, prepared: Prepared
+) -> None:
+    """As those of earlier versions were."""
+    prepared.start()
+    control, values = prepared.shop.workspace.names.control, {}
+    with ControlLog(kafka, control) as log:
+        values = {record.key: record.value for record in log.read_log()}
+    delete_topics(kafka, [control])
+    ensure_topics(kafka, [TopicSpec(control, 1, compacted=True)])
+    with ControlLog(kafka, control) as log:
+        for key, value in values.items():
+            log.publish((key or b"").decode(), value)
+    assert prepared.start() == f"rules: {len(values)} were there, 0 published"
+    assert any(f"{control} was compacted" in line for line in prepared.said)
+    assert describe(kafka, [control])[control].cleanup_policy == "delete"
+    assert prepared.published_rules == prepared.rules
+    prepared.start()
+    assert not any("compacted" in line for line in prepared.said)

@@ -1,0 +1,86 @@
+"""`headgate up` of the services with servers and tables of their own, as people run it: everything comes out, once."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import NewDatabase
+from headgate.local.java import Java
+from headgate.local.servers.opensearch import EmbeddedOpenSearch
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.servers.command import counted_run
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+EVENTS = 3_000
+
+
+def verdict(service: str, folder: Path, kafka: KafkaSettings, *options: str) -> tuple[dict[str, Any], str]:
+    """The verdict of a counted run, and what was said."""
+    ended = counted_run(folder, kafka, EVENTS, service, *options)
+    assert ended.code == 0, ended.out + ended.err
+    return ended.document, ended.err
+
+
+def test_sessions_are_all_in_postgresql_and_none_is_wrong(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
+    found, said = verdict("sessions", tmp_path / "sessions", kafka)
+    assert (found["events"], found["details"]["run"]["late"], found["dead_letters"]) == (EVENTS, 6, 15)
+    assert (found["missing"], found["wrong"], found["unexpected"], found["duplicated"], found["details"]["behind"]) == (
+        0,
+    ) * 5
+    assert found["produced"] >= found["details"]["run"]["final"] > 100
+    assert "final_session" in said
+    password = (tmp_path / "sessions" / "postgres" / "password").read_text(encoding="utf-8").strip()
+    assert password not in said
+    assert password not in (tmp_path / "sessions" / "settings.json").read_text(encoding="utf-8")
+
+
+def test_clean_rows_are_all_in_topic_and_delta_table_once(tmp_path: Path, kafka: KafkaSettings, java: Java) -> None:
+    found, _ = verdict("etl", tmp_path / "etl", kafka)
+    check_etl(found)
+
+
+def test_clean_rows_are_all_in_topic_and_a_named_postgresql_once(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, new_database: NewDatabase
+) -> None:
+    database = new_database()
+    named = ["--postgres", f"{database.host}:{database.port}/{database.name}", "--postgres-user", database.user]
+    found, said = verdict(
+        "etl", tmp_path / "etl", kafka, *named, "--postgres-password-file", str(database.password_file)
+    )
+    check_etl(found)
+    assert database.password_file.read_text(encoding="utf-8").strip() not in said
+    with database.connect() as connection:
+        assert connection.execute("select count(*) from etl.event").fetchone() == (
+            found["details"]["run"]["table_rows"],
+        )
+
+
+@pytest.mark.opensearch
+def test_documents_are_all_in_a_named_opensearch_and_stay_there(
+    tmp_path: Path, kafka: KafkaSettings, java: Java, opensearch: EmbeddedOpenSearch
+) -> None:
+    found, said = verdict("search", tmp_path / "search", kafka, "--opensearch", opensearch.url)
+    assert found["produced"] == found["expected"] > 1_000
+    assert (found["missing"], found["wrong"], found["unexpected"]) == (0,) * 3
+    assert "opensearch: stopping" not in said
+    app = json.loads((tmp_path / "search" / "workspace.json").read_text(encoding="utf-8"))["app"]
+    with urllib.request.urlopen(f"{opensearch.url}/{app}-products/_count", timeout=30) as response:
+        assert json.load(response)["count"] == found["produced"]
+
+
+def check_etl(found: dict[str, Any]) -> None:
+    assert (
+        found["events"]
+        == EVENTS
+        == found["details"]["run"]["rows"] + found["details"]["run"]["duplicates"] + found["dead_letters"]
+    )
+    assert found["details"]["run"]["table_rows"] == found["details"]["run"]["rows"]
+    assert (found["missing"], found["wrong"], found["unexpected"], found["duplicated"]) == (0,) * 4
+    assert found["details"]["run"]["duplicates"] > 0
+    assert found["dead_letters"] > 10

@@ -1,0 +1,85 @@
+"""The comparison finds what is lost, repeated and unexpected: a check that cannot fail would prove nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headgate.demo.shop.expected_alerts import AlertId, ExpectedAlerts
+from headgate.demo.shop.settings import ShopSettings
+from headgate.demo.verify.alerts import AlertOutput, comparable, compare, expectations
+from headgate.demo.workspace import TopicNames, Workspace
+from headgate.rules.bundle import read_bundle, shipped_rules
+from rulecore.documents.rule import RuleMode
+
+EVENTS = 5_000
+SHOP = Workspace(Path("/unused"), TopicNames("shop"), ShopSettings(seed=3, start_ms=1_700_000_000_000), "none")
+SHIPPED = [rule.rule for rule in read_bundle([shipped_rules("shop")]).rules]
+RULES, OTHERS = comparable(SHIPPED, {rule.id: rule for rule in SHIPPED})
+NOTHING = AlertOutput(0, (), 0, 0)
+
+
+@pytest.fixture(scope="module")
+def expected() -> ExpectedAlerts:
+    (found,) = expectations(SHOP, [EVENTS])
+    return found
+
+
+@pytest.fixture
+def found(expected: ExpectedAlerts) -> AlertOutput:
+    """What a faultless app leaves behind."""
+    alerts = tuple((str(number), alert) for number, alert in enumerate(expected.alerts))
+    return AlertOutput(EVENTS, alerts, expected.dead_letters, expected.late)
+
+
+def test_a_faultless_run_is_good(found: AlertOutput) -> None:
+    verdict = compare(NOTHING, found, SHOP, RULES, OTHERS)
+    assert verdict.good
+    assert verdict.not_compared == ()
+    assert verdict.run == verdict.run_expected == verdict.total
+    assert verdict.run.alerts > 20
+
+
+def test_a_missing_alert_is_lost(found: AlertOutput) -> None:
+    verdict = compare(NOTHING, replace(found, alerts=found.alerts[1:]), SHOP, RULES, OTHERS)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (1, 0, 0, False)
+
+
+def test_an_alert_that_comes_twice_is_duplicated(found: AlertOutput) -> None:
+    verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, found.alerts[0])), SHOP, RULES, OTHERS)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (0, 1, 0, False)
+
+
+def test_an_alert_that_must_not_come_is_unexpected(found: AlertOutput) -> None:
+    wrong = ("new", AlertId("large-payment", source=(0, 10**9)))
+    verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, wrong)), SHOP, RULES, OTHERS)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (0, 0, 1, False)
+
+
+@pytest.mark.parametrize("lane", ["dead_letters", "late"])
+def test_an_event_that_is_not_accounted_for_is_no_good(found: AlertOutput, lane: str) -> None:
+    less = replace(found, **{lane: getattr(found, lane) - 1})
+    assert not compare(NOTHING, less, SHOP, RULES, OTHERS).good
+
+
+def test_the_numbers_of_a_run_are_those_since_the_reading_before(found: AlertOutput) -> None:
+    (early,) = expectations(SHOP, [2_000])
+    before = AlertOutput(2_000, tuple(("", a) for a in early.alerts), early.dead_letters, early.late)
+    verdict = compare(before, found, SHOP, RULES, OTHERS)
+    assert verdict.run.events == verdict.run_expected.events == 3_000
+    assert verdict.run == verdict.run_expected
+    assert verdict.total.events == EVENTS
+
+
+def test_rules_that_are_not_as_shipped_are_named_and_not_compared(found: AlertOutput) -> None:
+    published = {rule.id: rule for rule in SHIPPED}
+    published["large-payment"] = published["large-payment"].model_copy(update={"version": 2})
+    published["card-testing"] = published["card-testing"].model_copy(update={"mode": RuleMode.SHADOW})
+    published["mine"] = published["large-refund"].model_copy(update={"id": "mine"})
+    del published["view-flood"]
+    rules, others = comparable(SHIPPED, published)
+    assert others == ("card-testing", "large-payment", "mine", "view-flood")
+    left = tuple((i, a) for i, a in found.alerts if a is not None and a.rule in rules)
+    assert compare(NOTHING, replace(found, alerts=left), SHOP, rules, others).good

@@ -1,0 +1,246 @@
+"""`headgate rules explain` without Kafka: what a person reads, and what a program gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headgate.explain import answer as explaining
+from headgate.explain.render_text import tree
+from headgate.main import headgate, run
+from rulecore import language as lang
+from rulecore.explain.condition import explain_condition
+from streamcore.schema import LONG, STRING
+
+RULES = """\
+id: tiny
+version: 1
+owner: me
+on: shop
+where: type = 'payment' and (status = 'declined' or not (country in ('DE', 'FR'))) and amount < 2
+then: {severity: low, message: "{user_id}"}
+---
+id: burst
+version: 1
+owner: me
+on: shop
+where: type = 'payment'
+group_by: [user_id]
+within: {tumbling: 1m}
+having: count(*) >= 3
+then: {severity: low, message: "{user_id}"}
+"""
+
+
+def event(second: int, user: str = "u1", **values: object) -> dict[str, object]:
+    time = f"2026-01-05T10:00:{second:02d}Z"
+    return {"event_id": f"e{second}", "ts": time, "type": "payment", "user_id": user, "amount": 99.5, **values}
+
+
+def write(folder: Path, *events: dict[str, object]) -> list[str]:
+    (folder / "rules.yaml").write_text(RULES, encoding="utf-8")
+    (folder / "events.json").write_text("\n".join(json.dumps(one) for one in events), encoding="utf-8")
+    return ["--rules", str(folder / "rules.yaml"), "--event-json", str(folder / "events.json")]
+
+
+def test_a_refused_event_is_a_tree_of_clauses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, event(0, status="ok"))
+    assert run(["rules", "explain", "tiny", *options]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"tiny version 1 (event) on the last event of {options[3]}: DID NOT FIRE",
+        "  does not fire: the event does not satisfy where, which is FALSE",
+        "",
+        "event events.json:0:0 of 2026-01-05 10:00:00 UTC",
+        "  where: all of                      FALSE",
+        "  ├─ type = 'payment'                TRUE    type = 'payment'",
+        "  ├─ any of                          NULL",
+        "  │  ├─ status = 'declined'          FALSE   status = 'ok'",
+        "  │  └─ country not in ('DE', 'FR')  NULL    country = NULL",
+        "  └─ amount < 2                      FALSE*  amount = 99.50",
+        "",
+        "* this clause decided",
+    ]
+
+
+def test_a_window_shows_its_values_and_where_it_fired(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, *(event(second) for second in range(4)), event(5, "u2"), event(6))
+    assert run(["rules", "explain", "burst", *options]) == 0
+    shown = capsys.readouterr().out
+    assert "DID NOT FIRE\n  does not fire again: it had fired in this window already" in shown
+    assert (
+        "  having: count(*) >= 3  TRUE*   count(*) = 5\n  fired at events.json:0:2 of 2026-01-05 10:00:02 UTC" in shown
+    )
+    assert "5 of the key's 5 events satisfied where" in shown
+
+
+def test_a_program_gets_the_same_as_a_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert (
+        run(["rules", "explain", "tiny", *write(tmp_path, event(0, status="declined", amount=1.5)), "-o", "json"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rule"], found["fired"], found["verdict"]) == ("tiny", True, "fires for this event")
+    where = found["event"]["conditions"]["where"]
+    assert (where["result"], where["joint"], len(where["parts"])) == ("TRUE", "and", 3)
+    assert where["parts"][2] == {
+        "text": "amount < 2",
+        "result": "TRUE",
+        "decided": True,
+        "joint": None,
+        "values": {"amount": "1.50"},
+        "note": "",
+        "parts": [],
+    }
+
+
+def test_colours_are_for_terminals(tmp_path: Path) -> None:
+    command = ["rules", "explain", "tiny", *write(tmp_path, event(0))]
+    plain = CliRunner().invoke(headgate, command, standalone_mode=False)
+    coloured = CliRunner().invoke(headgate, command, standalone_mode=False, color=True)
+    assert "\x1b[" not in plain.output
+    assert "\x1b[" in coloured.output
+    assert click.unstyle(coloured.output) == plain.output
+
+
+def test_a_null_names_the_operand_that_it_comes_from() -> None:
+    scope = lang.Scope({"a": LONG, "b": LONG, "c": STRING})
+    condition = lang.parse("a % b > 1 and c = 'x'", scope, field="where")
+    lines = tree("where", explain_condition(condition, {"a": 7, "b": None, "c": "x"}))
+    assert [click.unstyle(line).rstrip() for line in lines] == [
+        "  where: all of  NULL",
+        "  ├─ a % b > 1   NULL*   a % b = NULL, a = 7, b = NULL  (b is NULL)",
+        "  └─ c = 'x'     TRUE    c = 'x'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "events", "said"),
+    [
+        ("tinny", [event(0)], "did you mean tiny?"),
+        ("tiny", [], "is empty"),
+        ("tiny", [event(0, amount="much")], "no event of shop: wrong_type: field amount"),
+    ],
+)
+def test_what_does_not_fit_is_said(
+    target: str, events: list[dict[str, object]], said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run(["rules", "explain", target, *write(tmp_path, *events)]) == 1
+    assert said in capsys.readouterr().err
+
+
+LISTED = """\
+id: listed
+version: 1
+owner: me
+on: shop
+where: user_id in list('denied')
+then: {severity: low, message: "{user_id}"}
+"""
+
+
+def test_lists_of_files_are_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "rules.yaml").write_text(LISTED, encoding="utf-8")
+    for entries, fired in (("[u1, u2]", True), ("[u2]", False)):
+        denied = f"list: denied\nversion: 1\nowner: me\nof: string\nentries: {entries}\n"
+        (tmp_path / "denied.yaml").write_text(denied, encoding="utf-8")
+        lists = ["--lists", str(tmp_path / "denied.yaml"), "-o", "json"]
+        assert run(["rules", "explain", "listed", *options, *lists]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["fired"], found["event"]["conditions"]["where"]["values"]) == (fired, {"user_id": "u1"})
+        assert found["notes"] == ["lists are asked as they are now, at the event's time: denied"]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event(0, status="declined", amount=1.5)],
+        [event(0, status="ok")],
+        [event(0, status="declined", amount=1), event(1, country=None), event(2, status="declined", amount="1.99")],
+        [event(0, not_declared=[1, {"a": 2}])],
+        [event(0, amount="much"), event(1, ts="yesterday"), event(2, amount="more")],
+        [event(0, user_id=None), event(1)],
+    ],
+)
+def test_few_events_and_many_are_explained_alike(
+    events: list[dict[str, object]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """Few are taken one by one, many in columns."""
+    command = ["rules", "explain", "tiny", *write(tmp_path, *events), "-o", "json"]
+    few = run(command), capsys.readouterr()
+    monkeypatch.setattr(explaining, "SCALAR_LIMIT", 0)
+    assert (run(command), capsys.readouterr()) == few
+
+
+def test_only_files_that_name_the_rule_have_to_be_sound(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "other.yaml").write_text("id: [", encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "tiny", *options]) == 0
+    assert "DID NOT FIRE" in capsys.readouterr().out
+    assert run(["rules", "explain", "tinny", *options]) == 1
+    assert "other.yaml:2" in capsys.readouterr().err
+
+
+SUM = """\
+id: sum
+version: 1
+owner: me
+on: shop
+group_by: [user_id]
+score: {of: [part], within: 1h, limit: 5}
+then: {severity: low, message: "{user_id}"}
+"""
+PART = """\
+id: %s
+version: 1
+owner: me
+on: shop
+where: amount > 1
+then: {severity: low, message: "{user_id}", score: 5}
+"""
+PAIR = """\
+id: pair
+version: 1
+owner: me
+on: shop
+group_by: [user_id]
+sequence:
+  - {step: first, where: amount > 1}
+  - {step: second, where: amount > 1}
+within: 1h
+then: {severity: low, message: "{user_id}", score: 5}
+"""
+
+
+@pytest.mark.parametrize("written", ["part", '"p\\u0061rt"'])
+def test_a_score_is_explained_with_the_rules_that_it_adds_in_whatever_file_and_way_they_are_written(
+    written: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0))
+    (tmp_path / "sum.yaml").write_text(SUM, encoding="utf-8")
+    (tmp_path / "part.yaml").write_text(PART % written, encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "sum", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["alerts"]) == 1
+    assert found["fired"] is True
+    assert [*found["event"]["conditions"]] == ["signal part"]
+
+
+def test_a_sequence_that_fires_at_the_very_event_is_said_to_fire(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = write(tmp_path, event(0), event(1))
+    (tmp_path / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    options[1] = str(tmp_path)
+    assert run(["rules", "explain", "pair", *options, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["event_time_ms"] for one in found["alerts"]] == [found["event"]["event_time_ms"]]
+    assert found["fired"] is True

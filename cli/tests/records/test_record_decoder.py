@@ -1,0 +1,40 @@
+"""Records to events for commands: few records and many go different ways to the same events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import polars.testing
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.records import decoder as decoding
+from headgate.records.decoder import EventDecoder
+from headgate.rules.bundle import load_streams
+
+SHOP = load_streams()["shop"]
+NOW_MS = 1_767_700_000_000
+EVENT = {"event_id": "e1", "ts": 1_767_600_000_000, "type": "payment", "user_id": "u1", "amount": 99.5}
+VALUES = st.none() | st.integers(-5, 2**60) | st.booleans() | st.text(max_size=4)
+CHANGES = st.dictionaries(st.sampled_from([*SHOP.names, "undeclared"]), VALUES, max_size=3)
+RECORDS = st.none() | st.binary(max_size=6) | CHANGES.map(lambda changes: orjson.dumps(EVENT | changes))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(RECORDS, max_size=8))
+def test_few_records_are_the_events_that_they_are_among_many(records: list[bytes | None]) -> None:
+    places = pa.array([3] * len(records), pa.int32()), pa.array(range(len(records)), pa.int64())
+
+    def decoded() -> tuple[Any, Any]:
+        decode = EventDecoder(SHOP, NOW_MS)
+        return decode(pa.array(records, pa.binary()), *places), decode.take_dead()
+
+    few, few_dead = decoded()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "SCALAR_LIMIT", -1)
+        many, many_dead = decoded()
+    polars.testing.assert_frame_equal(few, many)
+    assert few_dead == many_dead

@@ -1,0 +1,327 @@
+"""``headgate savepoint`` and ``headgate state`` on savepoints of a rules app, which goes on from one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headgate.main import run
+from headgate_rules.app import build_app
+from headgate_rules.settings import RulesSettings
+from streamcore.app import App
+from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epochs import EpochStore
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.leases.acquire import lease_for
+from streamcore.offsets import StreamOffsets
+from streamcore.savepoint import Savepoint, SavepointRepository
+from streamcore.savepoint.create import SavepointPosition
+from streamcore.storage import LocalObjectStore
+from tests.harness.apps import orders
+from tests.harness.apps import published_rules as rules
+from tests.harness.apps.versioned_shop import initial_of, save
+from tests.harness.servers.storage_locations import s3_place
+
+CUTS, EVENTS = 6, 40
+
+
+@dataclass(frozen=True)
+class Place:
+    """An app's settings, and where its savepoints are."""
+
+    folder: Path
+    file: Path
+    app: App
+
+    @property
+    def savepoints(self) -> SavepointRepository:
+        return SavepointRepository(LocalObjectStore(self.folder / "savepoints"), self.app.name)
+
+    def run(self, *words: str) -> int:
+        """A command that needs the app."""
+        where = ["--service", "rules", "--settings", str(self.file), "--savepoints", str(self.folder / "savepoints")]
+        return run(["savepoint", *words, *where])
+
+    def look(self, *words: str) -> int:
+        """A command that needs the savepoint only."""
+        return run([*words, "--savepoints", str(self.folder / "savepoints"), "--app", self.app.name])
+
+
+def place(folder: Path, **settings: object) -> Place:
+    schema = orders.write_streams(folder)[0]
+    document = {
+        "app": "shop",
+        "kafka": {"bootstrap": "nowhere:1"},
+        "streams": [{"schema_file": str(schema), "topic": "orders"}],
+        "checkpoint": str(folder / "e1"),
+        "jars": str(folder),
+        "shards": 2,
+        **settings,
+    }
+    file = folder / "settings.json"
+    file.write_text(json.dumps(document))
+    return Place(folder, file, build_app(RulesSettings.model_validate(document)))
+
+
+def records(cut: int) -> Sequence[RawRecord]:
+    every = orders.orders(CUTS * EVENTS, seed=1, users=12)
+    some = every[cut * EVENTS : (cut + 1) * EVENTS]
+    published = [] if cut else rules.all_kinds()
+    first = [control_record(n, rule.id, rule.value) for n, rule in enumerate(published)]
+    return [*first, *(RawRecord(0, 0, cut * EVENTS + n, order.value) for n, order in enumerate(some))]
+
+
+def play(local: InProcessApp, cuts: Sequence[int]) -> list[tuple[str, bytes | None, bytes | None]]:
+    clock_ms = orders.START_MS + orders.DAY_MS
+    found = [record for cut in cuts for record in local.cut(records(cut), clock_ms + cut)]
+    return [(record.lane, record.key, record.value) for record in found]
+
+
+def saved(at: Place, local: InProcessApp, name: str = "one", batch: int = 3) -> Savepoint:
+    moment = SavepointPosition(
+        1, batch, StreamOffsets(5, {("orders", 0): 120, ("shop.control", 0): 6}), 1_790_000_000_000
+    )
+    return save(at.app, local.blobs, at.folder / "savepoints", moment, name)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    at = place(tmp_path_factory.mktemp("shop"))
+    local = InProcessApp(at.app)
+    play(local, range(3))
+    saved(at, local)
+    saved(at, local, "two", batch=4)
+    return at
+
+
+def test_a_rules_app_goes_on_from_a_savepoint_and_says_what_an_uninterrupted_one_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, whole = place(tmp_path), []
+    uninterrupted = InProcessApp(at.app)
+    for cut in range(CUTS):
+        whole.append(play(uninterrupted, [cut]))
+    before = InProcessApp(at.app)
+    assert [play(before, [cut]) for cut in range(3)] == whole[:3]
+    saved(at, before)
+    assert at.run("plan", "one", "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "name": "one",
+        "verdict": "compatible",
+        "possible": True,
+        "reasons": [],
+    }
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 0
+    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    after = InProcessApp(at.app, initial_of(tmp_path / "e2", stages=1))
+    after.next_offsets = before.next_offsets
+    assert [sorted(play(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
+    assert any(lane == "alerts" for one in whole[3:] for lane, _, _ in one)
+
+
+def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shop.look("savepoint", "list") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NAME", "BATCH", "EPOCH", "TAKEN", "VERSION", "ROWS", "SIZE"]
+    assert [line.split()[:3] for line in lines[1:]] == [["one", "3", "1"], ["two", "4", "1"]]
+    assert shop.look("savepoint", "show", "one") == 0
+    text = capsys.readouterr().out
+    assert "savepoint one of app shop: after batch 3 of epoch 1" in text
+    assert "goes on    orders at 0: 120" in text
+    assert shop.look("savepoint", "show", "one", "-o", "json") == 0
+    manifest_text = json.loads(capsys.readouterr().out)
+    assert manifest_text["topics"] == {"orders": {"0": 120}, "shop.control": {"0": 6}}
+    assert {"rules"} <= {table["table"] for table in manifest_text["tables"]}
+
+
+def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_state(shop, "one", "rules", "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["shard"] for row in rows} <= {0, 1}
+    assert any("many-payments" in row["key"] for row in rows)
+    key = rows[0]["key"]
+    assert run_state(shop, "one", "rules", "--where", f"key={key}", "--shard", "1", "-o", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["key"], found["shard"]) == (key, 1)
+    assert run_state(shop, "one", "rules", "--limit", "1") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run_state(shop, "one", "nothing") == 1
+    assert "has no table nothing; it has " in capsys.readouterr().err
+    assert run_state(shop, "one", "rules", "--where", "nothing=1") == 1
+    assert "give COLUMN=VALUE with one of" in capsys.readouterr().err
+
+
+def run_state(shop: Place, *words: str) -> int:
+    return shop.look("state", "show", *words)
+
+
+def test_one_byte_that_changed_is_found_and_the_exit_code_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path)
+    local = InProcessApp(at.app)
+    play(local, [0])
+    one = saved(at, local)
+    assert at.look("savepoint", "verify", "one") == 0
+    file = tmp_path / "savepoints" / "shop" / "one" / one.manifest.files[0].path
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    capsys.readouterr()
+    assert at.look("savepoint", "verify", "one", "-o", "json") == 1
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert faults == [f"{one.manifest.files[0].path} is not what was written: its digest differs"]
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 1
+    assert "its digest differs" in capsys.readouterr().err
+
+
+def test_another_number_of_shards_is_refused_and_nothing_is_written(
+    shop: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = place(tmp_path, shards=3)
+    where = ["--service", "rules", "--settings", str(other.file), "--savepoints", str(shop.folder / "savepoints")]
+    assert run(["savepoint", "plan", "one", *where]) == 1
+    assert capsys.readouterr().out.startswith("incompatible\n  incompatible: it has 2 shards, the app is set to 3")
+    assert run(["savepoint", "restore", "one", "--checkpoint", str(tmp_path / "e2"), *where]) == 1
+    assert "cannot be restored so" in capsys.readouterr().err
+    assert not (tmp_path / "e2" / "app.json").exists()
+
+
+def test_a_checkpoint_in_use_is_not_written_over(shop: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    to = str(shop.folder / "in-use")
+    assert shop.run("restore", "one", "--checkpoint", to) == 0
+    assert shop.run("restore", "one", "--checkpoint", to) == 1
+    assert "it is in use; a savepoint is restored to a new folder" in capsys.readouterr().err
+    assert shop.run("restore", "one", "--checkpoint", str(shop.folder / "low"), "--epoch", "1") == 1
+    assert "epoch 1 is not above 1, that of the savepoint" in capsys.readouterr().err
+
+
+def test_what_is_deleted_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    at = place(tmp_path)
+    local = InProcessApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    assert at.look("savepoint", "delete", "one") == 0
+    assert at.look("savepoint", "show", "one") == 1
+    assert "no savepoint one; there is none of this app" in capsys.readouterr().err
+
+
+def test_an_app_that_has_not_run_has_no_savepoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert place(tmp_path).run("create", "one") == 1
+    assert "the app has not run there yet" in capsys.readouterr().err
+
+
+def test_savepoints_in_a_bucket_are_looked_at_restored_and_deleted_by_the_same_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = s3_place(monkeypatch)
+    at = place(tmp_path, savepoints=bucket.url)
+    local = InProcessApp(at.app)
+    play(local, range(3))
+    saved(at, local)
+    made = at.savepoints.get("one").folder
+    for name in made.files():
+        bucket.under("shop/one").write(name, made.read(name) or b"")
+    where = ["--savepoints", bucket.url, "--app", "shop"]
+    assert run(["savepoint", "list", *where]) == 0
+    assert run(["savepoint", "show", "one", *where]) == 0
+    assert run(["savepoint", "verify", "one", *where]) == 0
+    service = ["--service", "rules", "--settings", str(at.file)]
+    assert run(["savepoint", "plan", "one", *service]) == 0
+    assert run(["savepoint", "restore", "one", *service, "--checkpoint", str(tmp_path / "e2")]) == 0
+    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    assert [*initial_of(tmp_path / "e2", stages=1)]
+    assert run(["savepoint", "delete", "one", *where]) == 0
+    assert bucket.files() == []
+
+
+def test_several_go_at_once_all_or_none_and_what_is_missing_may_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path)
+    local = InProcessApp(at.app)
+    play(local, [0])
+    for name in ("one", "two", "three"):
+        saved(at, local, name)
+    assert at.look("savepoint", "delete", "one", "none") == 1
+    assert "no savepoint none" in capsys.readouterr().err
+    assert at.look("savepoint", "show", "one") == 0
+    part = at.folder / "savepoints" / "shop" / "part" / "state"
+    part.mkdir(parents=True)
+    assert at.look("savepoint", "delete", "--missing-ok", "one", "none", "part", "two") == 0
+    assert [one.manifest.name for one in at.savepoints] == ["three"]
+    assert not part.parent.exists()
+    assert at.look("savepoint", "delete", "--missing-ok", "../three") == 1
+
+
+def test_all_that_an_app_stored_is_removed_unless_somebody_owns_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path, checkpoint=str(tmp_path / "checkpoints" / "shop"))
+    root, local = tmp_path / "checkpoints" / "shop", InProcessApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    for epoch in (1, 2):
+        CheckpointRoot(root / f"e{epoch}").initialise(AppIdentity("shop", 2), epoch=epoch)
+    purge = ("savepoint", "purge", "--checkpoint", str(root))
+    with lease_for(root / "e2"):
+        assert at.look(*purge) == 1
+        assert "in use by" in capsys.readouterr().err
+    assert [one.manifest.name for one in at.savepoints] == ["one"]
+    assert EpochStore(root).existing() == (1, 2)
+    assert run([*purge, "--savepoints", str(tmp_path / "savepoints"), "--app", "other"]) == 1
+    assert "belongs to app shop, not other" in capsys.readouterr().err
+    assert at.look(*purge) == 0
+    assert "shop: 1 savepoints and 3 checkpoints are removed" in capsys.readouterr().out
+    assert not root.exists()
+    assert at.look("savepoint", "list") == 0
+    assert at.look(*purge) == 0
+
+
+def test_an_epoch_that_is_begun_during_the_removal_stays_and_its_owner_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at, root = place(tmp_path), tmp_path / "checkpoints" / "shop"
+    CheckpointRoot(root / "e1").initialise(AppIdentity("shop", 2))
+    (root / "standby").mkdir()
+    begun, discard_all = lease_for(root / "e2"), SavepointRepository.discard_all
+
+    def meanwhile(savepoints: SavepointRepository) -> int:
+        begun.acquire()
+        CheckpointRoot(root / "e2").initialise(AppIdentity("shop", 2), epoch=2)
+        return discard_all(savepoints)
+
+    purge = ("savepoint", "purge", "--checkpoint", str(root))
+    with monkeypatch.context() as patched:
+        patched.setattr(SavepointRepository, "discard_all", meanwhile)
+        assert at.look(*purge) == 1
+    said = capsys.readouterr().out
+    assert f"1 checkpoints are removed; begun meanwhile and left in {root}: e2; stop the app, then purge again" in said
+    begun.check()
+    assert EpochStore(root).existing() == (2,)
+    assert (root / "standby").exists(), "its channel"
+    begun.release()
+    assert at.look(*purge) == 0
+    assert not root.exists()
+
+
+def test_of_an_app_with_epochs_the_newest_is_meant_and_a_restore_is_not_put_among_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at = place(tmp_path, checkpoint=str(tmp_path / "shop"))
+    local = InProcessApp(at.app)
+    play(local, [0])
+    saved(at, local)
+    for epoch in (1, 10):
+        CheckpointRoot(tmp_path / "shop" / f"e{epoch}").initialise(AppIdentity("shop", 2), epoch=epoch)
+    with lease_for(tmp_path / "shop" / "e10"):
+        assert at.run("create", "now") == 1
+        said = capsys.readouterr().err
+        assert "e10: the app that owns it answers to its pod; there, create a Savepoint" in said
+    assert at.run("restore", "one") == 1
+    assert "it holds those of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
+    assert at.run("restore", "one", "--checkpoint", str(tmp_path / "elsewhere")) == 0

@@ -1,0 +1,123 @@
+"""The alert of a rule that fired: its fields, its identity and its bytes.
+
+The identity is a hash of the firing (rule, version, and the event or the key and window), so the same firing has the
+same identity wherever and however often it is computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+import orjson
+
+from rulecore import language as lang
+from rulecore.compile.rule import CompiledRule
+from rulecore.firing import Origin, RuleFiring
+from rulecore.language.types import Value
+from streamcore.schema import StreamSchema, Type
+from streamcore.wire.lanes import Record
+
+
+@dataclass(frozen=True, slots=True)
+class AlertContext:
+    """How an alert is dispatched: lane, epoch of the rule set, number of alerts suppressed before it."""
+
+    lane: str
+    epoch: int
+    suppressed: int | None = None
+
+
+def event_alert(
+    rule: CompiledRule, schema: StreamSchema, event: Mapping[str, Value], origin: Origin, context: AlertContext
+) -> Record:
+    """Build the alert of a rule per event. ``event``: physical values by column, at least those of the message."""
+    identity = [rule.rule.id, rule.rule.version, origin.topic, origin.partition, origin.offset]
+    body: dict[str, object] = {
+        "kind": "event",
+        "key": _key(event, schema, schema.keys[rule.route]),
+        "window": None,
+        "timing": None,
+        "event_time_ms": origin.event_ms,
+        "values": {},
+        "source": origin.place,
+        "warming": False,
+        "message": _message(rule, event),
+        "rules_epoch": context.epoch,
+    }
+    return _record(rule, identity, body, context)
+
+
+def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | None, context: AlertContext) -> Record:
+    """Build the alert of a rule with state. ``origin``: the event at which it fired, None at a watermark."""
+    rule = firing.rule
+    key = _key(firing.key, schema, rule.group_by)
+    identity = [rule.rule.id, rule.rule.version, list(key.values()), *firing.mark]
+    body: dict[str, object] = {
+        "kind": rule.kind.value,
+        "key": key,
+        "window": {"start_ms": firing.start_ms, "end_ms": firing.end_ms},
+        "timing": firing.timing.value,
+        "event_time_ms": firing.time_ms,
+        "values": {f.text: _plain(firing.values[f.column], f.type) for f in rule.figures},
+        "source": None if origin is None else origin.place,
+        "warming": firing.warming,
+        "message": _message(rule, {**firing.key, **firing.values}),
+        "rules_epoch": context.epoch,
+    }
+    if firing.events:
+        body["events"] = [{**event.place, "event_time_ms": event.event_ms} for event in firing.events]
+    return _record(rule, identity, body, context)
+
+
+def _record(rule: CompiledRule, identity: list[object], body: dict[str, object], context: AlertContext) -> Record:
+    alert_id = hashlib.blake2b(orjson.dumps(identity), digest_size=16).hexdigest()
+    if context.suppressed is not None:
+        body["suppressed"] = context.suppressed
+    document = {"alert_id": alert_id, **_rule_fields(rule.digest, rule), **body}
+    return Record(context.lane, alert_id.encode(), orjson.dumps(document))
+
+
+#: The fields that all alerts of a rule version share, by digest. Cached: a burst of alerts has to be fast.
+_RULE_FIELDS: dict[str, dict[str, object]] = {}
+_MAX_RULE_FIELDS = 50_000
+
+
+def _rule_fields(digest: str, rule: CompiledRule) -> dict[str, object]:
+    if digest not in _RULE_FIELDS:
+        if len(_RULE_FIELDS) >= _MAX_RULE_FIELDS:
+            _RULE_FIELDS.clear()
+        then = rule.rule.then
+        _RULE_FIELDS[digest] = {
+            "rule": rule.rule.id,
+            "version": rule.rule.version,
+            "mode": rule.rule.status.value,
+            "stream": rule.rule.on,
+            "severity": then.severity.value,
+            "outcome": then.outcome,
+            "score": then.score,
+        }
+    return _RULE_FIELDS[digest]
+
+
+def _message(rule: CompiledRule, physical: Mapping[str, Value]) -> str:
+    values = {p.name: lang.to_logical(physical[p.column], p.type) for p in rule.placeholders}
+    return rule.message.format(values.__getitem__)
+
+
+def _key(row: Mapping[str, Value], schema: StreamSchema, names: tuple[str, ...]) -> dict[str, object]:
+    return {name: _plain(row[name], kind) for name, kind in _typed(schema, names)}
+
+
+@functools.lru_cache(maxsize=1_024)
+def _typed(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
+    return tuple((f.name, f.type) for name in names if (f := schema.get(name)) is not None)
+
+
+def _plain(value: Value, kind: Type) -> object:
+    """Return decimals as text with all their digits; JSON has the rest."""
+    logical = lang.to_logical(value, kind)
+    return format(logical, "f") if isinstance(logical, Decimal) else logical

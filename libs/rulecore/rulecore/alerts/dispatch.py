@@ -1,0 +1,148 @@
+"""Dispatch of firings: the lane of the alert, whether it is suppressed, and the comparison of versions on trial.
+
+Promises: decisions depend on the firing, the rule set and the state of this shard alone. Refuses to know the
+origin of firings and the format of an alert.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from rulecore.alerts.suppression import Suppression
+from rulecore.alerts.trial_comparison import TrialComparison
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Canary, RuleMode
+from rulecore.documents.status import RuleStatus, StatusKind
+from rulecore.language.types import Value
+from rulecore.ruleset.ruleset import RuleSet
+from rulecore.settings import DispatchSettings
+from streamcore.kernel import Cut
+from streamcore.state import StateTable
+from streamcore.wire.lanes import ALERTS, SHADOW
+
+SUPPRESSED: Final = "suppressed"
+_SUPPRESSION, _COUNTS, _SUBJECTS = "suppressed", "compared", "subjects"
+
+
+@dataclass(frozen=True, slots=True)
+class FiredRule:
+    """The part of a firing that decides about its alert.
+
+    ``key``: physical values of the rule's key, in order of its columns.
+
+    ``by``: of the columns of ``suppress``. ``mark`` distinguishes firings of the key; ``end_ms``: no version of the
+    rule fires for the same mark after the watermark has passed it.
+    """
+
+    rule: CompiledRule
+    key: Sequence[Value]
+    by: Sequence[Value]
+    mark: Sequence[object]
+    time_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchDecision:
+    """``lane`` None: no alert. ``suppressed``: the number of alerts suppressed before it; None without ``suppress``."""
+
+    lane: str | None
+    suppressed: int | None = None
+
+
+_NO_ALERT: Final = DispatchDecision(None)
+
+
+class AlertDispatcher:
+    """Decides about the alerts of one shard."""
+
+    def __init__(self, settings: DispatchSettings) -> None:
+        self.suppression = Suppression(settings.suppressed, settings.late_ms)
+        self.comparison = TrialComparison(settings.compared, settings.compare_every_ms)
+        self.counters: dict[str, int] = {}
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return the tables by name."""
+        return {
+            _SUPPRESSION: self.suppression.table,
+            _COUNTS: self.comparison.counts,
+            _SUBJECTS: self.comparison.subjects,
+        }
+
+    def on_state_loaded(self) -> None:
+        """Rebuild derived state after the tables' rows have been loaded."""
+        self.suppression.on_state_loaded()
+        self.comparison.on_state_loaded()
+
+    def dispatch(self, fired: FiredRule, rules: RuleSet) -> DispatchDecision:
+        """Decide which lane the alert of a firing goes to, if any."""
+        rule = fired.rule.rule
+        lane = alert_lane(fired.rule, fired.key, rules)
+        self._compare(fired, rules)
+        if not rule.then.alert:
+            return _NO_ALERT
+        if rule.suppress is None:
+            return DispatchDecision(lane)
+        before = self.suppression.passes(fired.rule, fired.by, fired.time_ms)
+        if before is None:
+            self.count(f"{SUPPRESSED}.{rule.id}")
+            return _NO_ALERT
+        return DispatchDecision(lane, before)
+
+    def _compare(self, fired: FiredRule, rules: RuleSet) -> None:
+        live, candidate = rules.live(fired.rule.rule.id), rules.candidate(fired.rule.rule.id)
+        if live is None or candidate is None:
+            return
+        subject = orjson.dumps([list(fired.key), list(fired.mark)], default=str).decode()
+        self.comparison.record_firing(
+            fired.rule.rule.id,
+            (live.rule.version, candidate.rule.version),
+            candidate=fired.rule.rule.version == candidate.rule.version,
+            subject=subject,
+            end_ms=fired.end_ms,
+        )
+
+    def close(self, cut: Cut, rules: RuleSet) -> Iterable[RuleStatus]:
+        """End a cut: drop expired state and report the results of trials."""
+        self.suppression.expire(cut.next_watermark_ms)
+        self.comparison.expire(cut.next_watermark_ms)
+        for rule, counts in self.comparison.counts_to_report(cut.clock_ms):
+            firings = {"only_live": counts.only_live, "only_candidate": counts.only_candidate, "both": counts.both}
+            compared = {"live": counts.live, "candidate": counts.candidate, "shard": cut.shard, **firings}
+            yield RuleStatus(rule, counts.candidate, StatusKind.COMPARED, None, rules.epoch, 0, -1, compared=compared)
+
+    def count(self, name: str, more: int = 1) -> None:
+        """Count for the metrics of this cut."""
+        self.counters[name] = self.counters.get(name, 0) + more
+
+    def take_counters(self) -> Mapping[str, int]:
+        """Return the counters of this cut and reset them."""
+        counters, self.counters = self.counters, {}
+        return counters
+
+
+def alert_lane(compiled: CompiledRule, key: Sequence[Value], rules: RuleSet) -> str:
+    """Return the lane of the alerts of a version.
+
+    A canary decides for its share of the keys, the live version for the others.
+    """
+    rule = compiled.rule
+    if isinstance(rule.mode, Canary):
+        return ALERTS if canary_fraction(rule.id, key) < rule.mode.percent / 100 else SHADOW
+    if rule.mode is not RuleMode.LIVE:
+        return SHADOW
+    trial = rules.candidate(rule.id)
+    if trial is not None and isinstance(trial.rule.mode, Canary) and trial in rules.evaluated_versions(rule.id):
+        return SHADOW if canary_fraction(rule.id, key) < trial.rule.mode.percent / 100 else ALERTS
+    return ALERTS
+
+
+def canary_fraction(rule_id: str, key: Sequence[Value]) -> float:
+    """Return the position in [0, 1) of a key for the canaries of a rule: by hash, so the same for every version."""
+    digest = hashlib.blake2b(orjson.dumps([rule_id, list(key)], default=str), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

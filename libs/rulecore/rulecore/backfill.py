@@ -1,0 +1,248 @@
+"""Backfill: events that a new aggregate has missed, counted from history by the same code and added to its state.
+
+A new aggregate counts from certain offsets of the input on, which the app reports when it accepts the rule. Everything
+before those offsets can be counted elsewhere, from the topic or from files, and sent as a *backfill*: rows of partials,
+which combine with those of the app in any order. So the aggregate is then exactly as if it had
+counted from the start of the backfill. A backfill names for each aggregate since when it counts, and is added only
+where that still holds, so a backfill that is sent twice counts once. Promises: reading a backfill raises nothing but
+``RuleError``, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import orjson
+import polars as pl
+from pydantic import ConfigDict, Field, ValidationError
+
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.base import DocumentModel
+from rulecore.documents.control_keys import BACKFILL_KEY
+from rulecore.documents.loading import format_faults
+from rulecore.documents.releases import digest_part
+from rulecore.documents.rule_kinds import RuleName
+from rulecore.documents.scalars import Time
+from rulecore.documents.yaml_reader import one_line
+from rulecore.errors import DocumentError, RuleSetError
+from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.windows.distinct_table import VALUE
+from rulecore.groups.windows.group import WindowGroup
+from rulecore.groups.windows.pane_table import FIRED, PANE, PANE_MASK
+from rulecore.settings import GroupSettings
+from streamcore.hashing import hash_columns, shard_for
+from streamcore.schema import StreamSchema
+from streamcore.state import KeyValueTable
+from streamcore.state.table import HASH
+from streamcore.watermark import NO_WATERMARK
+
+PART_BYTES: Final = 500_000
+DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
+PART_ROWS: Final = 50_000
+
+
+class Backfill(DocumentModel):
+    """Parts for the aggregates of a rule's version. ``since``: by aggregate, since when it counts, epoch milliseconds.
+
+    ``start``: from when on the history was counted. ``parts``: digests of staged parts.
+    """
+
+    rule: RuleName
+    version: int
+    start: Annotated[Time, Field(alias="from")]
+    since: Annotated[dict[str, int], Field(min_length=1, max_length=100)]
+    parts: Annotated[tuple[str, ...], Field(strict=False, max_length=10_000)]
+
+
+class _Part(DocumentModel):
+    """Rows of one table in columns: the group's key, panes and values; of a distinct count one value a row."""
+
+    model_config = ConfigDict(strict=False, extra="forbid", frozen=True)
+
+    table: str
+    keys: dict[str, list[bool | int | float | str | None]]
+    panes: list[int]
+    values: dict[str, list[bool | int | float | str | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRows:
+    """A backfill that is compatible with its rule. ``rows``: aggregates with frames as their tables store them."""
+
+    rule: CompiledRule
+    start_ms: int
+    since_ms: Mapping[str, int]
+    rows: tuple[tuple[str, pl.DataFrame], ...]
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_backfill(value: bytes) -> Backfill:
+    """Decode the backfill of a control record."""
+    try:
+        return Backfill.model_validate(orjson.loads(value))
+    except ValidationError as error:
+        raise DocumentError(format_faults(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON: {one_line(error)}") from error
+
+
+def decode_parts(
+    backfill: Backfill, rule: CompiledRule, schema: StreamSchema, staged: Mapping[str, bytes]
+) -> BackfillRows:
+    """Return the rows of a backfill. Raise ``RuleSetError`` if a part is missing or does not fit the rule."""
+    if missing := [digest for digest in backfill.parts if digest not in staged]:
+        raise RuleSetError(f"part {missing[0][:40]} is missing; publish the parts of a backfill before the backfill")
+    group = _group(rule, schema)
+    if unknown := [name for name in backfill.since if name not in group.since_by_column(rule)]:
+        raise RuleSetError(f"since: {unknown[0][:80]} is no aggregate of {rule.rule.id}")
+    rows: list[tuple[str, pl.DataFrame]] = []
+    for digest in backfill.parts:
+        part = decode_part(staged[digest])
+        rows += [(name, frame) for name, frame in _frames(part, group) if name in backfill.since]
+    return BackfillRows(rule, backfill.start, backfill.since, tuple(rows))
+
+
+def decode_part(value: bytes) -> _Part:
+    """Decode a part and check its form, not whether it fits a rule."""
+    decompressor = zlib.decompressobj()
+    try:
+        text = decompressor.decompress(value, DECOMPRESSED_BYTES)
+        if decompressor.unconsumed_tail or not decompressor.eof:
+            raise RuleSetError(f"a part of a backfill has at most {DECOMPRESSED_BYTES} bytes when it is opened")
+        return _Part.model_validate(orjson.loads(text))
+    except zlib.error as error:
+        raise DocumentError(f"a part of a backfill cannot be opened: {error}") from error
+    except ValidationError as error:
+        raise DocumentError(format_faults(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"a part of a backfill is not JSON: {one_line(error)}") from error
+
+
+def _frames(part: _Part, group: WindowGroup) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the rows of a part by aggregate, in the types of its table: all columns, and no others."""
+    if part.table in group.distinct:
+        yield part.table, _frame(part, group, {VALUE: (group.distinct[part.table].dtype, None)})
+        return
+    if part.table != "panes":
+        raise RuleSetError(f"a part of a backfill is for {part.table[:80]!r}, which the rule does not count")
+    partials = {n: p for n, p in group.panes.partials.items() if not n.startswith(FIRED)}
+    kept = {n: (pl.Int64() if p.whole else pl.Float64(), p.identity) for n, p in partials.items()}
+    frame = _frame(part, group, kept)
+    for name, aggregation in group.aggregations.items():
+        columns = [aggregation.column(p) for p in aggregation.partials]
+        yield name, frame.select(*group.panes.keys.dtypes, PANE, *columns)
+
+
+def _frame(
+    part: _Part, group: WindowGroup, values: Mapping[str, tuple[pl.DataType, int | float | None]]
+) -> pl.DataFrame:
+    """Return keys, panes and values. ``values``: the type and the replacement of null of each column."""
+    given: dict[str, Sequence[object]] = {**part.keys, PANE: part.panes, **part.values}
+    keys: dict[str, tuple[pl.DataType, int | float | None]] = {n: (t, None) for n, t in group.panes.keys.dtypes.items()}
+    columns = {**keys, PANE: (pl.Int64(), None), **values}
+    if set(given) != set(columns) or len({len(listed) for listed in given.values()}) != 1:
+        raise RuleSetError("a part of a backfill has other columns than the rule's aggregates, or of unequal length")
+    if any(not 0 <= pane <= PANE_MASK for pane in part.panes):
+        raise RuleSetError("a part of a backfill has a pane that no event can be in")
+    try:
+        return pl.DataFrame([_series(name, given[name], *kind) for name, kind in columns.items()])
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise RuleSetError(f"a part of a backfill holds a value of another type: {one_line(error)}") from error
+
+
+def _series(name: str, values: Sequence[object], kind: pl.DataType, null: int | float | None) -> pl.Series:
+    series = pl.Series(name, values, dtype=kind, strict=True)
+    return series if null is None else series.fill_null(pl.lit(null, dtype=kind))
+
+
+# --- adding -----------------------------------------------------------------------------------------------------------
+
+
+def apply_backfill(
+    backfill: BackfillRows, group: WindowGroup, schema: StreamSchema, context: CutContext, memory: KeyValueTable
+) -> None:
+    """Add the rows of keys that this shard owns to the aggregates that still start where the backfill ends."""
+    names = [n for n, since in backfill.since_ms.items() if group.metadata.since_ms.get(n) == since]
+    for name, frame in backfill.rows:
+        if name in names:
+            own_rows = _rows_of_shard(frame, schema.keys[backfill.rule.route], context)
+            if own_rows.height:
+                group.add_backfill(name, own_rows)
+    group.complete_since(names, backfill.start_ms, memory)
+
+
+def _rows_of_shard(frame: pl.DataFrame, key: Sequence[str], context: CutContext) -> pl.DataFrame:
+    owners = shard_for(hash_columns([frame[name] for name in key], frame.height), context.shards)
+    return frame.filter(pl.Series(owners == context.shard))
+
+
+# --- making -----------------------------------------------------------------------------------------------------------
+
+
+class BackfillCollector:
+    """Counts the aggregates of a rule over history: add frames of the stream in any order, then take the records."""
+
+    def __init__(self, rule: CompiledRule, schema: StreamSchema) -> None:
+        self.rule = rule
+        self.group = _group(rule, schema)
+
+    def add(self, frame: pl.DataFrame) -> None:
+        """Add events before the offsets from which the app counts.
+
+        Raise ``RuleSetError`` when the rule fails on one.
+        """
+        if failures := self.group.count(frame):
+            raise RuleSetError(f"{self.rule.rule.id} fails on this history: {failures[0].reason}")
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the partials as parts to stage."""
+        yield from _parts("panes", self.group.panes.rows(0, 1), self.rule.group_by)
+        for name, table in self.group.distinct.items():
+            yield from _parts(name, table.rows(0, 1), self.rule.group_by)
+
+
+def backfill_records(
+    collector: BackfillCollector, start_ms: int, since_ms: Mapping[str, int], staged_key: str
+) -> list[tuple[str, bytes]]:
+    """Return keys and values of the control records of a backfill, in the order in which they must be published."""
+    rule = collector.rule.rule
+    parts = [(staged_key + digest_part(part), part) for part in collector.parts()]
+    backfill = Backfill.model_construct(
+        rule=rule.id,
+        version=rule.version,
+        start=start_ms,
+        since=dict(since_ms),
+        parts=tuple(key.removeprefix(staged_key) for key, _ in parts),
+    )
+    return [*parts, (BACKFILL_KEY + rule.id, orjson.dumps(backfill.model_dump(mode="json", by_alias=True)))]
+
+
+def _parts(table: str, rows: pl.DataFrame, keys: Sequence[str]) -> Iterator[bytes]:
+    names = [n for n in rows.columns if n not in (*keys, HASH, PANE) and not n.startswith(FIRED)]
+    for slice_ in _slices(rows):
+        body = {
+            "table": table,
+            "keys": {n: slice_[n].to_list() for n in keys},
+            "panes": slice_[PANE].to_list(),
+            "values": {n: slice_[n].to_list() for n in names},
+        }
+        yield zlib.compress(orjson.dumps(body), 6)
+
+
+def _slices(rows: pl.DataFrame) -> Iterable[pl.DataFrame]:
+    return rows.iter_slices(PART_ROWS) if rows.height else ()
+
+
+def _group(rule: CompiledRule, schema: StreamSchema) -> WindowGroup:
+    """Return a group of this rule alone."""
+    group_id = GroupId.for_rule(rule)
+    if rule.window is None or group_id is None:
+        raise RuleSetError(f"{rule.rule.id} has no windows; a backfill is for tumbling and sliding windows")
+    group = WindowGroup(group_id, schema, GroupSettings())
+    group.set_rules([rule], KeyValueTable(), NO_WATERMARK, NO_WATERMARK)
+    return group

@@ -1,0 +1,32 @@
+"""The keys of the control topic, and the subject of each. One that begins with none of these prefixes is a rule's id.
+
+Promises: one mapping, for the app that answers a record and for the caller that waits for the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rulecore.documents.status import Subject
+
+RELEASE_KEY: Final = "release/"
+STAGED_KEY: Final = "staged/"
+BACKFILL_KEY: Final = "backfill/"
+LIST_KEY: Final = "list/"
+LIST_PART_KEY: Final = "part/"
+
+_SUBJECTS: Final = {
+    RELEASE_KEY: Subject.RELEASE,
+    STAGED_KEY: Subject.PART,
+    BACKFILL_KEY: Subject.BACKFILL,
+    LIST_KEY: Subject.LIST,
+    LIST_PART_KEY: Subject.PART,
+}
+
+
+def parse_key(key: str) -> tuple[Subject, str]:
+    """Return the subject of a record with this key, and the name without the prefix."""
+    for prefix, subject in _SUBJECTS.items():
+        if key.startswith(prefix):
+            return subject, key.removeprefix(prefix)
+    return Subject.RULE, key

@@ -1,0 +1,91 @@
+"""The JSON Schema (draft 2020-12) of a rule document, for completion and checks in editors.
+
+Promises: every rule that the loader accepts is valid. The schema expresses the conditions between entries of each kind
+of rule; it cannot express comparisons of two values, such as a step's ``within`` that exceeds the sequence's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rulecore.documents.rule import Rule
+from rulecore.documents.rule_kinds import MAX_SIGNALS
+
+DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_Schema = dict[str, Any]
+_DURATION: Final[_Schema] = {
+    "type": "string",
+    "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$",
+    "description": "Longest time from the first event of a sequence to its last.",
+    "examples": ["10m", "1h"],
+}
+_GROUPED: Final[_Schema] = {"required": ["group_by"], "properties": {"group_by": {"minItems": 1}}}
+
+
+def rule_json_schema() -> Mapping[str, Any]:
+    """Return the JSON Schema of a rule's document, for editors (``# yaml-language-server: $schema=...``)."""
+    schema: _Schema = {"$schema": DRAFT, **Rule.model_json_schema(mode="validation"), "title": "Headgate rule"}
+    _adapt_definitions(schema["$defs"])
+    return {**schema, "allOf": [_kinds(), *_conditions()]}
+
+
+def _adapt_definitions(definitions: _Schema) -> None:
+    """Describe the shorthands that validators accept before pydantic sees the value."""
+    definitions["SequenceSpan"] = _DURATION
+    expectation = definitions["EventExpectation"]
+    expectation["properties"]["of"]["anyOf"] = [{"$ref": "#/$defs/ListedKeys"}, {"const": "seen"}]
+    listed = {"required": ["of"], "properties": {"of": {"type": "object"}}}
+    expectation["allOf"] = [{"if": listed, "then": _absent("forget")}]
+    points = definitions["Score"]["properties"]["of"]
+    pattern = next(iter(points["patternProperties"]))
+    mapping = {key: points.pop(key) for key in ("type", "patternProperties", "minLength", "maxLength") if key in points}
+    limits = {"minProperties": mapping.pop("minLength", 1), "maxProperties": mapping.pop("maxLength", MAX_SIGNALS)}
+    names = {"type": "array", "items": {"type": "string", "pattern": pattern}, "minItems": 1}
+    points["anyOf"] = [names, {**mapping, **limits, "additionalProperties": False}]
+    definitions["Effective"]["anyOf"] = [_present("from"), _present("to")]
+
+
+def _kinds() -> _Schema:
+    """Return the conditions of each kind of rule, chosen by the entries that a rule has, as ``Rule.kind`` does."""
+    within = {"required": ["within"], "properties": {"within": {"type": "string"}}}
+    window = {"required": ["within", "having"], "properties": {"within": {"type": "object"}, "having": _TEXT}}
+    sequence = {"allOf": [_absent("having", "expect", "score"), _GROUPED, within]}
+    absence = {"allOf": [_absent("where", "having", "within", "score"), _GROUPED]}
+    score = {"allOf": [_absent("where", "having", "within", "expect"), _GROUPED]}
+    event = {"allOf": [_present("where"), {"if": _present("suppress"), "then": {"properties": {"suppress": _BY}}}]}
+    windowed = {"anyOf": [_GROUPED, _present("within"), _present("having")]}
+    chain: _Schema = event
+    for condition, conclusion in (
+        (windowed, {"allOf": [_GROUPED, window]}),
+        (_present("score"), score),
+        (_present("expect"), absence),
+        (_present("sequence"), sequence),
+    ):
+        chain = {"if": condition, "then": conclusion, "else": chain}
+    return chain
+
+
+def _conditions() -> list[_Schema]:
+    """Return the conditions that hold for all kinds: ``skip`` is for sequences, ``emit: final`` for windows."""
+    window = {"allOf": [_absent("sequence", "expect", "score"), {"properties": {"within": {"type": "object"}}}]}
+    final = {"required": ["emit"], "properties": {"emit": {"const": "final"}}}
+    skips = {"required": ["skip"], "properties": {"skip": {"not": {"const": "past_last"}}}}
+    return [
+        {"if": final, "then": {"allOf": [window, _present("within")]}},
+        {"if": skips, "then": _present("sequence")},
+        {"properties": {"sequence": {"prefixItems": [{"required": ["step"]}]}, "group_by": {"uniqueItems": True}}},
+    ]
+
+
+_TEXT: Final[_Schema] = {"type": "string", "minLength": 1}
+_BY: Final[_Schema] = {"required": ["by"], "properties": {"by": {"minItems": 1}}}
+
+
+def _present(name: str) -> _Schema:
+    return {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+
+
+def _absent(*names: str) -> _Schema:
+    return {"properties": {name: {"type": "null"} for name in names}}

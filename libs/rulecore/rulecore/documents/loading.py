@@ -1,0 +1,180 @@
+"""Rule documents: YAML that people write, JSON that the control topic carries, and where in the file a fault is.
+
+Promises: a document either becomes a ``Rule`` or at least one ``Problem`` with file, line and column; no text and no
+bytes make these functions raise anything but ``DocumentError``; an entry is written once, and the text that people read
+holds nothing that a terminal would obey or that reads otherwise than it shows. Refuses to know streams and expressions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from pydantic import ValidationError
+
+from rulecore.documents.rule import Rule
+from rulecore.documents.scalars import abbreviate
+from rulecore.documents.yaml_files import read_file, yaml_files
+from rulecore.documents.yaml_reader import (
+    LoadLimits,
+    PathKey,
+    Problem,
+    SourceLocation,
+    YamlDocument,
+    dotted_path,
+    one_line,
+    read_yaml,
+)
+from rulecore.errors import DocumentError
+from rulecore.printable import UNREADABLE, in_one_line
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRule:
+    """A document and its rule; ``rule`` is None exactly when there are problems."""
+
+    document: YamlDocument
+    rule: Rule | None
+    problems: tuple[Problem, ...] = ()
+
+
+def load_text(
+    text: str, file: str = "<text>", limits: LoadLimits | None = None
+) -> tuple[list[LoadedRule], list[Problem]]:
+    """Return the rules of a text, and the problems that belong to no document."""
+    documents, problems = read_yaml(text, file, limits)
+    return [_load(d) for d in documents if d.value is not None], problems
+
+
+def load_path(
+    path: Path, limits: LoadLimits | None = None, naming: Collection[str] | None = None
+) -> tuple[list[LoadedRule], list[Problem]]:
+    """Return the rules of a file, or of all ``*.yaml`` and ``*.yml`` files below a directory, in order of their paths.
+
+    ``naming``: only files whose text has one of these in it, and those that cannot be read.
+    """
+    limits = limits or LoadLimits()
+    loaded: list[LoadedRule] = []
+    problems: list[Problem] = []
+    files = yaml_files(path)
+    if len(files) > limits.files:
+        return [], [Problem(str(path), SourceLocation(1, 1), "", f"more than {limits.files} files")]
+    for file in files:
+        documents, faults = read_file(file, limits, naming)
+        loaded += map(_load, documents)
+        problems += faults
+    return loaded, problems
+
+
+def _load(document: YamlDocument) -> LoadedRule:
+    if not isinstance(document.value, dict):
+        return LoadedRule(document, None, (Problem(document.file, document.place(()), "", "a rule is a mapping"),))
+    name = document.value.get("id")
+    rule_id = name if isinstance(name, str) else None
+    try:
+        rule = Rule.model_validate(document.value)
+        faults = list(_unreadable(rule))
+    except (ValidationError, RecursionError) as error:
+        rule = None
+        faults = _faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
+    places = [
+        (document.place(path), dotted_path(document.known(path)), _named(path, document, m)) for path, m in faults
+    ]
+    problems = [Problem(document.file, *found, rule_id) for found in places]
+    return LoadedRule(document, None if problems else rule, tuple(dict.fromkeys(problems)))
+
+
+def _unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
+    """Find characters that are not allowed in text for people; expressions have their own check."""
+    texts: list[tuple[PathKey, str]] = [
+        (("owner",), rule.owner),
+        (("description",), rule.description),
+        *((("tags", number), tag) for number, tag in enumerate(rule.tags)),
+        (("then", "outcome"), rule.then.outcome),
+        (("then", "message"), rule.then.message),
+        *((("tests", number, "name"), test.name) for number, test in enumerate(rule.tests)),
+    ]
+    for path, text in texts:
+        if found := UNREADABLE.search(text):
+            yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
+
+
+def _named(path: PathKey, document: YamlDocument, message: str) -> str:
+    """Return the message, with the last part of the path in front when the document has no entry of that name."""
+    missing = bool(path) and path[-1] not in document.known(path)[-1:] and message == "is missing"
+    return f"{path[-1]} {message}" if missing else message
+
+
+def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
+    """Return path and message of each; ``name: message`` about the whole rule belongs to the entry of that name."""
+    faults: list[tuple[PathKey, str]] = []
+    for one in error.errors(include_url=False, include_input=False):
+        path, message = tuple(one["loc"]), _said(one["type"], one["msg"])
+        path = _without_tags(path)
+        name, colon, rest = message.partition(": ")
+        about_entry = bool(colon) and not path and name in Rule.model_fields
+        faults.append(((name,), rest) if about_entry else (path, message))
+    return faults
+
+
+def _without_tags(path: PathKey) -> PathKey:
+    """Remove the parts that pydantic adds to a path for the kind of a window or of a sequence step."""
+    if path[:1] == ("within",):
+        return ("within", *path[2:])
+    return (*path[:2], *path[3:]) if path[:1] == ("sequence",) else path
+
+
+def _said(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "no such entry in a rule"
+    return message.removeprefix("Value error, ").removeprefix("Input ")
+
+
+def decode_record(value: bytes, max_bytes: int) -> Rule:
+    """Return the rule of a control record; raise a one-line ``DocumentError`` if it holds none."""
+    if len(value) > max_bytes:
+        raise DocumentError(f"the record has {len(value)} bytes, at most {max_bytes} are read")
+    try:
+        parsed = orjson.loads(value)
+        if not isinstance(parsed, dict):
+            raise DocumentError("a rule is a JSON object")
+        json.loads(value, object_pairs_hook=_once, parse_int=str, parse_float=str)
+        rule = Rule.model_validate(parsed)
+    except ValidationError as error:
+        raise _refused(_faults(error)) from error
+    except ValueError as error:
+        raise DocumentError(f"not JSON: {one_line(error)}") from error
+    except RecursionError as error:
+        raise DocumentError("nested too deep") from error
+    if faults := list(_unreadable(rule)):
+        raise _refused(faults)
+    return rule
+
+
+def _refused(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
+    said = [f"{dotted_path(path)}: {message}" if path else message for path, message in faults]
+    more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
+    return DocumentError(in_one_line("; ".join(said[:_SAID]))[:_SAID_CHARACTERS] + more)
+
+
+def _once(pairs: Sequence[tuple[str, object]]) -> None:
+    """Refuse an entry that is written twice: readers of JSON differ in which of the two counts."""
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise DocumentError(f"{abbreviate(name)} is written twice")
+        names.add(name)
+
+
+def format_faults(error: ValidationError) -> str:
+    """Return the first faults of a document in one line."""
+    return str(_refused(_faults(error)))
+
+
+_SAID = 5
+_SAID_CHARACTERS = 1_000

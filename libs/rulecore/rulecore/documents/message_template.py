@@ -1,0 +1,73 @@
+"""The template of an alert's message: text with ``{names}`` in it, and nothing else.
+
+A template is parsed once, when the rule is checked; a name that nothing stands behind is an error then, never later.
+Formatting only joins texts: there is no attribute access, no index, no format specification and no nesting, so a
+message can do nothing but show text. ``{{`` and ``}}`` are braces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from decimal import Decimal
+
+from rulecore.errors import ExpressionError
+from rulecore.language.types import Value
+
+MAX_VALUE_CHARACTERS = 200
+_FIELD = "then.message"
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTemplate:
+    """``parts`` alternate: text, name, text, name, ..., text."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The placeholders in order, repeated ones too."""
+        return self.parts[1::2]
+
+    def format(self, value_of: Callable[[str], Value]) -> str:
+        """Return the text, each name replaced by its value (see ``format_value``)."""
+        return "".join(format_value(value_of(part)) if i % 2 else part for i, part in enumerate(self.parts))
+
+
+def format_value(value: Value) -> str:
+    """Return a logical value for people: NULL as ``null``, decimals with all their digits, long text cut."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = format(value, "f") if isinstance(value, Decimal) else str(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
+
+
+def parse_template(text: str, known: Collection[str]) -> MessageTemplate:
+    """Read a template; ``ExpressionError`` (field ``then.message``) for a stray brace or a name not in ``known``."""
+    parts = [""]
+    end = 0
+    for match in _TOKEN.finditer(text):
+        parts[-1] += text[end : match.start()]
+        end = match.end()
+        if match[0] in ("{{", "}}"):
+            parts[-1] += match[0][0]
+        elif match[1] is None:
+            hint = "write {{ or }} for a brace itself"
+            raise ExpressionError(f"a stray {match[0]}", field=_FIELD, text=text, start=match.start(), hint=hint)
+        else:
+            parts += [_known(match[1], text, match.start(), known), ""]
+    parts[-1] += text[end:]
+    return MessageTemplate(tuple(parts))
+
+
+def _known(name: str, text: str, start: int, known: Collection[str]) -> str:
+    if name in known:
+        return name
+    hint = f"known here: {', '.join('{' + n + '}' for n in sorted(known))}"
+    raise ExpressionError(
+        f"nothing is called {{{name}}}", field=_FIELD, text=text, start=start, length=len(name) + 2, hint=hint
+    )

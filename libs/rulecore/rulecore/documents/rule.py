@@ -1,0 +1,400 @@
+"""One version of one rule, as its author wrote it: the shape of the document, checked field by field.
+
+Promises: a ``Rule`` that exists has every field of the right type and within its limits, fields that do not go
+together are refused with a sentence that names the accepted form, and ``canonical_json`` gives the same bytes for
+the same rule. Refuses to know streams, columns and expressions: ``rulecore.compile.rule`` reads those.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import orjson
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from rulecore.documents.base import DocumentModel
+from rulecore.documents.rule_kinds import EventExpectation, Score, SequenceItem, Skip, check_sequence
+from rulecore.documents.scalars import MAX_TEXT, ColumnName, Duration, Expected, Expression, Scalar, Time, abbreviate
+from rulecore.documents.windows import SequenceSpan, Within
+
+MAX_MESSAGE: Final = 500
+MAX_GROUP_COLUMNS: Final = 16
+MAX_TAGS: Final = 50
+MAX_TESTS: Final = 100
+MAX_TEST_EVENTS: Final = 1_000
+MAX_STEPS: Final = 16
+
+
+class Severity(enum.StrEnum):
+    """How bad an alert is."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class RuleMode(enum.StrEnum):
+    """The effect of a version of a rule.
+
+    ``live`` alerts; ``shadow`` is evaluated and alerts on a lane of its own; ``canary`` alerts for a share of the keys
+    and is in the shadow for the others; ``paused`` is not evaluated but keeps its aggregates; ``draft`` is only checked
+    and kept; ``retired`` is over and keeps nothing.
+    """
+
+    LIVE = "live"
+    SHADOW = "shadow"
+    CANARY = "canary"
+    PAUSED = "paused"
+    DRAFT = "draft"
+    RETIRED = "retired"
+
+
+class Emit(enum.StrEnum):
+    """``early``: at the event that makes ``having`` true; ``final``: when the watermark passes the window's end."""
+
+    EARLY = "early"
+    FINAL = "final"
+
+
+class RuleKind(enum.StrEnum):
+    """The input that a rule evaluates: one event, a window, a sequence of events, a missing event, other rules."""
+
+    EVENT = "event"
+    WINDOW = "window"
+    SEQUENCE = "sequence"
+    ABSENCE = "absence"
+    SCORE = "score"
+
+
+class RuleOutcome(DocumentModel):
+    """The content of an alert. ``message`` is a template, see ``rulecore.documents.message_template``.
+
+    ``alert`` false: no alert at all; the rule only gives its ``score`` to rules that add scores.
+    """
+
+    severity: Annotated[Severity, Field(strict=False), Field(description="How severe an alert of the rule is.")]
+    outcome: Annotated[
+        str,
+        Field(pattern=r"^[a-z][a-z0-9_-]{0,39}$"),
+        Field(description="What the receiver of the alert should do, such as review or block."),
+    ] = "review"
+    score: Annotated[
+        int, Field(ge=0, le=1_000), Field(description="Points that a match adds to score rules that name this rule.")
+    ] = 0
+    message: Annotated[
+        str,
+        Field(min_length=1, max_length=MAX_MESSAGE),
+        Field(description="Text of the alert; {name} inserts a column, a group or an aggregate."),
+    ]
+    alert: Annotated[
+        bool, Field(description="Whether a match gives an alert; false only gives its score to score rules.")
+    ] = True
+
+
+class Suppress(DocumentModel):
+    """After an alert none for so long of event time, for the same values of ``by`` (default: the rule's key)."""
+
+    duration: Annotated[
+        Duration,
+        Field(alias="for"),
+        Field(description="How long after an alert further alerts are suppressed, in event time."),
+    ]
+    by: Annotated[
+        tuple[ColumnName, ...],
+        Field(strict=False, max_length=MAX_GROUP_COLUMNS),
+        Field(description="Columns whose values are suppressed separately; the default is group_by."),
+    ] = ()
+
+
+class Effective(DocumentModel):
+    """By the clock of the cut: from ``start`` (inclusive) to ``end`` (exclusive), epoch milliseconds."""
+
+    start: Annotated[
+        Time | None, Field(alias="from"), Field(description="Time from which the rule is evaluated, inclusive.")
+    ] = None
+    end: Annotated[
+        Time | None, Field(alias="to"), Field(description="Time until which the rule is evaluated, exclusive.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Effective:
+        if self.start is None and self.end is None:
+            raise ValueError("effective: needs `from`, `to` or both")
+        if self.start is not None and self.end is not None and self.end <= self.start:
+            raise ValueError("effective: `to` must be after `from`")
+        return self
+
+
+class Budget(DocumentModel):
+    """The maximum cost of the rule, below the limits of the app. ``matches``: per cut and shard."""
+
+    matches: Annotated[
+        int,
+        Field(ge=1, le=10_000_000),
+        Field(description="Matches per cut and shard after which the rule is quarantined."),
+    ]
+
+
+class Canary(DocumentModel):
+    """``{canary: 10%}``: alerts for this share of the keys."""
+
+    percent: Annotated[float, Field(gt=0, lt=100), Field(description="Percentage of the keys that get live alerts.")]
+
+
+class RuleTest(DocumentModel):
+    """Events of the rule's stream, in order of arrival, and the alerts that must come of them, in order.
+
+    See ``rulecore.testing.rule_tests`` for the fields that an event may leave out, and how an expected alert is
+    compared.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=200), Field(description="Name of the test in reports.")]
+    events: Annotated[
+        tuple[dict[ColumnName, Scalar], ...],
+        Field(strict=False, max_length=MAX_TEST_EVENTS),
+        Field(description="Events of the stream in order of arrival; columns may be left out."),
+    ]
+    expect: Annotated[
+        tuple[dict[ColumnName, Expected], ...],
+        Field(strict=False, max_length=MAX_TEST_EVENTS),
+        Field(description="Alerts that the events must give, in order; only the listed fields are compared."),
+    ]
+
+
+_MODES: Final = "live, shadow, {canary: 10%}, paused, draft or retired"
+
+
+def _mode(value: object) -> object:
+    """Parse ``live`` and the like, or ``{canary: 10%}``."""
+    if isinstance(value, Canary | RuleMode):
+        return value
+    if isinstance(value, Mapping) and set(value) == {"canary"}:
+        return Canary(percent=_percent(value["canary"]))
+    if isinstance(value, str) and value in set(RuleMode) - {RuleMode.CANARY}:
+        return RuleMode(value)
+    if value == "canary":
+        raise ValueError("a canary needs its share of the keys: write mode: {canary: 10%}")
+    raise ValueError(f"{abbreviate(value)} is no mode; write {_MODES}")
+
+
+def parse_mode(text: str) -> RuleMode | Canary:
+    """Parse a mode: one word, or ``canary=10%``. Raise ``ValueError``, which lists the modes, for any other text."""
+    name, equals, share = text.partition("=")
+    found = _mode({name: share} if equals else text)
+    assert isinstance(found, RuleMode | Canary)
+    return found
+
+
+def _percent(value: object) -> float:
+    if isinstance(value, str) and value.endswith("%"):
+        try:
+            share = float(value[:-1])
+        except ValueError:
+            share = 0
+        if 0 < share < 100:
+            return share
+    raise ValueError(f"canary: {abbreviate(value)} is no share; write a percentage between 0% and 100%, such as 10%")
+
+
+def _mode_json(value: RuleMode | Canary) -> str | dict[str, str]:
+    return value.value if isinstance(value, RuleMode) else {"canary": f"{value.percent:g}%"}
+
+
+ModeField = Annotated[
+    RuleMode | Canary,
+    BeforeValidator(_mode),
+    PlainSerializer(_mode_json),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"enum": [m.value for m in RuleMode if m is not RuleMode.CANARY]},
+                {
+                    "type": "object",
+                    "required": ["canary"],
+                    "additionalProperties": False,
+                    "properties": {"canary": {"type": "string", "pattern": "^[0-9.]+%$", "examples": ["10%"]}},
+                },
+            ],
+            "default": "live",
+        }
+    ),
+]
+
+
+class Rule(DocumentModel):
+    """One immutable version of a rule."""
+
+    id: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$"),
+        Field(description="Identity of the rule; all of its versions share it."),
+    ]
+    version: Annotated[
+        int, Field(ge=1, lt=2**31), Field(description="Number of this version; a new version has a higher number.")
+    ]
+    owner: Annotated[
+        str, Field(min_length=1, max_length=200), Field(description="Team or person that is responsible for the rule.")
+    ]
+    description: Annotated[
+        str, Field(max_length=MAX_TEXT), Field(description="Why the rule exists, for its readers.")
+    ] = ""
+    tags: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=100)], ...],
+        Field(strict=False, max_length=MAX_TAGS),
+        Field(description="Free labels, such as ATT&CK techniques."),
+    ] = ()
+    on: Annotated[ColumnName, Field(description="Name of the stream whose events the rule reads.")]
+    where: Annotated[
+        Expression | None, Field(description="Condition on each event; only events that satisfy it count.")
+    ] = None
+    group_by: Annotated[
+        tuple[ColumnName, ...],
+        Field(strict=False, max_length=MAX_GROUP_COLUMNS),
+        Field(description="Columns that events are grouped by; they contain a key of the stream."),
+    ] = ()
+    within: Annotated[
+        Within | None, Field(description="Window of a windowed rule, or the longest duration of a sequence.")
+    ] = None
+    having: Annotated[
+        Expression | None, Field(description="Condition on the aggregates of a window, such as count(*) > 10.")
+    ] = None
+    emit: Annotated[
+        Emit,
+        Field(strict=False),
+        Field(description="When a windowed rule alerts: as soon as having is true, or at the end of the window."),
+    ] = Emit.EARLY
+    sequence: Annotated[
+        Annotated[tuple[SequenceItem, ...], Field(strict=False, min_length=1, max_length=MAX_STEPS)] | None,
+        Field(description="Steps that must follow one another within the duration."),
+    ] = None
+    skip: Annotated[
+        Skip, Field(strict=False), Field(description="Where the search for the next match of a sequence begins.")
+    ] = Skip.PAST_LAST
+    expect: Annotated[
+        EventExpectation | None,
+        Field(description="Event that must come regularly; the rule alerts when it is missing."),
+    ] = None
+    score: Annotated[
+        Score | None,
+        Field(description="Rules whose scores are added up; the rule alerts when the sum reaches the limit."),
+    ] = None
+    then: Annotated[RuleOutcome, Field(description="What an alert of the rule contains.")]
+    suppress: Annotated[Suppress | None, Field(description="Suppression of repeated alerts.")] = None
+    mode: Annotated[
+        ModeField, Field(description="Whether the version is live, on trial, paused, a draft or retired.")
+    ] = RuleMode.LIVE
+    effective: Annotated[Effective | None, Field(description="Period in which the rule is evaluated.")] = None
+    budget: Annotated[Budget | None, Field(description="Limits of what the rule may cost.")] = None
+    tests: Annotated[
+        tuple[RuleTest, ...],
+        Field(strict=False, max_length=MAX_TESTS),
+        Field(description="Tests that run before the rule is published."),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Rule:
+        _CHECKS[self.kind](self)
+        if len(set(self.group_by)) != len(self.group_by):
+            raise ValueError("group_by names a column twice")
+        if self.suppress is not None and self.kind is RuleKind.EVENT and not self.suppress.by:
+            raise ValueError("suppress: a rule per event needs `by`, the columns whose values are told apart")
+        if self.skip is not Skip.PAST_LAST and self.kind is not RuleKind.SEQUENCE:
+            raise ValueError("skip: is for sequences; leave it out")
+        if self.emit is Emit.FINAL and self.kind is not RuleKind.WINDOW:
+            raise ValueError(f"emit: final is for windowed rules; a rule of kind {self.kind} has one time to alert")
+        return self
+
+    @property
+    def kind(self) -> RuleKind:
+        """The kind of input that the rule evaluates, from the entries that it has."""
+        if self.sequence is not None:
+            return RuleKind.SEQUENCE
+        if self.expect is not None:
+            return RuleKind.ABSENCE
+        if self.score is not None:
+            return RuleKind.SCORE
+        return (
+            RuleKind.WINDOW if self.group_by or self.within is not None or self.having is not None else RuleKind.EVENT
+        )
+
+    @property
+    def windowed(self) -> bool:
+        """Whether this is a windowed rule."""
+        return self.kind is RuleKind.WINDOW
+
+    @property
+    def status(self) -> RuleMode:
+        """The mode without its share."""
+        return RuleMode.CANARY if isinstance(self.mode, Canary) else self.mode
+
+    @property
+    def mode_text(self) -> str:
+        """The mode for people."""
+        return f"canary {self.mode.percent:g}%" if isinstance(self.mode, Canary) else self.mode.value
+
+
+def _refuse(rule: Rule, *names: str) -> None:
+    given = {
+        "where": rule.where is not None,
+        "having": rule.having is not None,
+        "within": rule.within is not None,
+        "group_by": bool(rule.group_by),
+        "expect": rule.expect is not None,
+        "score": rule.score is not None,
+    }
+    for name in names:
+        if given[name]:
+            raise ValueError(f"{name}: has no meaning in a rule of kind {rule.kind}; leave it out")
+
+
+def _check_event(rule: Rule) -> None:
+    if rule.where is None:
+        raise ValueError("a rule per event needs `where`; a windowed rule needs group_by, within and having")
+
+
+def _check_window(rule: Rule) -> None:
+    windowed = {"group_by": bool(rule.group_by), "within": rule.within is not None, "having": bool(rule.having)}
+    if missing := [name for name, present in windowed.items() if not present]:
+        raise ValueError(f"a windowed rule needs group_by, within and having; {' and '.join(missing)} is missing")
+    if isinstance(rule.within, SequenceSpan):
+        raise ValueError("within: a length alone is for sequences; write a window, such as {tumbling: 1h}")
+
+
+def _check_sequence(rule: Rule) -> None:
+    _refuse(rule, "having", "expect", "score")
+    if not rule.group_by:
+        raise ValueError("a sequence needs group_by: whose events are looked at together")
+    if not isinstance(rule.within, SequenceSpan):
+        raise ValueError("within: a sequence needs its longest duration, such as within: 1h")
+    assert rule.sequence is not None
+    check_sequence(rule.sequence, rule.within.span)
+
+
+def _check_absence(rule: Rule) -> None:
+    _refuse(rule, "where", "having", "within", "score")
+    if not rule.group_by:
+        raise ValueError("expect: needs group_by: whose event is expected")
+
+
+def _check_score(rule: Rule) -> None:
+    _refuse(rule, "where", "having", "within", "expect")
+    if not rule.group_by:
+        raise ValueError("score: needs group_by: whose scores are added")
+
+
+_CHECKS: Final = {
+    RuleKind.EVENT: _check_event,
+    RuleKind.WINDOW: _check_window,
+    RuleKind.SEQUENCE: _check_sequence,
+    RuleKind.ABSENCE: _check_absence,
+    RuleKind.SCORE: _check_score,
+}
+
+
+def canonical_json(rule: Rule) -> bytes:
+    """Return the value of the rule's control record: keys sorted, defaults written out, UTF-8, no blanks."""
+    document = rule.model_dump(mode="json", by_alias=True)
+    return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,112 @@
+"""The small values inside a rule's document: durations, names of columns, the value of one field of an event.
+
+Each is a pydantic type with one error for one fault, in words that name the accepted form.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+
+MAX_TEXT: Final = 2_000
+MAX_EXPRESSION: Final = 16_384
+
+_UNITS_MS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_DURATION = re.compile(r"([1-9][0-9]{0,11})(ms|s|m|h|d)\Z")
+_INT64: Final = 2**63
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MS: Final = datetime.timedelta(milliseconds=1)
+_FIRST_MS: Final = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+_LAST_MS: Final = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z
+
+
+def parse_duration_ms(value: object) -> int:
+    """Convert ``500ms``, ``30s``, ``5m``, ``1h``, ``7d`` to milliseconds; raise ``ValueError`` for anything else."""
+    if isinstance(value, str) and (match := _DURATION.match(value)):
+        return int(match[1]) * _UNITS_MS[match[2]]
+    raise ValueError(f"{abbreviate(value)} is no duration; write a whole number and a unit: 500ms, 30s, 5m, 1h, 7d")
+
+
+def render_duration(duration_ms: int) -> str:
+    """Return the shortest text that ``parse_duration_ms`` reads back to the same number of milliseconds."""
+    unit = next(u for u, ms in _UNITS_MS.items() if duration_ms % ms == 0)
+    return f"{duration_ms // _UNITS_MS[unit]}{unit}"
+
+
+def abbreviate(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+Duration = Annotated[
+    int,
+    BeforeValidator(parse_duration_ms),
+    PlainSerializer(render_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": "^[1-9][0-9]{0,11}(ms|s|m|h|d)$", "examples": ["30s", "5m", "1h"]}),
+]
+
+
+def parse_time_ms(value: object) -> int:
+    """Convert ``2026-12-01T08:00:00Z`` to epoch milliseconds; raise ``ValueError`` for any other form or no zone.
+
+    Its UTC time has to be in the years 1 to 9999 too, or it could not be written again.
+    """
+    if isinstance(value, str) and len(value) <= _TIME_CHARACTERS:
+        try:
+            time = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            time = None
+        if time is not None and time.tzinfo is not None:
+            time_ms = (time - _EPOCH) // _MS
+            if _FIRST_MS <= time_ms <= _LAST_MS:
+                return time_ms
+    raise ValueError(f"{abbreviate(value)} is no time; write a date, a time and its zone: 2026-12-01T08:00:00Z")
+
+
+def render_time(time_ms: int) -> str:
+    """Return the text, in UTC, that ``parse_time_ms`` reads back."""
+    time = _EPOCH + time_ms * _MS
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+_TIME_CHARACTERS: Final = 40
+Time = Annotated[
+    int,
+    BeforeValidator(parse_time_ms),
+    PlainSerializer(render_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-12-01T08:00:00Z"]}),
+]
+ColumnName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+Expression = Annotated[str, Field(min_length=1, max_length=MAX_EXPRESSION)]
+
+
+def _scalar(value: object) -> object:
+    """Return a JSON value of one field, within 64 bits; raise one error, not one for each member of the union."""
+    if isinstance(value, int) and not -_INT64 <= value < _INT64:
+        raise ValueError("a whole number of more than 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("no finite number")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ValueError(f"text of more than {MAX_TEXT} characters")
+    if value is not None and not isinstance(value, bool | int | float | str):
+        raise ValueError(f"{abbreviate(value)} is neither text, number, true, false nor null")
+    return value
+
+
+def _expected(value: object) -> object:
+    if not isinstance(value, dict):
+        return _scalar(value)
+    for name, inner in value.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{abbreviate(name)} is no text")
+        _scalar(inner)
+    return value
+
+
+ScalarValue = bool | int | float | str | None
+Scalar = Annotated[ScalarValue, BeforeValidator(_scalar)]
+Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_expected)]

@@ -1,0 +1,108 @@
+"""The reports of the app on its status lane: replies to control records, and changes of a rule by the clock."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import orjson
+
+from streamcore.kernel import ControlRecord
+from streamcore.wire.lanes import STATUS, Record
+
+REASON_CHARACTERS: Final = 2_000
+NAME_CHARACTERS: Final = 100
+
+
+class StatusKind(enum.StrEnum):
+    """The outcome of a control record, or the new state of a version.
+
+    ``effective`` and ``expired``: its time came, or is over, by the clock. ``staged``: a part of a release is kept.
+    """
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DELETED = "deleted"
+    QUARANTINED = "quarantined"
+    EFFECTIVE = "effective"
+    EXPIRED = "expired"
+    STAGED = "staged"
+    COMPARED = "compared"
+
+
+class Subject(enum.StrEnum):
+    """The subject of a status."""
+
+    RULE = "rule"
+    RELEASE = "release"
+    PART = "part"
+    LIST = "list"
+    BACKFILL = "backfill"
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteCounts:
+    """The aggregates that a version begins to count. ``since_ms``: by aggregate, the latest event time before it.
+
+    ``counts_from``: by partition of the stream's topic, the offset from which on it counts.
+    """
+
+    since_ms: Mapping[str, int]
+    counts_from: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStatus:
+    """One answer. ``version`` is that of the rule or list, None where there is none; ``name`` is the rule's id.
+
+    ``partition`` and ``offset`` are those of the control record; the offset is -1 for a change without a record.
+    ``release`` names the release that a rule came with.
+    """
+
+    name: str
+    version: int | None
+    status: StatusKind
+    reason: str | None
+    rules_epoch: int
+    partition: int
+    offset: int
+    subject: Subject = Subject.RULE
+    mode: str | None = None
+    release: str | None = None
+    compared: Mapping[str, int] | None = None
+    warming: IncompleteCounts | None = None
+
+
+def as_reply(status: RuleStatus, record: ControlRecord, epoch: int = 0) -> RuleStatus:
+    """Return the status as the answer to this record, with nothing in it longer than a status may be."""
+    return replace(
+        status,
+        name=status.name[:NAME_CHARACTERS],
+        reason=None if status.reason is None else status.reason[:REASON_CHARACTERS],
+        rules_epoch=epoch,
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def status_record(status: RuleStatus) -> Record:
+    """Return the record for the status lane, keyed by the name of its subject."""
+    body: dict[str, object] = {
+        "subject": status.subject.value,
+        "rule": status.name,
+        "version": status.version,
+        "status": status.status.value,
+        "mode": status.mode,
+        "reason": status.reason,
+        "release": status.release,
+        "rules_epoch": status.rules_epoch,
+        "control": {"partition": status.partition, "offset": status.offset},
+    }
+    if status.compared is not None:
+        body["compared"] = dict(status.compared)
+    if status.warming is not None:
+        offsets = {str(partition): offset for partition, offset in status.warming.counts_from.items()}
+        body["warming"] = {"since_ms": dict(status.warming.since_ms), "counts_from": offsets}
+    return Record(STATUS, status.name.encode(), orjson.dumps(body))

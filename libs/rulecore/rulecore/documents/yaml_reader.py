@@ -1,0 +1,222 @@
+"""YAML without its dangerous or surprising features, and with the place of every entry.
+
+No tags, no anchors and aliases (a kilobyte of them unfolds to gigabytes), no duplicate keys, YAML 1.2's scalars (``on``
+and ``no`` are words, not booleans; dates stay text), limits on bytes, depth and entries. Promises: no text makes
+``read_yaml`` raise; unreadable text is a ``Problem`` with line and column. Refuses to know the form of a rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import yaml
+
+from rulecore.printable import in_one_line, printable
+
+#: What JSON can hold.
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+PathKey = tuple[str | int, ...]
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
+_WORDS: Final[Mapping[str, bool | None]] = {
+    "": None,
+    "~": None,
+    "null": None,
+    "Null": None,
+    "NULL": None,
+    "true": True,
+    "True": True,
+    "TRUE": True,
+    "false": False,
+    "False": False,
+    "FALSE": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLimits:
+    """Limits on the input, each per file (``files``: per directory)."""
+
+    file_bytes: int = 1 << 20
+    depth: int = 12
+    entries: int = 100_000
+    files: int = 20_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SourceLocation:
+    """Where in a file; both begin with 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that an author has to change. ``path`` is the place in the document, such as ``then.severity``."""
+
+    file: str
+    place: SourceLocation
+    path: str
+    message: str
+    rule: str | None = None
+    detail: str = ""
+
+    def render(self) -> str:
+        """Return ``file:line:column: path: message`` and, below it, the detail (an underlined expression)."""
+        where = f"{self.file}:{self.place.line}:{self.place.column}"
+        head = in_one_line(f"{where}: {self.path}: {self.message}" if self.path else f"{where}: {self.message}")
+        return f"{head}\n{printable(self.detail)}" if self.detail else head
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """One YAML document: its value, the place of every entry in it, and which entries are blocks (``|``, ``>``)."""
+
+    file: str
+    value: Json
+    places: Mapping[PathKey, SourceLocation]
+    blocks: frozenset[PathKey] = frozenset()
+
+    def place(self, path: Sequence[str | int]) -> SourceLocation:
+        """Return the place of the deepest entry that exists on the way to ``path``."""
+        return self.places[self.known(path)]
+
+    def known(self, path: Sequence[str | int]) -> PathKey:
+        """Return ``path`` without the parts that the document does not have (pydantic adds names of its own)."""
+        found: PathKey = ()
+        for part in path:
+            if (*found, part) in self.places:
+                found = (*found, part)
+        return found
+
+
+class _RefusedError(Exception):
+    """A document that is not read; stays in this module."""
+
+    def __init__(self, message: str, place: SourceLocation) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+
+class _Mark(Protocol):
+    """A position as libyaml reports it; both numbers begin with 0."""
+
+    line: int
+    column: int
+
+
+def _at(mark: _Mark | None) -> SourceLocation:
+    return SourceLocation(1, 1) if mark is None else SourceLocation(mark.line + 1, mark.column + 1)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """YAML events to values. Recursion is bounded by ``LoadLimits.depth``."""
+
+    events: Iterator[yaml.Event]
+    limits: LoadLimits
+    entries: int = 0
+    places: dict[PathKey, SourceLocation] = field(default_factory=dict)
+    blocks: set[PathKey] = field(default_factory=set)
+
+    def document(self, file: str) -> YamlDocument:
+        self.places, self.blocks = {}, set()
+        value = self.value(next(self.events), ())
+        return YamlDocument(file, value, self.places, frozenset(self.blocks))
+
+    def value(self, event: yaml.Event, path: PathKey) -> Json:
+        self.entries += 1
+        if self.entries > self.limits.entries:
+            raise _RefusedError(f"more than {self.limits.entries} entries", _at(event.start_mark))
+        if len(path) > self.limits.depth:
+            raise _RefusedError(f"nested deeper than {self.limits.depth}", _at(event.start_mark))
+        self.places[path] = _at(event.start_mark)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise _RefusedError("anchors and aliases are not read; write the value out", _at(event.start_mark))
+        if (tag := getattr(event, "tag", None)) not in (None, "!"):
+            raise _RefusedError(f"tags ({tag}) are not read; remove it", _at(event.start_mark))
+        match event:
+            case yaml.ScalarEvent():
+                return self.scalar(event, path)
+            case yaml.SequenceStartEvent():
+                return self.sequence(path)
+            case yaml.MappingStartEvent():
+                return self.mapping(path)
+        raise _RefusedError("not understood", _at(event.start_mark))
+
+    def scalar(self, event: yaml.ScalarEvent, path: PathKey) -> Json:
+        if event.style in ("|", ">"):
+            self.blocks.add(path)
+        elif event.style in ("'", '"'):
+            start = self.places[path]
+            self.places[path] = SourceLocation(start.line, start.column + 1)
+        return _scalar(event)
+
+    def sequence(self, path: PathKey) -> list[Json]:
+        items: list[Json] = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            items.append(self.value(event, (*path, len(items))))
+        return items
+
+    def mapping(self, path: PathKey) -> dict[str, Json]:
+        entries: dict[str, Json] = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent) or event.anchor is not None:
+                raise _RefusedError("the name of an entry must be plain text", _at(event.start_mark))
+            if event.value in entries:
+                raise _RefusedError(f"{event.value!r} is written twice", _at(event.start_mark))
+            entries[event.value] = self.value(next(self.events), (*path, event.value))
+        return entries
+
+
+def _scalar(event: yaml.ScalarEvent) -> Json:
+    """Read a scalar by YAML 1.2's core schema; a number that JSON would not hold stays text."""
+    text = str(event.value)
+    if not event.implicit[0]:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.match(text) and len(text) <= 20:
+        return int(text)
+    if _FLOAT.match(text) and len(text) <= 40 and abs(number := float(text)) < float("inf"):
+        return number
+    return text
+
+
+def read_yaml(text: str, file: str, limits: LoadLimits | None = None) -> tuple[list[YamlDocument], list[Problem]]:
+    """Read all documents of a text. After the first fault nothing more of the text is read."""
+    limits = limits or LoadLimits()
+    if len(text.encode("utf-8", "surrogatepass")) > limits.file_bytes:
+        return [], [Problem(file, SourceLocation(1, 1), "", f"more than {limits.file_bytes} bytes")]
+    documents: list[YamlDocument] = []
+    try:
+        reader = _Reader(iter(yaml.parse(text, Loader=_LOADER)), limits)
+        for event in reader.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents.append(reader.document(file))
+    except _RefusedError as refused:
+        return documents, [Problem(file, refused.place, "", refused.message)]
+    except yaml.MarkedYAMLError as error:
+        place = _at(error.problem_mark or error.context_mark)
+        return documents, [Problem(file, place, "", f"not YAML: {error.problem or error.context}")]
+    except (yaml.YAMLError, UnicodeError, ValueError) as error:
+        return documents, [Problem(file, SourceLocation(1, 1), "", f"not YAML: {one_line(error)}")]
+    return documents, []
+
+
+def dotted_path(path: Sequence[str | int]) -> str:
+    """Return ``("tests", 0, "events")`` as ``tests[0].events``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error, without line breaks."""
+    return in_one_line(str(error))[:200]

@@ -1,0 +1,154 @@
+"""Why a condition is true, false or NULL for some values: its clauses, each with its values.
+
+Promises: the truth of every clause is the result of ``lang.evaluate``, which computes it; the structure of
+``and``, ``or`` and ``not`` is the author's; where the whole is true or false the clauses marked ``decided`` suffice:
+had the others been anything else, it would have come out the same. Where it is NULL they are those that made it so.
+Refuses to know rules, events and terminals.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rulecore import language as lang
+from rulecore.documents.message_template import format_value
+from rulecore.language import Expr
+from rulecore.language.parsing.literals import timestamp_text
+from rulecore.language.types import Value
+from streamcore.schema import TIMESTAMP, Type
+
+#: The logical value of a part of the condition.
+ValueOf = Callable[[Expr], Value]
+
+
+class Truth(enum.StrEnum):
+    """SQL's three."""
+
+    TRUE = "TRUE"
+    FALSE = "FALSE"
+    NULL = "NULL"
+
+    @classmethod
+    def of(cls, value: Value) -> Truth:
+        """Return the truth of a boolean or None."""
+        if value is None:
+            return cls.NULL
+        return cls.TRUE if value else cls.FALSE
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedValue:
+    """A value that a clause looked at: an operand or a column in it, as the language writes it."""
+
+    text: str
+    value: Value
+    type: Type
+
+    def __str__(self) -> str:
+        """Return text such as ``amount = 99.50``."""
+        return f"{self.text} = {show_value(self.value, self.type)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A condition and its result. ``joint``: ``and``, ``or`` or ``not`` over ``parts``; None for a leaf.
+
+    ``note``: of a leaf that is NULL, which of its operands is the reason.
+    """
+
+    text: str
+    truth: Truth
+    decided: bool
+    joint: str | None = None
+    parts: tuple[Clause, ...] = ()
+    seen: tuple[ObservedValue, ...] = ()
+    note: str = ""
+
+    def leaves(self) -> Iterator[Clause]:
+        """Yield the clauses without parts, in the order of the text."""
+        if not self.parts:
+            yield self
+        for part in self.parts:
+            yield from part.leaves()
+
+    def deciding(self) -> Iterator[Clause]:
+        """Yield the leaves that decided."""
+        return (leaf for leaf in self.leaves() if leaf.decided)
+
+
+def explain_condition(
+    expr: Expr, row: Mapping[str, object], lists: Mapping[str, Mapping[Value, Value]] | None = None
+) -> Clause:
+    """Explain a condition for one event (column name to logical value); ``lists`` as in ``lang.evaluate``."""
+    return explain_with(expr, lambda part: lang.evaluate(part, row, lists or {}))
+
+
+def explain_with(expr: Expr, value_of: ValueOf, *, decided: bool = True) -> Clause:
+    """Explain a condition that ``value_of`` evaluates: one on aggregates, or one that uses lists."""
+    truth = Truth.of(value_of(expr))
+    if isinstance(expr, lang.And | lang.Or | lang.Not) and not _is_leaf(expr):
+        decisive = _deciding(expr, truth)
+        parts = [(part, Truth.of(value_of(part))) for part in expr.children]
+        clauses = (explain_with(p, value_of, decided=decided and t in decisive) for p, t in parts)
+        return Clause(lang.render(expr), truth, decided, expr.node, tuple(clauses))
+    seen = tuple(ObservedValue(lang.render(part), value_of(part), part.type) for part in _observed(expr))
+    note = "; ".join(dict.fromkeys(_reasons(expr, value_of))) if truth is Truth.NULL else ""
+    return Clause(lang.render(expr), truth, decided, seen=seen, note=note)
+
+
+def _is_leaf(expr: Expr) -> bool:
+    """Return whether a reader sees one clause, as in ``not in``, ``is not null`` and the like."""
+    return isinstance(expr, lang.Not) and not isinstance(expr.operand, lang.And | lang.Or | lang.Not)
+
+
+def _deciding(expr: Expr, truth: Truth) -> frozenset[Truth]:
+    """Return which parts decided: those that are false made an ``and`` false; all that are true made it true."""
+    if isinstance(expr, lang.Not):
+        return frozenset(Truth)
+    if truth is Truth.NULL:
+        return frozenset({Truth.NULL})
+    return frozenset({truth})
+
+
+def _observed(expr: Expr) -> tuple[Expr, ...]:
+    """Return the operands that are computed, then the columns and aggregates; each once."""
+    operands = expr.operand.children if isinstance(expr, lang.Not) else expr.children
+    plain = lang.ColumnRef | lang.Literal | lang.IntervalLiteral | lang.AggregateCall
+    computed = [o for o in operands if not isinstance(o, plain)]
+    return tuple(dict.fromkeys([*computed, *_atoms(expr)]))
+
+
+def _atoms(expr: Expr) -> Iterator[Expr]:
+    """Yield the parts with a value of their own: columns outside of aggregates, and aggregates."""
+    if isinstance(expr, lang.ColumnRef | lang.AggregateCall):
+        yield expr
+        return
+    for child in expr.children:
+        yield from _atoms(child)
+
+
+def _reasons(expr: Expr, value_of: ValueOf) -> Iterator[str]:
+    """Yield the innermost parts that are NULL, with their reasons."""
+    null = [child for child in expr.children if value_of(child) is None]
+    if null and not isinstance(expr, lang.Case):
+        for child in null:
+            yield from _reasons(child, value_of)
+        return
+    match expr:
+        case lang.ColumnRef() | lang.AggregateCall():
+            yield f"{lang.render(expr)} is NULL"
+        case lang.Arithmetic():
+            yield f"{lang.render(expr)} is NULL: it divides by zero or leaves the range of its type"
+        case _:
+            yield f"{lang.render(expr)} gives NULL"
+
+
+def show_value(value: Value, kind: Type) -> str:
+    """Return a logical value as the language writes it: text in quotes, times in UTC, NULL."""
+    if value is None:
+        return "NULL"
+    if kind == TIMESTAMP and isinstance(value, int):
+        return timestamp_text(value) or str(value)
+    return f"'{format_value(value)}'" if isinstance(value, str) else format_value(value)

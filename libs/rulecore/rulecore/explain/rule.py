@@ -1,0 +1,122 @@
+"""Why a rule fired, or why it did not: for an event, or for a key over the events that count.
+
+Everything is computed from the events that are handed in, by the code that evaluates rules in production: the kernel
+decides which rules fire, the rule's group the content of its windows, the reference evaluator each clause. A reason
+that is no condition (a paused rule, a late event) is known to the caller and comes as ``RuleReason``.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+import polars as pl
+
+from rulecore import language as lang
+from rulecore.compile.overrides import without_suppression
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import RuleKind
+from rulecore.documents.yaml_reader import Json
+from rulecore.explain.event import parse_conditions, trace_event
+from rulecore.explain.explanation import EventTrace, ExplainQuestion, Explanation, RejectedClause, build_explanation
+from rulecore.explain.windows import windows_for_question
+from rulecore.language import Expr, ListType
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.lists.content import ListContent
+from rulecore.lists.scalar import logical_lists
+from rulecore.lists.snapshots import with_columns_for
+from rulecore.lists.store import ListStore
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.watermark import NO_WATERMARK
+
+
+def explain_rule(
+    rule: CompiledRule,
+    schema: StreamSchema,
+    topic: str,
+    events: pl.DataFrame,
+    question: ExplainQuestion,
+    support: Sequence[CompiledRule] = (),
+    lists: ListStore | None = None,
+) -> Explanation:
+    """``events``: of a rule per event the one in question; else the key's, in order of arrival (physical columns).
+
+    ``support``: rules whose scores the rule adds. ``lists``: the lists that rules ask, as of the latest event's time.
+    ``suppress`` and ``then.alert`` are left aside: they are reasons of their own.
+    """
+    lists = lists or ListStore.empty()
+    alerts = recompute_alerts(rule, schema, topic, events, question.closing_ms, support, lists)
+    own = parse_conditions(rule, schema, lists.types())
+    conditions = own | _signals(schema, support, lists.types())
+    evaluation = _ColumnarEvaluation(schema, topic, events, conditions, lists.contents(latest_event_ms(events)))
+    windows = windows_for_question(rule, schema, events, topic, question, lists) if rule.kind is RuleKind.WINDOW else []
+    return build_explanation(rule, question, evaluation, alerts, windows, own.get("where"))
+
+
+def _signals(schema: StreamSchema, support: Sequence[CompiledRule], lists: Mapping[str, ListType]) -> dict[str, Expr]:
+    """Return the conditions of the rules per event whose scores are added."""
+    own = [rule for rule in support if rule.kind is RuleKind.EVENT and rule.rule.on == schema.name]
+    return {f"signal {rule.rule.id}": parse_conditions(rule, schema, lists)["where"] for rule in own}
+
+
+def recompute_alerts(
+    rule: CompiledRule,
+    schema: StreamSchema,
+    topic: str,
+    events: pl.DataFrame,
+    closing_ms: int = NO_WATERMARK,
+    support: Sequence[CompiledRule] = (),
+    lists: ListStore | None = None,
+) -> list[Mapping[str, Json]]:
+    """Return the alerts of the rule over these events, as if it were live without ``suppress``."""
+    found: list[bytes] = []
+    if events.height:
+        from rulecore.backtest.run import RuleRun  # the kernel, which few questions need
+
+        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, alerts=found.append)
+        run.step(events, latest_event_ms(events), NO_WATERMARK, closing_ms)
+    return [orjson.loads(alert) for alert in found]
+
+
+def latest_event_ms(events: pl.DataFrame) -> int:
+    """Return the time of the latest event, which selects the content of lists."""
+    return int(events[EVENT_MS].max()) if events.height else 0  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnarEvaluation:
+    """Conditions at events in columns (``explanation.Look``)."""
+
+    schema: StreamSchema
+    topic: str
+    events: pl.DataFrame
+    conditions: Mapping[str, Expr]
+    contents: Mapping[str, ListContent]
+
+    def __len__(self) -> int:
+        return self.events.height
+
+    def event(self, row: int) -> EventTrace:
+        physical = self.events.row(row, named=True)
+        return trace_event(physical, self.schema, self.topic, self.conditions, logical_lists(self.contents))
+
+    def satisfied_rows(self) -> Sequence[int]:
+        if not self.conditions:
+            return [*range(self.events.height)]
+        true = [self._true(expr) for expr in self.conditions.values()]
+        return functools.reduce(operator.or_, true).arg_true().to_list()
+
+    def rejected_clauses(self, where: Expr) -> Sequence[RejectedClause]:
+        height = self.events.height
+        found = [
+            RejectedClause(lang.render(term), height - int(self._true(term).sum())) for term in lang.conjuncts(where)
+        ]
+        return sorted((one for one in found if one.events), key=lambda one: -one.events)
+
+    def _true(self, expr: Expr) -> pl.Series:
+        frame, lifted = with_columns_for(self.events, expr, self.contents)
+        true = to_polars(lifted).fill_null(value=False) & pl.int_range(pl.len()).is_not_null()
+        return frame.select(true.alias(lang.fingerprint(expr)))[lang.fingerprint(expr)]

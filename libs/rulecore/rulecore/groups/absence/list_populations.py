@@ -1,0 +1,81 @@
+"""Populations that a list names: who of them is armed, kept in step with the list.
+
+A list's content is a value: a change makes a new object, and only then is it scanned. Refuses to know where lists
+come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from rulecore.groups.absence.rule_matrix import NO_EVENT, Ints
+from rulecore.groups.absence.state import ExpectedKeys
+from rulecore.groups.base import CutContext, ListValues
+from rulecore.groups.windows.members import DTYPES
+from streamcore.hashing import hash_columns, shard_for
+from streamcore.schema import StreamSchema
+
+
+class ListPopulations:
+    """The listed populations of one group, whose key is one column. ``limit``: keys of one population at most."""
+
+    def __init__(self, schema: StreamSchema, group_by: tuple[str, ...], limit: int) -> None:
+        field, route = schema.get(group_by[0]), schema.route_for(group_by)
+        assert field is not None, "a compiled rule groups by columns that are there"
+        assert route is not None, "and by a key that events are routed by"
+        self.limit = limit
+        self.numbers = np.empty(0, np.int64)
+        self._name, self._dtype = field.name, DTYPES[field.type.kind]
+        self._routed = self._name in schema.keys[route]
+        self._lists: Mapping[int, tuple[str, int]] = {}
+        self._synced: dict[int, ListValues | None] = {}
+
+    def expect(self, lists: Mapping[int, tuple[str, int]]) -> None:
+        """By number of the population the list's name, and when the first rule over it came (or ``NO_WATERMARK``)."""
+        self._lists = lists
+        self._synced = {n: content for n, content in self._synced.items() if n in lists}
+        self.numbers = np.fromiter(lists, np.int64, len(lists))
+
+    def sync(self, entries: ExpectedKeys, context: CutContext) -> int:
+        """Arm who is new on a list and disarm who is no longer on it; how many did not fit.
+
+        Before the first watermark they are entries that are not armed yet, see ``unarmed``.
+        """
+        dropped = 0
+        for number, (name, since_ms) in self._lists.items():
+            content = context.lists.get(name)
+            if number not in self._synced or self._synced[number] is not content:
+                dropped += self._sync_list(entries, number, content, max(since_ms, context.watermark_ms), context)
+                self._synced[number] = content
+        return dropped
+
+    def unarmed(self, entries: ExpectedKeys) -> Ints:
+        """Return listed keys that no watermark has armed."""
+        live = entries.live()
+        unarmed: Ints = live[(entries.last[live] == NO_EVENT) & np.isin(entries.population[live], self.numbers)]
+        return unarmed
+
+    def _sync_list(
+        self, entries: ExpectedKeys, number: int, content: ListValues | None, armed_ms: int, context: CutContext
+    ) -> int:
+        keys = self._own(content, context)
+        slots = entries.keys.assign(keys[: self.limit])
+        found = entries.find(slots, np.full(len(slots), number))
+        there = entries.marked(found[found >= 0])
+        live = entries.live()
+        entries.drop(live[(entries.population[live] == number) & ~there[live]])
+        new = slots[found < 0]
+        entries.set_last_seen(entries.add(new, np.full(len(new), number)), armed_ms, seen=False)
+        return max(0, keys.height - self.limit)
+
+    def _own(self, content: ListValues | None, context: CutContext) -> pl.DataFrame:
+        """Return the values that are this shard's, by their hashes."""
+        values = [] if content is None else list(content.values)
+        column = pl.Series(self._name, values, dtype=self._dtype, strict=False).drop_nulls().unique()
+        hashes = hash_columns([column], len(column))
+        routed = hashes if self._routed else hash_columns([], len(column))
+        mine = np.flatnonzero(shard_for(routed, context.shards) == context.shard)
+        return pl.DataFrame([column[mine[np.argsort(hashes[mine])]]])

@@ -1,0 +1,258 @@
+"""The expected keys, when they were last seen, and the alerts of their absence: the state of a group of absence rules.
+
+An *entry* is a key in a population. Everything of an entry is in arrays by its number, so a million of them are looked
+through in a fraction of a millisecond; and it is one stored row, so it is written and deleted whole:
+
+==============  ====================================================================================================
+``__last_ms``   the end of the time that the watermark has settled: the last event, or the arming; null for neither
+``__seen``      whether that is an event
+``__ahead``     stretches of events the watermark has not reached: start, end, start, end, ... (``absence_ahead``)
+``__given``     alerts since ``__last_ms``: number of the rule, how many, number of the rule, how many, ...
+``__gone``      the entry was deleted
+==============  ====================================================================================================
+
+Refuses to know events, rules and the meaning of a population.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from rulecore.groups.absence.out_of_order import Intervals, OutOfOrderEvents
+from rulecore.groups.absence.rule_matrix import NO_EVENT, NO_RULES, NOT_DUE, RuleMatrix
+from streamcore.columnar.hash_table import HashTable
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.state import StateTable
+from streamcore.state.table import HASH
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+POPULATION: Final = "__population"
+LAST: Final = "__last_ms"
+SEEN: Final = "__seen"
+AHEAD: Final = "__ahead"
+GIVEN: Final = "__given"
+GONE: Final = "__gone"
+
+_SHIFT: Final = 24  # numbers of populations are below 2**24
+_FREE: Final = -1
+
+
+class ExpectedKeys(StateTable):
+    """The entries of one group. ``dtypes``: the key's columns."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        self.keys = KeySlots(dtypes)
+        self.matrix = NO_RULES
+        self.ahead = OutOfOrderEvents()
+        self.size = 0
+        self.slot = np.empty(0, np.int64)
+        self.population = np.empty(0, np.int64)
+        self.last = np.empty(0, np.int64)
+        self.seen = np.empty(0, np.bool_)
+        self.due = np.empty((0, 0), np.int64)
+        self.times = np.empty((0, 0), np.int64)
+        self.population_sizes: dict[int, int] = {}
+        self._index = HashTable()
+        self._free = np.empty(0, np.int64)
+        self._dirty = np.empty(0, np.bool_)
+        self._gone: list[pl.DataFrame] = []
+        self._loaded: list[tuple[Ints, Ints, Ints, Ints]] = []  # entries; given: entry, rule, times
+
+    # --- entries ------------------------------------------------------------------------------------------------
+
+    def find(self, slots: Ints, population: Ints) -> Ints:
+        """Return the entry of each key in each population, -1 where it has none."""
+        return self._index.find(_code(slots, population))
+
+    def live(self) -> Ints:
+        """Return all entries."""
+        return np.flatnonzero(self.population[: self.size] != _FREE)
+
+    def add(self, slots: Ints, population: Ints) -> Ints:
+        """Add entries without an event; they are distinct and new."""
+        again = min(len(self._free), len(slots))
+        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
+        entries = np.concatenate([reused, np.arange(self.size, self.size + len(slots) - again)])
+        self.size += len(slots) - again
+        self._make_room()
+        self.slot[entries], self.population[entries] = slots, population
+        self.last[entries], self.seen[entries] = NO_EVENT, False
+        self.times[:, entries], self.due[:, entries] = 0, NOT_DUE
+        self.keys.hold(slots)
+        self._index.add(_code(slots, population), entries)
+        self._count(population, 1)
+        self._dirty[entries] = True
+        return entries
+
+    def drop(self, entries: Ints) -> None:
+        """Forget entries for good."""
+        if not entries.size:
+            return
+        self.ahead.pull(self.marked(entries))
+        self._gone.append(self._frame(entries, gone=True))
+        slots, population = self.slot[entries], self.population[entries]
+        self._index.remove(_code(slots, population))
+        self.keys.release(slots)
+        self._count(population, -1)
+        self.population[entries], self.due[:, entries] = _FREE, NOT_DUE
+        self._dirty[entries] = False
+        self._free = np.concatenate([self._free, entries])
+
+    def set_last_seen(self, entries: Ints, last_ms: Ints | int, *, seen: bool) -> None:
+        """Set the last event (or arming) of each entry and reset its count of alerts."""
+        self.last[entries], self.seen[entries] = last_ms, seen
+        self.times[:, entries] = 0
+        self.renew(entries)
+
+    def renew(self, entries: Ints) -> None:
+        """Recompute the due times, and write them."""
+        population, last = self.population[entries], self.last[entries]
+        for lane in range(self.matrix.width):
+            self.due[lane, entries] = self.matrix.due(lane, population, last, self.times[lane, entries])
+        self._dirty[entries] = True
+
+    def touch(self, entries: Ints) -> None:
+        """Record that their stretches changed."""
+        self._dirty[entries] = True
+
+    def marked(self, entries: Ints) -> Mask:
+        """Return the entries as a mask."""
+        mask = np.zeros(self.size, dtype=bool)
+        mask[entries] = True
+        return mask
+
+    def _make_room(self) -> None:
+        if self.size <= len(self.slot):
+            return
+        room = max(64, self.size + self.size // 2)
+        self.slot, self.population = _longer(self.slot, room), _longer(self.population, room, _FREE)
+        self.last, self.seen = _longer(self.last, room), np.resize(self.seen, room)
+        dirty = np.zeros(room, dtype=bool)
+        dirty[: len(self._dirty)] = self._dirty
+        self._dirty = dirty
+        due, times = self.due, self.times
+        self.due, self.times = np.full((len(due), room), NOT_DUE), np.zeros((len(times), room), np.int64)
+        self.due[:, : due.shape[1]], self.times[:, : times.shape[1]] = due, times
+
+    def _count(self, population: Ints, by: int) -> None:
+        for number, count in zip(*(a.tolist() for a in np.unique(population, return_counts=True)), strict=True):
+            self.population_sizes[number] = self.population_sizes.get(number, 0) + by * count
+
+    # --- rules --------------------------------------------------------------------------------------------------
+
+    def set_matrix(self, matrix: RuleMatrix) -> None:
+        """Set other rules: the alerts that each has raised for an entry stay counted."""
+        entry, rule, times = self._alerts_by_entry(self.live())
+        self._loaded.insert(0, (self.live(), entry, rule, times))
+        self.matrix = matrix
+        self.due = np.full((matrix.width, len(self.slot)), NOT_DUE)
+        self.times = np.zeros((matrix.width, len(self.slot)), np.int64)
+        self.apply_loaded()
+
+    def apply_loaded(self) -> None:
+        """Apply loaded rows or changed rules, before anything else."""
+        loaded, self._loaded = self._loaded, []
+        for entries, given, rule, times in loaded:
+            there, population, lane = self.matrix.place(rule)
+            entry = given[there]
+            mine = self.population[entry] == population
+            self.times[:, entries] = 0  # an older row no longer holds
+            self.times[lane[mine], entry[mine]] = times[there][mine]
+            written = self._dirty.copy()
+            self.renew(entries[self.population[entries] != _FREE])
+            self._dirty = written  # as stored
+
+    def _alerts_by_entry(self, entries: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return entry, rule and number of alerts, by entry."""
+        lane, place = np.nonzero(self.times[:, entries])
+        order = np.argsort(place, kind="stable")
+        lane, entry = lane[order], entries[place[order]]
+        rule = self.matrix.rule[self.population[entry], lane]
+        times = self.times[lane, entry]
+        known = rule >= 0
+        return entry[known], rule[known], times[known]
+
+    # --- StateTable ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> pl.DataFrame:
+        dirty = np.flatnonzero(self._dirty)
+        self._dirty[dirty] = False
+        gone, self._gone = self._gone, []
+        return pl.concat([*gone, self._frame(dirty, gone=False)])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        live = self.live()
+        return self._frame(live[self.keys.in_bucket(self.slot[live], bucket, buckets)], gone=False)
+
+    def load(self, rows: pl.DataFrame) -> None:
+        rows = rows.unique([*self.keys.dtypes, POPULATION], keep="last", maintain_order=True)
+        slots, population = self.keys.assign(rows), rows[POPULATION].to_numpy()
+        entries = self.find(slots, population)
+        gone = rows[GONE].to_numpy()
+        self.drop(entries[gone & (entries >= 0)])
+        self._gone.clear()
+        new = ~gone & (entries < 0)
+        entries[new] = self.add(slots[new], population[new])
+        self._take(entries[~gone], rows.filter(~pl.col(GONE)))
+
+    def _take(self, entries: Ints, rows: pl.DataFrame) -> None:
+        self.last[entries] = rows[LAST].fill_null(NO_EVENT).to_numpy()
+        self.seen[entries] = rows[SEEN].to_numpy()
+        self.times[:, entries] = 0  # nothing of them is to be carried over when rules change
+        self.ahead.pull(self.marked(entries))
+        entry, start, end = _pairs(entries, rows[AHEAD])
+        self.ahead.put(Intervals(entry, start, end))
+        self._loaded.append((entries, *_pairs(entries, rows[GIVEN])))
+        self._dirty[entries] = False
+
+    def _frame(self, entries: Ints, *, gone: bool) -> pl.DataFrame:
+        slots = self.slot[entries]
+        last = pl.Series(LAST, self.last[entries]).replace(NO_EVENT, None)
+        stretches = self.ahead.held.take(self.marked(entries)[self.ahead.held.entry])
+        order = np.argsort(entries)  # lists are made in the order of entries, and put back
+        ranked, back = entries[order], np.argsort(order)
+        lists = [_lists(ranked, *stretches), _lists(ranked, *self._alerts_by_entry(ranked))]
+        return pl.DataFrame(
+            [
+                pl.Series(HASH, self.keys.hashes[slots]),
+                *self.keys.frame(slots).get_columns(),
+                pl.Series(POPULATION, self.population[entries]),
+                last.cast(pl.Int64),
+                pl.Series(SEEN, self.seen[entries]),
+                *(one[back].alias(name) for one, name in zip(lists, (AHEAD, GIVEN), strict=True)),
+                pl.Series(GONE, np.full(len(entries), gone)),
+            ]
+        )
+
+
+def _code(slots: Ints, population: Ints) -> npt.NDArray[np.uint64]:
+    code: npt.NDArray[np.uint64] = ((slots << _SHIFT) | population).astype(np.uint64)
+    return code
+
+
+def _longer(column: Ints, room: int, fill: int = 0) -> Ints:
+    longer = np.full(room, fill, dtype=np.int64)
+    longer[: len(column)] = column
+    return longer
+
+
+def _lists(ranked: Ints, entry: Ints, one: Ints, other: Ints) -> pl.Series:
+    """Return for each of the ascending entries the list of its pairs. ``entry`` is ascending too."""
+    edges = np.append(np.searchsorted(entry, ranked), len(entry)) * 2 if len(ranked) else np.zeros(1, np.int64)
+    flat = np.stack([one, other], axis=1).reshape(-1)
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(edges, pa.int64()), pa.array(flat, pa.int64())))
+
+
+def _pairs(entries: Ints, lists: pl.Series) -> tuple[Ints, Ints, Ints]:
+    """Invert ``_lists``, in the order of the lists."""
+    lengths = lists.list.len().to_numpy().astype(np.int64) // 2
+    flat = lists.explode().drop_nulls().to_numpy().astype(np.int64)
+    return np.repeat(entries, lengths), flat[::2], flat[1::2]

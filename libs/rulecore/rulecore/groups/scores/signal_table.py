@@ -1,0 +1,158 @@
+"""The signals of all keys of a group of score rules: one stored row a signal, written once and once when it is over.
+
+Refuses to know rules and sums.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from rulecore.groups.scores.running_sum import ActiveSignal
+from rulecore.language.types import Value
+from streamcore.hashing import bucket_for, hash_columns
+from streamcore.state import StateTable
+from streamcore.state.table import HASH
+
+Key = tuple[Value, ...]
+
+GONE: Final = "__gone"
+_HELD: Final[Mapping[str, pl.DataType]] = {
+    "__time_ms": pl.Int64(),
+    "__rule": pl.String(),
+    "__identity": pl.String(),
+    "__weight": pl.Int64(),
+    "__partition": pl.Int64(),
+    "__offset": pl.Int64(),
+}
+
+
+class SignalTable(StateTable):
+    """Signals by key, in order. ``dtypes``: the key's columns."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
+        self.dtypes = dict(dtypes)
+        self.held: dict[Key, list[ActiveSignal]] = {}
+        self._oldest: list[tuple[int, int, Key]] = []  # a heap: time, number, key; some are gone already
+        self._number = 0
+        self._hashes: dict[Key, int] = {}
+        self._buckets: dict[int, dict[Key, None]] = {}
+        self._count = 0  # of buckets
+        self._changed: dict[tuple[Key, ActiveSignal], bool] = {}
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self.held)
+
+    def admit(self, keys: Sequence[Key], most: int) -> int:
+        """Make room for keys that are not there, in order, up to a limit; how many were left out."""
+        new = [key for key in dict.fromkeys(keys) if key not in self.held]
+        fits = new[: max(0, most - len(self.held))]
+        for key, number in zip(fits, self._hash(fits), strict=True):
+            self.held[key], self._hashes[key] = [], number
+            if self._count:
+                self._buckets.setdefault(_bucket(number, self._count), {})[key] = None
+        return len(new) - len(fits)
+
+    def add(self, key: Key, signal: ActiveSignal) -> bool:
+        """Keep a signal of a key that is there; False when it is kept already."""
+        mine = self.held[key]
+        place = bisect.bisect_left(mine, signal[:3])
+        if place < len(mine) and mine[place][:3] == signal[:3]:
+            return False
+        mine.insert(place, signal)
+        self._number += 1
+        heapq.heappush(self._oldest, (signal.time_ms, self._number, key))
+        self._changed[key, signal] = True
+        return True
+
+    def remove(self, key: Key, signals: Iterable[ActiveSignal]) -> None:
+        """Drop signals that are there."""
+        gone = set(signals)
+        for signal in gone:
+            self._changed[key, signal] = False
+        self.held[key] = [signal for signal in self.held[key] if signal not in gone]
+
+    def remove_first(self, key: Key) -> ActiveSignal:
+        """Drop the oldest signal of a key."""
+        signal = self.held[key].pop(0)
+        self._changed[key, signal] = False
+        return signal
+
+    def expire(self, before_ms: int) -> list[Key]:
+        """Drop the signals up to this time; the keys that lost one."""
+        touched: dict[Key, None] = {}
+        while self._oldest and self._oldest[0][0] <= before_ms:
+            touched[heapq.heappop(self._oldest)[2]] = None
+        for key in touched:
+            while self.held.get(key) and self.held[key][0].time_ms <= before_ms:
+                self.remove_first(key)
+        return [*touched]
+
+    def release(self, keys: Iterable[Key]) -> None:
+        """Forget those of these keys that have no signals."""
+        for key in keys:
+            if key in self.held and not self.held[key]:
+                del self.held[key]
+                if self._count:
+                    del self._buckets[_bucket(self._hashes[key], self._count)][key]
+
+    def _hash(self, keys: Sequence[Key]) -> list[int]:
+        return hash_columns(self._columns(keys), len(keys)).tolist() if keys else []
+
+    def _columns(self, keys: Sequence[Key]) -> list[pl.Series]:
+        columns = zip(*keys, strict=True) if keys else [()] * len(self.dtypes)
+        pairs = zip(self.dtypes.items(), columns, strict=True)
+        return [pl.Series(name, list(values), dtype=dtype) for (name, dtype), values in pairs]
+
+    # --- StateTable ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> pl.DataFrame:
+        changed, self._changed = self._changed, {}
+        frame = self._frame([*changed], [not there for there in changed.values()])
+        self._hashes = (
+            {key: self._hashes[key] for key in self.held} if len(self._hashes) > 2 * len(self) else self._hashes
+        )
+        return frame
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        if buckets != self._count:
+            self._count, self._buckets = buckets, {}
+            for key in self.held:
+                self._buckets.setdefault(_bucket(self._hashes[key], buckets), {})[key] = None
+        pairs = [(key, signal) for key in self._buckets.get(bucket, ()) for signal in self.held[key]]
+        return self._frame(pairs, [False] * len(pairs))
+
+    def load(self, rows: pl.DataFrame) -> None:
+        keys = list(rows.select(list(self.dtypes)).iter_rows())
+        self.admit(keys, 2**62)
+        for key, values, gone in zip(keys, rows.select(list(_HELD)).iter_rows(), rows[GONE].to_list(), strict=True):
+            if gone:
+                self.remove(key, [ActiveSignal(*values)])
+            else:
+                self.add(key, ActiveSignal(*values))
+        self.release(dict.fromkeys(keys))
+        self._changed.clear()
+
+    def _frame(self, pairs: Sequence[tuple[Key, ActiveSignal]], gone: Sequence[bool]) -> pl.DataFrame:
+        keys = [key for key, _ in pairs]
+        columns: Iterator[Sequence[object]] = (
+            zip(*(signal for _, signal in pairs), strict=True) if pairs else iter([()] * len(_HELD))
+        )
+        return pl.DataFrame(
+            [
+                pl.Series(HASH, [self._hashes[key] for key in keys], dtype=pl.UInt64),
+                *self._columns(keys),
+                *(pl.Series(n, list(v), dtype=t) for (n, t), v in zip(_HELD.items(), columns, strict=True)),
+                pl.Series(GONE, list(gone), dtype=pl.Boolean),
+            ]
+        )
+
+
+def _bucket(number: int, buckets: int) -> int:
+    return int(bucket_for(np.array([number], np.uint64), buckets)[0])

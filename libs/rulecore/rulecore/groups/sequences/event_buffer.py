@@ -1,0 +1,117 @@
+"""Events that wait for the watermark: those that satisfy a condition of some sequence, one row an event.
+
+A row holds the key, the place, the event time, the numbers of the conditions that the event satisfied when it came, and
+the values that messages name. Rows leave when the watermark passes them, so their deletion follows from their event
+time: ``forget`` repeats it after a load. Rows that come and leave within one cut are never written.
+
+Promises: who waits stays; ``refuse`` only ever touches events of the current cut. Knows no rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import polars as pl
+
+from streamcore.hashing import bucket_for
+from streamcore.schema import EVENT_MS, OFFSET, PARTITION
+from streamcore.state import HASH
+
+CONDITIONS: Final = "__conditions"
+_ORDER: Final = (EVENT_MS, PARTITION, OFFSET)
+_BEFORE: Final = "__before"
+
+
+def value_column(column: str) -> str:
+    """Return the name of the column that holds the value of a stream's column."""
+    return f"value:{column}"
+
+
+class EventBuffer:
+    """A ``StateTable`` of events. ``keys``: the types of the key's columns."""
+
+    def __init__(self, keys: Mapping[str, pl.DataType]) -> None:
+        self.keys = list(keys)
+        self._schema: dict[str, pl.DataType] = {
+            HASH: pl.UInt64(),
+            **keys,
+            EVENT_MS: pl.Int64(),
+            PARTITION: pl.Int64(),
+            OFFSET: pl.Int64(),
+            CONDITIONS: pl.List(pl.Int32()),
+        }
+        self._kept = pl.DataFrame(schema=self._schema)
+        self._fresh = self._kept.clear()
+        self._loaded = False
+
+    def __len__(self) -> int:
+        return self._kept.height + self._fresh.height
+
+    def keep(self, conditions: Collection[int], values: Mapping[str, pl.DataType]) -> None:
+        """Keep events by these conditions from now on, with the values of these columns of the stream.
+
+        Events that satisfy none of them are forgotten; those that stay may lack a value that was not needed before.
+        """
+        schema = {n: t for n, t in self._schema.items() if not n.startswith("value:")}
+        self._schema = schema | {value_column(n): values[n] for n in sorted(values)}
+        wanted = pl.Series(sorted(conditions), dtype=pl.Int32).implode()
+        some = pl.col(CONDITIONS).list.eval(pl.element().is_in(wanted)).list.any()
+        self._kept, self._fresh = self._conform(self._kept.filter(some)), self._conform(self._fresh.filter(some))
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add the events of this cut; the columns are those of the table."""
+        self._fresh = pl.concat([self._fresh, rows.select(*self._schema)])
+
+    def forget(self, before_ms: int) -> None:
+        """Drop stored events before this time: an earlier cut took them out, perhaps in another process."""
+        if self._loaded:
+            self._kept = self._kept.unique(subset=[PARTITION, OFFSET], keep="last", maintain_order=True)
+            self._kept = self._conform(self._kept)
+            self._loaded = False
+        _, self._kept = _split(self._kept, before_ms)
+
+    def release(self, before_ms: int) -> pl.DataFrame:
+        """Take out all events before this time."""
+        kept, self._kept = _split(self._kept, before_ms)
+        fresh, self._fresh = _split(self._fresh, before_ms)
+        return pl.concat([kept, fresh])
+
+    def refuse(self, limit: int) -> int:
+        """Drop events of this cut where more than ``limit`` of a key wait, the latest first; how many were dropped."""
+        if len(self) <= limit or not self._fresh.height:
+            return 0
+        keys = pl.concat([self._kept.select(self.keys), self._fresh.select(self.keys)])
+        if not (keys.group_by(self.keys).len()["len"] > limit).any():
+            return 0
+        before = self._kept.group_by(self.keys).len(_BEFORE)
+        place = pl.int_range(1, pl.len() + 1).over(self.keys)
+        ordered = self._fresh.sort(_ORDER)
+        known = ordered.join(before, on=self.keys, how="left", nulls_equal=True, maintain_order="left")
+        some = ordered.filter(known.select(place + pl.col(_BEFORE).fill_null(0) <= limit).to_series())
+        refused = self._fresh.height - some.height
+        self._fresh = some
+        return refused
+
+    def changes(self) -> pl.DataFrame:
+        fresh = self._fresh
+        self._kept, self._fresh = pl.concat([self._kept, fresh], rechunk=True), fresh.clear()
+        return fresh
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        return self._kept.filter(pl.Series(bucket_for(self._kept[HASH].to_numpy(), buckets) == bucket))
+
+    def load(self, rows: pl.DataFrame) -> None:
+        self._kept = pl.concat([self._kept, rows], how="diagonal")
+        self._loaded = True
+
+    def _conform(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the frame with the table's columns: others dropped, missing ones null."""
+        missing = [pl.lit(None, t).alias(n) for n, t in self._schema.items() if n not in frame.columns]
+        return frame.with_columns(missing).select(*self._schema)
+
+
+def _split(frame: pl.DataFrame, before_ms: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the events before this time, and the others."""
+    passed = frame[EVENT_MS] < before_ms
+    return (frame.filter(passed), frame.filter(~passed)) if passed.any() else (frame.clear(), frame)

@@ -1,0 +1,154 @@
+"""The partial matches of all sequences and keys of a group: one row a sequence and key that has any.
+
+A row holds bytes (``automaton.MatchSet.stored``), when it is to be looked at again without an event, and how
+many partials it holds. Between cuts nothing else is kept of a key, so that a hundred thousand of them are a hundred
+thousand short strings, which no garbage collector has to look into.
+
+A row that became empty is written once with null for its bytes, which ``load`` takes for a deletion. Rows in which
+nothing was alive after ``wake_ms`` are dropped without that: the next ``due`` after a load finds them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import repeat
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rulecore.groups.sequences.automaton import MatchSet
+from streamcore.columnar.key_index import KeyIndex
+from streamcore.hashing import bucket_for
+from streamcore.state import HASH
+
+Ints = npt.NDArray[np.int64]
+
+SEQUENCE: Final = "__sequence"
+WAKE_MS: Final = "__wake_ms"
+COUNT: Final = "__count"
+PARTIALS: Final = "__partials"
+
+_SLOT_BITS: Final = 32
+_SLOT: Final = (1 << _SLOT_BITS) - 1
+_NEVER: Final = 2**62
+
+
+def sequence_key_code(sequences: Ints, slots: Ints) -> Ints:
+    """Return one number for a sequence and a key, ascending by sequence, then by slot."""
+    return sequences << _SLOT_BITS | slots
+
+
+class PartialMatchTable:
+    """A ``StateTable``.
+
+    A sequence goes by its number, a key by its slot in ``keys``, both together by ``sequence_key_code``.
+    """
+
+    def __init__(self, dtypes: dict[str, pl.DataType]) -> None:
+        self.keys = KeyIndex(dtypes)
+        self._rows: dict[int, int] = {}  # code -> row
+        self._free: list[int] = []
+        self._codes = np.empty(0, np.int64)
+        self._wake = np.empty(0, np.int64)  # _NEVER for a row that is free
+        self._counts = np.empty(0, np.int64)
+        self._stored: list[bytes | None] = []
+        self._dirty: dict[int, bool] = {}  # code -> whether an earlier cut may have written it
+
+    def __len__(self) -> int:
+        """Return the number of partials."""
+        return int(self._counts.sum())
+
+    def find(self, codes: Ints) -> Ints:
+        """Return the row of each code, -1 where there is none."""
+        return np.fromiter(map(self._rows.get, codes.tolist(), repeat(-1)), np.int64, len(codes))
+
+    def get(self, row: int) -> bytes | None:
+        """Return the bytes of a row; None for row -1."""
+        return self._stored[row] if row >= 0 else None
+
+    def put(self, code: int, partials: MatchSet) -> None:
+        """Replace a row, or delete it when nothing is left."""
+        known = code in self._rows
+        written = self._dirty.setdefault(code, known)
+        stored = partials.stored()
+        if stored is not None:
+            self._set(code, stored, partials.wake_ms, len(partials.partials))
+        elif known:
+            self._delete(code)
+        if stored is None and not written:
+            del self._dirty[code]
+
+    def drop(self, code: int) -> None:
+        """Delete a row in which nothing is alive and nothing matched since it was written.
+
+        Nothing has to be written.
+        """
+        self._delete(code)
+
+    def due(self, before_ms: int) -> list[tuple[int, int]]:
+        """Return the codes and rows that are to be looked at if no event before this time will come."""
+        rows = np.flatnonzero(self._wake < before_ms)
+        return list(zip(self._codes[rows].tolist(), rows.tolist(), strict=True))
+
+    def keep(self, sequences: Collection[int]) -> None:
+        """Forget all sequences but these. Their numbers are not used again, so nothing needs to be written."""
+        for code in [c for c in self._rows if c >> _SLOT_BITS not in sequences]:
+            self._delete(code)
+            self._dirty.pop(code, None)
+
+    def changes(self) -> pl.DataFrame:
+        frame = self._frame(sorted(self._dirty))
+        self._dirty = {}
+        self.keys.keep(np.unique(self._codes[self._wake < _NEVER] & _SLOT))
+        return frame
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        live = self._codes[self._wake < _NEVER]
+        mine = live[bucket_for(self.keys.hashes[live & _SLOT], buckets) == bucket]
+        return self._frame(np.sort(mine).tolist())
+
+    def load(self, rows: pl.DataFrame) -> None:
+        codes = sequence_key_code(rows[SEQUENCE].to_numpy(), self.keys.assign(rows))
+        values = (rows[PARTIALS].to_list(), rows[WAKE_MS].to_list(), rows[COUNT].to_list())
+        for code, stored, wake_ms, count in zip(codes.tolist(), *values, strict=True):
+            if stored is not None:
+                self._set(code, stored, wake_ms, count)
+            elif code in self._rows:
+                self._delete(code)
+
+    def _set(self, code: int, stored: bytes, wake_ms: int, count: int) -> None:
+        row = self._rows.get(code)
+        if row is None:
+            row = self._rows[code] = self._free.pop() if self._free else self._grow()
+            self._codes[row] = code
+        self._stored[row], self._wake[row], self._counts[row] = stored, wake_ms, count
+
+    def _delete(self, code: int) -> None:
+        row = self._rows.pop(code)
+        self._stored[row], self._wake[row], self._counts[row] = None, _NEVER, 0
+        self._free.append(row)
+
+    def _grow(self) -> int:
+        row = len(self._stored)
+        self._stored.append(None)
+        if row >= len(self._codes):
+            size = max(64, 2 * row)
+            self._codes = np.resize(self._codes, size)
+            self._wake = np.concatenate([self._wake, np.full(size - row, _NEVER)])
+            self._counts = np.concatenate([self._counts, np.zeros(size - row, np.int64)])
+        return row
+
+    def _frame(self, codes: Iterable[int]) -> pl.DataFrame:
+        listed = np.fromiter(codes, np.int64)
+        rows, slots = self.find(listed), listed & _SLOT
+        live = rows >= 0
+        columns = [
+            pl.Series(HASH, self.keys.hashes[slots]),
+            pl.Series(SEQUENCE, listed >> _SLOT_BITS),
+            pl.Series(WAKE_MS, np.where(live, self._wake[rows], 0) if len(rows) else rows),
+            pl.Series(COUNT, np.where(live, self._counts[rows], 0) if len(rows) else rows),
+            pl.Series(PARTIALS, [self.get(row) for row in rows.tolist()], dtype=pl.Binary),
+        ]
+        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)

@@ -1,0 +1,216 @@
+"""Rules over sessions: runs of a key's events that satisfy `where`, with less than a gap between neighbours.
+
+An event a whole gap after the last one begins a new session, as in ``streamcore.windowing``; a session ends when the
+watermark passes its last event and the gap. An event that comes out of order may join two sessions into one.
+
+An early rule is evaluated on the session of each of its events, in order of arrival, as the session stands just after
+it. It fires once a session: where two are joined, the rule has fired for both if it had for one. Its alert names the
+session by its start as it was known then; an earlier event that comes later does not change the alert. A final
+rule is evaluated once, on the session's content when the watermark ends it.
+
+How the input is cut makes no difference: everything follows from the order of the key's events and the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.rule import Emit
+from rulecore.firing import FiringTime, RuleFailure, RuleFiring
+from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.sessions.merge import SessionUpdates, combine_partials, count_distinct, mark_fired, merge_events
+from rulecore.groups.sessions.table import SessionSets, SessionTable
+from rulecore.groups.subgrouped import SubgroupedWindows
+from rulecore.groups.subgroups import FiringDetails, MatchedEvents, SubgroupSpec, WindowSnapshots, firings
+from rulecore.groups.windows.having import Having, RuleHits
+from rulecore.settings import GroupSettings
+from streamcore.schema import StreamSchema
+from streamcore.state import StateTable
+
+Ints = npt.NDArray[np.int64]
+_SESSIONS = "sessions"
+
+
+class SessionGroup(SubgroupedWindows):
+    """Rules over sessions of one gap."""
+
+    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
+        super().__init__(group, schema, settings, SessionSubgroup)
+
+
+class SessionSubgroup:
+    """The sessions of the events that satisfy one `where`."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int, settings: GroupSettings) -> None:
+        self.sessions = SessionTable(dtypes, gap_ms)
+        self.max_distinct = settings.distinct
+        self.sets: dict[str, SessionSets] = {}
+        self.spec: SubgroupSpec | None = None
+
+    def set_spec(self, spec: SubgroupSpec) -> None:
+        """Evaluate these rules from now on."""
+        self.spec = spec
+        self.sessions.keep_columns([*spec.aggregations.values()], [*spec.distinct])
+        self.sets = {c: self._sets(c) for c in spec.distinct}
+        for column, dtype in spec.distinct.items():
+            self.sets[column].dtype = dtype
+
+    def clear_fired(self, bit: int) -> None:
+        """Forget where this bit's rule has fired."""
+        self.sessions.clear_fired(bit)
+
+    def add(self, events: MatchedEvents, _context: CutContext) -> EventUpdate:
+        """Apply the events of the subgroup to its sessions."""
+        assert self.spec is not None
+        table = self.sessions
+        self._apply_loaded()
+        updates = merge_events(table, table.keys.assign(events.frame), events.times)
+        totals, finals = combine_partials(table, updates, events.values)
+        counts, sets = {}, {}
+        for column, values in events.distinct.items():
+            counts[column], sets[column] = count_distinct(
+                table.sets[column], updates, events.times, values, self.max_distinct
+            )
+        snapshots = WindowSnapshots(
+            events.row, updates.slots, updates.start, updates.last + table.gap_ms, totals, counts
+        )
+        arrived = EventUpdate(self, events.times, updates, snapshots, finals, sets)
+        having = self.spec.having.get((Emit.EARLY, 1))
+        if having:
+            hits, arrived.failures = self.spec.evaluate(having, snapshots, table.keys)
+            arrived.having, arrived.hits = having, hits
+        return arrived
+
+    def close(self, context: CutContext) -> WatermarkUpdate:
+        """Return the sessions that the watermark ends."""
+        assert self.spec is not None
+        table = self.sessions
+        self._apply_loaded()
+        table.drop(table.ended(context.watermark_ms))  # they ended in a cut that another process ran
+        over = table.ended(context.next_watermark_ms)
+        end = table.last[over] + table.gap_ms
+        over = over[np.lexsort((table.keys.hashes[table.slot[over]], end))]
+        totals = {name: column[over] for name, column in table.columns.items()}
+        counts = {
+            c: np.fromiter((len(sets.get(e, ())) for e in over.tolist()), np.int64, len(over))
+            for c, sets in table.sets.items()
+        }
+        nowhere = np.full(len(over), -1)
+        snapshots = WindowSnapshots(
+            nowhere, table.slot[over], table.start[over], table.last[over] + table.gap_ms, totals, counts
+        )
+        ended = WatermarkUpdate(self, over, snapshots)
+        having = self.spec.having.get((Emit.FINAL, 1))
+        if having and len(over):
+            ended.hits, ended.failures = self.spec.evaluate(having, snapshots, table.keys)
+            ended.having = having
+        return ended
+
+    def warming(self, rule: CompiledRule, start_ms: int) -> bool:
+        """Return whether an event that was never counted may belong to the session: one less than a gap before it."""
+        assert self.spec is not None
+        return start_ms < self.spec.since(rule) + self.sessions.gap_ms
+
+    def _apply_loaded(self) -> None:
+        """Take the values that were loaded."""
+        if self.sessions.loaded:
+            self.sessions.loaded = False
+            for sets in self.sets.values():
+                sets.apply_loaded()
+
+    def _sets(self, column: str) -> SessionSets:
+        return self.sets.setdefault(column, SessionSets(self.sessions, column, pl.Null()))
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return the sessions, and the values of each distinct count."""
+        return {_SESSIONS: self.sessions, **self.sets}
+
+    def table(self, what: str) -> StateTable:
+        """Return the table of that name, created if needed."""
+        return self.sessions if what == _SESSIONS else self._sets(what)
+
+
+@dataclass(slots=True)
+class EventUpdate:
+    """The change that the events of a cut make to a subgroup's sessions."""
+
+    subgroup: SessionSubgroup
+    times: Ints
+    updates: SessionUpdates
+    snapshots: WindowSnapshots
+    finals: Mapping[str, Ints]
+    sets: Mapping[str, Mapping[int, dict[object, int]]]
+    having: Having | None = None
+    hits: RuleHits | None = None
+    failures: list[RuleFailure] = field(default_factory=list)
+
+    def commit(self) -> list[RuleFiring]:
+        """Write the sessions; the first hit of each rule in each of them fires."""
+        new_firings, masks = self._first_hits()
+        table, updates = self.subgroup.sessions, self.updates
+        table.absorb(updates.absorbed)
+        for one in updates.touched:
+            segment = updates.segments[one.segment]
+            if segment.entry < 0:
+                segment.entry = table.new(segment.slot, segment.anchor)
+            if mask := masks.get(one.segment):
+                table.fired[segment.entry] = mask
+            for column, fresh in self.sets.items():
+                self.subgroup.sets[column].put(segment.entry, fresh.get(one.segment, {}))
+        entries = np.array([updates.segments[one.segment].entry for one in updates.touched], np.int64)
+        numbers = np.array([one.segment for one in updates.touched], np.int64)
+        start = np.array([one.start for one in updates.touched], np.int64)
+        last = np.array([one.last for one in updates.touched], np.int64)
+        table.write(entries, start, last, {n: v[numbers] for n, v in self.finals.items()})
+        return new_firings
+
+    def _first_hits(self) -> tuple[list[RuleFiring], dict[int, int]]:
+        spec, having, updates = self.subgroup.spec, self.having, self.updates
+        hits = self.hits
+        if having is None or hits is None:
+            having, hits = Having(()), RuleHits(np.empty(0, np.int64), np.empty(0, np.int64))
+        hits, masks = mark_fired(self.subgroup.sessions, updates, hits, having.bits)
+        assert spec is not None
+        details = [
+            FiringDetails((start,), time, FiringTime.EARLY, self.subgroup.warming(having.members[member].rule, start))
+            for start, time, member in zip(
+                updates.start[hits.row].tolist(), self.times[hits.row].tolist(), hits.member.tolist(), strict=True
+            )
+        ]
+        return list(firings(spec, having, hits, self.snapshots, self.subgroup.sessions.keys, details)), masks
+
+
+@dataclass(slots=True)
+class WatermarkUpdate:
+    """The sessions that a watermark ends, in order of their ends and then of their keys' hashes."""
+
+    subgroup: SessionSubgroup
+    entries: Ints
+    snapshots: WindowSnapshots
+    having: Having | None = None
+    hits: RuleHits | None = None
+    failures: Sequence[RuleFailure] = ()
+
+    def commit(self) -> list[RuleFiring]:
+        """Drop the ended sessions; return their last firings."""
+        found: list[RuleFiring] = []
+        spec, snapshots = self.subgroup.spec, self.snapshots
+        if self.having is not None and self.hits is not None and spec is not None:
+            rows, members = self.hits.row.tolist(), self.hits.member.tolist()
+            details = []
+            for row, member in zip(rows, members, strict=True):
+                start, rule = int(snapshots.start_ms[row]), self.having.members[member].rule
+                details.append(
+                    FiringDetails(
+                        (start,), int(snapshots.end_ms[row]), FiringTime.FINAL, self.subgroup.warming(rule, start)
+                    )
+                )
+            found = list(firings(spec, self.having, self.hits, snapshots, self.subgroup.sessions.keys, details))
+        self.subgroup.sessions.drop(self.entries)
+        return found

@@ -1,0 +1,266 @@
+"""Sessions that live: an entry each, with its bounds, its partials, the rules that have fired, and distinct values.
+
+A ``StateTable``. A session's row is named by its key and its *anchor*, the event time of the first of its events to
+arrive: bounds move, the anchor stays, and two sessions of a key never have the same one, for the time between a
+session's bounds belongs to it for good. A session that another one has absorbed is written once without bounds, which
+``load`` understands as gone; that a session is over follows from the watermark.
+
+Distinct values are rows of their own, each with the event time at which it came: whatever the session is by then, it is
+the one that holds that time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rulecore.groups.windows import Aggregation, Combine, KeyIndex, Partial
+from rulecore.groups.windows.aggregation import Array
+from streamcore.hashing import bucket_for
+from streamcore.state.table import HASH
+
+Ints = npt.NDArray[np.int64]
+
+ANCHOR = "__anchor"
+START = "__start"
+LAST = "__last"
+FIRED = "__fired"
+AT = "__at"
+VALUE = "__value"
+_FREE = -(2**63)
+_FIXED = (HASH, ANCHOR, START, LAST, FIRED)
+
+
+class SessionTable:
+    """The sessions of one subgroup. ``start``, ``last``: event times of the first and the last event, by entry."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int) -> None:
+        self.keys = KeyIndex(dtypes)
+        self.gap_ms = gap_ms
+        self.partials: dict[str, Partial] = {}
+        self.columns: dict[str, Array] = {}
+        self.slot, self.anchor, self.start, self.last = (np.full(64, _FREE) for _ in range(4))
+        self.entries_by_slot: dict[int, list[int]] = {}  # entries by slot
+        self.fired: dict[int, int] = {}  # bits of rules by entry; none is no entry
+        self.sets: dict[str, dict[int, dict[object, int]]] = {}  # by column and entry: values, and when they came
+        self.loaded = False
+        self._size = 0
+        self._free: list[int] = []
+        self._dirty: list[int] = []
+        self._gone: list[tuple[int, int]] = []  # slot and anchor of the absorbed
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def keep_columns(self, aggregations: Sequence[Aggregation], distinct: Sequence[str]) -> None:
+        """Keep exactly these aggregates; a new one starts empty in the sessions that live."""
+        wanted = {a.column(p): p for a in aggregations for p in a.partials}
+        room = len(self.slot)
+        self.columns = {
+            name: self.columns[name].astype(p.dtype) if name in self.columns else np.full(room, p.identity, p.dtype)
+            for name, p in wanted.items()
+        }
+        for aggregation in aggregations:
+            counter, *others = aggregation.partials
+            empty = self.columns[aggregation.column(counter)] == 0
+            for partial in others:
+                self.columns[aggregation.column(partial)][empty] = partial.identity
+        self.partials = wanted
+        self.sets = {name: self.sets.get(name, {}) for name in distinct}
+
+    def clear_fired(self, bit: int) -> None:
+        """Clear a bit everywhere, before it is given to something else."""
+        for entry in [e for e, bits in self.fired.items() if bits >> bit & 1]:
+            self.fired[entry] &= ~(1 << bit)
+            self._dirty.append(entry)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def new(self, slot: int, anchor: int) -> int:
+        """Allocate the entry of a new session; its bounds and contents are written later."""
+        entry = self._free.pop() if self._free else self._grow()
+        self.slot[entry], self.anchor[entry] = slot, anchor
+        self.entries_by_slot.setdefault(slot, []).append(entry)
+        return entry
+
+    def write(self, entries: Ints, start: Ints, last: Ints, partials: Mapping[str, Array]) -> None:
+        """Write bounds and partials of distinct entries."""
+        self.start[entries], self.last[entries] = start, last
+        for name, values in partials.items():
+            self.columns[name][entries] = values
+        self._dirty += entries.tolist()
+
+    def absorb(self, entries: Sequence[int]) -> None:
+        """Mark sessions as absorbed by others."""
+        self._gone += [(int(self.slot[e]), int(self.anchor[e])) for e in entries]
+        self._remove(entries)
+
+    def ended(self, watermark_ms: int) -> Ints:
+        """Return the sessions that have ended by this watermark, in no order."""
+        living = self.slot[: self._size] != _FREE
+        over: Ints = np.flatnonzero(living & (self.last[: self._size] <= watermark_ms - self.gap_ms))
+        return over
+
+    def drop(self, entries: Ints) -> None:
+        """Forget these sessions, which are over, and the keys that have none left."""
+        if len(entries):
+            self._remove(entries.tolist())
+            self._gone = [(slot, anchor) for slot, anchor in self._gone if slot in self.entries_by_slot]
+            self.keys.keep(np.fromiter(self.entries_by_slot, np.int64, len(self.entries_by_slot)))
+
+    def _remove(self, entries: Sequence[int]) -> None:
+        at = np.array(entries, np.int64)
+        gone = set(entries)
+        for slot in np.unique(self.slot[at]).tolist():
+            self.entries_by_slot[slot] = [e for e in self.entries_by_slot[slot] if e not in gone]
+            if not self.entries_by_slot[slot]:
+                del self.entries_by_slot[slot]
+        self.slot[at] = _FREE
+        for name, partial in self.partials.items():
+            self.columns[name][at] = partial.identity
+        for entry in entries:
+            self.fired.pop(entry, None)
+            for sets in self.sets.values():
+                sets.pop(entry, None)
+        self._free += entries
+
+    def _grow(self) -> int:
+        if self._size == len(self.slot):
+            room = 2 * self._size
+            self.slot, self.anchor, self.start, self.last = (
+                _resized(one, room, _FREE) for one in (self.slot, self.anchor, self.start, self.last)
+            )
+            self.columns = {n: _resized(c, room, self.partials[n].identity) for n, c in self.columns.items()}
+        self._size += 1
+        return self._size - 1
+
+    # --- StateTable ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> pl.DataFrame:
+        dirty = np.unique(np.array(self._dirty, np.int64))
+        dirty = dirty[self.slot[dirty] != _FREE]
+        living = self._frame(dirty)
+        gone, self._dirty, self._gone = self._gone, [], []
+        if not gone:
+            return living
+        slots = np.array([slot for slot, _ in gone], np.int64)
+        anchors = pl.Series(ANCHOR, [anchor for _, anchor in gone])
+        rows = self.keys.frame(slots).with_columns(pl.Series(HASH, self.keys.hashes[slots]), anchors)
+        return pl.concat([living, rows], how="diagonal")
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        living = np.flatnonzero(self.slot[: self._size] != _FREE)
+        mine = bucket_for(self.keys.hashes[self.slot[living]], buckets) == bucket
+        return self._frame(living[mine])
+
+    def load(self, rows: pl.DataFrame) -> None:
+        for name in [c for c in rows.columns if c not in _FIXED and c not in self.keys.dtypes]:
+            if name not in self.columns:  # an aggregate that is not known yet; ``keep_columns`` decides
+                whole = rows[name].dtype == pl.Int64
+                self.partials[name] = Partial(name.rsplit(".", 1)[1], Combine.SUM, whole)
+                self.columns[name] = np.zeros(len(self.slot), self.partials[name].dtype)
+        self.loaded = True
+        slots = self.keys.assign(rows).tolist()
+        living = rows[LAST].is_not_null()
+        known = {(slot, int(self.anchor[e])): e for slot in set(slots) for e in self.entries_by_slot.get(slot, ())}
+        names = list(zip(slots, rows[ANCHOR].to_list(), strict=True))
+        gone = [name for name, there in zip(names, living.to_list(), strict=True) if not there]
+        self._remove([known[name] for name in gone if name in known])
+        there = [name for name, lives in zip(names, living.to_list(), strict=True) if lives]
+        self._take(rows.filter(living), [known[name] if name in known else self.new(*name) for name in there])
+
+    def _take(self, rows: pl.DataFrame, entries: Sequence[int]) -> None:
+        at = np.array(entries, np.int64)
+        self.start[at], self.last[at] = rows[START].to_numpy(), rows[LAST].to_numpy()
+        for name in self.columns:
+            if name in rows.columns:
+                self.columns[name][at] = rows[name].fill_null(self.partials[name].identity).to_numpy()
+        for entry, bits in zip(at.tolist(), rows[FIRED].to_list(), strict=True):
+            self.fired.pop(entry, None)
+            if bits:
+                self.fired[entry] = int.from_bytes(bits, "little")
+
+    def _frame(self, entries: Ints) -> pl.DataFrame:
+        slots = self.slot[entries]
+        fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
+        columns = [
+            pl.Series(HASH, self.keys.hashes[slots] if len(slots) else np.empty(0, np.uint64)),
+            pl.Series(ANCHOR, self.anchor[entries]),
+            pl.Series(START, self.start[entries]),
+            pl.Series(LAST, self.last[entries]),
+            pl.Series(FIRED, fired, dtype=pl.Binary),
+            *(pl.Series(name, column[entries]) for name, column in self.columns.items()),
+        ]
+        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+
+
+class SessionSets:
+    """The distinct values of one aggregate, as a ``StateTable`` beside the sessions that hold them."""
+
+    def __init__(self, sessions: SessionTable, column: str, dtype: pl.DataType) -> None:
+        self.sessions = sessions
+        self.column = column
+        self.dtype = dtype
+        self._dirty: list[tuple[int, int, object]] = []
+        self._loaded: list[pl.DataFrame] = []
+
+    def put(self, entry: int, fresh: Mapping[object, int]) -> None:
+        """Put more values of a session, with their event times."""
+        if fresh:
+            self.sessions.sets[self.column].setdefault(entry, {}).update(fresh)
+            slot = int(self.sessions.slot[entry])
+            self._dirty += [(slot, at, value) for value, at in fresh.items()]
+
+    def apply_loaded(self) -> None:
+        """Give loaded values to the sessions that hold their times, which have all been loaded by now."""
+        loaded, self._loaded = self._loaded, []
+        held, sessions = self.sessions.sets[self.column], self.sessions
+        by_start: dict[int, list[int]] = {}
+        for rows in loaded:
+            slots = sessions.keys.assign(rows).tolist()
+            for slot, at, value in zip(slots, rows[AT].to_list(), rows[VALUE].to_list(), strict=True):
+                if slot not in by_start:
+                    by_start[slot] = sorted(sessions.entries_by_slot.get(slot, ()), key=sessions.start.__getitem__)
+                place = bisect_right(by_start[slot], at, key=sessions.start.__getitem__) - 1
+                if place >= 0 and at <= sessions.last[by_start[slot][place]]:
+                    held.setdefault(by_start[slot][place], {}).setdefault(value, at)
+
+    def changes(self) -> pl.DataFrame:
+        dirty, self._dirty = self._dirty, []
+        return self._frame([d for d in dirty if d[0] in self.sessions.entries_by_slot])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        self.apply_loaded()
+        held, sessions = self.sessions.sets[self.column], self.sessions
+        entries = np.array(sorted(held), np.int64)
+        mine = entries[bucket_for(sessions.keys.hashes[sessions.slot[entries]], buckets) == bucket]
+        slots = sessions.slot[mine].tolist()
+        triples = zip(slots, mine.tolist(), strict=True)
+        return self._frame([(slot, at, value) for slot, entry in triples for value, at in held[entry].items()])
+
+    def load(self, rows: pl.DataFrame) -> None:
+        self._loaded.append(rows)
+        self.sessions.loaded = True
+
+    def _frame(self, triples: Sequence[tuple[int, int, object]]) -> pl.DataFrame:
+        keys = self.sessions.keys
+        slots = np.array([slot for slot, _, _ in triples], np.int64)
+        columns = [
+            pl.Series(HASH, keys.hashes[slots] if len(slots) else np.empty(0, np.uint64)),
+            pl.Series(AT, [at for _, at, _ in triples], dtype=pl.Int64),
+            pl.Series(VALUE, [value for _, _, value in triples], dtype=self.dtype),
+        ]
+        return keys.frame(slots).hstack(columns) if keys.dtypes else pl.DataFrame(columns)
+
+
+def _resized(column: Array, room: int, fill: float) -> Array:
+    result = np.full(room, fill, column.dtype)
+    result[: len(column)] = column
+    return result
+
+
+def _bytes(bits: int) -> bytes:
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")

@@ -1,0 +1,369 @@
+"""Windowed rules of one stream that group alike over panes of one length: evaluated together, over shared aggregates.
+
+Aggregates are kept once, whatever the number of rules that ask for them, under their fingerprints. A new version of a
+rule with another threshold finds its state there. A rule fires once per key and window; that it has fired is a bit
+beside the pane that ends the window, so it is stored, expires and is restored with the pane.
+
+An early rule is evaluated after each of its events, in order of arrival, on every window that contains the event and
+ends at a pane that holds data by then. A final rule is evaluated once, when the watermark passes the window's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rulecore.compile.rule import AggregateSpec, CompiledRule
+from rulecore.documents.rule import Emit, RuleMode
+from rulecore.firing import FiringTime, RuleFailure, RuleFiring
+from rulecore.groups.base import CutContext, GroupId
+from rulecore.groups.windows import Aggregation, Arrivals, DistinctTable, PaneRows, PaneTable, WindowLayout, Windows
+from rulecore.groups.windows.distinct_table import VALUE
+from rulecore.groups.windows.having import Having, RuleHits
+from rulecore.groups.windows.members import (
+    DTYPES,
+    EVALUATION_ERRORS,
+    GroupMember,
+    GroupMetadata,
+    argument_kind,
+    argument_type,
+    evaluation_error,
+    rows_column,
+    to_member,
+    version_name,
+    window_panes,
+)
+from rulecore.groups.windows.pane_table import PANE
+from rulecore.language import Expr
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.settings import GroupSettings
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.state import KeyValueTable, StateTable
+from streamcore.watermark import NO_WATERMARK
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where the rows that count come from: their places in the frame, and the event times of all its rows."""
+
+    rows: Ints
+    times: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Contributions:
+    """The contributions of events. ``index``: which of them do; ``distinct``: values by distinct count, one a row."""
+
+    index: Ints
+    rows: PaneRows
+    distinct: Mapping[str, list[object]]
+
+
+class WindowGroup:
+    """The panes of one group and the rules over them."""
+
+    def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
+        self.group = group
+        self.max_distinct = settings.distinct
+        fields = [schema.get(name) for name in group.group_by]
+        self.panes = PaneTable({f.name: DTYPES[f.type.kind] for f in fields if f is not None}, group.unit)
+        self.distinct: dict[str, DistinctTable] = {}
+        self.members: tuple[GroupMember, ...] = ()
+        self._having: dict[tuple[Emit, int], Having] = {}  # by the number of panes in a window
+        self.aggregations: dict[str, Aggregation] = {}
+        self._filters: dict[str, Expr | None] = {}
+        self._arguments: dict[str, Expr | None] = {}
+        self.metadata = GroupMetadata()
+
+    # --- rules --------------------------------------------------------------------------------------------------
+
+    def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
+        """Evaluate these rules from now on. ``now_ms``: the latest event time so far, for state that starts empty."""
+        metadata = GroupMetadata.from_json(memory.get(str(self.group)))
+        specs = {s.column: s for rule in rules for s in rule.aggregates}
+        self._set_aggregates(specs, {rows_column(r): r.where for r in rules})
+        panes = max(window_panes(rule) for rule in rules)
+        self._set_since(metadata, panes, now_ms, watermark_ms)
+        for bit in metadata.give_bits(rules):
+            self.panes.clear_fired(bit)
+        metadata.panes = panes
+        memory.put(str(self.group), metadata.to_json())
+        self.metadata = metadata
+        words = (max(metadata.bits.values(), default=0) >> 6) + 1
+        self.panes.keep_columns([*self.aggregations.values()], words)
+        self.members = tuple(
+            to_member(r, metadata.bits[version_name(r)]) for r in rules if r.rule.status is not RuleMode.PAUSED
+        )
+        alike: dict[tuple[Emit, int], list[GroupMember]] = {}
+        for member in self.members:
+            alike.setdefault((member.rule.rule.emit, member.panes), []).append(member)
+        self._having = {how: Having(members) for how, members in sorted(alike.items())}
+
+    def _set_aggregates(self, specs: Mapping[str, AggregateSpec], rows: Mapping[str, Expr | None]) -> None:
+        numeric = {c: s for c, s in specs.items() if s.function != "count_distinct"}
+        self.aggregations = {c: Aggregation(c, s.function, argument_type(s)) for c, s in sorted(numeric.items())}
+        self.aggregations |= {c: Aggregation(c, "count", None) for c in sorted(rows)}
+        self._filters = {c: s.where for c, s in specs.items()} | dict(rows)
+        self._arguments = {c: s.argument for c, s in specs.items()} | dict.fromkeys(rows)
+        for column in specs.keys() - numeric.keys():
+            self.distinct_table(column).dtype = DTYPES[argument_kind(specs[column])]
+        self.distinct = {c: t for c, t in self.distinct.items() if c in specs}
+
+    def distinct_table(self, column: str) -> DistinctTable:
+        """Return the table of a distinct count, created if needed; its type is set with the rules."""
+        return self.distinct.setdefault(column, DistinctTable(self.panes.keys, pl.Null(), self.max_distinct))
+
+    def _set_since(self, metadata: GroupMetadata, panes: int, now_ms: int, watermark_ms: int) -> None:
+        """Set since when aggregates are complete. A longer window finds only the panes that the shorter one kept."""
+        first = self._first_pane(watermark_ms, metadata.panes) * self.group.unit if metadata.panes else NO_WATERMARK
+        grown = panes > metadata.panes and bool(metadata.panes) and watermark_ms > NO_WATERMARK
+        names = [*self._filters]
+        since = {n: metadata.since_ms.get(n, now_ms) for n in names}
+        metadata.since_ms = {n: max(s, first) for n, s in since.items()} if grown else since
+
+    # --- a cut --------------------------------------------------------------------------------------------------
+
+    def add(self, frame: pl.DataFrame, _context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Take the events in (on time, in order of arrival) and evaluate the early rules after each of them."""
+        contributions, failures = self._collect(frame)
+        if contributions is None:
+            return [], failures
+        arrivals = self.panes.arrive(contributions.rows)
+        source = _Source(contributions.index, frame[EVENT_MS].to_numpy())
+        firings, failures = self._early(contributions.rows, arrivals, contributions.distinct, source)
+        if failures:
+            return [], failures
+        self._store(contributions, arrivals)
+        return firings, []
+
+    def count(self, frame: pl.DataFrame) -> list[RuleFailure]:
+        """Take events in, of any time and order, without evaluating any rule."""
+        contributions, failures = self._collect(frame)
+        if contributions is not None:
+            self._store(contributions, self.panes.arrive(contributions.rows))
+        return failures
+
+    def _collect(self, frame: pl.DataFrame) -> tuple[_Contributions | None, list[RuleFailure]]:
+        """Return the contributions of the events; None when there are none, or an expression failed."""
+        columns, failures = self._contributions(frame)
+        contributions = [c for c in columns.columns if c.endswith(".n")]
+        some = columns.select(pl.any_horizontal(pl.col(contributions) > 0)).to_series().to_numpy()
+        index = np.flatnonzero(some)
+        if failures or not index.size:
+            return None, failures
+        taken, columns = (frame, columns) if len(index) == frame.height else (frame[index], columns[index])
+        slots = self.panes.keys.assign(taken)
+        values = {n: columns[n].to_numpy() for n in columns.columns if not n.startswith("distinct:")}
+        rows = PaneRows(slots, self.panes.pane_numbers(taken[EVENT_MS].to_numpy()), values)
+        return _Contributions(index, rows, {n: columns[f"distinct:{n}"].to_list() for n in self.distinct}), []
+
+    def _store(self, contributions: _Contributions, arrivals: Arrivals) -> None:
+        self.panes.add(contributions.rows, arrivals)
+        for name, listed in contributions.distinct.items():
+            self.distinct[name].add(contributions.rows.codes, listed)
+
+    def add_backfill(self, name: str, rows: pl.DataFrame) -> None:
+        """Add the partials that an aggregate missed: rows in the form of its table, of keys that this shard owns."""
+        codes = PaneRows(self.panes.keys.assign(rows), rows[PANE].to_numpy(), {})
+        if name in self.distinct:
+            self.panes.add(codes, self.panes.arrive(codes))
+            self.distinct[name].add(codes.codes, rows[VALUE].to_list())
+            return
+        columns = [self.aggregations[name].column(p) for p in self.aggregations[name].partials]
+        backfill = PaneRows(codes.slots, codes.panes, {c: rows[c].to_numpy() for c in columns})
+        self.panes.add(backfill, self.panes.arrive(backfill))
+
+    def since_by_column(self, rule: CompiledRule) -> dict[str, int]:
+        """Return since when each of the rule's aggregates counts, by column."""
+        return {n: self.metadata.since_ms[n] for n in [*(s.column for s in rule.aggregates), rows_column(rule)]}
+
+    def complete_since(self, names: Iterable[str], since_ms: int, memory: KeyValueTable) -> None:
+        """Record that these aggregates are complete from this time on."""
+        self.metadata.since_ms |= dict.fromkeys(names, since_ms)
+        memory.put(str(self.group), self.metadata.to_json())
+
+    def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        """Evaluate the final rules on the windows that end between two watermarks, then drop expired state."""
+        after = context.watermark_ms // self.group.unit - 1
+        last = context.next_watermark_ms // self.group.unit - 1
+        if last <= after:
+            return [], []
+        plans: list[tuple[Having, Windows, Mapping[str, Ints], RuleHits]] = []
+        for (emit, panes), having in self._having.items():
+            if emit is Emit.FINAL:
+                windows = self.panes.closing(after, last, panes)
+                counts = {c: t.totals(windows.codes, panes) for c, t in self.distinct.items()}
+                hits, failures = self._evaluate(having, windows, counts)
+                if failures:
+                    return [], failures
+                plans.append((having, windows, counts, hits.select(self._has_own_events(having, windows, hits))))
+        firings = [
+            f for having, windows, counts, hits in plans for f in self._firings(having, windows, counts, hits, None)
+        ]
+        self._expire(context.next_watermark_ms)
+        return firings, []
+
+    def _expire(self, watermark_ms: int) -> None:
+        first = self._first_pane(watermark_ms, max((m.panes for m in self.members), default=self.metadata.panes))
+        for table in self.distinct.values():
+            table.expire(first)
+        self.panes.expire(first)
+
+    def _first_pane(self, watermark_ms: int, panes: int) -> int:
+        """Return the first pane that is part of a window which the watermark has not passed."""
+        return max(0, watermark_ms // self.group.unit - panes + 1)
+
+    def _contributions(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, list[RuleFailure]]:
+        """Return a column for each partial and distinct count, or the rules whose expressions fail."""
+        expressions = {name: self._expressions(name) for name in self._filters}
+        try:
+            return frame.select([e for es in expressions.values() for e in es]), []
+        except EVALUATION_ERRORS:
+            broken = {name: error for name, es in expressions.items() if (error := evaluation_error(frame, es))}
+        blamed = [
+            RuleFailure(m.rule, reason)
+            for m in self.members
+            for name, reason in broken.items()
+            if name == m.rows or name in m.needs
+        ]
+        return frame.clear().select([e for n, es in expressions.items() if n not in broken for e in es]), blamed
+
+    def _expressions(self, name: str) -> list[pl.Expr]:
+        where, argument = self._filters[name], self._arguments[name]
+        counts = pl.lit(value=True) if where is None else to_polars(where).fill_null(value=False)
+        counts = counts & pl.col(EVENT_MS).is_not_null()  # gives a literal the frame's height
+        value = None if argument is None else to_polars(argument)
+        if name in self.aggregations:
+            return self.aggregations[name].contributions(counts, value)
+        assert value is not None, "a distinct count has an argument"
+        return [pl.when(counts).then(value).alias(f"distinct:{name}")]
+
+    def _early(
+        self, rows: PaneRows, arrivals: Arrivals, distinct: Mapping[str, list[object]], source: _Source
+    ) -> tuple[list[RuleFiring], list[RuleFailure]]:
+        plans = []
+        for (emit, panes), having in self._having.items():
+            if emit is Emit.EARLY:
+                layout = self.panes.layout(arrivals, panes)
+                windows = self.panes.trail(rows, layout, panes)
+                counts = self._distinct_counts(layout, panes, distinct)
+                hits, failures = self._evaluate(having, windows, counts)
+                if failures:
+                    return [], failures
+                plans.append((having, windows, counts, hits.select(self._is_at_own_event(having, rows, windows, hits))))
+        firings: list[RuleFiring] = []
+        for having, windows, counts, hits in plans:
+            firings += self._firings(having, windows, counts, self._first_unfired(having, windows, hits), source)
+        return firings, []
+
+    def _distinct_counts(
+        self, layout: WindowLayout, panes: int, distinct: Mapping[str, list[object]]
+    ) -> dict[str, Ints]:
+        return {n: t.trail(layout, panes, distinct[n])[layout.there] for n, t in self.distinct.items()}
+
+    def _first_unfired(self, having: Having, windows: Windows, hits: RuleHits) -> RuleHits:
+        """Return each rule's first hit in each window that it has not fired for yet; mark it fired."""
+        hits = hits.select(~self.panes.fired(windows.codes[hits.row], having.bits[hits.member]))
+        codes, code = np.unique(windows.codes[hits.row], return_inverse=True)
+        _, first = np.unique(hits.member * len(codes) + code, return_index=True)
+        hits = hits.select(np.sort(first))
+        self.panes.set_fired(windows.codes[hits.row], having.bits[hits.member])
+        return hits
+
+    def _evaluate(
+        self, having: Having, windows: Windows, counts: Mapping[str, Ints]
+    ) -> tuple[RuleHits, list[RuleFailure]]:
+        """Find the windows where `having` of a rule is true, whichever rule's event it was."""
+        needed = having.needs
+        results = [self.aggregations[n].result(windows.totals) for n in sorted(needed & self.aggregations.keys())]
+        results += [pl.Series(n, counts[n]) for n in sorted(needed & counts.keys())]
+        frame = pl.DataFrame(results)
+        if needed & set(self.group.group_by):
+            frame = frame.hstack(self.panes.keys.frame(windows.slots))
+        return having.evaluate(frame)
+
+    def _has_own_events(self, having: Having, windows: Windows, hits: RuleHits) -> Mask:
+        """Return the hits on windows that hold an event of the rule."""
+        holds = np.stack([windows.totals[f"{counter}.n"] > 0 for counter in having.counters])
+        own: Mask = holds[having.owners[hits.member], hits.row]
+        return own
+
+    def _is_at_own_event(self, having: Having, rows: PaneRows, windows: Windows, hits: RuleHits) -> Mask:
+        """Return the hits at the rule's own events, on windows whose last pane holds such an event.
+
+        Other rules' do not count.
+        """
+        own = np.zeros(len(hits.row), np.bool_)
+        owners = having.owners[hits.member]
+        for owner in np.unique(owners).tolist():
+            name = f"{having.counters[owner]}.n"
+            mine = np.flatnonzero(owners == owner)
+            mine = mine[rows.values[name][windows.row[hits.row[mine]]] > 0]
+            at = hits.row[mine]
+            arrivals = self.panes.own_arrivals(name, rows)
+            own[mine] = self.panes.holds_own(name, arrivals, windows.codes[at], windows.row[at])
+        return own
+
+    def _firings(
+        self, having: Having, windows: Windows, counts: Mapping[str, Ints], hits: RuleHits, source: _Source | None
+    ) -> Iterator[RuleFiring]:
+        """Yield the firings of these hits, by event, window, key and rule."""
+        if not len(hits.row):
+            return
+        hits = hits.select(self._in_order(windows, hits))
+        at, place = np.unique(hits.row, return_inverse=True)
+        part = {n: v[at] for n, v in windows.totals.items()}
+        members = [having.members[number] for number in hits.member.tolist()]
+        shown = sorted({s.column for m in members for s in m.rule.aggregates})
+        values = {
+            c: (self.aggregations[c].result(part).to_list() if c in self.aggregations else counts[c][at].tolist())
+            for c in shown
+        }
+        keys = self.panes.keys.frame(windows.slots[at]).to_dicts() if self.group.group_by else [{}] * len(at)
+        ends = ((windows.end_panes[at] + 1) * self.group.unit).tolist()
+        rows = windows.row[at].tolist()
+        for member, i in zip(members, place.tolist(), strict=True):
+            start_ms = ends[i] - member.panes * self.group.unit
+            own = [s.column for s in member.rule.aggregates]
+            yield RuleFiring(
+                rule=member.rule,
+                key=keys[i],
+                mark=(start_ms, ends[i]),
+                time_ms=ends[i] if source is None else int(source.times[source.rows[rows[i]]]),
+                start_ms=start_ms,
+                end_ms=ends[i],
+                timing=FiringTime.FINAL if source is None else FiringTime.EARLY,
+                row=None if source is None else int(source.rows[rows[i]]),
+                values={c: values[c][i] for c in own},
+                warming=start_ms < max(self.metadata.since_ms[n] for n in [*own, member.rows]),
+            )
+
+    def _in_order(self, windows: Windows, hits: RuleHits) -> Ints:
+        """Return the order of hits; slots are none: another process that runs the cut again numbers keys anew."""
+        at = hits.row
+        hashes = self.panes.keys.hashes[windows.slots[at]]
+        order: Ints = np.lexsort((hits.member, hashes, windows.end_panes[at], windows.row[at]))
+        return order
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return the number of keys with panes."""
+        return {"keys": len(self.panes.keys)}
+
+    def tables(self) -> dict[str, StateTable]:
+        """Return the group's tables by name."""
+        tables: dict[str, StateTable] = {f"panes:{self.group}": self.panes}
+        return tables | {f"distinct:{self.group}:{name}": table for name, table in self.distinct.items()}
+
+    def table(self, name: str) -> StateTable:
+        """Return the table of that name, created if needed."""
+        what, _, *column = name.split(":")
+        return self.panes if what == "panes" else self.distinct_table(column[0])

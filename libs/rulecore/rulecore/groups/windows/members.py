@@ -1,0 +1,106 @@
+"""Windowed rules as members of a group: the shared part, and the needs of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+import polars as pl
+
+from rulecore import language as lang
+from rulecore.compile.rule import AggregateSpec, CompiledRule
+from rulecore.documents.slots import version_key
+from rulecore.matching.access_plan import AccessPlan
+from streamcore.schema import Kind, Type
+
+#: What evaluation may raise. A panic inside Polars is no ``Exception``.
+EVALUATION_ERRORS = (Exception, pl.exceptions.PanicException)
+
+DTYPES: Mapping[Kind, pl.DataType] = {
+    Kind.BOOLEAN: pl.Boolean(),
+    Kind.LONG: pl.Int64(),
+    Kind.DOUBLE: pl.Float64(),
+    Kind.DECIMAL: pl.Int64(),
+    Kind.STRING: pl.String(),
+    Kind.TIMESTAMP: pl.Int64(),
+}
+
+
+@dataclass(slots=True)
+class GroupMetadata:
+    """The record of a group besides its panes: bits of rule versions, and since when aggregates are complete."""
+
+    bits: dict[str, int] = field(default_factory=dict)
+    since_ms: dict[str, int] = field(default_factory=dict)
+    panes: int = 0
+
+    def to_json(self) -> bytes:
+        document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
+        return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+
+    def give_bits(self, rules: Sequence[CompiledRule]) -> list[int]:
+        """Give every version a bit of its own; return those that no version has any more, or another one has now."""
+        wanted = [version_name(r) for r in rules]
+        freed = [self.bits.pop(version) for version in [*self.bits] if version not in wanted]
+        used = set(self.bits.values())
+        free = iter(n for n in range(len(wanted) + len(used)) if n not in used)
+        for version in sorted(wanted):
+            if version not in self.bits:
+                self.bits[version] = next(free)
+        return freed
+
+    @classmethod
+    def from_json(cls, blob: bytes | None) -> GroupMetadata:
+        return cls() if blob is None else cls(**orjson.loads(blob))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A rule in the group, with the data that its evaluation needs."""
+
+    rule: CompiledRule
+    panes: int
+    bit: int
+    rows: str  # column that counts the events which satisfy `where`
+    needs: frozenset[str]
+
+    @property
+    def plan(self) -> AccessPlan | None:
+        """How ``having`` is looked up."""
+        return self.rule.having_plan
+
+
+def evaluation_error(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
+    try:
+        frame.select(list(expressions))
+    except EVALUATION_ERRORS as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def to_member(rule: CompiledRule, bit: int) -> GroupMember:
+    assert rule.having_on_columns is not None
+    return GroupMember(rule, window_panes(rule), bit, rows_column(rule), lang.columns(rule.having_on_columns))
+
+
+def window_panes(rule: CompiledRule) -> int:
+    assert rule.window is not None
+    return rule.window.panes
+
+
+def version_name(rule: CompiledRule) -> str:
+    return version_key(rule.rule)
+
+
+def rows_column(rule: CompiledRule) -> str:
+    return f"rows_{lang.fingerprint(rule.where)}"
+
+
+def argument_type(spec: AggregateSpec) -> Type | None:
+    return None if spec.argument is None else spec.argument.type
+
+
+def argument_kind(spec: AggregateSpec) -> Kind:
+    assert spec.argument is not None
+    return spec.argument.type.kind

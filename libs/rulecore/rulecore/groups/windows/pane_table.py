@@ -1,0 +1,312 @@
+"""Panes: event time in equal pieces, each with the partials of every aggregate, shared by all windows over them.
+
+A window of ``size`` that slides by ``slide`` is a run of ``size / slide`` panes; a tumbling one is a single pane. An
+event is added once, whatever the number of windows it belongs to (the paned windows of Li, Maier, Tufte, Papadimos,
+Tucker: "No pane, no gain", 2005).
+
+Entries are sorted by ``slot << 32 | pane``, so the panes of a key's window are neighbours: reading a window is two
+binary searches and a short run. There are two sorted runs: a large one that is only updated in place, and a small
+one that takes new entries and is merged into the large one when it has grown to a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rulecore.groups.windows.aggregation import Aggregation, Array, Combine, Partial
+from rulecore.groups.windows.pane_runs import Runs
+from rulecore.groups.windows.running import running
+from streamcore.columnar.grouping import expand_counts
+from streamcore.columnar.key_index import KeyIndex, Slots
+from streamcore.hashing import bucket_for
+from streamcore.state.table import HASH
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+PANE = "__pane"
+FIRED = "__fired"
+SHIFT = 32
+PANE_MASK = (1 << SHIFT) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PaneRows:
+    """Events in order of arrival: key slot, pane number, and a contribution for every partial column."""
+
+    slots: Slots
+    panes: Ints
+    values: Mapping[str, Array]
+
+    @property
+    def codes(self) -> Ints:
+        """Slot and pane in one number."""
+        return (self.slots << SHIFT) | self.panes
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows and the combined partials of each. ``row``: the event after which they stand so, -1 for none."""
+
+    row: Ints
+    slots: Slots
+    end_panes: Ints
+    totals: Mapping[str, Array]
+
+    @property
+    def codes(self) -> Ints:
+        """Slot and last pane in one number."""
+        return (self.slots << SHIFT) | self.end_panes
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The entries that a cut's events fall into. ``entry``: the place in ``codes`` for each event; ``born``: for each
+    entry the first event of the cut that fell into it, -1 where it held data before."""
+
+    codes: Ints
+    entry: Ints
+    born: Ints
+
+    def born_at(self, codes: Ints) -> Ints:
+        """Return ``born`` of any codes: -1 for an entry without events in this cut."""
+        place = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
+        return np.where(self.codes[place] == codes, self.born[place], -1)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLayout:
+    """Events by the windows they fall into, in order of window and then arrival.
+
+    ``segments``: the code of each window; ``segment``: the window of each row; ``event``: the event of each row;
+    ``there``: whether the window's last pane held data by then. Rows that are not there still count in later ones.
+    """
+
+    event: Ints
+    segment: Ints
+    segments: Ints
+    there: Mask
+
+    @property
+    def codes(self) -> Ints:
+        """The window code of each row that is there."""
+        return self.segments[self.segment[self.there]]
+
+
+class PaneTable:
+    """The panes of one stream under one grouping and pane length. A ``StateTable``."""
+
+    def __init__(self, dtypes: Mapping[str, pl.DataType], pane_ms: int) -> None:
+        self.keys = KeyIndex(dtypes)
+        self.pane_ms = pane_ms
+        self.runs = Runs()
+        self.partials: dict[str, Partial] = {}
+        self._dirty: list[Ints] = []
+
+    # --- what is kept -------------------------------------------------------------------------------------------
+
+    def keep_columns(
+        self,
+        aggregations: Sequence[Aggregation],
+        fired_words: int,
+        others: Mapping[str, Partial] = MappingProxyType({}),
+    ) -> None:
+        """Keep exactly these aggregates, bits and other partials; a new one starts empty in all panes."""
+        wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
+        wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
+        self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
+        for aggregation in aggregations:  # a pane that was stored without it and loaded does not know its identity
+            counter, *numbers = aggregation.partials
+            for partial in numbers:
+                self.runs.reset(aggregation.column(partial), aggregation.column(counter), partial.identity)
+        self.partials = wanted
+
+    def pane_numbers(self, event_ms: Ints) -> Ints:
+        """Return the pane number of each event time."""
+        return event_ms // self.pane_ms
+
+    # --- reading windows ----------------------------------------------------------------------------------------
+
+    def arrive(self, rows: PaneRows) -> Arrivals:
+        """Make room for the events of a cut. Once a cut, before every ``layout`` and before ``add``."""
+        codes, first_row, entry = np.unique(rows.codes, return_index=True, return_inverse=True)
+        known = self.runs.contains(codes)
+        self.runs.insert(codes[~known])
+        return Arrivals(codes, entry, np.where(known, -1, first_row))
+
+    def layout(self, arrivals: Arrivals, panes: int) -> WindowLayout:
+        """Return for each event the windows of so many panes that contain it and end at a pane that holds data by then.
+
+        For events in order that is one window each.
+        """
+        pair_code, pair_window = self.runs.members(arrivals.codes, arrivals.codes + panes)
+        segments, pair_segment = np.unique(pair_window, return_inverse=True)
+        event, pair = _join(arrivals.entry, pair_code, len(arrivals.codes))
+        order = np.argsort(pair_segment[pair], kind="stable")
+        event, segment = event[order], pair_segment[pair][order]
+        return WindowLayout(event, segment, segments, arrivals.born_at(segments)[segment] <= event)
+
+    def own_arrivals(self, name: str, rows: PaneRows) -> Arrivals:
+        """Return ``arrive`` of only those events that count in column ``name``; ``entry`` is left out."""
+        counted = np.flatnonzero(rows.values[name] > 0)
+        codes, first = np.unique(rows.codes[counted], return_index=True)
+        return Arrivals(codes, counted[:0], counted[first])
+
+    def holds_own(self, name: str, own: Arrivals, codes: Ints, event: Ints) -> Mask:
+        """Return whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+        stored: Mask = self.runs.read(name, self.runs.locate(codes), 0) > 0
+        if not len(own.codes):
+            return stored
+        place = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
+        here: Mask = (own.codes[place] == codes) & (own.born[place] <= event)
+        return here | stored
+
+    def trail(self, rows: PaneRows, layout: WindowLayout, panes: int) -> Windows:
+        """Return the windows of the layout's rows that are there, as they stand just after the event."""
+        base = self._totals(layout.segments, panes)
+        totals = {}
+        for name, values in rows.values.items():
+            seen = running(self.partials[name], values[layout.event], layout.segment, base[name])
+            totals[name] = seen[layout.there]
+        windows = layout.codes
+        return Windows(layout.event[layout.there], windows >> SHIFT, windows & PANE_MASK, totals)
+
+    def closing(self, after_pane: int, last_pane: int, panes: int) -> Windows:
+        """Return all windows of so many panes with any data that end at a pane in ``(after_pane, last_pane]``."""
+        after_pane = max(after_pane, -1)
+        codes = self.runs.codes()
+        pane = codes & PANE_MASK
+        near = codes[(pane <= last_pane) & (pane > after_pane - panes + 1)]
+        first = np.maximum(near, ((near >> SHIFT) << SHIFT) | (after_pane + 1)) if near.size else near
+        last = np.minimum(near + panes - 1, ((near >> SHIFT) << SHIFT) | last_pane)
+        windows = np.unique(expand_counts(first, last - first + 1))
+        none = np.full(len(windows), -1, dtype=np.int64)
+        return Windows(none, windows >> SHIFT, windows & PANE_MASK, self._totals(windows, panes))
+
+    def _totals(self, windows: Ints, panes: int) -> dict[str, Array]:
+        """Return combined partials of the windows that end at these codes, as stored."""
+        ranges = self.runs.ranges(np.maximum(windows - panes + 1, (windows >> SHIFT) << SHIFT), windows + 1)
+        return {
+            name: self.runs.combine(name, partial.combine, ranges)
+            for name, partial in self.partials.items()
+            if not name.startswith(FIRED)
+        }
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def add(self, rows: PaneRows, arrivals: Arrivals) -> None:
+        """Add the events' contributions to their panes, which ``arrive`` has made."""
+        codes = arrivals.codes
+        places = self.runs.locate(codes)
+        for name, values in rows.values.items():
+            partial = self.partials[name]
+            self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
+        self._dirty.append(codes)
+
+    def fired(self, codes: Ints, bits: Ints) -> Mask:
+        """Return whether the bit of each pair is set at its entry; an entry that is not there has no bits."""
+        result = np.zeros(len(codes), dtype=bool)
+        places = self.runs.locate(codes)
+        for word, some in _by_word(bits):
+            held = self.runs.read(f"{FIRED}.{word}", places, 0)[some]
+            result[some] = (held >> (bits[some] & 63)) & 1 == 1
+        return result
+
+    def set_fired(self, codes: Ints, bits: Ints) -> None:
+        """Set the bit of each pair at its entry, which is there."""
+        for word, some in _by_word(bits):
+            name = f"{FIRED}.{word}"
+            touched, entry = np.unique(codes[some], return_inverse=True)
+            mask = np.zeros(len(touched), np.int64)
+            np.bitwise_or.at(mask, entry, np.int64(1) << (bits[some] & 63))
+            places = self.runs.locate(touched)
+            self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
+            self._dirty.append(touched)
+
+    def clear_fired(self, bit: int) -> None:
+        """Clear a bit everywhere, before it is given to something else."""
+        codes = self.runs.codes()
+        known = f"{FIRED}.{bit >> 6}" in self.partials
+        touched = codes[self.fired(codes, np.full(len(codes), bit))] if known else codes[:0]
+        name = f"{FIRED}.{bit >> 6}"
+        if touched.size:
+            mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
+            places = self.runs.locate(touched)
+            self.runs.write(name, places, self.runs.read(name, places, 0) & mask)
+            self._dirty.append(touched)
+
+    def expire(self, first_pane: int) -> None:
+        """Forget the panes before this one, and the keys that have none left."""
+        codes = self.runs.codes()
+        live = (codes & PANE_MASK) >= first_pane
+        if live.all():
+            return
+        self.runs.retain(live)
+        self.keys.keep(np.unique(self.runs.codes() >> SHIFT))
+
+    # --- StateTable ---------------------------------------------------------------------------------------------
+
+    def changes(self) -> pl.DataFrame:
+        dirty = np.unique(np.concatenate(self._dirty)) if self._dirty else np.empty(0, np.int64)
+        self._dirty = []
+        return self._frame(dirty[self.runs.contains(dirty)])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        slots = np.flatnonzero(bucket_for(self.keys.hashes[: len(self.keys.keys)], buckets) == bucket)
+        return self._frame(self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)[1])
+
+    def load(self, rows: pl.DataFrame) -> None:
+        slots = self.keys.assign(rows)
+        codes = (slots << SHIFT) | rows[PANE].to_numpy()
+        order = np.argsort(codes)
+        codes = codes[order]
+        names = [c for c in rows.columns if c not in self.keys.dtypes and c not in (HASH, PANE)]
+        for name in names:
+            if name not in self.partials:
+                self.partials[name] = _stored_partial(name, rows[name])
+        self.runs.set_columns({n: (p.dtype, p.identity) for n, p in self.partials.items()})
+        self.runs.insert(codes[~self.runs.contains(codes)])
+        places = self.runs.locate(codes)
+        for name in names:
+            self.runs.write(name, places, rows[name].to_numpy()[order])
+
+    def _frame(self, codes: Ints) -> pl.DataFrame:
+        slots = codes >> SHIFT
+        columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
+        places = self.runs.locate(codes)
+        columns += [pl.Series(n, self.runs.read(n, places, p.identity)) for n, p in self.partials.items()]
+        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+
+
+def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield the words that hold these bits, each with the places of its bits."""
+    words = bits >> 6
+    for word in np.unique(words).tolist():
+        yield word, np.flatnonzero(words == word)
+
+
+def _stored_partial(name: str, column: pl.Series) -> Partial:
+    """Return a partial for a stored column of an unknown aggregate, until ``keep_columns`` decides about it."""
+    suffix = name.rsplit(".", 1)[1]
+    return Partial(suffix, Combine.SUM, whole=column.dtype == pl.Int64)
+
+
+def _join(inverse: Ints, pair_code: Ints, codes: int) -> tuple[Ints, Ints]:
+    """Join events with the pairs of their entry: ``pair_code`` is sorted, ``inverse`` gives each event's entry."""
+    counts = np.bincount(pair_code, minlength=codes)
+    starts = np.cumsum(counts) - counts
+    event = np.repeat(np.arange(len(inverse)), counts[inverse])
+    return event, expand_counts(starts[inverse], counts[inverse])
+
+
+def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
+    """Combine the values of each group."""
+    result = np.full(groups, partial.identity, dtype=partial.dtype)
+    partial.combine.operation.at(result, group, values)
+    return result

@@ -1,0 +1,213 @@
+"""The functions of the language as Polars formulas; one entry per name in ``functions.FUNCTIONS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import polars as pl
+
+from rulecore.language.ast import Call, Literal
+from rulecore.language.cidr import in_network, read_network
+from rulecore.language.columnar import conversions
+from rulecore.language.columnar import timestamps as moments
+from rulecore.language.columnar.operators import ComputedOperand, absolute, comparison, let, let_columns
+from rulecore.language.time_formats import ISO
+from streamcore.schema import DOUBLE, LONG
+
+Operands = list[ComputedOperand]
+
+_MIN_MS, _MAX_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_MONDAY_MS = 4 * _DAY_MS  # 1970-01-05
+_FIXED_MS = {"second": 1_000, "minute": _MINUTE_MS, "hour": _HOUR_MS, "day": _DAY_MS}
+_CALENDAR = {"month": "1mo", "quarter": "1q", "year": "1y"}
+
+
+def compile_call(expr: Call, operands: Operands) -> pl.Expr:
+    """Return the call over computed operands."""
+    return _CALLS[expr.function](expr, operands)
+
+
+def _constant(expr: Call, index: int, default: object = None) -> object:
+    if index >= len(expr.arguments):
+        return default
+    argument = expr.arguments[index]
+    if not isinstance(argument, Literal):
+        raise ValueError(f"{expr.function}: argument {index + 1} must be a constant")
+    return argument.value
+
+
+def _int(expr: Call, index: int, default: int = 0) -> int:
+    value = _constant(expr, index, default)
+    assert isinstance(value, int)
+    return value
+
+
+def _substr(expr: Call, operands: Operands) -> pl.Expr:
+    start = _int(expr, 1)
+    length = max(0, _int(expr, 2)) if len(operands) > 2 else None
+    return operands[0].expr.str.slice(start - 1 if start > 0 else start, length)
+
+
+def _replace(expr: Call, operands: Operands) -> pl.Expr:
+    old, new = str(_constant(expr, 1)), str(_constant(expr, 2))
+    return operands[0].expr.str.replace_all(old, new, literal=True)
+
+
+def _cidr(expr: Call, operands: Operands) -> pl.Expr:
+    network = read_network(str(_constant(expr, 1)))
+    return let(operands[:1], lambda text: in_network(text, network))
+
+
+def _round(expr: Call, operands: Operands) -> pl.Expr:
+    """Round half away from zero."""
+    operand, places = operands[0], _int(expr, 1)
+    if operand.type == DOUBLE:
+        return let_columns([operand.expr, pl.lit(10.0**places)], _round_double)
+    drop = operand.type.scale - places
+    if operand.type == LONG or drop <= 0:
+        return operand.expr
+    unit = pl.lit(10**drop, dtype=pl.Int64)
+    half = pl.lit(10**drop // 2, dtype=pl.Int64)
+    return let([operand], lambda v: (v.abs() + half) // unit * v.sign())
+
+
+def _round_double(value: pl.Expr, unit: pl.Expr) -> pl.Expr:
+    scaled = value * unit
+    rounded = scaled.round(0, mode="half_away_from_zero") / unit
+    return pl.when(scaled.is_finite()).then(rounded).otherwise(value)
+
+
+def _floor(_expr: Call, operands: Operands) -> pl.Expr:
+    operand = operands[0]
+    if operand.type == DOUBLE:
+        return operand.expr.floor().cast(pl.Int64, strict=False)
+    return operand.expr // 10**operand.type.scale if operand.type.scale else operand.expr
+
+
+def _ceil(_expr: Call, operands: Operands) -> pl.Expr:
+    operand = operands[0]
+    if operand.type == DOUBLE:
+        return operand.expr.ceil().cast(pl.Int64, strict=False)
+    return -(-operand.expr // 10**operand.type.scale) if operand.type.scale else operand.expr
+
+
+def _ln(_expr: Call, operands: Operands) -> pl.Expr:
+    """Return the logarithm; NULL for zero and less."""
+    value = ComputedOperand(operands[0].to_double(), DOUBLE, operands[0].leaf)
+    return let([value], lambda v: pl.when(v > 0).then(v.log()))
+
+
+def _power(_expr: Call, operands: Operands) -> pl.Expr:
+    """Compute the power between columns of two rows or more.
+
+    With a single exponent, even that of a frame of one row, Polars multiplies or takes a root and rounds otherwise
+    than ``pow``: the result would depend on how the events were cut. So a row is put before the first, and dropped.
+    """
+    base, exponent = (operand.to_double() for operand in operands)
+    record = pl.struct(base.alias("_0"), exponent.alias("_1"), pl.repeat(0, pl.len()).alias("_2"))
+    first = pl.struct(pl.lit(1.0).alias("_0"), pl.lit(1.0).alias("_1"), pl.lit(0, dtype=pl.Int32).alias("_2"))
+    result = pl.field("_0").pow(pl.field("_1")).alias("_result")
+    return first.append(record).struct.with_fields(result).struct.field("_result").slice(1)
+
+
+def _extreme(expr: Call, operands: Operands) -> pl.Expr:
+    """Return the extreme value, without NULLs. Of doubles NaN is the greatest, which Polars leaves out."""
+    values = [operand.converted(expr.type) for operand in operands]
+    greatest = expr.function == "greatest"
+    if expr.type != DOUBLE:
+        return pl.max_horizontal(values) if greatest else pl.min_horizontal(values)
+    return let(
+        [ComputedOperand(value, DOUBLE, operand.leaf) for value, operand in zip(values, operands, strict=True)],
+        _greatest_double if greatest else _least_double,
+    )
+
+
+def _greatest_double(*values: pl.Expr) -> pl.Expr:
+    found = pl.any_horizontal([value.is_nan().fill_null(value=False) for value in values])
+    return pl.when(found).then(pl.lit(float("nan"))).otherwise(pl.max_horizontal(values))
+
+
+def _least_double(*values: pl.Expr) -> pl.Expr:
+    """Return the numbers first; NaN only when there is nothing else."""
+    return pl.coalesce(pl.min_horizontal([value.fill_nan(None) for value in values]), *values)
+
+
+def _coalesce(expr: Call, operands: Operands) -> pl.Expr:
+    return pl.coalesce([operand.converted(expr.type) for operand in operands])
+
+
+def _nullif(_expr: Call, operands: Operands) -> pl.Expr:
+    left, right = operands
+
+    def formula(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+        equal = comparison("=", replace(left, expr=a), replace(right, expr=b))
+        return pl.when(~equal.fill_null(value=False)).then(a)
+
+    return let(operands, formula)
+
+
+def _date_trunc(expr: Call, operands: Operands) -> pl.Expr:
+    """Truncate a time; NULL outside of the years 1 to 9999, where Polars would panic."""
+    unit = str(_constant(expr, 0)).lower()
+
+    def formula(ms: pl.Expr) -> pl.Expr:
+        if unit in _CALENDAR:
+            safe = ms.clip(_MIN_MS, _MAX_MS).cast(pl.Datetime("ms"))
+            cut = safe.dt.truncate(_CALENDAR[unit]).cast(pl.Int64)
+        elif unit == "week":
+            cut = ms - (ms - _MONDAY_MS) % (7 * _DAY_MS)
+        else:
+            cut = ms - ms % _FIXED_MS[unit]
+        return pl.when(ms.is_between(_MIN_MS, _MAX_MS)).then(cut)
+
+    return let([operands[1]], formula)
+
+
+def _extract(expr: Call, operands: Operands) -> pl.Expr:
+    """Extract a group; NULL where the pattern is not found, or not that group."""
+    return operands[0].expr.str.extract(str(_constant(expr, 1)), _int(expr, 2, 1))
+
+
+def _to_timestamp(expr: Call, operands: Operands) -> pl.Expr:
+    return moments.to_timestamp(operands[0], str(_constant(expr, 1, ISO)), str(_constant(expr, 2, "UTC")))
+
+
+_CALLS: Mapping[str, Callable[[Call, Operands], pl.Expr]] = {
+    "lower": lambda _, o: o[0].expr.str.to_lowercase(),
+    "upper": lambda _, o: o[0].expr.str.to_uppercase(),
+    "trim": lambda _, o: o[0].expr.str.strip_chars(" "),
+    "length": lambda _, o: o[0].expr.str.len_chars().cast(pl.Int64),
+    "substr": _substr,
+    "concat": lambda _, o: pl.concat_str([operand.expr for operand in o], ignore_nulls=False),
+    "starts_with": lambda _, o: o[0].expr.str.starts_with(o[1].expr),
+    "ends_with": lambda _, o: o[0].expr.str.ends_with(o[1].expr),
+    "contains": lambda _, o: o[0].expr.str.contains(o[1].expr, literal=True),
+    "replace": _replace,
+    "regexp_like": lambda e, o: o[0].expr.str.contains(str(_constant(e, 1))),
+    "cidr_match": _cidr,
+    "abs": lambda _, o: absolute(o[0]),
+    "round": _round,
+    "floor": _floor,
+    "ceil": _ceil,
+    "sqrt": lambda _, o: o[0].to_double().sqrt(),
+    "ln": _ln,
+    "exp": lambda _, o: o[0].to_double().exp(),
+    "power": _power,
+    "greatest": _extreme,
+    "least": _extreme,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "hour": lambda _, o: o[0].expr % _DAY_MS // _HOUR_MS,
+    "minute": lambda _, o: o[0].expr % _HOUR_MS // _MINUTE_MS,
+    "dayofweek": lambda _, o: (o[0].expr // _DAY_MS + 4) % 7 + 1,
+    "date_trunc": _date_trunc,
+    "regexp_extract": _extract,
+    "to_long": lambda _, o: conversions.to_long(o[0]),
+    "to_double": lambda _, o: conversions.to_double(o[0]),
+    "to_decimal": lambda e, o: conversions.to_decimal(o[0], e.type),
+    "to_text": lambda _, o: conversions.to_text(o[0]),
+    "to_timestamp": _to_timestamp,
+    "to_utc_timestamp": lambda e, o: moments.to_utc(o[0], str(_constant(e, 1))),
+}

@@ -1,0 +1,295 @@
+"""The functions that exist, and nothing else does: names, arguments and result types.
+
+A call of any other name is refused while the text is read, so a new function is one entry here and one in each of
+the two evaluators (``compile``, ``naive``). Aggregates are of the language, not of this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rulecore.errors import ExpressionTypeError
+from rulecore.language import types
+from rulecore.language.cidr import read_network
+from rulecore.language.patterns import check_regex, count_capture_groups, like_tokens
+from rulecore.language.time_formats import ISO, TimeFormat, check_zone
+from rulecore.language.types import Operand
+from streamcore.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_DIGITS, STRING, TIMESTAMP, Kind, Type
+
+__all__ = ["AGGREGATES", "ALIASES", "FUNCTIONS", "TRUNC_UNITS", "FunctionSignature", "call_type", "like_tokens"]
+
+Operands = tuple[Operand, ...]
+
+AGGREGATES = ("avg", "count", "count_distinct", "max", "min", "stddev", "sum")
+TRUNC_UNITS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+MAX_ROUND_DOUBLE = 15
+MANY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSignature:
+    """``usage`` is shown in errors; ``result`` checks the operands and gives the type."""
+
+    usage: str
+    least: int
+    most: int
+    result: Callable[[str, Operands], Type]
+
+
+def call_type(name: str, operands: Operands) -> Type:
+    """Return the type of a call; raise ``ExpressionTypeError``, which names the faulty argument."""
+    function = FUNCTIONS.get(name)
+    if function is None:
+        raise ExpressionTypeError(f"unknown function {name}")
+    if not function.least <= len(operands) <= function.most:
+        raise ExpressionTypeError(f"{name} does not take {len(operands)} arguments", f"accepted here: {function.usage}")
+    return function.result(name, operands)
+
+
+def _texts(name: str, operands: Operands) -> None:
+    for index, operand in enumerate(operands):
+        types.check_text(operand, name, index)
+
+
+def _number(name: str, operand: Operand, index: int = 0) -> None:
+    if not types.is_numeric(operand.type):
+        raise ExpressionTypeError(f"{name} takes a number, not {operand.type}", _usage(name), index)
+
+
+def _constant(name: str, operands: Operands, index: int, kind: Kind) -> object:
+    operand = operands[index]
+    if not operand.constant or operand.type.kind is not kind or operand.value is None:
+        raise ExpressionTypeError(f"{name}: argument {index + 1} must be a constant {kind.value}", _usage(name), index)
+    return operand.value
+
+
+def _usage(name: str) -> str:
+    return f"accepted here: {FUNCTIONS[name].usage}"
+
+
+def _text_to_text(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return STRING
+
+
+def _text_to_boolean(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return BOOLEAN
+
+
+def _text_to_long(name: str, operands: Operands) -> Type:
+    _texts(name, operands)
+    return LONG
+
+
+def _substr(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    for index in range(1, len(operands)):
+        value = _constant(name, operands, index, Kind.LONG)
+        if not isinstance(value, int) or abs(value) > MANY:
+            raise ExpressionTypeError(f"{name}: {value} is too far", _usage(name), index)
+    return STRING
+
+
+def _replace(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    if _constant(name, operands, 1, Kind.STRING) == "":
+        raise ExpressionTypeError(f"{name}: the text to look for is empty", _usage(name), 1)
+    _constant(name, operands, 2, Kind.STRING)
+    return STRING
+
+
+def _regexp(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    pattern = _constant(name, operands, 1, Kind.STRING)
+    try:
+        check_regex(str(pattern))
+    except ExpressionTypeError as error:
+        raise ExpressionTypeError(error.message, error.hint, 1) from None
+    return BOOLEAN
+
+
+def _extract(name: str, operands: Operands) -> Type:
+    _regexp(name, operands[:2])
+    group = _constant(name, operands, 2, Kind.LONG) if len(operands) > 2 else 1
+    groups = count_capture_groups(str(operands[1].value))
+    if not isinstance(group, int) or not 0 <= group <= groups:
+        raise ExpressionTypeError(
+            f"{name}: the pattern has {groups} groups, there is no group {group}", _usage(name), 1
+        )
+    return STRING
+
+
+def _network(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    read_network(str(_constant(name, operands, 1, Kind.STRING)))
+    return BOOLEAN
+
+
+def _same_number(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    return operands[0].type
+
+
+def _whole(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    return LONG
+
+
+def _round(name: str, operands: Operands) -> Type:
+    _number(name, operands[0])
+    kind = operands[0].type
+    places = _constant(name, operands, 1, Kind.LONG) if len(operands) > 1 else 0
+    most = MAX_ROUND_DOUBLE if kind == DOUBLE else MAX_DECIMAL_DIGITS
+    if not isinstance(places, int) or not 0 <= places <= most:
+        raise ExpressionTypeError(f"{name}: between 0 and {most} places, not {places}", _usage(name), 1)
+    if kind.kind is not Kind.DECIMAL or places >= kind.scale:
+        return kind
+    return types.decimal(kind.precision - kind.scale + places + 1, places)
+
+
+def _doubles(name: str, operands: Operands) -> Type:
+    for index, operand in enumerate(operands):
+        _number(name, operand, index)
+    return DOUBLE
+
+
+def _extreme(name: str, operands: Operands) -> Type:
+    kind = types.unify(operands, name)
+    if kind == BOOLEAN:
+        raise ExpressionTypeError(f"{name} does not take boolean", _usage(name), 0)
+    return kind
+
+
+def _coalesce(name: str, operands: Operands) -> Type:
+    return types.unify(operands, name)
+
+
+def _nullif(_name: str, operands: Operands) -> Type:
+    types.check_comparable(operands[0], operands[1])
+    return operands[0].type
+
+
+def _of_time(name: str, operands: Operands) -> Type:
+    _time(name, operands[0], 0)
+    return LONG
+
+
+def _time(name: str, operand: Operand, index: int) -> None:
+    if operand.type != TIMESTAMP:
+        raise ExpressionTypeError(f"{name} takes a timestamp, not {operand.type}", _usage(name), index)
+
+
+def _date_trunc(name: str, operands: Operands) -> Type:
+    unit = _constant(name, operands, 0, Kind.STRING)
+    if str(unit).lower() not in TRUNC_UNITS:
+        raise ExpressionTypeError(f"{name}: unknown unit {unit!r}", f"accepted here: {', '.join(TRUNC_UNITS)}", 0)
+    _time(name, operands[1], 1)
+    return TIMESTAMP
+
+
+def _to_long(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    return LONG
+
+
+def _to_double(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    return DOUBLE
+
+
+def _to_decimal(name: str, operands: Operands) -> Type:
+    _convertible(name, operands[0])
+    precision, scale = (_constant(name, operands, index, Kind.LONG) for index in (1, 2))
+    assert isinstance(precision, int)
+    assert isinstance(scale, int)
+    if not 1 <= precision <= MAX_DECIMAL_DIGITS or not 0 <= scale <= precision:
+        wrong = f"{name}: at most {MAX_DECIMAL_DIGITS} digits, and no more places than digits"
+        raise ExpressionTypeError(wrong, _usage(name), 1)
+    return types.decimal(precision, scale)
+
+
+def _convertible(name: str, operand: Operand) -> None:
+    if operand.type != STRING and not types.is_numeric(operand.type):
+        raise ExpressionTypeError(f"{name} takes text or a number, not {operand.type}", _usage(name), 0)
+
+
+def _to_text(name: str, operands: Operands) -> Type:
+    if operands[0].type == DOUBLE:
+        raise ExpressionTypeError(f"{name}: a double has no exact text", "make it a decimal: to_decimal(x, 12, 2)", 0)
+    return STRING
+
+
+def _to_timestamp(name: str, operands: Operands) -> Type:
+    types.check_text(operands[0], name, 0)
+    if len(operands) > 1 and (written := _constant(name, operands, 1, Kind.STRING)) != ISO:
+        TimeFormat.parse(str(written))
+    if len(operands) > 2:
+        check_zone(str(_constant(name, operands, 2, Kind.STRING)))
+    return TIMESTAMP
+
+
+def _to_utc(name: str, operands: Operands) -> Type:
+    _time(name, operands[0], 0)
+    check_zone(str(_constant(name, operands, 1, Kind.STRING)))
+    return TIMESTAMP
+
+
+#: By canonical name.
+FUNCTIONS: Mapping[str, FunctionSignature] = {
+    "lower": FunctionSignature("lower(text)", 1, 1, _text_to_text),
+    "upper": FunctionSignature("upper(text)", 1, 1, _text_to_text),
+    "trim": FunctionSignature("trim(text)", 1, 1, _text_to_text),
+    "length": FunctionSignature("length(text)", 1, 1, _text_to_long),
+    "substr": FunctionSignature("substr(text, start) or substr(text, start, length), start from 1", 2, 3, _substr),
+    "concat": FunctionSignature("concat(text, text, ...)", 2, MANY, _text_to_text),
+    "starts_with": FunctionSignature("starts_with(text, start)", 2, 2, _text_to_boolean),
+    "ends_with": FunctionSignature("ends_with(text, end)", 2, 2, _text_to_boolean),
+    "contains": FunctionSignature("contains(text, part)", 2, 2, _text_to_boolean),
+    "replace": FunctionSignature("replace(text, 'old', 'new')", 3, 3, _replace),
+    "regexp_like": FunctionSignature("regexp_like(text, 'pattern')", 2, 2, _regexp),
+    "cidr_match": FunctionSignature("cidr_match(ip, '10.0.0.0/8')", 2, 2, _network),
+    "abs": FunctionSignature("abs(number)", 1, 1, _same_number),
+    "round": FunctionSignature("round(number) or round(number, places)", 1, 2, _round),
+    "floor": FunctionSignature("floor(number)", 1, 1, _whole),
+    "ceil": FunctionSignature("ceil(number)", 1, 1, _whole),
+    "sqrt": FunctionSignature("sqrt(number)", 1, 1, _doubles),
+    "ln": FunctionSignature("ln(number)", 1, 1, _doubles),
+    "exp": FunctionSignature("exp(number)", 1, 1, _doubles),
+    "power": FunctionSignature("power(number, number)", 2, 2, _doubles),
+    "greatest": FunctionSignature("greatest(a, b, ...)", 2, MANY, _extreme),
+    "least": FunctionSignature("least(a, b, ...)", 2, MANY, _extreme),
+    "coalesce": FunctionSignature("coalesce(a, b, ...)", 2, MANY, _coalesce),
+    "nullif": FunctionSignature("nullif(a, b)", 2, 2, _nullif),
+    "hour": FunctionSignature("hour(timestamp)", 1, 1, _of_time),
+    "minute": FunctionSignature("minute(timestamp)", 1, 1, _of_time),
+    "dayofweek": FunctionSignature("dayofweek(timestamp), 1 is Sunday", 1, 1, _of_time),
+    "date_trunc": FunctionSignature("date_trunc('hour', timestamp)", 2, 2, _date_trunc),
+    "regexp_extract": FunctionSignature("regexp_extract(text, 'pattern') or with a group's number", 2, 3, _extract),
+    "to_long": FunctionSignature("to_long(text or number)", 1, 1, _to_long),
+    "to_double": FunctionSignature("to_double(text or number)", 1, 1, _to_double),
+    "to_decimal": FunctionSignature("to_decimal(text or number, digits, places)", 3, 3, _to_decimal),
+    "to_text": FunctionSignature("to_text(number, boolean or timestamp)", 1, 1, _to_text),
+    "to_timestamp": FunctionSignature(
+        "to_timestamp(text), (text, 'format') or (text, 'format', 'zone')", 1, 3, _to_timestamp
+    ),
+    "to_utc_timestamp": FunctionSignature("to_utc_timestamp(timestamp, 'zone')", 2, 2, _to_utc),
+}
+
+#: Other spellings that Spark takes too.
+ALIASES: Mapping[str, str] = {
+    "ceiling": "ceil",
+    "char_length": "length",
+    "endswith": "ends_with",
+    "ifnull": "coalesce",
+    "lcase": "lower",
+    "nvl": "coalesce",
+    "pow": "power",
+    "regexp": "regexp_like",
+    "rlike": "regexp_like",
+    "startswith": "starts_with",
+    "stddev_samp": "stddev",
+    "substring": "substr",
+    "ucase": "upper",
+}

@@ -1,0 +1,244 @@
+"""One form for expressions that mean the same, so that they share state, predicates and a fingerprint.
+
+``normalize`` is a tuple of small rewritings, bottom up. Each keeps the value for every row, NULL included; a rewriting
+that would only nearly do that (reordering sums, comparing a double with less precision) is left out. Not every pair of
+equal expressions gets one form, and none that differ do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from decimal import ROUND_FLOOR, Decimal
+
+from rulecore.language import types
+from rulecore.language.ast import (
+    AggregateCall,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    ColumnRef,
+    Compare,
+    ComparisonOp,
+    Expr,
+    In,
+    InList,
+    IntervalLiteral,
+    Like,
+    Literal,
+    Lookup,
+    Not,
+    Or,
+    adapter,
+)
+from rulecore.language.parsing.coercion import convert
+from rulecore.language.parsing.literals import timestamp_text
+from rulecore.language.patterns import ANY_TEXT, like_tokens
+from rulecore.language.reference.evaluator import evaluate
+from rulecore.language.traversal import rebuild
+from streamcore.schema import TIMESTAMP
+
+_OPPOSITE: dict[ComparisonOp, ComparisonOp] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_MIRRORED: dict[ComparisonOp, ComparisonOp] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+_TRUE, _FALSE = Literal.of(True), Literal.of(False)
+
+
+def normalize(expr: Expr) -> Expr:
+    """Return the normal form; ``normalize`` of it is itself, and it evaluates to the same for every row."""
+    return _rewritten(rebuild(expr, normalize))
+
+
+def _rewritten(expr: Expr) -> Expr:
+    """Return the normal form of a node whose children are in normal form. It never goes down into them twice."""
+    for _ in range(_ROUNDS):
+        before = expr
+        for rewrite in _REWRITES:
+            expr = rewrite(expr)
+        if expr == before:
+            break
+    return expr
+
+
+def fingerprint(expr: Expr | None) -> str:
+    """Return 32 hexadecimal digits (BLAKE2b) over the normal form's JSON; of ``null`` for None."""
+    text = "null" if expr is None else canonical(normalize(expr))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def canonical(expr: Expr) -> str:
+    """Return JSON with sorted names and no spaces: equal trees, equal text."""
+    return json.dumps(adapter.dump_python(expr, mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+_ROUNDS = 8  # rewritings that enable each other; a limit on principle
+
+
+def _fold(expr: Expr) -> Expr:
+    """Return a node over constants only is a constant, if its value has a text: not NULL, and finite."""
+    children = expr.children
+    if (
+        not children
+        or isinstance(expr, AggregateCall | InList | Lookup)
+        or not all(isinstance(c, Literal | IntervalLiteral) for c in children)
+    ):
+        return expr
+    value = evaluate(expr, {})
+    if value is None or (isinstance(value, float) and not abs(value) < float("inf")):
+        return expr
+    if expr.type == TIMESTAMP and isinstance(value, int) and timestamp_text(value) is None:
+        return expr
+    return Literal.of(value, expr.type)
+
+
+def _interval(expr: Expr) -> Expr:
+    """Turn a compared interval into a long like any other; beside a timestamp it stays an interval."""
+    if isinstance(expr, Compare) and isinstance(expr.left, IntervalLiteral):
+        return Compare.of(expr.op, Literal.of(expr.left.ms), expr.right)
+    if isinstance(expr, Compare) and isinstance(expr.right, IntervalLiteral):
+        return Compare.of(expr.op, expr.left, Literal.of(expr.right.ms))
+    return expr
+
+
+def _not(expr: Expr) -> Expr:
+    """Push ``not`` down to nodes without an opposite. Comparisons are total (NaN has a place), so theirs is exact."""
+    if not isinstance(expr, Not):
+        return expr
+    operand = expr.operand
+    match operand:
+        case Not():
+            return operand.operand
+        case And():
+            return _rewritten(Or(terms=_flat(Or, [_rewritten(Not(operand=t)) for t in operand.terms])))
+        case Or():
+            return _rewritten(And(terms=_flat(And, [_rewritten(Not(operand=t)) for t in operand.terms])))
+        case Compare() if operand.op != "<=>":
+            return _rewritten(Compare.of(_OPPOSITE[operand.op], operand.left, operand.right))
+    return expr
+
+
+def _flat(node: type[And | Or], terms: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Replace an inner node of the same kind by its terms."""
+    return tuple(inner for term in terms for inner in (term.children if isinstance(term, node) else (term,)))
+
+
+def _terms(expr: Expr) -> Expr:
+    """Sort the terms, without duplicates and without terms that decide nothing; one term is itself."""
+    if not isinstance(expr, And | Or):
+        return expr
+    deciding, idle = (_FALSE, _TRUE) if isinstance(expr, And) else (_TRUE, _FALSE)
+    kept = sorted({canonical(term): term for term in expr.terms if term != idle}.items())
+    if deciding in expr.terms:
+        return deciding
+    if len(kept) < 2:
+        return kept[0][1] if kept else idle
+    return type(expr)(terms=tuple(term for _, term in kept))
+
+
+def _orient(expr: Expr) -> Expr:
+    """Put the constant to the right; otherwise put the smaller canonical text to the left."""
+    if not isinstance(expr, Compare):
+        return expr
+    constants = isinstance(expr.left, Literal), isinstance(expr.right, Literal)
+    swap = constants == (True, False) or (constants == (False, False) and canonical(expr.left) > canonical(expr.right))
+    return Compare.of(_MIRRORED.get(expr.op, expr.op), expr.right, expr.left) if swap else expr
+
+
+def _commute(expr: Expr) -> Expr:
+    """Order the two operands of ``+`` and ``*``. Regrouping more would change overflow and rounding."""
+    if not isinstance(expr, Arithmetic) or expr.op not in ("+", "*"):
+        return expr
+    left, right = expr.left, expr.right
+    interval_first = isinstance(left, IntervalLiteral) and right.type == TIMESTAMP
+    if left.type != TIMESTAMP and (interval_first or canonical(left) > canonical(right)):
+        return Arithmetic.of(expr.op, right, left)
+    return expr
+
+
+def _constant(expr: Expr) -> Expr:
+    """Give a constant beside a number that number's type and scale, so that an index can look it up."""
+    if not isinstance(expr, Compare) or not isinstance(expr.right, Literal) or isinstance(expr.left, Literal):
+        return expr
+    if not types.is_numeric(expr.left.type):
+        return expr
+    exact = convert(expr.right, expr.left.type)
+    if exact is not None:
+        return expr if exact == expr.right else Compare.of(expr.op, expr.left, exact)
+    return _rounded(expr, expr.right)
+
+
+def _rounded(expr: Compare, bound: Literal) -> Expr:
+    """Round: ``amount > 10.555`` over two decimals is ``amount > 10.55``, and so are the other inequalities."""
+    value, scale = bound.value, expr.left.type.scale
+    if not isinstance(value, Decimal) or bound.type.scale <= scale or expr.op in ("=", "<>", "<=>"):
+        return expr
+    floor = value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_FLOOR)
+    constant = convert(Literal.of(floor), expr.left.type)
+    if constant is None or floor == value:
+        return expr
+    return Compare.of(">" if expr.op in (">", ">=") else "<=", expr.left, constant)
+
+
+def _between(expr: Expr) -> Expr:
+    """Make two comparisons, if the operand costs nothing to name twice; ``not between`` becomes their opposites."""
+    if not isinstance(expr, Between) or not isinstance(expr.operand, ColumnRef | AggregateCall):
+        return expr
+    low, high = Compare.of(">=", expr.operand, expr.low), Compare.of("<=", expr.operand, expr.high)
+    return And(terms=(_rewritten(low), _rewritten(high)))
+
+
+def _in(expr: Expr) -> Expr:
+    """Sort the values, each once; a list of one is an equality."""
+    if not isinstance(expr, In):
+        return expr
+    values = [value for _, value in sorted({canonical(v): v for v in expr.values}.items())]
+    if len(values) == 1:
+        return Compare.of("=", expr.operand, values[0])
+    return In(operand=expr.operand, values=tuple(values))
+
+
+def _like(expr: Expr) -> Expr:
+    """Turn a pattern without wildcards into an equality, one with a single ``%`` at an end into a prefix or suffix."""
+    if not isinstance(expr, Like):
+        return expr
+    tokens = like_tokens(expr.pattern, expr.escape)
+    special = [index for index, token in enumerate(tokens) if not isinstance(token, str)]
+    text = Literal.of("".join(token for token in tokens if isinstance(token, str)))
+    if not special:
+        return Compare.of("=", expr.operand, text)
+    if len(special) == 1 and tokens[special[0]] is ANY_TEXT and special[0] in (0, len(tokens) - 1):
+        return Call.of("ends_with" if special[0] == 0 and len(tokens) > 1 else "starts_with", (expr.operand, text))
+    return Like(operand=expr.operand, pattern=_pattern(tokens), escape="\\")
+
+
+def _pattern(tokens: list[str | object]) -> str:
+    special = {"%": "\\%", "_": "\\_", "\\": "\\\\"}
+    return "".join(special.get(t, t) if isinstance(t, str) else "%" if t is ANY_TEXT else "_" for t in tokens)
+
+
+def _case(expr: Expr) -> Expr:
+    """Remove branches that can never be taken, if that leaves the type as it is."""
+    if not isinstance(expr, Case):
+        return expr
+    whens = tuple(when for when in expr.whens if when.condition != _FALSE)
+    if not whens or len(whens) == len(expr.whens):
+        return expr
+    shorter = Case.of(whens, expr.otherwise)
+    return shorter if shorter.type == expr.type else expr
+
+
+_REWRITES: tuple[Callable[[Expr], Expr], ...] = (
+    _fold,
+    _interval,
+    _between,
+    _like,
+    _in,
+    _not,
+    _terms,
+    _orient,
+    _constant,
+    _commute,
+    _case,
+)

@@ -1,0 +1,44 @@
+"""Constants brought to the type beside them, and how far a text may grow: facts of trees that checking asks for."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from rulecore.language import types
+from rulecore.language.ast import Call, Case, Expr, Literal
+from streamcore.schema import DOUBLE, LONG, TIMESTAMP, Kind, Type
+
+
+def convert(literal: Literal, kind: Type) -> Literal | None:
+    """Return the constant as a constant of ``kind``'s kind and scale; None where no value of ``kind`` can equal it."""
+    value = literal.value
+    if literal.type.kind is kind.kind and kind.kind is not Kind.DECIMAL:
+        return literal
+    if not isinstance(value, int | float | Decimal) or not types.is_numeric(kind) or isinstance(value, bool):
+        return None
+    if literal.type == TIMESTAMP:
+        return None
+    if kind == DOUBLE:
+        return Literal.of(types.as_double(value))
+    if isinstance(value, float):
+        return None
+    exact = Decimal(value)
+    if kind == LONG:
+        whole = exact == exact.to_integral_value() and types.MIN_LONG <= exact <= types.MAX_LONG
+        return Literal.of(int(exact)) if whole else None
+    rescaled = types.rescale(exact, kind.scale)
+    return None if rescaled is None else Literal.of(rescaled)
+
+
+def growth(expr: Expr) -> int:
+    """Return how many times longer than the longest text that goes in the result may be."""
+    if not isinstance(expr, Call | Case):
+        return 1
+    inner = [growth(child) for child in expr.children]
+    if isinstance(expr, Call) and expr.function == "concat":
+        return sum(inner)
+    if isinstance(expr, Call) and expr.function == "replace":
+        old, new = expr.arguments[1:]
+        sizes = [len(str(a.value).encode()) for a in (old, new) if isinstance(a, Literal)]
+        return inner[0] * max(1, -(-sizes[1] // sizes[0]))
+    return max(inner)

@@ -1,0 +1,247 @@
+"""Arranges a sequence of operands, functions, operators and keywords by precedence, into a tree.
+
+::
+
+    condition    conjunction ("or" conjunction)*
+    conjunction  negation ("and" negation)*
+    negation     "not" negation  |  predicate
+    predicate    joined ( comparison joined  |  "is" ["not"] "null"  |  ["not"] ("like"  |  "rlike") joined
+                        | ["not"] "between" joined "and" joined  |  ["not"] "in" members )*
+    joined       sum ("||" sum)*
+    sum          product (("+"  |  "-") product)*
+    product      signed (("*"  |  "/"  |  "%") signed)*
+    signed       ("+"  |  "-") signed  |  primary
+    primary      operand  |  function "(" list ")"  |  "(" condition ")"  |  "case" ("when" ... "then" ...)* "end"
+
+A method each. An item that fits no rule is a ``GrammarError`` with the index of the item to blame. Refuses to know
+which operands exist. Brackets are matched and not deeper than the limit (``structure``), so recursion is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+#: One item of the sequence to arrange: ``"operand"``, ``"function"``, or an operator, keyword, bracket or comma.
+OPERAND, FUNCTION = "operand", "function"
+
+COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">=", "<=>"})
+_NEGATABLE = frozenset({"in", "between", "like", "rlike"})
+PREDICATES = COMPARISONS | _NEGATABLE | {"is", "in_list"}
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxNode:
+    """A node: ``operand``, ``function``, ``not``, ``negate``, or an operator or keyword with its parts.
+
+    Parts of ``case``: condition, result, condition, result, ..., and the default when their number is odd. ``first``
+    and ``last`` are the indexes of the items it covers, ``last`` included, its own brackets too. ``negated`` is
+    ``not in``, ``is not null`` and so on.
+    """
+
+    kind: str
+    parts: tuple[SyntaxNode, ...]
+    first: int
+    last: int
+    negated: bool = False
+    bracketed: bool = False
+
+
+class GrammarError(Exception):
+    """No arrangement of the items; ``index`` is the item to blame (their number when the end came too early)."""
+
+    def __init__(self, index: int, message: str = "") -> None:
+        super().__init__(message)
+        self.index = index
+        self.message = message
+
+
+def parse_grammar(items: Sequence[str], depth: int) -> SyntaxNode:
+    """Return the tree of a sequence of items, nested at most so deep."""
+    arrangement = _Arrangement(items)
+    tree = arrangement.condition()
+    if arrangement.at < len(items):
+        raise GrammarError(arrangement.at)
+    _check_depth(tree, depth)
+    return tree
+
+
+def _check_depth(tree: SyntaxNode, depth: int, deep: int = 0) -> None:
+    if deep > depth:
+        raise GrammarError(tree.first, f"nested more than {depth} deep")
+    for part in tree.parts:
+        _check_depth(part, depth, deep + 1)
+
+
+class _Arrangement:
+    """``at``: the index of the next item."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self.items = items
+        self.at = 0
+
+    def condition(self) -> SyntaxNode:
+        return self._terms("or", self._conjunction)
+
+    def _conjunction(self) -> SyntaxNode:
+        return self._terms("and", self._negation)
+
+    def _terms(self, kind: str, term: Callable[[], SyntaxNode]) -> SyntaxNode:
+        """Parse ``a and b and c`` as one node."""
+        parts = [term()]
+        while self._take(kind):
+            parts.append(term())
+        return parts[0] if len(parts) == 1 else _over(kind, *parts)
+
+    def _negation(self) -> SyntaxNode:
+        first = self.at
+        if not self._take("not"):
+            return self._predicate()
+        operand = self._negation()
+        return SyntaxNode("not", (operand,), first, operand.last)
+
+    def _predicate(self) -> SyntaxNode:
+        """Group to the left, where there are several: the type checker then asks for brackets."""
+        left = self._joined()
+        while True:
+            if (kind := self._next()) in COMPARISONS:
+                self.at += 1
+                left = _over(kind, left, self._joined())
+            elif kind == "is":
+                left = self._is(left)
+            elif kind in _NEGATABLE or (kind == "not" and self._next(1) in _NEGATABLE):
+                negated = self._take("not")
+                left = replace(self._negatable(left), negated=negated)
+            else:
+                return left
+
+    def _is(self, left: SyntaxNode) -> SyntaxNode:
+        self.at += 1
+        negated = self._take("not")
+        if not self._take("null"):
+            raise GrammarError(left.first, "is takes null or not null") if self._next() else GrammarError(self.at)
+        return SyntaxNode("is", (left,), left.first, self.at - 1, negated)
+
+    def _negatable(self, left: SyntaxNode) -> SyntaxNode:
+        kind = self._next()
+        self.at += 1
+        if kind == "in":
+            return self._in(left)
+        if kind != "between":
+            return _over(kind, left, self._joined())
+        low = self._joined()
+        self._expect("and")
+        return _over("between", left, low, self._joined())
+
+    def _in(self, left: SyntaxNode) -> SyntaxNode:
+        if self._next() == FUNCTION:
+            return _over("in_list", left, self._function())
+        if not self._take("(") or self._next() == ")":
+            raise GrammarError(left.first, "in takes a list in brackets, or list('name')")
+        members = self._list()
+        return SyntaxNode("in", (left, *members), left.first, self.at - 1)
+
+    def _joined(self) -> SyntaxNode:
+        return self._to_the_left(("||",), self._sum)
+
+    def _sum(self) -> SyntaxNode:
+        return self._to_the_left(("+", "-"), self._product)
+
+    def _product(self) -> SyntaxNode:
+        return self._to_the_left(("*", "/", "%"), self._signed)
+
+    def _to_the_left(self, kinds: Sequence[str], part: Callable[[], SyntaxNode]) -> SyntaxNode:
+        """Parse ``a - b - c`` as ``(a - b) - c``."""
+        left = part()
+        while (kind := self._next()) in kinds:
+            self.at += 1
+            left = _over(kind, left, part())
+        return left
+
+    def _signed(self) -> SyntaxNode:
+        first = self.at
+        if self._take("+"):
+            return self._signed()
+        if not self._take("-"):
+            return self._primary()
+        operand = self._signed()
+        return SyntaxNode("negate", (operand,), first, operand.last)
+
+    def _primary(self) -> SyntaxNode:
+        first = self.at
+        match self._next():
+            case "operand":
+                self.at += 1
+                return SyntaxNode(OPERAND, (), first, first)
+            case "function":
+                return self._function()
+            case "(":
+                return self._bracketed()
+            case "case":
+                return self._case()
+        raise GrammarError(first)
+
+    def _bracketed(self) -> SyntaxNode:
+        first = self.at
+        self.at += 1
+        if self._next() == ")":
+            raise GrammarError(first, _LIST)
+        inner = self.condition()
+        if self._next() == ",":
+            raise GrammarError(inner.first, _LIST)
+        self._expect(")")
+        return replace(inner, first=first, last=self.at - 1, bracketed=True)
+
+    def _function(self) -> SyntaxNode:
+        first = self.at
+        self.at += 1
+        self._expect("(")
+        parts = self._list()
+        return SyntaxNode(FUNCTION, parts, first, self.at - 1)
+
+    def _list(self) -> tuple[SyntaxNode, ...]:
+        """Return the items between two brackets, and the second of them. A comma may follow the last part."""
+        parts = list[SyntaxNode]()
+        while not self._take(")"):
+            parts.append(self.condition())
+            if self._next() != ")":
+                self._expect(",")
+        return tuple(parts)
+
+    def _case(self) -> SyntaxNode:
+        first = self.at
+        self.at += 1
+        if self._next() != "when":
+            raise GrammarError(self.at, "case takes conditions: case when x = 1 then ...")
+        parts = list[SyntaxNode]()
+        while self._take("when"):
+            parts.append(self.condition())
+            self._expect("then")
+            parts.append(self.condition())
+        if self._take("else"):
+            parts.append(self.condition())
+        self._expect("end")
+        return SyntaxNode("case", tuple(parts), first, self.at - 1)
+
+    def _next(self, ahead: int = 0) -> str:
+        """Return an item, or nothing when the end is there."""
+        at = self.at + ahead
+        return self.items[at] if at < len(self.items) else ""
+
+    def _take(self, item: str) -> bool:
+        """Go over the item, if it is the next one."""
+        taken = self._next() == item
+        self.at += taken
+        return taken
+
+    def _expect(self, item: str) -> None:
+        if not self._take(item):
+            raise GrammarError(self.at)
+
+
+_LIST = "a list is accepted only after in"
+
+
+def _over(kind: str, *parts: SyntaxNode) -> SyntaxNode:
+    """Return a node that begins and ends with its parts."""
+    return SyntaxNode(kind, parts, parts[0].first, parts[-1].last)

@@ -1,0 +1,64 @@
+"""Pieces: the units of the text, before anything is known of its structure or its types."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text."""
+    return frozenset(text.split())
+
+
+SYMBOLS = {"==": "=", "!=": "<>", **{s: s for s in words("+ - * / % = <> < <= > >= <=> ||")}}
+KEYWORDS = words("and or not in between like rlike is null true false case when then else end escape distinct")
+#: Words of SQL that people try; the answer is better than "unknown column".
+FOREIGN = words("select from where with union cast try_cast exists over lateral join values order group")
+
+
+class LexemeKind(enum.Enum):
+    """The role of a piece in the grammar."""
+
+    NAME = "name"
+    CONSTANT = "constant"
+    NULL = "null"
+    INTERVAL = "interval"
+    TIMESTAMP = "timestamp"
+    STAR = "star"
+    FUNCTION = "function"
+    OPERATOR = "operator"  # and keywords, brackets and the comma
+
+
+OPERANDS = frozenset(
+    {LexemeKind.NAME, LexemeKind.CONSTANT, LexemeKind.NULL, LexemeKind.INTERVAL, LexemeKind.TIMESTAMP, LexemeKind.STAR}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """``start`` and ``end`` count characters of the text, ``end`` excluded."""
+
+    kind: LexemeKind
+    text: str
+    start: int
+    end: int
+    value: bool | int | float | Decimal | str | None = None
+    escape: str | None = None
+    distinct: bool = False
+
+    def is_operator(self, *texts: str) -> bool:
+        """Return whether it is one of these operators or keywords."""
+        return self.kind is LexemeKind.OPERATOR and self.text in texts
+
+    def ends_operand(self) -> bool:
+        """Return whether a value may end here, so that an operator follows."""
+        return self.kind in OPERANDS or self.is_operator(")", "end", "null")
+
+
+def foreign_hint(text: str) -> str:
+    """Return the hint about a symbol or a word that the language does not have."""
+    if text.lower() in FOREIGN:
+        return "an expression of columns, constants and functions; no queries, casts or windows"
+    return "accepted here: + - * / % = <> < <= > >= <=> || ( ) , and words"

@@ -1,0 +1,76 @@
+"""The two pattern languages, checked when a rule is written: ``like`` and the regular expressions of ``regexp_like``.
+
+Regular expressions are those of Rust's ``regex`` crate (through Polars): matching is linear in the text, and there
+are no back-references and no look-around. The crate limits a compiled pattern to 10 MiB; counted repetition is
+limited here as well, because the time per character grows with the compiled size.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rulecore.errors import ExpressionTypeError
+
+ANY_TEXT = object()
+ANY_CHARACTER = object()
+LikeToken = str | object
+
+MAX_REPETITION = 1_000  # the product of all upper bounds of {n,m} in one pattern
+_COUNTED = re.compile(r"\{\s*(\d{1,9})\s*(?:,\s*(\d{0,9})\s*)?\}")
+
+
+def like_tokens(pattern: str, escape: str) -> list[LikeToken]:
+    """Characters, ``ANY_TEXT`` and ``ANY_CHARACTER``; ``ExpressionTypeError`` when ``escape`` escapes something
+    else."""
+    tokens: list[LikeToken] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, "")
+            if not following or following not in f"%_{escape}":
+                raise ExpressionTypeError(
+                    f"like: {escape!r} is the escape character and stands before {following or 'nothing'!r}",
+                    f"only %, _ and {escape} can be escaped; double it to mean itself",
+                )
+            tokens.append(following)
+        elif character == "%":
+            tokens.append(ANY_TEXT)
+        else:
+            tokens.append(ANY_CHARACTER if character == "_" else character)
+    return tokens
+
+
+def check_regex(pattern: str) -> None:
+    """Raise ``ExpressionTypeError`` unless the engine takes the pattern and its compiled size stays small."""
+    product = 1
+    for low, high in _COUNTED.findall(pattern):
+        product *= max(1, int(high or low))
+        if product > MAX_REPETITION:
+            raise ExpressionTypeError(
+                f"regexp_like: counted repetition multiplies to more than {MAX_REPETITION}",
+                "fewer or smaller {n,m}, or * and +",
+            )
+    import polars as pl  # the engine itself says, and most rules have no pattern
+
+    try:
+        pl.Series([""]).str.contains(pattern, strict=True)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise ExpressionTypeError(f"regexp_like: {_reason(str(error))}", _REGEX_HINT) from None
+
+
+def count_capture_groups(pattern: str) -> int:
+    """Return the number of groups in a pattern that ``check_regex`` accepted."""
+    import polars as pl
+
+    found = pl.Series([""]).str.extract_groups(pattern)
+    return len(found.struct.fields) if found.dtype == pl.Struct else 0
+
+
+def _reason(message: str) -> str:
+    """Return the last line of the engine's message that starts with ``error:``, else the first line."""
+    lines = [line.strip().removeprefix("regex error: ") for line in message.splitlines() if line.strip()]
+    marked = [line.removeprefix("error: ") for line in lines if line.startswith("error:")]
+    return (marked or lines or ["not a regular expression"])[-1 if marked else 0][:200]
+
+
+_REGEX_HINT = "accepted here: a Rust regular expression; no look-around, no back-references"

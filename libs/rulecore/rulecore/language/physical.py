@@ -1,0 +1,29 @@
+"""Between values as rules mean them and values as columns hold them: the table at the top of ``streamcore.schema``."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from rulecore.language.types import Value
+from streamcore.schema import Kind, Type
+
+
+def to_physical(value: Value, kind: Type) -> Value:
+    """Return the column's form: a decimal becomes its digits as a whole number. None stays None."""
+    if kind.kind is not Kind.DECIMAL or value is None:
+        return value
+    if not isinstance(value, int | Decimal):
+        raise ValueError(f"{value!r} is no {kind}")
+    scaled = Decimal(value).scaleb(kind.scale)
+    if scaled != scaled.to_integral_value():
+        raise ValueError(f"{value} has more than {kind.scale} digits after the point")
+    return int(scaled)
+
+
+def to_logical(value: Value, kind: Type) -> Value:
+    """Return the rule's form of a column's value."""
+    if kind.kind is not Kind.DECIMAL or value is None:
+        return value
+    if not isinstance(value, int):
+        raise ValueError(f"{value!r} is no physical {kind}")
+    return Decimal(value).scaleb(-kind.scale)

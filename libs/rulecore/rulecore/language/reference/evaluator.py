@@ -1,0 +1,194 @@
+"""The reference evaluator: one expression, one row, plain Python. Slow, and obviously right.
+
+It defines the language; every faster way of running a rule is tested against it and shares no code with it.
+Values are logical (``Decimal``, not scaled digits); timestamps are whole milliseconds. A column that the row does not
+have is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+
+from rulecore.language.ast import (
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    InList,
+    IntervalLiteral,
+    IsNull,
+    Like,
+    Literal,
+    Lookup,
+    Negate,
+    Not,
+    Or,
+)
+from rulecore.language.reference.functions import call
+from rulecore.language.reference.values import WIDE, Number, coerce, coerce_number, compare, double, order
+from rulecore.language.types import Value
+from streamcore.schema import DOUBLE, Kind, Type
+
+Row = Mapping[str, object]
+#: By name of a list: the value of each entry, None in a list without values.
+Lists = Mapping[str, Mapping[Value, Value]]
+
+_NO_LISTS: Lists = MappingProxyType({})
+
+
+def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: PLR0912 - one line per node
+    """Return the value of ``expr`` for ``row`` (column name to logical value). ``ValueError`` for an aggregate.
+
+    ``lists``: by name, the entries that hold now and their values, all of them logical.
+    """
+    match expr:
+        case Literal():
+            return expr.value
+        case IntervalLiteral():
+            return expr.ms
+        case ColumnRef():
+            return _column(row.get(expr.name), expr.type)
+        case And() | Or():
+            return _kleene([evaluate(term, row, lists) for term in expr.terms], decisive=isinstance(expr, Or))
+        case Not():
+            value = evaluate(expr.operand, row, lists)
+            return None if value is None else not value
+        case IsNull():
+            return evaluate(expr.operand, row, lists) is None
+        case Compare():
+            return compare(
+                expr.op, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists), expr.left, expr.right
+            )
+        case Between():
+            operand, low, high = (evaluate(part, row, lists) for part in expr.children)
+            lower = compare("<=", low, operand, expr.low, expr.operand)
+            return _kleene([lower, compare("<=", operand, high, expr.operand, expr.high)], decisive=False)
+        case In():
+            operand = evaluate(expr.operand, row, lists)
+            return None if operand is None else any(order(operand, v.value) == 0 for v in expr.values)
+        case InList():
+            operand, listed = evaluate(expr.operand, row, lists), lists.get(expr.list)
+            return None if operand is None or listed is None else operand in listed
+        case Lookup():
+            return _column(lists.get(expr.list, {}).get(evaluate(expr.key, row, lists)), expr.type)
+        case Like():
+            text = evaluate(expr.operand, row, lists)
+            return _like(text, expr.pattern, expr.escape) if isinstance(text, str) else None
+        case Case():
+            return _case(expr, row, lists)
+        case Negate():
+            return coerce_number(_negated(evaluate(expr.operand, row, lists)), expr.type)
+        case Arithmetic():
+            return _arithmetic(expr, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists))
+        case Call():
+            return call(expr, [evaluate(argument, row, lists) for argument in expr.arguments])
+        case _:
+            raise ValueError("an aggregate has no value for one row; replace_aggregates first")
+
+
+def _column(value: object, kind: Type) -> Value:
+    if value is None:
+        return None
+    if kind == DOUBLE and isinstance(value, int | float):
+        return float(value)
+    if kind.kind is Kind.DECIMAL and isinstance(value, int | Decimal):
+        return coerce_number(Decimal(value), kind)
+    if isinstance(value, bool | int | str):
+        return value
+    raise ValueError(f"{value!r} is no {kind}")
+
+
+def _kleene(values: Sequence[Value], *, decisive: bool) -> bool | None:
+    """Combine: ``and`` is decided by a false, ``or`` by a true; otherwise any NULL makes it NULL."""
+    if any(value is decisive for value in values):
+        return decisive
+    return None if None in values else not decisive
+
+
+def _negated(value: Value) -> Number | None:
+    if value is None:
+        return None
+    assert not isinstance(value, str)
+    return WIDE.minus(value) if isinstance(value, Decimal) else -value
+
+
+def _case(expr: Case, row: Row, lists: Lists) -> Value:
+    for when in expr.whens:
+        if evaluate(when.condition, row, lists) is True:
+            return coerce(evaluate(when.result, row, lists), expr.type)
+    return None if expr.otherwise is None else coerce(evaluate(expr.otherwise, row, lists), expr.type)
+
+
+def _arithmetic(expr: Arithmetic, left: Value, right: Value) -> Value:
+    if left is None or right is None:
+        return None
+    assert not isinstance(left, str)
+    assert not isinstance(right, str)
+    if expr.type == DOUBLE:
+        return _double_arithmetic(expr.op, double(left), double(right))
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        result = _decimal_arithmetic(expr.op, Decimal(left), Decimal(right))
+        return coerce_number(result, expr.type)
+    assert isinstance(left, int)
+    assert isinstance(right, int)
+    return coerce_number(_long_arithmetic(expr.op, left, right), expr.type)
+
+
+def _double_arithmetic(op: str, left: float, right: float) -> float | None:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+    return None if right == 0 else left / right
+
+
+def _decimal_arithmetic(op: str, left: Decimal, right: Decimal) -> Decimal | None:
+    match op:
+        case "+":
+            return WIDE.add(left, right)
+        case "-":
+            return WIDE.subtract(left, right)
+        case "*":
+            return WIDE.multiply(left, right)
+    return None if right == 0 else WIDE.remainder(left, right)
+
+
+def _long_arithmetic(op: str, left: int, right: int) -> int | None:
+    match op:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+    if right == 0:
+        return None
+    rest = abs(left) % abs(right)
+    return -rest if left < 0 else rest
+
+
+def _like(text: str, pattern: str, escape: str) -> bool:
+    """Match row by row of the table "does text[:i] match pattern[:j]": time is their product, whatever they are."""
+    reached = [True] + [False] * len(text)
+    position = 0
+    while position < len(pattern):
+        character = pattern[position]
+        if character == "%" and character != escape:
+            reached = [any(reached[: i + 1]) for i in range(len(text) + 1)] if any(reached) else reached
+        else:
+            wild = character == "_" and character != escape
+            position += character == escape
+            wanted = pattern[position]
+            reached = [False] + [reached[i] and (wild or text[i] == wanted) for i in range(len(text))]
+        position += 1
+    return reached[-1]

@@ -1,0 +1,296 @@
+"""The functions of the language for the reference evaluator; one entry per name in ``functions.FUNCTIONS``.
+
+``regexp_like`` alone is not plain Python: Python's own engine backtracks, so the Rust engine of Polars answers here
+too.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TYPE_CHECKING
+
+from rulecore.language.ast import Call
+from rulecore.language.reference.values import WIDE, Number, coerce, coerce_number, compare, double, order
+from rulecore.language.types import Value
+from streamcore.schema import LONG, TIMESTAMP
+from streamcore.timestamps import from_iso, load_zone, zone_offset_ms
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_DAY_MS = 86_400_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def call(expr: Call, values: list[Value]) -> Value:
+    """Return the function of these arguments; NULL for a NULL argument, unless the function is about NULL."""
+    if expr.function in _WITH_NULLS:
+        return _WITH_NULLS[expr.function](expr, values)
+    if None in values:
+        return None
+    return _FUNCTIONS[expr.function](expr, *values)
+
+
+def _coalesce(expr: Call, values: list[Value]) -> Value:
+    return next((v for value in values if (v := coerce(value, expr.type)) is not None), None)
+
+
+def _nullif(expr: Call, values: list[Value]) -> Value:
+    left, right = expr.arguments
+    return None if compare("=", values[0], values[1], left, right) is True else values[0]
+
+
+def _greatest(expr: Call, values: list[Value], sign: int = 1) -> Value:
+    best: Value = None
+    for value in values:
+        found = coerce(value, expr.type)
+        if found is not None and (best is None or order(found, best) * sign > 0):
+            best = found
+    return best
+
+
+def _substr(_expr: Call, text: str, start: int, length: int | None = None) -> str:
+    """Count from 1; a negative start counts from the end, and may lie before the beginning."""
+    first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
+    last = len(text) if length is None else first + length
+    return text[max(0, first) : max(0, last)]
+
+
+def _cidr(_expr: Call, text: str, network: str) -> bool:
+    """Return whether the network holds the address; a zone is no part of an address here."""
+    try:
+        return "%" not in text and ipaddress.ip_address(text) in ipaddress.ip_network(network)
+    except ValueError:
+        return False
+
+
+def _abs(expr: Call, value: Number) -> Value:
+    return coerce_number(value.copy_abs() if isinstance(value, Decimal) else abs(value), expr.type)
+
+
+def _round(expr: Call, value: Number, places: int = 0) -> Value:
+    """Round half away from zero. Of a double: of the product with the power of ten, which is itself rounded."""
+    if isinstance(value, float):
+        scaled = value * 10.0**places
+        if not math.isfinite(scaled):
+            return value
+        whole = math.floor(abs(scaled))
+        whole += abs(scaled) - whole >= 0.5
+        return math.copysign(float(whole), scaled) / 10.0**places
+    if isinstance(value, Decimal):
+        rounded = value.quantize(Decimal(1).scaleb(-expr.type.scale), rounding=ROUND_HALF_UP, context=WIDE)
+        return coerce_number(rounded, expr.type)
+    return value
+
+
+def _whole(value: Number, function: Callable[[Number], int]) -> Value:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return coerce_number(function(value), LONG)
+
+
+def _ln(value: float) -> float | None:
+    return None if value <= 0 else math.log(value)
+
+
+def _exp(value: float) -> float:
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: float, exponent: float) -> float:
+    """Compute as C's ``pow``, which never raises: a pole and an overflow are infinite, a negative base may give NaN."""
+    odd = math.isfinite(exponent) and exponent % 2 == 1
+    negative = math.copysign(1.0, base) < 0 and odd
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if negative else math.inf
+    except ValueError:
+        return math.nan if base != 0 else -math.inf if negative else math.inf
+
+
+def _moment(ms: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return None
+
+
+def _date_trunc(_expr: Call, unit: str, ms: int) -> Value:
+    """Truncate a time; NULL outside of the years 1 to 9999."""
+    moment = _moment(ms)
+    if moment is None:
+        return None
+    start = moment.replace(microsecond=0)
+    smaller = {"minute": ("second",), "hour": ("second", "minute")}
+    day = start.replace(second=0, minute=0, hour=0)
+    match unit.lower():
+        case "second":
+            cut = start
+        case "minute" | "hour" as name:
+            cut = start.replace(**dict.fromkeys(smaller[name], 0))  # type: ignore[arg-type]
+        case "week":
+            cut = day - timedelta(days=day.weekday())
+        case "month":
+            cut = day.replace(day=1)
+        case "quarter":
+            cut = day.replace(day=1, month=(day.month - 1) // 3 * 3 + 1)
+        case "year":
+            cut = day.replace(day=1, month=1)
+        case _:
+            cut = day
+    return (cut - _EPOCH) // timedelta(milliseconds=1)
+
+
+def _series(text: str) -> pl.Series:
+    """Return the text as a series: Polars decides pattern matches, and is imported only for rules with patterns."""
+    import polars as pl
+
+    return pl.Series([text])
+
+
+def _extract(_expr: Call, text: str, pattern: str, group: int = 1) -> Value:
+    found: str | None = _series(text).str.extract(pattern, group)[0]
+    return found
+
+
+def _to_long(_expr: Call, value: Number | str) -> Value:
+    if isinstance(value, str):
+        return coerce_number(int(value), LONG) if re.fullmatch(r"[+-]?[0-9]{1,19}", value) else None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return coerce_number(int(value), LONG) if value == int(value) else None
+
+
+_PLAIN = r"(?:[0-9]{%s}(?:\.[0-9]{0,%s})?|\.[0-9]{1,%s})"
+
+
+def _to_double(_expr: Call, value: Number | str) -> Value:
+    if not isinstance(value, str):
+        return double(value)
+    if not re.fullmatch(rf"[+-]?{_PLAIN % ('1,100', 100, 100)}(?:[eE][+-]?[0-9]{{1,3}})?", value):
+        return None
+    return number if math.isfinite(number := float(value)) else None
+
+
+def _to_decimal(expr: Call, value: Number | str, _precision: int, _scale: int) -> Value:
+    kind = expr.type
+    unit = Decimal(1).scaleb(-kind.scale)
+    if isinstance(value, float):
+        scaled = value * 10.0**kind.scale
+        rounded = None if not math.isfinite(scaled) else _round(expr, scaled)
+        exact = None if rounded is None else WIDE.multiply(Decimal(int(rounded)), unit)
+    elif isinstance(value, str):
+        exact = Decimal(value) if re.fullmatch(rf"[+-]?{_PLAIN % ('1,18', 36, 36)}", value) else None
+    else:
+        exact = Decimal(value)
+    if exact is None or abs(exact) >= 10 ** (kind.precision - kind.scale):
+        return None
+    fitted = exact.quantize(unit, context=WIDE)
+    return fitted if fitted == exact else None
+
+
+def _to_text(expr: Call, value: Value) -> Value:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() if expr.arguments[0].type == TIMESTAMP:
+            moment = _moment(value)
+            return None if moment is None else f"{moment:%Y}".zfill(4) + f"{moment:-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+        case Decimal():
+            return format(value, f".{expr.arguments[0].type.scale}f")
+        case _:
+            return str(value)
+
+
+def _to_timestamp(_expr: Call, text: str, written: str = "iso", zone: str = "UTC") -> Value:
+    iso = text if written == "iso" else _as_iso(text, written)
+    local = None if iso is None else from_iso(iso, load_zone("UTC"))
+    if iso is None or local is None or _OFFSET.search(iso):
+        return local
+    return _local_to_utc(local, zone)
+
+
+_LETTERS = {
+    "yyyy": "(?P<year>[0-9]{4})",
+    "SSS": "(?P<fraction>[0-9]{3})",
+    "MM": "(?P<month>[0-9]{2})",
+    "dd": "(?P<day>[0-9]{2})",
+    "HH": "(?P<hour>[0-9]{2})",
+    "mm": "(?P<minute>[0-9]{2})",
+    "ss": "(?P<second>[0-9]{2})",
+    "M": "(?P<month>[0-9]{1,2})",
+    "d": "(?P<day>[0-9]{1,2})",
+    "H": "(?P<hour>[0-9]{1,2})",
+}
+
+
+def _as_iso(text: str, written: str) -> str | None:
+    pattern = re.sub("|".join(_LETTERS), lambda m: _LETTERS[m[0]], re.escape(written))
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        return None
+    found = {"hour": "0", "minute": "0", "second": "0", "fraction": "000", **match.groupdict()}
+    hour = ":".join(found[name].zfill(2) for name in ("hour", "minute", "second"))
+    return f"{found['year']}-{found['month'].zfill(2)}-{found['day'].zfill(2)}T{hour}.{found['fraction']}"
+
+
+_OFFSET = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)\Z")
+
+
+def _local_to_utc(ms: int, zone: str) -> Value:
+    if zone == "UTC":
+        return ms
+    moment = _moment(ms)
+    if moment is None or not 1900 <= moment.year <= 2099:
+        return None
+    return ms - zone_offset_ms(load_zone(zone), moment.replace(tzinfo=None))
+
+
+_WITH_NULLS: Mapping[str, Callable[[Call, list[Value]], Value]] = {
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "greatest": _greatest,
+    "least": lambda e, values: _greatest(e, values, sign=-1),
+}
+_FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "lower": lambda _, s: s.lower(),
+    "upper": lambda _, s: s.upper(),
+    "trim": lambda _, s: s.strip(" "),
+    "length": lambda _, s: len(s),
+    "substr": _substr,
+    "concat": lambda _, *parts: "".join(parts),
+    "starts_with": lambda _, s, part: s.startswith(part),
+    "ends_with": lambda _, s, part: s.endswith(part),
+    "contains": lambda _, s, part: part in s,
+    "replace": lambda _, s, old, new: s.replace(old, new),
+    "regexp_like": lambda _, s, pattern: bool(_series(s).str.contains(pattern)[0]),
+    "cidr_match": _cidr,
+    "abs": _abs,
+    "round": _round,
+    "floor": lambda _, value: _whole(value, math.floor),
+    "ceil": lambda _, value: _whole(value, math.ceil),
+    "sqrt": lambda _, value: math.nan if double(value) < 0 else math.sqrt(double(value)),
+    "ln": lambda _, value: _ln(double(value)),
+    "exp": lambda _, value: _exp(double(value)),
+    "power": lambda _, base, exponent: _power(double(base), double(exponent)),
+    "hour": lambda _, ms: ms // 3_600_000 % 24,
+    "minute": lambda _, ms: ms // 60_000 % 60,
+    "dayofweek": lambda _, ms: (ms // _DAY_MS + 4) % 7 + 1,
+    "date_trunc": _date_trunc,
+    "regexp_extract": _extract,
+    "to_long": _to_long,
+    "to_double": _to_double,
+    "to_decimal": _to_decimal,
+    "to_text": _to_text,
+    "to_timestamp": _to_timestamp,
+    "to_utc_timestamp": lambda _, ms, zone: _local_to_utc(ms, zone),
+}

@@ -1,0 +1,73 @@
+"""Values of the reference evaluator: how they compare, and how they take the type of a place. Plain Python."""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+
+from rulecore.language.ast import Expr
+from rulecore.language.types import Value
+from streamcore.schema import DOUBLE, Kind, Type
+
+Number = int | float | Decimal
+
+WIDE = Context(prec=100)
+
+
+def order(left: Value, right: Value) -> int:
+    """Return -1, 0 or 1. NaN equals itself and is greater than everything else; text goes by code point."""
+    if isinstance(left, float) and math.isnan(left):
+        return 0 if isinstance(right, float) and math.isnan(right) else 1
+    if isinstance(right, float) and math.isnan(right):
+        return -1
+    return (left > right) - (left < right)  # type: ignore[operator]
+
+
+def compare(op: str, left: Value, right: Value, left_expr: Expr, right_expr: Expr) -> bool | None:
+    """Return ``left op right`` under NULL: exact, but as doubles when one side is of that type."""
+    if op == "<=>" and (left is None or right is None):
+        return left is right
+    if left is None or right is None:
+        return None
+    if DOUBLE in (left_expr.type, right_expr.type):
+        left, right = double(left), double(right)
+    found = order(left, right)
+    return {
+        "=": found == 0,
+        "<=>": found == 0,
+        "<>": found != 0,
+        "<": found < 0,
+        "<=": found <= 0,
+        ">": found > 0,
+        ">=": found >= 0,
+    }[op]
+
+
+def double(value: Value) -> float:
+    """Convert to double; for a decimal: its digits as a double, divided by the power of ten."""
+    if isinstance(value, Decimal):
+        _, _, exponent = value.as_tuple()
+        assert isinstance(exponent, int)
+        return float(int(value.scaleb(-exponent, WIDE))) / 10.0**-exponent
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def coerce_number(value: Number | None, kind: Type) -> Value:
+    """Return the value in that type: a double, an exact decimal of its scale, or NULL where it does not fit."""
+    if value is None:
+        return None
+    if kind == DOUBLE:
+        return double(value)
+    if kind.kind is not Kind.DECIMAL:
+        assert isinstance(value, int)
+        return value if -(2**63) <= value < 2**63 else None
+    exact = Decimal(value).quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
+    return exact if abs(exact.scaleb(kind.scale, WIDE)) < 10**18 else None
+
+
+def coerce(value: Value, kind: Type) -> Value:
+    """Return any value in the type that its place asks for."""
+    if isinstance(value, bool | str) or value is None:
+        return value
+    return coerce_number(value, kind)

@@ -1,0 +1,122 @@
+"""Canonical text of a tree: people see it in messages, and it parses back to the same tree."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from rulecore.language.ast import (
+    AggregateCall,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    InList,
+    IntervalLiteral,
+    IsNull,
+    Like,
+    Literal,
+    Lookup,
+    Negate,
+    Not,
+    Or,
+)
+from rulecore.language.parsing.lexemes import KEYWORDS
+from rulecore.language.parsing.literals import interval_text, quote, timestamp_text
+from streamcore.schema import TIMESTAMP
+
+# How tightly a node holds together; an operand that holds less than its place asks for gets brackets.
+_OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
+_STRENGTH = {"||": _SUM, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+
+
+def render(expr: Expr) -> str:
+    """Return the text; ``parse`` of it is ``expr`` again, if ``expr`` came from ``parse`` or ``normalize``."""
+    return _render(expr)[0]
+
+
+def _at(expr: Expr, strength: int) -> str:
+    text, own = _render(expr)
+    return text if own >= strength else f"({text})"
+
+
+def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
+    """Return the text and how tightly it holds together."""
+    match expr:
+        case ColumnRef():
+            return (f"`{expr.name}`" if expr.name in KEYWORDS else expr.name), _ATOM
+        case Literal():
+            return _literal(expr)
+        case IntervalLiteral():
+            return interval_text(expr.ms), _ATOM
+        case Negate():
+            return f"-{_at(expr.operand, _ATOM)}", _UNARY
+        case Arithmetic():
+            own = _STRENGTH[expr.op]
+            return f"{_at(expr.left, own)} {expr.op} {_at(expr.right, own + 1)}", own
+        case Compare():
+            return f"{_at(expr.left, _SUM)} {expr.op} {_at(expr.right, _SUM)}", _PREDICATE
+        case And() | Or():
+            own = _AND if isinstance(expr, And) else _OR
+            return f" {expr.node} ".join(_at(term, own + 1) for term in expr.terms), own
+        case Not():
+            return _negated(expr.operand)
+        case IsNull() | In() | InList() | Between() | Like():
+            return _predicate(expr, "")
+        case Case():
+            branches = "".join(f" when {render(w.condition)} then {render(w.result)}" for w in expr.whens)
+            otherwise = "" if expr.otherwise is None else f" else {render(expr.otherwise)}"
+            return f"case{branches}{otherwise} end", _ATOM
+        case Call():
+            return f"{expr.function}({', '.join(render(a) for a in expr.arguments)})", _ATOM
+        case Lookup():
+            return f"lookup({quote(expr.list)}, {render(expr.key)})", _ATOM
+        case AggregateCall():
+            return f"{expr.function}({'*' if expr.argument is None else render(expr.argument)})", _ATOM
+    raise ValueError(f"{expr!r} has no text")
+
+
+def _negated(operand: Expr) -> tuple[str, int]:
+    if isinstance(operand, IsNull | In | InList | Between | Like):
+        return _predicate(operand, "not ")
+    return f"not {_at(operand, _PREDICATE)}", _NOT
+
+
+def _predicate(expr: IsNull | In | InList | Between | Like, negation: str) -> tuple[str, int]:
+    operand = _at(expr.operand, _SUM)
+    match expr:
+        case IsNull():
+            return f"{operand} is {negation}null", _PREDICATE
+        case In():
+            return f"{operand} {negation}in ({', '.join(render(v) for v in expr.values)})", _PREDICATE
+        case InList():
+            return f"{operand} {negation}in list({quote(expr.list)})", _PREDICATE
+        case Between():
+            return f"{operand} {negation}between {_at(expr.low, _SUM)} and {_at(expr.high, _SUM)}", _PREDICATE
+        case Like():
+            escape = "" if expr.escape == "\\" else f" escape {quote(expr.escape)}"
+            return f"{operand} {negation}like {quote(expr.pattern)}{escape}", _PREDICATE
+
+
+def _literal(expr: Literal) -> tuple[str, int]:
+    value = expr.value
+    match value:
+        case None:
+            return "null", _ATOM
+        case bool():
+            return str(value).lower(), _ATOM
+        case str():
+            return quote(value), _ATOM
+        case float():
+            text = repr(value) if "e" in repr(value) else f"{value!r}e0"
+        case Decimal():
+            text = format(value, "f") + ("" if expr.type.scale else ".")
+        case int() if expr.type == TIMESTAMP:
+            return f"timestamp '{timestamp_text(value)}'", _ATOM
+        case _:
+            text = str(value)
+    return text, _UNARY if text.startswith("-") else _ATOM

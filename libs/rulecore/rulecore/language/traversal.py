@@ -1,0 +1,100 @@
+"""Questions about a tree, and the one rewriting that callers need: aggregates to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from rulecore.language.ast import (
+    AggregateCall,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Case,
+    ColumnRef,
+    Compare,
+    Expr,
+    In,
+    InList,
+    IsNull,
+    Like,
+    Lookup,
+    Negate,
+    Not,
+    Or,
+    When,
+)
+
+Rewrite = Callable[[Expr], Expr]
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Yield every node, parents first, in the order of the text."""
+    yield expr
+    for child in expr.children:
+        yield from walk(child)
+
+
+def columns(expr: Expr) -> frozenset[str]:
+    """Return the names of all columns, those inside aggregates too."""
+    return frozenset(node.name for node in walk(expr) if isinstance(node, ColumnRef))
+
+
+def aggregates(expr: Expr) -> tuple[AggregateCall, ...]:
+    """Return the distinct aggregates, in the order of the text."""
+    return tuple(dict.fromkeys(node for node in walk(expr) if isinstance(node, AggregateCall)))
+
+
+def lists(expr: Expr) -> frozenset[str]:
+    """Return the names of all lists that it asks."""
+    return frozenset(node.list for node in walk(expr) if isinstance(node, InList | Lookup))
+
+
+def conjuncts(expr: Expr) -> tuple[Expr, ...]:
+    """Return the terms of a top-level ``and``; the expression itself otherwise."""
+    return expr.terms if isinstance(expr, And) else (expr,)
+
+
+def replace_aggregates(expr: Expr, names: Mapping[AggregateCall, str]) -> Expr:
+    """Replace each aggregate with the column of its name and type; ``KeyError`` for an aggregate without a name."""
+    if isinstance(expr, AggregateCall):
+        return ColumnRef(name=names[expr], type=expr.type)
+    return rebuild(expr, lambda child: replace_aggregates(child, names))
+
+
+def rebuild(expr: Expr, change: Rewrite) -> Expr:  # noqa: PLR0912 - one line per node
+    """Return the node with ``change`` applied to each direct child, and typed anew."""
+    match expr:
+        case Negate():
+            return Negate.of(change(expr.operand))
+        case Arithmetic():
+            return Arithmetic.of(expr.op, change(expr.left), change(expr.right))
+        case Compare():
+            return Compare.of(expr.op, change(expr.left), change(expr.right))
+        case And() | Or():
+            changed = [change(term) for term in expr.terms]
+            flat = (t for term in changed for t in (term.children if isinstance(term, type(expr)) else (term,)))
+            return type(expr)(terms=tuple(flat))
+        case Not():
+            return Not(operand=change(expr.operand))
+        case IsNull():
+            return IsNull(operand=change(expr.operand))
+        case In():
+            return In(operand=change(expr.operand), values=expr.values)
+        case InList():
+            return InList.of_list(change(expr.operand), expr.list, expr.of)
+        case Lookup():
+            return Lookup.of_list(expr.list, change(expr.key), expr.of, expr.type)
+        case Between():
+            return Between(operand=change(expr.operand), low=change(expr.low), high=change(expr.high))
+        case Like():
+            return Like(operand=change(expr.operand), pattern=expr.pattern, escape=expr.escape)
+        case Case():
+            whens = tuple(When(condition=change(w.condition), result=change(w.result)) for w in expr.whens)
+            return Case.of(whens, None if expr.otherwise is None else change(expr.otherwise))
+        case Call():
+            return Call.of(expr.function, tuple(change(a) for a in expr.arguments))
+        case AggregateCall():
+            return AggregateCall.of(expr.function, None if expr.argument is None else change(expr.argument))
+        case _:
+            return expr

@@ -1,0 +1,54 @@
+"""Answers of lists as columns: the columns that ``asked`` lifted out of conditions, filled from the lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from rulecore.language import ColumnRef, Expr, ListType
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.language.columnar.operators import DTYPES
+from rulecore.lists.content import ListContent
+from rulecore.lists.list_columns import ListColumn, ListColumnKind, distinct
+
+
+def with_list_columns(
+    frame: pl.DataFrame, columns: Iterable[ListColumn], contents: Mapping[str, ListContent]
+) -> pl.DataFrame:
+    """Return the frame with these columns. NULL where there is no such list (any more), or one of other types.
+
+    A column whose operand cannot be evaluated is left out: the rules that use it fail, as with any other fault of
+    theirs, and no others do.
+    """
+    for column in distinct(columns):
+        content = contents.get(column.list.name)
+        if column.name in frame.columns:
+            continue
+        if content is None or not _answers(content.type, column):
+            frame = frame.with_columns(pl.lit(None, DTYPES[column.type.kind]).alias(column.name))
+        elif (keys := _keys(frame, column.operand)) is not None:
+            frame = frame.with_columns(_asked(content, column, keys).alias(column.name))
+    return frame
+
+
+def _answers(kind: ListType, column: ListColumn) -> bool:
+    if column.kind is ListColumnKind.IN:
+        return kind.of == column.list.of
+    return kind == column.list
+
+
+def _keys(frame: pl.DataFrame, operand: Expr) -> pl.Series | None:
+    """Return the operand's physical values; None when evaluating it raises."""
+    try:
+        if isinstance(operand, ColumnRef):
+            return frame[operand.name]
+        keys = frame.select(to_polars(operand).alias("key"))["key"]
+        return keys if len(keys) == frame.height else keys.new_from_index(0, frame.height)
+    except (Exception, pl.exceptions.PanicException):  # a panic inside Polars is no ``Exception``
+        return None
+
+
+def _asked(content: ListContent, column: ListColumn, keys: pl.Series) -> pl.Series:
+    kind = column.operand.type
+    return content.holds(keys, kind) if column.kind is ListColumnKind.IN else content.look_up(keys, kind)

@@ -1,0 +1,49 @@
+"""Contents of lists as the reference evaluator asks them: mappings of logical values, for one event at a time.
+
+For explaining an alert and for tests. Nothing is copied: a look-up translates its key and its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from rulecore import language as lang
+from rulecore.language.types import Value
+from rulecore.lists.content import ListContent
+from streamcore.schema import Kind, Type
+
+
+class LogicalList(Mapping[Value, Value]):
+    """Logical entries and their values; None is the value of every entry of a list without values."""
+
+    def __init__(self, content: ListContent) -> None:
+        self.content = content
+
+    def __getitem__(self, key: Value) -> Value:
+        found = _physical(key, self.content.type.of)
+        if found not in self.content:
+            raise KeyError(key)
+        value = self.content.type.value
+        return None if value is None else lang.to_logical(self.content.get(found), value)
+
+    def __iter__(self) -> Iterator[Value]:
+        return (lang.to_logical(key, self.content.type.of) for key in self.content.values)
+
+    def __len__(self) -> int:
+        return len(self.content.values)
+
+
+def logical_lists(contents: Mapping[str, ListContent]) -> Mapping[str, Mapping[Value, Value]]:
+    """Return the mapping that ``lang.evaluate`` takes as ``lists``."""
+    return {name: LogicalList(content) for name, content in contents.items()}
+
+
+def _physical(key: Value, of: Type) -> Value:
+    """Return the physical value; None where the type has no such value."""
+    if of.kind not in (Kind.LONG, Kind.DECIMAL):
+        return key
+    if isinstance(key, bool) or not isinstance(key, int | Decimal):
+        return None
+    digits = Decimal(key).scaleb(of.scale)
+    return int(digits) if digits == digits.to_integral_value() else None

@@ -1,0 +1,176 @@
+"""The versions of all rules in their slots, while they change: published, deleted, or moved by the passing of time.
+
+Promises: a version that is refused has changed nothing; which slot it takes follows from its mode, its time and the
+versions that are there. Refuses to know control records, releases and the state of rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from rulecore.compile.cache import CompileContext, compile_version
+from rulecore.compile.rule import CompiledRule
+from rulecore.compile.score_compatibility import check_compatible
+from rulecore.documents.rule import Rule, RuleKind
+from rulecore.documents.slots import Slot, VersionSlot, displaced_slots, slot_for, version_key
+from rulecore.documents.status import RuleStatus, StatusKind
+from rulecore.errors import RuleSetError
+
+
+@dataclass(slots=True)
+class VersionTable:
+    """``stored`` and ``rules``.
+
+    Canonical bytes and compiled version of each slot; ``slots``: the slots that each rule uses.
+
+    ``streams``: those whose rules changed. ``changed``: which rules count is different; ``touched``: something is to be
+    stored.
+    """
+
+    context: CompileContext
+    clock_ms: int
+    stored: dict[VersionSlot, bytes]
+    rules: dict[VersionSlot, CompiledRule]
+    quarantined: dict[str, str]
+    expired: set[str]
+    slots: dict[str, set[Slot]]
+    streams: set[str] = field(default_factory=set)
+    changed: bool = False
+    touched: bool = False
+
+    @classmethod
+    def copy_from(
+        cls,
+        context: CompileContext,
+        clock_ms: int,
+        stored: Mapping[VersionSlot, bytes],
+        rules: Mapping[VersionSlot, CompiledRule],
+        quarantined: Mapping[str, str],
+        expired: Iterable[str],
+    ) -> VersionTable:
+        """Return a table with copies of these mappings, which may be changed."""
+        slots: dict[str, set[Slot]] = {}
+        for position in stored:
+            slots.setdefault(position.rule, set()).add(position.slot)
+        return cls(context, clock_ms, dict(stored), dict(rules), dict(quarantined), set(expired), slots)
+
+    def copy(self) -> VersionTable:
+        """Return a copy; changes to it are not seen here."""
+        return replace(
+            self,
+            stored=dict(self.stored),
+            rules=dict(self.rules),
+            quarantined=dict(self.quarantined),
+            expired=set(self.expired),
+            slots={rule: set(slots) for rule, slots in self.slots.items()},
+            streams=set(self.streams),
+        )
+
+    def delete(self, name: str | None) -> RuleStatus:
+        """Remove a rule with all its versions; deleting an unknown rule is accepted."""
+        assert name is not None, "a change without a version has an id"
+        slots = sorted(self.slots.get(name, ()))
+        if not slots:
+            return RuleStatus(name, None, StatusKind.DELETED, "there is no such rule", 0, 0, 0)
+        version = self._newest(name)
+        for slot in slots:
+            self._drop(VersionSlot(name, slot))
+        return RuleStatus(name, version, StatusKind.DELETED, None, 0, 0, 0)
+
+    def put(self, rule: Rule, value: bytes) -> RuleStatus:
+        """Put this version, whose canonical bytes are ``value``, into its slot; on ``RuleError`` nothing changes."""
+        if value in [self.stored[VersionSlot(rule.id, slot)] for slot in self.slots.get(rule.id, ())]:
+            why = self.quarantined.get(version_key(rule))
+            return accepted_status(rule, None if why is None else f"no change; in quarantine: {why}")
+        newest = self._newest(rule.id)
+        if newest is not None and rule.version <= newest:
+            raise RuleSetError(f"version {rule.version} is not above version {newest}, the newest; raise it")
+        if not self.slots.get(rule.id) and len(self.slots) >= self.context.limits.rules:
+            raise RuleSetError(f"there are {len(self.slots)} rules, which is the limit; delete one first")
+        if len(value) > self.context.limits.record_bytes:
+            most = self.context.limits.record_bytes
+            raise RuleSetError(f"the rule has {len(value)} bytes, at most {most}; shorten its tests")
+        compiled = compile_version(value, self.context)
+        if compiled.kind is RuleKind.SCORE:
+            check_compatible(compiled, {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE})
+        self._fill_slot(rule, value, compiled)
+        return accepted_status(rule, self._note_for(rule))
+
+    def _note_for(self, rule: Rule) -> str | None:
+        if VersionSlot(rule.id, Slot.SCHEDULED) in self.rules and rule.effective is not None:
+            return "waits for its time" if self.rules[VersionSlot(rule.id, Slot.SCHEDULED)].rule == rule else None
+        return None
+
+    def _fill_slot(self, rule: Rule, value: bytes, compiled: CompiledRule) -> None:
+        live = self.rules.get(VersionSlot(rule.id, Slot.LIVE))
+        slot = slot_for(rule, None if live is None or self._is_over(live) else live.rule, self.clock_ms)
+        others = {
+            s: self.rules[p].rule for s in self.slots.get(rule.id, ()) if (p := VersionSlot(rule.id, s)) in self.rules
+        }
+        broken = [s for s in self.slots.get(rule.id, ()) if s not in others]
+        for slot_to_drop in [*displaced_slots(rule, slot, others), *broken, slot]:
+            self._drop(VersionSlot(rule.id, slot_to_drop))
+        self.stored[VersionSlot(rule.id, slot)] = value
+        self.rules[VersionSlot(rule.id, slot)] = compiled
+        self.slots.setdefault(rule.id, set()).add(slot)
+        self.streams.add(rule.on)
+        self.touched = True
+        self.changed |= slot not in (Slot.DRAFT, Slot.SCHEDULED)
+
+    def _is_over(self, rule: CompiledRule) -> bool:
+        name = version_key(rule.rule)
+        return name in self.expired or name in self.quarantined
+
+    def _drop(self, position: VersionSlot) -> None:
+        if self.stored.pop(position, None) is None:
+            return
+        self.touched = True
+        self.changed |= position.slot not in (Slot.DRAFT, Slot.SCHEDULED)
+        self.slots[position.rule].discard(position.slot)
+        if not self.slots[position.rule]:
+            del self.slots[position.rule]
+        if (dropped := self.rules.pop(position, None)) is not None:
+            self.streams.add(dropped.rule.on)
+            self.expired.discard(version_key(dropped.rule))
+            self.quarantined.pop(version_key(dropped.rule), None)
+        elif position.rule not in self.slots:
+            for name in [n for n in self.quarantined if n.rpartition("@")[0] == position.rule]:
+                del self.quarantined[name]
+
+    def _newest(self, name: str) -> int | None:
+        """Return the highest version in any slot."""
+        known = [
+            self.rules[p].rule.version for s in self.slots.get(name, ()) if (p := VersionSlot(name, s)) in self.rules
+        ]
+        return max(known, default=None)
+
+    def advance_time(self) -> Iterator[RuleStatus]:
+        """Expire versions whose time is over, then move those whose time has come into their slots; by id."""
+        for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+            effective, name = compiled.rule.effective, version_key(compiled.rule)
+            if effective is None or effective.end is None or position.slot is Slot.DRAFT or name in self.expired:
+                continue
+            if effective.end <= self.clock_ms:
+                self.expired.add(name)
+                self.streams.add(compiled.rule.on)
+                self.touched = self.changed = True
+                yield _by_time(compiled.rule, StatusKind.EXPIRED)
+        for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
+            effective = compiled.rule.effective
+            if position.slot is not Slot.SCHEDULED or effective is None or effective.start is None:
+                continue
+            if effective.start <= self.clock_ms and version_key(compiled.rule) not in self.expired:
+                value = self.stored.pop(position)
+                del self.rules[position]
+                self.slots[position.rule].discard(Slot.SCHEDULED)
+                self._fill_slot(compiled.rule, value, compiled)
+                yield _by_time(compiled.rule, StatusKind.EFFECTIVE)
+
+
+def accepted_status(rule: Rule, reason: str | None) -> RuleStatus:
+    return RuleStatus(rule.id, rule.version, StatusKind.ACCEPTED, reason, 0, 0, 0, mode=rule.mode_text)
+
+
+def _by_time(rule: Rule, kind: StatusKind) -> RuleStatus:
+    return RuleStatus(rule.id, rule.version, kind, None, 0, 0, -1, mode=rule.mode_text)

@@ -1,0 +1,78 @@
+"""Conditions of the expression language as text that is put together, with the facts that this needs.
+
+Promises: brackets stand where they are needed, the text never becomes longer than an expression may be, and a
+negation is TRUE exactly when its operand is not (Sigma's two-valued ``not``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rulecore.language import ExpressionLimits
+from rulecore.sigma.errors import SigmaImportError
+
+_LONGEST: Final = ExpressionLimits().text_bytes
+_LINE: Final = 100  # characters; a longer condition gets a line for each of its terms
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionText:
+    """``terms`` joined by ``joint`` (``and``, ``or``; "" for a single one). ``nullable``: it may be NULL."""
+
+    terms: tuple[str, ...]
+    joint: str
+    nullable: bool
+
+    @classmethod
+    def atom(cls, text: str, *, nullable: bool) -> ConditionText:
+        """Return a comparison or a call, which needs no brackets beside ``and``."""
+        _refuse_long(len(text.encode()))
+        return cls((text,), "", nullable)
+
+    @property
+    def text(self) -> str:
+        """On one line."""
+        return f" {self.joint} ".join(self.terms)
+
+    @property
+    def lines(self) -> str:
+        """On one line, or with one for each term where that would be long."""
+        return self.text if len(self.text) <= _LINE else f"\n{self.joint} ".join(self.terms)
+
+
+def conjunction(formulas: Iterable[ConditionText]) -> ConditionText:
+    """Join conditions with ``and``."""
+    return _join("and", [*formulas])
+
+
+def disjunction(formulas: Iterable[ConditionText]) -> ConditionText:
+    """Join conditions with ``or``."""
+    return _join("or", [*formulas])
+
+
+def negation(formula: ConditionText) -> ConditionText:
+    """Return ``not``: TRUE where the formula is FALSE or NULL."""
+    inner = f"coalesce({formula.text}, false)" if formula.nullable else f"({formula.text})"
+    return ConditionText.atom(f"not {inner}", nullable=False)
+
+
+def _join(joint: str, formulas: Sequence[ConditionText]) -> ConditionText:
+    assert formulas
+    if len(formulas) == 1:
+        return formulas[0]
+    terms: dict[str, None] = {}
+    for one in formulas:
+        terms |= dict.fromkeys(one.terms if one.joint in ("", joint) else (f"({one.text})",))
+    size = sum(len(term.encode()) + len(joint) + 2 for term in terms)
+    _refuse_long(size)
+    nullable = any(one.nullable for one in formulas)
+    return ConditionText(tuple(terms), joint if len(terms) > 1 else "", nullable)
+
+
+def _refuse_long(size: int) -> None:
+    if size > _LONGEST:
+        raise SigmaImportError(
+            f"the condition becomes longer than the {_LONGEST} bytes of an expression; split the rule"
+        )

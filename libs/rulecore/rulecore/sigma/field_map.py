@@ -1,0 +1,219 @@
+"""Which column or expression of the stream a Sigma field is, and which events a logsource means.
+
+::
+
+    owner: soc                              # of rules whose author is not to own them
+    fields:
+      User: user_id                         # a column
+      SourceIp: coalesce(ip, proxy_ip)      # or an expression
+      Image: {is: image, case: lower}       # its values have no capitals: compared as they are, not through lower()
+    keywords: [message, command_line]       # where keywords are looked for
+    logsources:
+      - {product: windows, category: process_creation, where: type = 'process'}
+      - {service: sshd, where: type = 'login', fields: {User: account}}
+
+A Sigma field that has the name of a column needs no entry. Of the logsources that fit, the most specific counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rulecore import language as lang
+from rulecore.documents.yaml_reader import Json, PathKey, Problem, SourceLocation, YamlDocument, dotted_path, read_yaml
+from rulecore.errors import ExpressionError
+from rulecore.language import ColumnRef, Scope
+from rulecore.sigma.errors import SigmaImportError
+from rulecore.sigma.expression_text import ConditionText
+from streamcore.schema import STRING, StreamSchema, Type
+
+_LOGSOURCE: Final = ("product", "category", "service")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTarget:
+    """The form of a field in comparisons. ``column``: its name if it is one. ``lower``: its values have no capitals."""
+
+    text: str
+    type: Type
+    nullable: bool
+    column: str | None
+    lower: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """The events of a logsource: ``names`` must equal those of the rule; ``where`` is None for all events."""
+
+    names: Mapping[str, str]
+    where: ConditionText | None
+    fields: Mapping[str, FieldTarget]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """A map file that has been checked against the stream."""
+
+    schema: StreamSchema
+    fields: Mapping[str, FieldTarget] = field(default_factory=dict)
+    keywords: tuple[FieldTarget, ...] = ()
+    logsources: tuple[LogSource, ...] | None = None
+    owner: str | None = None
+
+    def logsource(self, names: Mapping[str, str]) -> LogSource | None:
+        """Return the entry for a rule's logsource; None when the map has no ``logsources`` at all."""
+        if self.logsources is None:
+            return None
+        fitting = [one for one in self.logsources if one.names.items() <= names.items()]
+        if not fitting:
+            shown = ", ".join(f"{k}: {v}" for k, v in names.items())
+            raise SigmaImportError(
+                f"no logsource of the map fits; write an entry {{{shown}, where: ...}} under logsources", ("logsource",)
+            )
+        return max(fitting, key=lambda one: len(one.names))
+
+    def target(self, name: str, source: LogSource | None, path: PathKey) -> FieldTarget:
+        """Return the target of a Sigma field; the error names the missing map entry."""
+        known = self.fields if source is None else {**self.fields, **source.fields}
+        if name in known:
+            return known[name]
+        if self.schema.get(name) is not None:
+            return _column(name, self.schema)
+        raise SigmaImportError(self.missing([name]), path)
+
+    def missing(self, names: Sequence[str]) -> str:
+        """Return the message about fields without a map entry."""
+        columns = ", ".join(self.schema.names)
+        entries = ", ".join(f"`{name}: COLUMN`" for name in names)
+        shown = ", ".join(repr(name) for name in names)
+        which = "is no column" if len(names) == 1 else "are no columns"
+        return f"{shown} {which} of {self.schema.name} and not in the map; write {entries} under fields ({columns})"
+
+
+def read_map(text: str, file: str, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
+    """Return the map of a file, or its faults."""
+    documents, problems = read_yaml(text, file)
+    if problems:
+        return None, problems
+    if len(documents) != 1 or not isinstance(documents[0].value, dict):
+        return None, [
+            Problem(file, SourceLocation(1, 1), "", "a map is one mapping; it may have fields, keywords, logsources")
+        ]
+    reader = _Reader(documents[0], schema)
+    found = reader.map(documents[0].value)
+    return (None, reader.problems) if reader.problems else (found, [])
+
+
+def _column(name: str, schema: StreamSchema) -> FieldTarget:
+    declared = schema.get(name)
+    assert declared is not None
+    return FieldTarget(lang.render(ColumnRef(name=name, type=declared.type)), declared.type, declared.nullable, name)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One map on its way; faults are collected."""
+
+    document: YamlDocument
+    schema: StreamSchema
+    problems: list[Problem] = field(default_factory=list)
+
+    def fault(self, path: PathKey, message: str) -> None:
+        where = self.document.place(path)
+        self.problems.append(Problem(self.document.file, where, dotted_path(self.document.known(path)), message))
+
+    def map(self, value: Mapping[str, Json]) -> FieldMap:
+        known = ("owner", "fields", "keywords", "logsources")
+        for name in value:
+            if name not in known:
+                self.fault((name,), f"no such entry in a map; there are {', '.join(known)}")
+        owner = value.get("owner")
+        if owner is not None and not isinstance(owner, str):
+            self.fault(("owner",), "must be text")
+        return FieldMap(
+            schema=self.schema,
+            fields=self.fields(value.get("fields"), ("fields",)),
+            keywords=self.keywords(value.get("keywords")),
+            logsources=self.logsources(value["logsources"]) if "logsources" in value else None,
+            owner=owner if isinstance(owner, str) else None,
+        )
+
+    def fields(self, value: Json, path: PathKey) -> dict[str, FieldTarget]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.fault(path, "must be a mapping of Sigma fields to columns or expressions")
+            return {}
+        found = {name: self.target(one, (*path, name)) for name, one in value.items()}
+        return {name: target for name, target in found.items() if target is not None}
+
+    def target(self, value: Json, path: PathKey) -> FieldTarget | None:
+        lower = False
+        if isinstance(value, dict):
+            if not set(value) <= {"is", "case"} or value.get("case", "lower") != "lower":
+                self.fault(path, "write {is: EXPRESSION, case: lower}")
+                return None
+            lower = "case" in value
+            value = value.get("is")
+        if not isinstance(value, str):
+            self.fault(path, "must be a column or an expression")
+            return None
+        if self.schema.get(value) is not None:
+            target: FieldTarget | None = _column(value, self.schema)
+        else:
+            target = self.expression(value, path)
+        if target is None or not lower:
+            return target
+        return FieldTarget(target.text, target.type, target.nullable, target.column, lower=True)
+
+    def expression(self, text: str, path: PathKey) -> FieldTarget | None:
+        try:
+            parsed = lang.parse(text, Scope.of_event(self.schema), field=str(path[-1]), expect=None)
+        except ExpressionError as error:
+            self.fault(path, f"{error.message}; {error.hint}" if error.hint else error.message)
+            return None
+        written = lang.render(parsed)
+        simple = isinstance(parsed, lang.ColumnRef | lang.Call)
+        return FieldTarget(written if simple else f"({written})", parsed.type, nullable=True, column=None)
+
+    def keywords(self, value: Json) -> tuple[FieldTarget, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self.fault(("keywords",), "must be a list of columns with text")
+            return ()
+        found = [self.target(one, ("keywords", i)) for i, one in enumerate(value)]
+        for i, target in enumerate(found):
+            if target is not None and target.type != STRING:
+                self.fault(("keywords", i), f"is {target.type}; keywords are looked for in text")
+        return tuple(target for target in found if target is not None)
+
+    def logsources(self, value: Json) -> tuple[LogSource, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            self.fault(("logsources",), "must be a list of mappings, such as {product: windows, where: type = 'x'}")
+            return ()
+        return tuple(self.logsource(one, ("logsources", i)) for i, one in enumerate(value) if isinstance(one, dict))
+
+    def logsource(self, value: Mapping[str, Json], path: PathKey) -> LogSource:
+        if unknown := set(value) - {*_LOGSOURCE, "where", "fields"}:
+            shown = ", ".join(sorted(unknown))
+            self.fault((*path, min(unknown)), f"{shown}: there are {', '.join(_LOGSOURCE)}, where and fields")
+        names = {name: str(value[name]).lower() for name in _LOGSOURCE if name in value}
+        where = value.get("where")
+        formula = None if where is None else self.where(where, (*path, "where"))
+        return LogSource(names, formula, self.fields(value.get("fields"), (*path, "fields")))
+
+    def where(self, value: Json, path: PathKey) -> ConditionText | None:
+        if not isinstance(value, str):
+            self.fault(path, "must be a condition")
+            return None
+        try:
+            parsed = lang.parse(value, Scope.of_event(self.schema))
+        except ExpressionError as error:
+            self.fault(path, f"{error.message}; {error.hint}" if error.hint else error.message)
+            return None
+        terms: Sequence[lang.Expr] = parsed.terms if isinstance(parsed, lang.And) else (parsed,)
+        texts = tuple(f"({lang.render(t)})" if isinstance(t, lang.Or) else lang.render(t) for t in terms)
+        return ConditionText(texts, "and" if len(texts) > 1 else "", nullable=True)

@@ -1,0 +1,229 @@
+"""One entry of a selection, ``Field|modifier|modifier: values``, as a condition on the field's target in the stream.
+
+Text is compared without regard to case, as Sigma requires: through ``lower()`` of both sides, unless the value is
+caseless, the field is known to hold no capitals, or ``cased`` is written. Of a field that is missing no condition is
+true.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rulecore.documents.yaml_reader import Json, PathKey
+from rulecore.errors import ExpressionTypeError
+from rulecore.language import ExpressionLimits
+from rulecore.language.parsing.literals import quote
+from rulecore.language.patterns import check_regex
+from rulecore.language.types import is_numeric
+from rulecore.sigma.comparisons import (
+    COMPARISONS,
+    comparison,
+    constants,
+    exists,
+    fold,
+    in_lists,
+    like,
+    part_of_time,
+    to_pattern,
+)
+from rulecore.sigma.errors import SigmaImportError
+from rulecore.sigma.expression_text import ConditionText, conjunction, disjunction, negation
+from rulecore.sigma.field_map import FieldTarget
+from rulecore.sigma.wildcards import TEXT_MODIFIERS, Pattern, apply_modifiers, literal_text
+from streamcore.schema import STRING
+
+Resolve = Callable[[str, PathKey], FieldTarget]
+
+_TIMES: Final = ("minute", "hour")
+_TYPES: Final = frozenset({"re", "cidr", "exists", "fieldref", *COMPARISONS, *_TIMES})
+_FLAGS: Final = frozenset("ims")
+_SWITCHES: Final = frozenset({"all", "cased", "neq"})
+_REFUSED: Final[Mapping[str, str]] = {
+    "expand": "placeholders have no value here; write the values into the rule, or use a list of Headgate's",
+    **dict.fromkeys(("day", "week", "month", "year"), "there is no such function of a timestamp in conditions"),
+}
+_REGEX_BYTES: Final = ExpressionLimits().regex_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionItem:
+    """``field`` is "" for keywords. ``values`` are as YAML has them."""
+
+    field: str
+    modifiers: tuple[str, ...]
+    values: tuple[Json, ...]
+    path: PathKey
+
+    @classmethod
+    def of(cls, name: str, value: Json, path: PathKey) -> SelectionItem:
+        """Make the item of an entry of a mapping; ``SigmaImportError`` for modifiers that are not known."""
+        field_name, *modifiers = name.split("|")
+        for one in modifiers:
+            if one in _REFUSED:
+                raise SigmaImportError(f"{one}: {_REFUSED[one]}", path)
+            if one not in _TYPES | _SWITCHES | _FLAGS | TEXT_MODIFIERS:
+                raise SigmaImportError(f"the modifier {one!r} is not known", path)
+        values = tuple(value) if isinstance(value, list) else (value,)
+        if not values or any(isinstance(one, dict | list) for one in values):
+            raise SigmaImportError("needs a value, or a list of values", path)
+        return cls(field_name, tuple(modifiers), values, path)
+
+    def has(self, modifier: str) -> bool:
+        """Return whether it is written."""
+        return modifier in self.modifiers
+
+    @property
+    def kind(self) -> str:
+        """The modifier that determines the kind of value; "" for a plain value."""
+        found = [m for m in self.modifiers if m in _TYPES]
+        if len(found) > 1:
+            raise SigmaImportError(f"{' and '.join(found)} do not go together", self.path)
+        if not found and (flags := [m for m in self.modifiers if m in _FLAGS]):
+            raise SigmaImportError(f"{flags[0]} is for re", self.path)
+        return found[0] if found else ""
+
+
+@dataclass(slots=True)
+class SelectionTranslator:
+    """Makes conditions of items. ``notes`` collects the approximations."""
+
+    resolve: Resolve
+    keywords: Sequence[FieldTarget]
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def formula(self, item: SelectionItem) -> ConditionText:
+        """Return the condition of one entry."""
+        try:
+            found = self.field(item) if item.field else self.anywhere(item)
+        except SigmaImportError as error:
+            raise SigmaImportError(error.message, error.path or item.path) from None
+        return negation(found) if item.has("neq") else found
+
+    def anywhere(self, item: SelectionItem) -> ConditionText:
+        """Keywords: in any of the columns that hold text of the event."""
+        if not self.keywords:
+            raise SigmaImportError("keywords: write the columns that they are looked for in under keywords in the map")
+        if item.kind not in ("", "re") or item.has("startswith") or item.has("endswith"):
+            raise SigmaImportError("keywords: are looked for anywhere in the event; this modifier needs a field")
+        contains = () if item.kind == "re" or item.has("contains") else ("contains",)
+        modifiers = (*(m for m in item.modifiers if m not in ("all", "neq")), *contains)
+        each = [
+            disjunction(
+                self.on(target, replace(item, values=(value,), modifiers=modifiers)) for target in self.keywords
+            )
+            for value in item.values
+        ]
+        return conjunction(each) if item.has("all") else disjunction(each)
+
+    def field(self, item: SelectionItem) -> ConditionText:
+        return self.on(self.resolve(item.field, item.path), item)
+
+    def on(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
+        match item.kind:
+            case "":
+                return self.plain(target, item)
+            case "exists":
+                return _together(item, [exists(target, value) for value in item.values])
+            case "re":
+                return _together(item, [self.regex(target, item, value) for value in item.values])
+            case "cidr":
+                return _together(item, [self.cidr(target, value) for value in item.values])
+            case "fieldref":
+                return _together(item, [self.reference(target, item, value) for value in item.values])
+            case "minute" | "hour" as unit:
+                return _together(item, [part_of_time(target, unit, value) for value in item.values])
+        return _together(item, [comparison(target, item.kind, value) for value in item.values])
+
+    # --- plain values -------------------------------------------------------------------------------------------------
+
+    def plain(self, target: FieldTarget, item: SelectionItem) -> ConditionText:
+        nulls = [ConditionText.atom(f"{target.text} is null", nullable=False) for value in item.values if value is None]
+        values = [value for value in item.values if value is not None]
+        changed = tuple(m for m in item.modifiers if m in TEXT_MODIFIERS)
+        if nulls and changed:
+            raise SigmaImportError(f"{changed[0]} of null has no meaning")
+        if target.type == STRING:
+            formulas = self.texts(target, item, apply_modifiers([to_pattern(v) for v in values], changed))
+        elif changed:
+            raise SigmaImportError(f"{changed[0]} is for text; {item.field} is {target.type} in the stream")
+        else:
+            formulas = constants(target, values, each=item.has("all"))
+        if "windash" in changed:
+            self.notes["windash: a dash or slash that begins a word stands for any of - / \u2013 \u2014 \u2015"] = None
+        return _together(item, [*nulls[:1], *formulas])
+
+    def texts(self, target: FieldTarget, item: SelectionItem, patterns: Sequence[Pattern]) -> list[ConditionText]:
+        """Make equal values one list, unless each of them must hold."""
+        equal: dict[str, list[str]] = {}
+        others = []
+        for pattern in patterns:
+            subject, folded = fold(target, pattern, cased=item.has("cased"))
+            text = literal_text(folded)
+            if text is None:
+                others.append(like(target, subject, folded))
+            else:
+                equal.setdefault(subject, []).append(quote(text))
+        return in_lists(equal, target, each=item.has("all")) + others
+
+    # --- what the value is said to be -----------------------------------------------------------------------------
+
+    def regex(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
+        _need_text(target, item, "re")
+        if not isinstance(value, str):
+            raise SigmaImportError("re: needs a pattern as text")
+        if unknown := [m for m in item.modifiers if m in TEXT_MODIFIERS]:
+            raise SigmaImportError(f"{unknown[0]} and re do not go together")
+        flags = "".join(m for m in item.modifiers if m in _FLAGS)
+        pattern = f"(?{flags}){value}" if flags else value
+        if len(pattern.encode()) > _REGEX_BYTES:
+            raise SigmaImportError(f"re: the pattern has more than {_REGEX_BYTES} bytes")
+        try:
+            check_regex(pattern)
+        except ExpressionTypeError as error:
+            reason = error.message.removeprefix("regexp_like: ")
+            raise SigmaImportError(f"re: {reason}; only patterns that are matched in linear time are run") from None
+        self.notes["re: found anywhere in the text (write ^ and $ for the whole), in Rust's dialect"] = None
+        return ConditionText.atom(f"regexp_like({target.text}, {quote(pattern)})", nullable=target.nullable)
+
+    def cidr(self, target: FieldTarget, value: Json) -> ConditionText:
+        if target.type != STRING or not isinstance(value, str):
+            raise SigmaImportError("cidr: needs a network as text, and a field that holds addresses as text")
+        try:
+            network = str(ipaddress.ip_network(value, strict=False))
+        except ValueError:
+            raise SigmaImportError(f"cidr: {value[:60]!r} is no network, such as 10.0.0.0/8") from None
+        if "/" in value and network.split("/", maxsplit=1)[0] != value.split("/")[0].lower():
+            self.notes[f"cidr: {value} was read as {network}"] = None
+        return ConditionText.atom(f"cidr_match({target.text}, {quote(network)})", nullable=target.nullable)
+
+    def reference(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
+        if not isinstance(value, str):
+            raise SigmaImportError("fieldref: needs the name of a field")
+        other = self.resolve(value, item.path)
+        places = [m for m in item.modifiers if m in TEXT_MODIFIERS]
+        nullable = target.nullable or other.nullable
+        if target.type == other.type == STRING:
+            left, right = (
+                one.text if item.has("cased") or one.lower else f"lower({one.text})" for one in (target, other)
+            )
+            functions = {"contains": "contains", "startswith": "starts_with", "endswith": "ends_with"}
+            if len(places) > 1 or not set(places) <= functions.keys():
+                raise SigmaImportError(f"{' and '.join(places)} and fieldref do not go together")
+            text = f"{functions[places[0]]}({left}, {right})" if places else f"{left} = {right}"
+            return ConditionText.atom(text, nullable=nullable)
+        both = target.type == other.type or (is_numeric(target.type) and is_numeric(other.type))
+        if places or not both:
+            raise SigmaImportError(f"fieldref: {item.field} is {target.type} and {value} is {other.type}")
+        return ConditionText.atom(f"{target.text} = {other.text}", nullable=nullable)
+
+
+def _together(item: SelectionItem, formulas: Sequence[ConditionText]) -> ConditionText:
+    return conjunction(formulas) if item.has("all") else disjunction(formulas)
+
+
+def _need_text(target: FieldTarget, item: SelectionItem, what: str) -> None:
+    if target.type != STRING:
+        raise SigmaImportError(f"{what} is for text; {item.field} is {target.type} in the stream")

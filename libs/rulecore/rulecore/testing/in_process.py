@@ -1,0 +1,96 @@
+"""The kernel in this process, on events of a rule's own tests: the runner of `headgate rules test`.
+
+One shard sees everything. A first cut holds the rules and the events, a second one nothing but the end of time, so
+every window that holds data ends. Where a rule expects an event, time goes from the first event to just after the last
+one and no further: an event missing after that is not an absence, and a listed key is armed by the first.
+Promises: the decoder and the kernel are those of production; a test's event that the decoder refuses is an error of
+the test, with its reason. Refuses to know files and terminals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from rulecore.documents.rule import Rule, RuleKind, canonical_json
+from rulecore.documents.yaml_reader import Json
+from rulecore.errors import RuleError, RuleSetError
+from rulecore.factory import RulesFactory
+from rulecore.settings import RuleStream
+from rulecore.testing.rule_tests import Alert, Event
+from streamcore.decode.json.decoder import JsonDecoder
+from streamcore.decode.types import RawBatch
+from streamcore.kernel import ControlRecord, Cut, StreamKey
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.watermark import NO_WATERMARK
+from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
+
+#: Later than every event of a test: the decoder refuses what is far ahead of the clock.
+_CLOCK_MS: Final = 4_102_444_800_000  # 2100-01-01
+_END_MS: Final = 2**53
+
+
+def run_in_process(
+    rules: Sequence[Rule],
+    streams: Mapping[str, StreamSchema],
+    events: Mapping[str, Sequence[Event]],
+    lists: Sequence[tuple[str, bytes]] = (),
+) -> Sequence[Alert]:
+    """Return the alerts of the events (see ``RuleRunner``). Raise ``RuleError`` for an invalid rule or event.
+
+    ``lists``: control records of lists; entries expired by the time of the last event do not count.
+    """
+    kernel = RulesFactory(tuple(RuleStream(schema, name) for name, schema in streams.items()))()
+    frames = {name: _decode(streams[name], rows) for name, rows in events.items() if rows}
+    latest = {name: int(frame[EVENT_MS].to_numpy().max()) for name, frame in frames.items()}
+    published = [*lists, *((rule.id, canonical_json(rule)) for rule in rules)]
+    control = [ControlRecord(0, i, key.encode(), value) for i, (key, value) in enumerate(published)]
+    routed = {StreamKey(n, route): frame for n, frame in frames.items() for route in range(len(streams[n].keys))}
+    begin_ms, end_ms = _watermarks(rules, frames.values())
+    clock_ms = max(latest.values(), default=_CLOCK_MS)
+    first = Cut(0, routed, control, clock_ms, NO_WATERMARK, begin_ms, {})
+    last = Cut(0, {}, (), _CLOCK_MS, begin_ms, end_ms, latest)
+    records = [*kernel.step(first).records, *kernel.step(last).records]
+    _refuse_unless_accepted(records)
+    return [_object(record) for record in records if record.lane in (ALERTS, SHADOW)]
+
+
+def _watermarks(rules: Sequence[Rule], frames: Collection[pl.DataFrame]) -> tuple[int, int]:
+    """Before the last cut and after it."""
+    if not frames or all(rule.kind is not RuleKind.ABSENCE for rule in rules):
+        return NO_WATERMARK, _END_MS
+    times = [frame[EVENT_MS].to_numpy() for frame in frames]
+    return int(min(t.min() for t in times)), int(max(t.max() for t in times)) + 1
+
+
+def _decode(schema: StreamSchema, events: Sequence[Event]) -> pl.DataFrame:
+    count = len(events)
+    batch = RawBatch(
+        values=pa.array([orjson.dumps(event) for event in events], pa.binary()),
+        partition=pa.array([0] * count, pa.int32()),
+        offset=pa.array(range(count), pa.int64()),
+        clock_ms=_CLOCK_MS,
+    )
+    decoded = JsonDecoder(schema).decode(batch)
+    if decoded.dead.num_rows:
+        row, reason = decoded.dead.column("row")[0].as_py(), decoded.dead.column("reason")[0].as_py()
+        raise RuleError(f"events[{row}] is no event of {schema.name}: {reason}")
+    frame = pl.DataFrame(decoded.events)
+    assert frame.height == count
+    return frame
+
+
+def _refuse_unless_accepted(records: Sequence[Record]) -> None:
+    for record in records:
+        if record.lane == STATUS and (status := _object(record))["status"] != "accepted":
+            raise RuleSetError(f"{status.get('rule', status.get('list'))} is {status['status']}: {status['reason']}")
+
+
+def _object(record: Record) -> Mapping[str, Json]:
+    value = orjson.loads(record.value or b"{}")
+    assert isinstance(value, dict)
+    return value

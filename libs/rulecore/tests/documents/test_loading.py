@@ -1,0 +1,308 @@
+"""Rule documents: what is read, what is refused, and where in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rulecore.documents.json_schema import rule_json_schema
+from rulecore.documents.loading import decode_record, load_path, load_text
+from rulecore.documents.rule import Emit, Rule, RuleMode, Severity, canonical_json
+from rulecore.documents.scalars import parse_duration_ms, parse_time_ms, render_duration, render_time
+from rulecore.documents.windows import SlidingSpec, TumblingSpec
+from rulecore.documents.yaml_reader import LoadLimits, SourceLocation, read_yaml
+from rulecore.errors import DocumentError
+
+EVENT_RULE = """\
+id: big
+version: 1
+owner: risk
+on: shop
+where: amount > 100
+then: {severity: high, message: "{amount}"}
+"""
+WINDOW_RULE = """\
+id: burst
+version: 2
+owner: risk
+description: many
+on: shop
+where: type = 'refund'
+group_by: [user_id]
+within: {sliding: 24h, every: 1h}
+having: count(*) >= 5
+emit: final
+then: {severity: low, outcome: notify, score: 7, message: m}
+mode: shadow
+tests:
+  - name: none
+    events: [{user_id: u1, amount: 1.5, status: null}]
+    expect: []
+"""
+
+
+def loaded(text: str) -> Rule:
+    rules, problems = load_text(text, "f.yaml")
+    assert problems == []
+    (one,) = rules
+    assert one.problems == ()
+    assert one.rule is not None
+    return one.rule
+
+
+def said(text: str) -> list[str]:
+    """Everything that is wrong with a text, as lines for a person."""
+    rules, problems = load_text(text, "f.yaml")
+    return [p.render() for p in [*problems, *(p for one in rules for p in one.problems)]]
+
+
+def test_a_rule_per_event_has_the_defaults() -> None:
+    rule = loaded(EVENT_RULE)
+    assert (rule.mode, rule.emit, rule.windowed) == (RuleMode.LIVE, Emit.EARLY, False)
+    assert (rule.then.severity, rule.then.outcome, rule.then.score) == (Severity.HIGH, "review", 0)
+
+
+def test_a_windowed_rule_is_read_whole() -> None:
+    rule = loaded(WINDOW_RULE)
+    assert rule.within == SlidingSpec.model_validate({"sliding": "1d", "every": "60m"})
+    assert isinstance(rule.within, SlidingSpec)
+    assert rule.within.size_ms == 24 * rule.within.slide_ms
+    assert (rule.group_by, rule.emit, rule.mode) == (("user_id",), Emit.FINAL, RuleMode.SHADOW)
+    assert rule.tests[0].events[0] == {"user_id": "u1", "amount": 1.5, "status": None}
+
+
+def test_a_tumbling_window_slides_by_its_size() -> None:
+    within = TumblingSpec.model_validate({"tumbling": "5m"})
+    assert (within.size_ms, within.slide_ms) == (300_000, 300_000)
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "words"),
+    [
+        (
+            "group_by: [a]\nwithin: 1h\nsequence: [{without: a > 1}, {step: b, where: a > 1}]",
+            "9:11",
+            "begins with a step",
+        ),
+        ("sequence: [{step: a, wher: amount > 1}]", "7:28", "no such entry in a rule"),
+        ("score: {limit: 3}", "7:8", "of is missing"),
+        ("suppress: {for: 1h}", "7:11", "needs `by`"),
+        ("suppress: {by: [user_id]}", "7:11", "for is missing"),
+        ("mode: {canary: 100%}", "7:7", "write a percentage between 0% and 100%"),
+        ("mode: canary", "7:7", "a canary needs its share of the keys"),
+        ("effective: {from: 2026-12-01}", "7:19", "write a date, a time and its zone"),
+        ("effective: {from: '2026-12-02T00:00:00Z', to: '2026-12-01T00:00:00Z'}", "7:12", "`to` must be after `from`"),
+        ("within: {hopping: 1h}", "7:9", "a window is one of {tumbling: 1h}, {sliding: 24h, every: 1h}, {session"),
+        ("within: {count: 10, every: 20}", "7:9", "every: 20 must be at most count: 10"),
+        ("within: {tumbling: 1 hour}", "7:20", "is no duration; write a whole number and a unit: 500ms, 30s"),
+        ("within: {tumbling: 60}", "7:20", "60 is no duration"),
+        ("within: {sliding: 1h, every: 7m}", "7:9", "every: 7m must divide sliding: 1h"),
+        ("within: {sliding: 1h}", "7:9", "every is missing"),
+        ("colour: red", "7:9", "no such entry in a rule"),
+        ("mode: on", "7:7", "'on' is no mode; write live, shadow, {canary: 10%}"),
+        ("group_by: [user id]", "7:12", "should match pattern"),
+        ("having: count(*) > 1", "1:1", "a windowed rule needs group_by, within and having; group_by and within is"),
+        ("emit: final", "7:7", "final is for windowed rules"),
+        ("tests: [{name: a, events: [{a: [1]}], expect: []}]", "7:32", "is neither text, number"),
+        ("tests: [{name: a, events: [{a: 99999999999999999999}], expect: []}]", "7:32", "more than 64 bits"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_place(more: str, place: str, words: str) -> None:
+    lines = said(EVENT_RULE + more + "\n")
+    assert any(words in line for line in lines), lines
+    assert any(line.startswith(f"f.yaml:{place}") for line in lines), lines
+
+
+@pytest.mark.parametrize("name", ["id", "version", "owner", "on", "then"])
+def test_a_missing_entry_is_named(name: str) -> None:
+    text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith(name + ":"))
+    assert any(f"{name} is missing" in line for line in said(text))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("id: Big Rule", "id: "),
+        ("version: 0", "version: "),
+        ("version: '1'", "version: "),
+        ("version: 1.0", "version: "),
+        ("owner: ''", "owner: "),
+        ("where: ''", "where: "),
+        ("then: {severity: bad, message: m}", "then.severity: "),
+        ("then: {severity: low}", "message is missing"),
+        ("then: {severity: low, message: m, score: -1}", "then.score: "),
+    ],
+)
+def test_a_wrong_value_is_refused_at_its_field(line: str, words: str) -> None:
+    name = line.partition(":")[0]
+    text = "\n".join(line if have.startswith(name + ":") else have for have in EVENT_RULE.splitlines())
+    assert any(words in problem for problem in said(text)), said(text)
+
+
+def test_a_rule_without_any_condition_is_refused() -> None:
+    text = "\n".join(line for line in EVENT_RULE.splitlines() if not line.startswith("where:"))
+    assert any("needs `where`" in line for line in said(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a: &x 1\nb: *x", SourceLocation(1, 4), "anchors and aliases"),
+        ("a: [*x]", SourceLocation(1, 5), "anchors and aliases"),
+        ("&k a: 1", SourceLocation(1, 1), "plain text"),
+        ("a: 1\nb: 2\na: 3", SourceLocation(3, 1), "'a' is written twice"),
+        ("a: !!python/object/apply:os.system ['true']", SourceLocation(1, 4), "tags"),
+        ("a: !!binary aGk=", SourceLocation(1, 4), "tags"),
+        ("? [1, 2]\n: 3", SourceLocation(1, 3), "plain text"),
+        ("a: [1, 2\n", SourceLocation(2, 1), "not YAML"),
+        ("a: b: c", SourceLocation(1, 5), "not YAML"),
+        ("a:\n\t- b", SourceLocation(2, 1), "not YAML"),
+        ("[[[[1]]]]", SourceLocation(1, 5), "nested deeper than 3"),
+        ("[" + "1, " * 200 + "1]", SourceLocation(1, 299), "more than 100 entries"),
+        ("x" * 3_000, SourceLocation(1, 1), "more than 2000 bytes"),
+        ("a: \x00", SourceLocation(1, 1), "not YAML"),
+    ],
+)
+def test_dangerous_and_broken_yaml_is_refused_with_its_place(text: str, place: SourceLocation, words: str) -> None:
+    limits = LoadLimits(file_bytes=2_000, depth=3, entries=100)
+    _, (problem,) = read_yaml(text, "f.yaml", limits)
+    assert words in problem.message
+    assert problem.place == place
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    text = "{on: no, a: 2011-01-01 10:00:00, b: 010, c: 1e3, d: 'true', e: true, f: 1:30, g: ~, h: .5, i: 0x10, j: }"
+    (document,), problems = read_yaml(text, "f.yaml")
+    assert problems == []
+    assert document.value == {
+        "on": "no",
+        "a": "2011-01-01 10:00:00",
+        "b": 10,
+        "c": 1000.0,
+        "d": "true",
+        "e": True,
+        "f": "1:30",
+        "g": None,
+        "h": 0.5,
+        "i": "0x10",
+        "j": None,
+    }
+
+
+@given(st.text(max_size=200))
+def test_no_text_makes_reading_raise(text: str) -> None:
+    rules, problems = load_text(text)
+    assert all(one.rule is None and one.problems for one in rules) or rules == []
+    assert all(p.place.line >= 1 and p.place.column >= 1 for p in problems)
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), st.lists, max_leaves=8)
+)
+def test_no_value_of_a_field_makes_reading_raise(value: object) -> None:
+    text = EVENT_RULE.replace("high", "low") + "tests: " + repr(value).replace("None", "null") + "\n"
+    rules, problems = load_text(text)
+    assert problems or rules
+
+
+def test_several_documents_and_a_directory_are_read_in_order(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(EVENT_RULE + "---\n" + WINDOW_RULE)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "c.yml").write_text(EVENT_RULE.replace("big", "first"))
+    (tmp_path / "a" / "notes.txt").write_text("not a rule")
+    rules, problems = load_path(tmp_path)
+    assert problems == []
+    assert [one.rule.id for one in rules if one.rule] == ["first", "big", "burst"]
+    assert rules[2].document.place(("having",)) == SourceLocation(16, 9)
+
+
+def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"\xff\xfe")
+    _, (missing,) = load_path(tmp_path / "none.yaml")
+    _, (broken,) = load_path(tmp_path)
+    assert "cannot be read" in missing.message
+    assert "cannot be read" in broken.message
+    _, (many,) = load_path(tmp_path, LoadLimits(files=0))
+    assert "more than 0 files" in many.message
+
+
+@pytest.mark.parametrize("text", [EVENT_RULE, WINDOW_RULE])
+def test_a_control_record_reads_back_as_the_same_rule(text: str) -> None:
+    rule = loaded(text)
+    value = canonical_json(rule)
+    assert decode_record(value, 65_536) == rule
+    assert canonical_json(decode_record(value, 65_536)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[1]", "a rule is a JSON object"),
+        (b"{}", "id: is missing"),
+        (b'{"a": NaN}', "not JSON"),
+        (b"[" * 60_000, "not JSON"),
+        (b'{"sequence": []}', "sequence: Tuple should have at least 1 item"),
+        (b" " * 70_000, "the record has 70000 bytes, at most 65536 are read"),
+    ],
+)
+def test_a_record_that_is_no_rule_is_refused_in_one_line(value: bytes, words: str) -> None:
+    with pytest.raises(DocumentError, match=words) as caught:
+        decode_record(value, 65_536)
+    assert "\n" not in str(caught.value)
+
+
+def record(**more: object) -> bytes:
+    document = {"id": "a", "version": 1, "owner": "o", "on": "shop", "where": "a > 1"}
+    return orjson.dumps({**document, "then": {"severity": "low", "message": "m"}, **more})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (record()[:-1] + b', "where": "a > 2"}', "'where' is written twice"),
+        (record().replace(b'"message"', b'"message":"x","message"'), "'message' is written twice"),
+        (record(owner="o\x1b[2J"), r"owner: character U\+001B is not accepted"),
+        (record(tags=["fine", "a\u202eb"]), r"tags\[1\]: character U\+202E is not accepted"),
+        (record(then={"severity": "low", "message": "\x00"}), r"then.message: character U\+0000 is not accepted"),
+        (record(**{"a\nb\x1b": 1}), "a b\ufffd: no such entry"),
+        (record(effective={"from": "0001-01-01T00:00:00+23:59"}), "is no time"),
+        (record(effective={"to": "9999-12-31T23:59:59-00:01"}), "is no time"),
+    ],
+)
+def test_a_record_that_people_and_machines_could_read_otherwise_is_refused(value: bytes, words: str) -> None:
+    with pytest.raises(DocumentError, match=words) as caught:
+        decode_record(value, 65_536)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unreadable_character_in_a_file_is_refused_at_its_place() -> None:
+    (line,) = said(EVENT_RULE.replace("risk", '"ri\\u202esk"'))
+    assert line == "f.yaml:3:9: owner: character U+202E is not accepted; remove it"
+
+
+def test_text_of_an_author_is_shown_in_one_line_and_without_control_characters() -> None:
+    (line,) = said(EVENT_RULE + '"od\\x1b[2Jd\\n\\u202ename": 1\n')
+    assert line == "f.yaml:7:27: od\ufffd[2Jd \ufffdname: no such entry in a rule"
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_a_time_reads_back(time_ms: int) -> None:
+    assert parse_time_ms(render_time(time_ms)) == time_ms
+
+
+@given(st.integers(1, 10**12))
+def test_a_duration_reads_back(duration_ms: int) -> None:
+    assert parse_duration_ms(render_duration(duration_ms)) == duration_ms
+
+
+def test_the_json_schema_knows_the_entries_of_a_rule() -> None:
+    schema = orjson.loads(orjson.dumps(rule_json_schema()))
+    assert schema["additionalProperties"] is False
+    assert set(schema["required"]) == {"id", "version", "owner", "on", "then"}
+    assert {"where", "within", "having", "tests"} <= set(schema["properties"])

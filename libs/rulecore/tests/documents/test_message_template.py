@@ -1,0 +1,64 @@
+"""Messages: a template can only say things."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rulecore.documents.message_template import format_value, parse_template
+from rulecore.errors import ExpressionError
+from rulecore.language.types import Value
+
+VALUES: dict[str, Value] = {"a": "x", "n": 3, "m": Decimal("1E+3"), "none": None, "b": True}
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("plain", "plain"),
+        ("{a} and {a}", "x and x"),
+        ("{n}{m}", "31000"),
+        ("{none}, {b}", "null, true"),
+        ("{{a}} {{{a}}}", "{a} {x}"),
+        ("", ""),
+    ],
+)
+def test_names_are_replaced_by_their_values(template: str, text: str) -> None:
+    assert parse_template(template, VALUES).format(VALUES.__getitem__) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "start", "words"),
+    [
+        ("hello {who}", 6, "nothing is called {who}"),
+        ("{a.__class__}", 0, "nothing is called"),
+        ("{a[0]}", 0, "nothing is called"),
+        ("{a!r}", 0, "nothing is called"),
+        ("{n:>1000000000}", 0, "nothing is called"),
+        ("{}", 0, "nothing is called {}"),
+        ("x { y", 2, "a stray {"),
+        ("x } y", 2, "a stray }"),
+    ],
+)
+def test_everything_but_a_known_name_is_refused_with_its_place(template: str, start: int, words: str) -> None:
+    with pytest.raises(ExpressionError, match=r".") as caught:
+        parse_template(template, VALUES)
+    assert words in caught.value.message
+    assert caught.value.start == start
+    assert caught.value.field == "then.message"
+
+
+@given(st.text(alphabet="{}ab.[]!:", max_size=20))
+def test_a_template_is_refused_or_says_something(template: str) -> None:
+    try:
+        message = parse_template(template, VALUES)
+    except ExpressionError:
+        return
+    assert message.format(lambda name: name) == "".join(message.parts)
+
+
+def test_long_values_are_cut() -> None:
+    assert len(format_value("x" * 1_000)) == 200

@@ -1,0 +1,443 @@
+"""Absence rules: an event that does not come, held against a few lines of plain Python over all events in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rulecore.compile.rule import CompiledRule
+from rulecore.errors import ExpressionError, RuleSetError
+from rulecore.firing import FiringTime, RuleFiring
+from rulecore.groups.absence.group import AbsenceGroup
+from rulecore.settings import GroupSettings
+from streamcore.hashing import hash_columns, shard_for
+from streamcore.state import MemoryBlobs
+from streamcore.watermark import NO_WATERMARK
+from tests.harness.apps.rule_group_runs import MINUTE, Content, Event, Process, compiled
+
+NONE = float("-inf")  # no watermark yet
+DISORDER = 8  # minutes
+
+
+def expecting(rule_id: str = "r", /, **fields: object) -> CompiledRule:
+    """An absence rule; ``fields`` are its version, its mode, and entries of ``expect``."""
+    own = {name: fields.pop(name) for name in ("version", "mode") if name in fields}
+    return compiled(rule_id, group_by=["device"], expect={"where": "kind = 'beat'", "every": "5m"} | fields, **own)
+
+
+def started(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: int) -> Process:
+    process = Process(GroupSettings(**settings))
+    process.set_rules(rules, now_ms)
+    return process
+
+
+class Alert(NamedTuple):
+    """What of a firing must be right; times in minutes, ``since`` is None where no event was seen."""
+
+    at: float
+    key: object
+    rule: str
+    last: float
+    since: float | None
+    times: int
+
+
+def alert(firing: RuleFiring) -> Alert:
+    assert firing.timing is FiringTime.FINAL
+    assert firing.mark == (firing.time_ms,) == (firing.end_ms,)
+    values = firing.values
+    assert values["__missing_for_ms"] == firing.end_ms - firing.start_ms
+    seen, times = values["__last_seen"], values["__times"]
+    assert seen is None or seen == firing.start_ms
+    assert isinstance(times, int)
+    since = None if seen is None else firing.start_ms / MINUTE
+    at, last = firing.time_ms / MINUTE, firing.start_ms / MINUTE
+    return Alert(at, firing.key["device"], firing.rule.rule.id, last, since, times)
+
+
+def brief(firings: Sequence[RuleFiring]) -> list[tuple[object, float]]:
+    return [(f.key["device"], f.time_ms / MINUTE) for f in firings]
+
+
+# --- what an alert is ----------------------------------------------------------------------------------------------
+
+
+def test_a_key_alerts_when_the_watermark_has_passed_its_deadline_and_not_before() -> None:
+    process = started(expecting())
+    assert process.cut([Event(10)], (NONE, 15)) == []
+    (firing,) = process.cut([], (15, 15.01))
+    assert alert(firing) == Alert(15, "a", "r", 10, 10, 1)
+    assert process.cut([], (15.01, 500)) == []
+
+
+def test_an_event_exactly_at_the_deadline_is_in_time() -> None:
+    process = started(expecting())
+    process.cut([Event(10)], (NONE, 10))
+    assert process.cut([Event(15)], (10, 20)) == []
+    assert brief(process.cut([Event(20.001)], (20, 20.001))) == [("a", 20)]
+
+
+def test_other_events_of_the_key_are_not_the_one_that_is_expected() -> None:
+    process = started(expecting())
+    process.cut([Event(10), Event(12, kind="noise")], (NONE, 12))
+    assert brief(process.cut([Event(14, kind="noise")], (12, 16))) == [("a", 15)]
+
+
+def test_a_key_that_was_never_seen_is_not_expected() -> None:
+    assert started(expecting()).cut([Event(10, kind="noise")], (NONE, 100)) == []
+
+
+def test_while_the_watermark_stands_nothing_fires() -> None:
+    process = started(expecting())
+    process.cut([Event(10), Event(30)], (NONE, 9))
+    assert process.cut([Event(31)], (9, 9)) == []
+    assert brief(process.cut([], (9, 31))) == [("a", 15)]
+
+
+def test_an_event_out_of_order_fills_the_gap_or_changes_nothing() -> None:
+    process = started(expecting())
+    process.cut([Event(10), Event(18)], (NONE, 9))
+    process.cut([Event(14)], (9, 9))
+    assert process.cut([Event(10.5)], (9, 18)) == []
+    assert brief(process.cut([], (18, 24))) == [("a", 23)]
+
+
+def test_again_repeats_the_alert_and_counts_until_the_event_comes() -> None:
+    process = started(expecting(again="10m"))
+    process.cut([Event(0)], (NONE, 0))
+    assert [alert(f)[::5] for f in process.cut([], (0, 6))] == [(5, 1)]
+    assert [alert(f)[::5] for f in process.cut([], (6, 36))] == [(15, 2), (25, 3), (35, 4)]
+    assert process.cut([Event(38)], (36, 42)) == []
+    assert [alert(f)[::5] for f in process.cut([], (42, 44))] == [(43, 1)]
+
+
+def test_repeats_beyond_the_limit_of_a_cut_are_counted_and_over() -> None:
+    process = started(expecting(again="1m"), repeats=3)
+    process.cut([Event(0)], (NONE, 0))
+    assert brief(process.cut([], (0, 100))) == [("a", 5), ("a", 6), ("a", 7)]
+    assert isinstance(process.group, AbsenceGroup)
+    assert process.group.counts["repeats_dropped"] == 92
+    assert [alert(f).times for f in process.cut([], (100, 101))] == [96]
+
+
+def test_a_key_is_forgotten_after_so_long_and_armed_anew_by_the_next_event() -> None:
+    process = started(expecting(again="10m", forget="20m"))
+    process.cut([Event(0)], (NONE, 0))
+    assert brief(process.cut([], (0, 300))) == [("a", 5), ("a", 15)]
+    assert isinstance(process.group, AbsenceGroup)
+    assert process.group.entries.population_sizes == {0: 0}
+    process.cut([Event(300)], (300, 300))
+    assert brief(process.cut([], (300, 306))) == [("a", 305)]
+
+
+def test_null_is_a_key() -> None:
+    process = started(expecting())
+    process.cut([Event(0, device=None)], (NONE, 0))
+    assert brief(process.cut([], (0, 6))) == [(None, 5)]
+
+
+def test_keys_beyond_the_limit_are_not_armed_but_counted() -> None:
+    process = started(expecting(), population=2)
+    process.cut([Event(0, "c"), Event(1, "a"), Event(2, "b")], (NONE, 2))
+    assert brief(process.cut([Event(2.5, "b")], (2, 60))) == [("c", 5), ("a", 6)]
+    assert isinstance(process.group, AbsenceGroup)
+    assert process.group.counts["keys_dropped"] == 2
+
+
+# --- edits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_longer_every_keeps_who_was_seen_and_says_nothing_twice() -> None:
+    process = started(expecting())
+    process.cut([Event(0), Event(4, "b")], (NONE, 4))
+    assert brief(process.cut([], (4, 6))) == [("a", 5)]
+    process.set_rules([expecting(version=2, every="8m")])
+    assert brief(process.cut([], (6, 60))) == [("b", 12)]
+
+
+def test_a_shorter_every_says_at_once_what_is_missed_already() -> None:
+    process = started(expecting(every="1h"))
+    process.cut([Event(0), Event(27, "b")], (NONE, 30))
+    process.set_rules([expecting(version=2)])
+    assert brief(process.cut([], (30, 31))) == [("a", 5)]
+    assert brief(process.cut([], (31, 33))) == [("b", 32)]
+
+
+def test_a_paused_rule_remembers_and_says_later_what_is_missed_by_then() -> None:
+    process = started(expecting())
+    process.cut([Event(0)], (NONE, 0))
+    process.set_rules([expecting(version=2, mode="paused")])
+    assert process.cut([Event(1, "b")], (0, 30)) == []
+    process.set_rules([expecting(version=3)])
+    assert brief(process.cut([], (30, 31))) == [("a", 5), ("b", 6)]
+
+
+def test_a_rule_that_expects_the_same_finds_who_was_seen_and_another_condition_begins_anew() -> None:
+    process = started(expecting())
+    process.cut([Event(0)], (NONE, 0))
+    process.set_rules([expecting(), expecting("same", every="10m"), expecting("other", where="load > 1")])
+    firings = process.cut([], (0, 60))
+    assert [(f.rule.rule.id, f.time_ms / MINUTE) for f in firings] == [("r", 5), ("same", 10)]
+
+
+def test_a_rule_that_goes_takes_its_population_with_it() -> None:
+    process = started(expecting(), expecting("other", where="load > 1"))
+    process.cut([Event(0, load=2), Event(0, "b")], (NONE, 0))
+    process.set_rules([expecting("other", where="load > 1")])
+    process.set_rules([expecting(), expecting("other", where="load > 1")])
+    assert [f.rule.rule.id for f in process.cut([], (0, 60))] == ["other"]
+
+
+# --- against the oracle --------------------------------------------------------------------------------------------
+
+
+def deadlines(
+    rule: CompiledRule, last: float, following: float | None, watermark: float
+) -> Iterator[tuple[int, float]]:
+    """Number and time of the alerts of one silence."""
+    absence = rule.absence
+    assert absence is not None
+    at, number = last + absence.every_ms / MINUTE, 1
+    forget = float("inf") if absence.forget_ms is None else last + absence.forget_ms / MINUTE
+    while at < watermark and at <= forget and (following is None or at < following):
+        yield number, at
+        if absence.again_ms is None:
+            return
+        at, number = at + absence.again_ms / MINUTE, number + 1
+
+
+def gaps(times: Sequence[float]) -> Iterator[tuple[float, float | None]]:
+    """Each with the one after it."""
+    return zip(times, [*times[1:], None][: len(times)], strict=True)
+
+
+CONDITIONS: Mapping[str, Callable[[Event], bool]] = {
+    "kind = 'beat'": lambda e: e.kind == "beat",
+    "load > 1": lambda e: e.load is not None and e.load > 1,
+}
+
+
+def expected_alerts(
+    rules: Sequence[tuple[CompiledRule, str]], events: Sequence[Event], watermark: float
+) -> list[Alert]:
+    found = []
+    for rule, where in rules:
+        for device in {e.device for e in events}:
+            times = sorted({e.minute for e in events if e.device == device and CONDITIONS[where](e)})
+            for last, following in gaps(times):
+                for number, at in deadlines(rule, last, following, watermark):
+                    found.append(Alert(at, device, rule.rule.id, last, last, number))
+    return sorted(found, key=str)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Event]:
+    """Events out of order by at most ``DISORDER``."""
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 80),
+                st.sampled_from(["a", "b", None]),
+                st.sampled_from(["beat", "noise"]),
+                st.sampled_from([None, 1, 2]),
+                st.integers(0, DISORDER - 1),
+            ),
+            max_size=25,
+        )
+    )
+    ordered = sorted(drawn, key=lambda row: row[0] + row[4])
+    return [Event(minute, device, kind, load=load) for minute, device, kind, load, _ in ordered]
+
+
+@st.composite
+def some_rules(draw: st.DrawFn) -> list[tuple[CompiledRule, str]]:
+    rules = []
+    for number in range(draw(st.integers(1, 3))):
+        where = draw(st.sampled_from(list(CONDITIONS)))
+        expect = {"where": where, "every": draw(st.sampled_from(["3m", "5m", "11m"]))}
+        expect |= draw(
+            st.sampled_from([{}, {"again": "4m"}, {"again": "once", "forget": "20m"}, {"again": "7m", "forget": "19m"}])
+        )
+        rules.append((expecting(f"r{number}", **expect), where))
+    return rules
+
+
+def pieces(events: Sequence[Event], sizes: Sequence[int]) -> Iterator[list[Event]]:
+    start = number = 0
+    while start < len(events):
+        size = sizes[number % len(sizes)]
+        yield list(events[start : start + size])
+        start, number = start + size, number + 1
+
+
+def run(rules: Sequence[CompiledRule], cuts: Sequence[Sequence[Event]], end: float, processes: int) -> list[Alert]:
+    """With no process that lasts, every cut begins from stored state; with several, they take turns."""
+    blobs, kept = MemoryBlobs(), [Process() for _ in range(max(1, processes))]
+    watermark, found = NONE, []
+    for number, events in enumerate([*cuts, []]):
+        after = max([watermark, *(e.minute - DISORDER for e in events)]) if number < len(cuts) else end
+        turn = (number * 2 // 3) % len(kept)
+        process = (kept[turn] if processes else Process()).read(blobs, rules)
+        kept[turn] = process
+        found += process.cut(events, (watermark, after))
+        process.commit(blobs)
+        watermark = after
+    return sorted(map(alert, found), key=str)
+
+
+@settings(max_examples=100)
+@given(some_rules(), arrivals(), st.lists(st.integers(1, 6), min_size=1, max_size=5), st.integers(1, 150))
+def test_alerts_are_those_of_all_events_in_order_however_they_are_cut_and_restarted(
+    rules: list[tuple[CompiledRule, str]], events: list[Event], sizes: list[int], end: int
+) -> None:
+    end = max([end, *(int(e.minute) for e in events)])
+    wanted = expected_alerts(rules, events, end)
+    members = [rule for rule, _ in rules]
+    assert run(members, [events], end, processes=1) == wanted
+    cuts = list(pieces(events, sizes))
+    assert run(members, cuts, end, processes=1) == wanted
+    assert run(members, cuts, end, processes=0) == wanted
+    assert run(members, cuts, end, processes=3) == wanted
+
+
+# --- lists ---------------------------------------------------------------------------------------------------------
+
+LISTED = {"of": {"list": "fleet"}}
+
+
+def fleet(*devices: str) -> dict[str, Content]:
+    return {"fleet": Content(set(devices))}
+
+
+def test_a_listed_key_is_armed_when_the_rule_comes_and_says_that_it_was_never_seen() -> None:
+    process = started(expecting(**LISTED), now_ms=10 * MINUTE)
+    (firing,) = process.cut([Event(11, "b"), Event(12, "stranger")], (9, 15.5), fleet("a", "b"))
+    assert alert(firing) == Alert(15, "a", "r", 10, None, 1)
+    assert brief(process.cut([], (15.5, 60), fleet("a", "b"))) == [("b", 16)]
+
+
+def test_without_any_event_before_it_a_listed_key_is_armed_by_the_first_watermark() -> None:
+    process = started(expecting(**LISTED))
+    assert process.cut([Event(14, "b")], (NONE, NONE), fleet("a", "b")) == []
+    assert process.cut([], (NONE, 10), fleet("a", "b")) == []
+    firings = process.cut([], (10, 60), fleet("a", "b"))
+    assert [alert(f)[:5] for f in firings] == [(15, "a", "r", 10, None), (19, "b", "r", 14, 14)]
+
+
+def test_a_key_is_armed_when_it_comes_to_the_list_and_disarmed_when_it_goes() -> None:
+    process = started(expecting(**LISTED), now_ms=0)
+    process.cut([], (0, 2), fleet("a", "b"))
+    both = fleet("b", "c")
+    process.cut([], (2, 4), both)
+    assert brief(process.cut([], (4, 60), both)) == [("b", 5), ("c", 7)]
+
+
+def test_a_list_that_is_not_there_arms_nobody() -> None:
+    process = started(expecting(**LISTED), now_ms=0)
+    process.cut([], (0, 2), fleet("a"))
+    assert process.cut([Event(3)], (2, 60), {}) == []
+
+
+def test_shards_arm_the_keys_that_they_own_and_none_else() -> None:
+    devices = [f"d{n}" for n in range(20)]
+    owner = shard_for(hash_columns([pl.Series(devices)], 20), 3).tolist()
+    for shard in range(3):
+        process = Process(shard=shard, shards=3)
+        process.set_rules([expecting(**LISTED)], now_ms=0)
+        found = process.cut([], (0, 60), fleet(*devices))
+        assert sorted(str(f.key["device"]) for f in found) == sorted(
+            d for d, s in zip(devices, owner, strict=True) if s == shard
+        )
+
+
+def test_a_list_of_values_that_no_key_can_have_arms_those_that_can() -> None:
+    process = Process()
+    process.set_rules(
+        [compiled("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0
+    )
+    (firing,) = process.cut([], (0, 60), {"fleet": Content([7, "x", None])})
+    assert firing.key == {"site": 7}
+
+
+def expected_of_listed(
+    rule: CompiledRule, cuts: Sequence[tuple[Sequence[Event], Collection[str], tuple[float, float]]], since: float
+) -> list[Alert]:
+    """For each stay on the list: the arming and the events that came meanwhile, up to the watermark of its last cut."""
+    found = []
+    for device in {d for _, listed, _ in cuts for d in listed}:
+        stay: list[float] = []
+        seen: set[float] = set()
+        for number, (events, listed, (before, after)) in enumerate(cuts):
+            if device not in listed:
+                stay, seen = [], set()
+                continue
+            stay = stay or [max(since, before)]
+            came = [e.minute for e in events if e.device == device and e.kind == "beat" and e.minute >= stay[0]]
+            seen |= set(came)
+            stay = [stay[0], *sorted({*stay[1:], *came})]
+            over = number + 1 == len(cuts) or device not in cuts[number + 1][1]
+            for last, following in gaps(stay) if over else ():
+                for times, at in deadlines(rule, last, following, after):
+                    found.append(Alert(at, device, "r", last, last if last in seen else None, times))
+    return sorted(set(found), key=str)
+
+
+@settings(max_examples=100)
+@given(
+    arrivals(),
+    st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=5),
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.sampled_from([{}, {"again": "4m"}]),
+)
+def test_who_is_on_the_list_is_expected_while_on_it(
+    events: list[Event], listed: list[set[str]], sizes: list[int], again: Mapping[str, str]
+) -> None:
+    rule = expecting(**LISTED, **again)
+    cuts, watermark = [], 0.0
+    for number, some in enumerate([*pieces(events, sizes), []]):
+        after = max([watermark, *(e.minute - DISORDER for e in some)]) if some else 120.0
+        cuts.append(([e for e in some if e.minute >= watermark], listed[number // 2 % len(listed)], (watermark, after)))
+        watermark = after
+    wanted = expected_of_listed(rule, cuts, since=3)
+    for restarts in (False, True):
+        blobs, process, found = MemoryBlobs(), Process(), []
+        process.set_rules([rule], now_ms=3 * MINUTE)
+        contents = [Content(roll) for roll in listed]
+        for number, (some, _, watermarks) in enumerate(cuts):
+            if restarts and number:
+                process = Process().read(blobs, [rule])
+            found += process.cut(some, watermarks, {"fleet": contents[number // 2 % len(listed)]})
+            process.commit(blobs)
+        assert sorted(map(alert, found), key=str) == wanted
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_is_refused_where_the_key_is_not_one_column() -> None:
+    with pytest.raises(RuleSetError, match=r"expect\.of: list fleet holds values of one column"):
+        compiled("r", group_by=["device", "site"], expect={"where": "load > 1", "every": "5m"} | LISTED)
+
+
+def test_an_error_in_the_condition_says_where() -> None:
+    with pytest.raises(ExpressionError) as caught:
+        compiled("r", group_by=["device"], expect={"where": "lod > 1", "every": "5m"})
+    assert str(caught.value).startswith("expect.where:1:1")
+
+
+def test_a_time_too_short_to_be_kept_is_refused() -> None:
+    with pytest.raises(RuleSetError, match=r"expect\.every: 500ms; at least 1s"):
+        expecting(every="500ms")
+
+
+def test_many_rules_over_many_populations_say_each_its_own() -> None:
+    rules = [expecting(f"r{n:03}", where=f"load = {n}", every=f"{n + 1}m") for n in range(200)]
+    process = started(*rules)
+    process.cut([Event(0, load=n) for n in range(0, 200, 2)], (NONE, 0))
+    found = process.cut([], (0, 1_000))
+    assert [(f.rule.rule.id, f.time_ms / MINUTE) for f in found] == [(f"r{n:03}", n + 1) for n in range(0, 200, 2)]

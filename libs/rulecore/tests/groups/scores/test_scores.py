@@ -1,0 +1,340 @@
+"""Score rules: signals of other rules added for a key, held against a few lines of plain Python over all signals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rulecore.compile.rule import CompiledRule
+from rulecore.compile.score_compatibility import incompatibility
+from rulecore.errors import RuleSetError
+from rulecore.firing import FiringTime, RuleFiring
+from rulecore.groups.base import CutContext
+from rulecore.groups.scores.group import ScoreGroup, Signal
+from rulecore.settings import GroupSettings
+from streamcore.state import MemoryBlobs
+from streamcore.watermark import NO_WATERMARK
+from tests.harness.apps.rule_group_runs import MINUTE, Process, compiled
+
+NONE = float("-inf")
+WITHIN = 30  # minutes
+OF: dict[str, int | None] = {"x": 20, "y": 30, "z": None}
+
+
+def scoring(
+    rule_id: str = "s", version: int = 1, limit: int = 50, count: str = "every", mode: str = "live", **fields: object
+) -> CompiledRule:
+    score = {"of": OF, "within": f"{WITHIN}m", "limit": limit, "count": count} | fields
+    return compiled(rule_id, version=version, group_by=["device"], score=score, mode=mode)
+
+
+def signal(minute: float, rule: str = "x", device: str | None = "a", number: int = 0, weight: int = 10) -> Signal:
+    return Signal(rule, (device,), int(minute * MINUTE), f"0:{number}", weight, (0, number))
+
+
+def started(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **limits: int) -> Process:
+    process = Process(GroupSettings(**limits))
+    process.set_rules(rules, now_ms)
+    return process
+
+
+def group_of(process: Process) -> ScoreGroup:
+    assert isinstance(process.group, ScoreGroup)
+    return process.group
+
+
+def cut(
+    process: Process, signals: Sequence[Signal], watermarks: tuple[float, float] = (NONE, NONE)
+) -> list[RuleFiring]:
+    before, after = (NO_WATERMARK if w < -1e9 else int(w * MINUTE) for w in watermarks)
+    moment = CutContext(0, 1, "beats", 0, before, after)
+    firings, failures = group_of(process).signals(signals, moment)
+    assert not failures
+    assert group_of(process).close(moment) == ([], [])
+    return firings
+
+
+class Alert(NamedTuple):
+    rule: str
+    device: object
+    minute: float
+    total: int
+    rules: str
+    signals: int
+
+
+def alert(firing: RuleFiring) -> Alert:
+    assert firing.timing is FiringTime.EARLY
+    total, rules, count = (firing.values[f"__{n}"] for n in ("sum", "rules", "count"))
+    assert isinstance(total, int)
+    assert isinstance(rules, str)
+    assert isinstance(count, int)
+    assert firing.end_ms - firing.start_ms == WITHIN * MINUTE
+    return Alert(firing.rule.rule.id, firing.key["device"], firing.time_ms / MINUTE, total, rules, count)
+
+
+def brief(firings: Iterable[RuleFiring]) -> list[tuple[float, int]]:
+    return [(a.minute, a.total) for a in map(alert, firings)]
+
+
+# --- what an alert is ----------------------------------------------------------------------------------------------
+
+
+def test_it_fires_at_the_signal_that_takes_the_sum_to_the_limit_and_says_what_was_added() -> None:
+    (firing,) = cut(started(scoring()), [signal(1), signal(2, "y", number=1), signal(3, "z", number=2)])
+    assert alert(firing) == Alert("s", "a", 2, 50, "x, y", 2)
+    assert firing.mark == (2 * MINUTE, "y", "0:1")
+    assert [event.place for event in firing.events] == [
+        {"topic": "beats", "partition": 0, "offset": 0},
+        {"topic": "beats", "partition": 0, "offset": 1},
+    ]
+
+
+def test_it_fires_again_only_after_the_sum_fell_below_the_limit() -> None:
+    process = started(scoring())
+    assert brief(cut(process, [signal(m, "y", number=m) for m in (0, 1, 20, 25)])) == [(1, 60)]
+    assert cut(process, [signal(31, "y", number=31)]) == []  # those of 20 and 25 are still 60
+    assert brief(cut(process, [signal(m, "y", number=m) for m in (80, 81)])) == [(81, 60)]
+
+
+def test_a_signal_exactly_as_old_as_the_window_does_not_count() -> None:
+    assert cut(started(scoring()), [signal(0, "y"), signal(30, "y", number=1)]) == []
+    assert len(cut(started(scoring()), [signal(0.001, "y"), signal(30, "y", number=1)])) == 1
+
+
+def test_counted_once_a_rule_gives_its_largest_weight_however_often_it_matched() -> None:
+    process = started(scoring(count="once"))
+    assert cut(process, [signal(n, "y", number=n) for n in range(9)]) == []
+    assert [alert(f)[3:] for f in cut(process, [signal(9, "x", number=9)])] == [(50, "x, y", 10)]
+    other = started(scoring(count="once", limit=40))
+    weights = [signal(n, "z", number=n, weight=w) for n, w in enumerate([5, 15, 10])]
+    assert brief(cut(other, [*weights, signal(5, "x", number=9), signal(6, "y", number=10)])) == [(6, 65)]
+
+
+def test_a_rule_without_a_weight_here_gives_its_own_score() -> None:
+    assert brief(cut(started(scoring()), [signal(0, "z", weight=49), signal(1, "z", number=1, weight=1)])) == [(1, 50)]
+
+
+def test_keys_are_apart_and_null_is_one() -> None:
+    signals = [signal(n, "y", device, number=n) for n, device in enumerate(["a", None, "b", None])]
+    assert [alert(f)[1:3] for f in cut(started(scoring()), signals)] == [(None, 3)]
+
+
+def test_a_rule_that_no_score_rule_names_gives_nothing() -> None:
+    assert cut(started(scoring()), [signal(0, "w", weight=1_000)]) == []
+
+
+def test_the_same_signal_counts_once() -> None:
+    process = started(scoring())
+    assert cut(process, [signal(0, "y"), signal(0, "y")]) == []
+    assert cut(process, [signal(0, "y")]) == []
+
+
+def test_an_older_signal_counts_where_the_sum_stands() -> None:
+    process = started(scoring())
+    cut(process, [signal(20, "y")])
+    assert brief(cut(process, [signal(10, "x", number=1)])) == [(10, 50)]
+    late = started(scoring())
+    cut(late, [signal(60, "y")])
+    assert cut(late, [signal(30, "y", number=1)]) == []
+
+
+def test_a_signal_older_than_the_watermark_less_the_window_counts_nowhere() -> None:
+    process = started(scoring())
+    cut(process, [signal(40, "y")], (50, 50))
+    assert cut(process, [signal(20, "y", number=1)], (50, 50)) == []
+    assert brief(cut(process, [signal(21, "y", number=2)], (50, 50))) == [(21, 60)]
+
+
+def test_beyond_the_limit_of_a_key_the_oldest_signals_go() -> None:
+    process = started(scoring(limit=100), events=3)
+    assert cut(process, [signal(n, "y", number=n) for n in range(3)]) == []
+    assert brief(cut(process, [signal(3, "y", number=3)])) == [(3, 120)]  # before the oldest goes
+    assert brief(cut(process, [signal(4, "y", number=4)])) == [(4, 120)]
+    assert group_of(process).counts["signals_dropped"] == 2
+
+
+def test_what_the_limit_took_away_is_not_there_again_after_a_restart() -> None:
+    blobs, process = MemoryBlobs(), started(scoring(), events=2)
+    for numbers in ((0, 1), (2,)):
+        cut(process, [signal(n, number=n) for n in numbers])
+        process.commit(blobs)
+    again = Process(process.settings).read(blobs, [scoring()])
+    assert [s.offset for s in group_of(again).signal_table.held["a",]] == [1, 2]
+
+
+def test_keys_beyond_the_limit_have_no_score() -> None:
+    process = started(scoring(limit=20), population=1)
+    assert [alert(f)[1] for f in cut(process, [signal(1, device="b"), signal(0, device="a")])] == ["a"]
+    assert group_of(process).counts["keys_dropped"] == 1
+
+
+# --- edits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_limit_goes_on_with_what_was_added() -> None:
+    process = started(scoring(limit=100))
+    cut(process, [signal(0, "y")])
+    process.set_rules([scoring(version=2)])
+    assert brief(cut(process, [signal(1, "x", number=1)])) == [(1, 50)]
+
+
+def test_until_a_window_began_after_the_rule_came_alerts_are_warming() -> None:
+    process = started(scoring(limit=20), now_ms=10 * MINUTE)
+    assert [f.warming for f in cut(process, [signal(12)])] == [True]
+    assert [f.warming for f in cut(process, [signal(60, number=1)])] == [False]
+
+
+def test_a_paused_rule_goes_on_adding() -> None:
+    process = started(scoring(mode="paused"))
+    assert cut(process, [signal(0, "y"), signal(1, "x", number=1)]) == []
+    process.set_rules([scoring(version=2, limit=60)])
+    assert brief(cut(process, [signal(2, "z", number=2)])) == [(2, 60)]
+
+
+def test_signals_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    process = started(scoring(), scoring("t", of={"w": 5}))
+    cut(process, [signal(0, "w"), signal(0, "y", number=1)])
+    process.set_rules([scoring()])
+    assert [s.rule for s in group_of(process).signal_table.held["a",]] == ["y"]
+
+
+def test_what_no_window_can_hold_is_forgotten() -> None:
+    process = started(scoring())
+    cut(process, [signal(0), signal(10, number=1, device="b")], (0, 30))
+    assert [*group_of(process).signal_table.held] == [("b",)]
+
+
+# --- against the oracle --------------------------------------------------------------------------------------------
+
+
+def oracle(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], float]]) -> list[Alert]:
+    """Signals one by one; each sum is added up anew from all signals so far. ``cuts``: with the watermark before."""
+    found, past = [], list[Signal]()
+    latest: dict[tuple[str, object], float] = {}
+    for signals, watermark in cuts:
+        for one in sorted(signals, key=lambda s: (s.time_ms, s.rule, s.identity)):
+            if any((p.rule, p.key, p.identity) == (one.rule, one.key, one.identity) for p in past):
+                continue
+            for rule in rules:
+                scored = rule.score
+                assert scored is not None
+                place = (rule.rule.id, one.key)
+                latest[place] = max(latest.get(place, -1e18), one.time_ms, watermark * MINUTE)
+                counted = [
+                    p for p in past if p.key == one.key and p.rule in OF and p.time_ms > latest[place] - WITHIN * MINUTE
+                ]
+                after = [*counted, one] if one.time_ms > latest[place] - WITHIN * MINUTE else counted
+                total = added(after, every=scored.every)
+                if added(counted, every=scored.every) < scored.limit <= total:
+                    names = ", ".join(sorted({p.rule for p in after}))
+                    found.append(Alert(rule.rule.id, one.key[0], one.time_ms / MINUTE, total, names, len(after)))
+            past.append(one)
+    return sorted(found, key=str)
+
+
+def added(signals: Sequence[Signal], *, every: bool) -> int:
+    weighted = [(s.rule, OF[s.rule] or s.weight) for s in signals]
+    if every:
+        return sum(weight for _, weight in weighted)
+    return sum(max(w for r, w in weighted if r == rule) for rule in {r for r, _ in weighted})
+
+
+@st.composite
+def some_signals(draw: st.DrawFn) -> list[Signal]:
+    drawn = draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, 150),
+                st.sampled_from("xyz"),
+                st.sampled_from(["a", "b"]),
+                st.integers(0, 30),
+                st.integers(0, 9),
+            ),
+            max_size=30,
+        )
+    )
+    ordered = sorted(enumerate(drawn), key=lambda pair: pair[1][0] + pair[1][4])
+    return [signal(m, rule, device, number, weight) for number, (m, rule, device, weight, _) in ordered]
+
+
+def run(rules: Sequence[CompiledRule], cuts: Sequence[tuple[Sequence[Signal], float]], processes: int) -> list[Alert]:
+    """As in the tests of absence: processes that last, take turns, or are new in each cut."""
+    blobs, kept, found = MemoryBlobs(), [Process() for _ in range(max(1, processes))], list[RuleFiring]()
+    for number, (signals, watermark) in enumerate(cuts):
+        after = cuts[number + 1][1] if number + 1 < len(cuts) else watermark
+        turn = (number * 2 // 3) % len(kept)
+        process = kept[turn] = (kept[turn] if processes else Process()).read(blobs, rules)
+        found += cut(process, signals, (watermark, after))
+        process.commit(blobs)
+    return sorted(map(alert, found), key=str)
+
+
+@settings(max_examples=100)
+@given(
+    some_signals(),
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.sampled_from([0, 8, 40]),
+    st.lists(st.tuples(st.sampled_from([20, 50, 80]), st.sampled_from(["once", "every"])), min_size=1, max_size=2),
+)
+def test_alerts_are_those_of_adding_up_all_signals_anew_however_processes_come_and_go(
+    signals: list[Signal], sizes: list[int], disorder: int, kinds: list[tuple[int, str]]
+) -> None:
+    rules = [scoring(f"s{n}", limit=limit, count=count) for n, (limit, count) in enumerate(kinds)]
+    cuts, start, number, watermark = list[tuple[Sequence[Signal], float]](), 0, 0, -1e6
+    while start < len(signals):
+        size = sizes[number % len(sizes)]
+        cuts.append((signals[start : start + size], watermark))
+        latest = max(s.time_ms for s in signals[: start + size]) / MINUTE
+        start, number, watermark = start + size, number + 1, max(watermark, latest - disorder)
+    wanted = oracle(rules, cuts)
+    for processes in (1, 0, 3):
+        assert run(rules, cuts, processes) == wanted
+
+
+@settings(max_examples=100)
+@given(some_signals(), st.lists(st.integers(1, 6), min_size=1, max_size=5))
+def test_where_signals_come_in_order_alerts_do_not_depend_on_the_cuts(signals: list[Signal], sizes: list[int]) -> None:
+    rules = [scoring("e"), scoring("o", count="once")]
+    signals = sorted(signals, key=lambda s: (s.time_ms, s.rule, s.identity))
+    cuts, start, number = list[tuple[Sequence[Signal], float]](), 0, 0
+    while start < len(signals):
+        size = sizes[number % len(sizes)]
+        watermark = signals[start - 1].time_ms / MINUTE if start else -1e6
+        cuts.append((signals[start : start + size], watermark))
+        start, number = start + size, number + 1
+    assert run(rules, cuts, 1) == run(rules, [(signals, -1e6)], 1)
+
+
+# --- which rules can be signals ------------------------------------------------------------------------------------
+
+
+def test_a_score_rule_does_not_name_itself() -> None:
+    with pytest.raises(RuleSetError, match=r"score\.of: names the rule itself"):
+        scoring("x")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ({"where": "load > 1"}, None),
+        ({"expect": {"where": "load > 1", "every": "5m"}, "group_by": ["device", "site"]}, None),
+        ({"expect": {"where": "load > 1", "every": "5m"}, "group_by": ["site"]}, "it needs [device] in group_by"),
+        ({"score": {"of": ["w"], "within": "1h", "limit": 5}, "group_by": ["device"]}, "is a score rule itself"),
+    ],
+)
+def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(
+    other: dict[str, object], reason: str | None
+) -> None:
+    found = incompatibility(scoring(), compiled("x", **other))
+    assert found is None if reason is None else reason in str(found)
+
+
+def test_a_rule_without_any_score_is_no_signal_unless_it_is_given_a_weight() -> None:
+    assert "has no score" in str(incompatibility(scoring(), compiled("z", where="load > 1")))
+    scored = {"severity": "low", "message": "m", "score": 5}
+    assert incompatibility(scoring(), compiled("z", where="load > 1", then=scored)) is None

@@ -1,0 +1,474 @@
+"""What sequences mean, sentence by sentence; events are written as minute and kind (``5a``), in order of arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import orjson
+import polars as pl
+import pytest
+
+from rulecore import language as lang
+from rulecore.check import check_rules, cost
+from rulecore.compile.rule import CompiledRule
+from rulecore.documents.loading import load_text
+from rulecore.errors import ExpressionError, RuleError, RuleSetError
+from rulecore.factory import RulesFactory
+from rulecore.firing import FiringTime, RuleFiring
+from rulecore.groups.sequences.group import SequenceGroup
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.matching.access_plan import AccessPath
+from rulecore.settings import GroupSettings, RuleStream
+from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.schema import StreamSchema
+from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import ALERTS, STATUS
+from tests.harness.apps.compile_failures import compile_with
+from tests.harness.apps.rule_group import GroupRun, Row, compiled
+
+MINUTE = 60_000
+T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
+END = 2**60
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "acts",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "kind": "string", "amount": "decimal(12,2)"},
+    }
+)
+Item = dict[str, object]
+FAILED: Item = {"step": "failed", "where": "kind = 'a'", "times": 2}
+BOUGHT: Item = {"step": "bought", "where": "kind = 'b'"}
+NOT_C: Item = {"without": "kind = 'c'"}
+BEGUN: Item = {"step": "begun", "where": "kind = 'a'"}
+
+
+def document(items: Sequence[Item], **more: object) -> bytes:
+    body = {
+        "id": "r",
+        "version": 1,
+        "owner": "o",
+        "on": "acts",
+        "group_by": ["user"],
+        "sequence": items,
+        "within": "1h",
+        "then": {"severity": "high", "message": "m"},
+    }
+    return orjson.dumps(body | more)
+
+
+def rule(*items: Item, **more: object) -> CompiledRule:
+    return compiled(document(items, **more), SCHEMA)
+
+
+def events(text: str) -> list[tuple[int, int, int, Row]]:
+    """Events of one user in one partition; the amount is the event's number, in units."""
+    rows: list[tuple[int, int, int, Row]] = []
+    for offset, word in enumerate(text.split()):
+        minute, kind = float(word[:-1]), word[-1]
+        rows.append((T0 + int(minute * MINUTE), 0, offset, {"user": "u", "kind": kind, "amount": 100 * offset}))
+    return rows
+
+
+def firings(text: str, *items: Item, **more: object) -> list[RuleFiring]:
+    return GroupRun(SCHEMA, [rule(*items, **more)]).cut(events(text), END)
+
+
+def found(text: str, *items: Item, **more: object) -> list[str]:
+    """The events of each match, by their words."""
+    words = text.split()
+    return [" ".join(words[o.offset] for o in f.events) for f in firings(text, *items, **more)]
+
+
+def test_steps_follow_one_another_and_other_events_may_come_between() -> None:
+    assert found("1a 2x 3a 4a 5b", FAILED, BOUGHT) == ["1a 3a 5b"]
+    assert found("1b 2a 3a", FAILED, BOUGHT) == []
+
+
+def test_order_is_that_of_event_time_and_not_of_arrival() -> None:
+    assert found("5b 3a 1a", FAILED, BOUGHT) == ["1a 3a 5b"]
+
+
+def test_events_of_one_time_are_in_order_of_partition_and_offset() -> None:
+    run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
+    (_, _, _, a), (_, _, _, b) = events("1a 1b")
+    assert run.cut([(T0, 1, 0, a), (T0, 0, 5, b)], T0 + 1) == []
+    assert len(run.cut([(T0 + MINUTE, 0, 6, a), (T0 + MINUTE, 1, 1, b)], END)) == 1
+
+
+def test_an_event_is_looked_at_when_the_watermark_has_passed_it() -> None:
+    run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
+    assert run.cut(events("1a 2b"), T0 + 2 * MINUTE) == []
+    assert len(run.cut([], T0 + 2 * MINUTE + 1)) == 1
+
+
+@pytest.mark.parametrize(("last", "expected"), [("61b", ["1a 2a 61b"]), ("61.001b", [])])
+def test_the_whole_lasts_at_most_so_long_inclusive(last: str, expected: list[str]) -> None:
+    assert found(f"1a 2a {last}", FAILED, BOUGHT) == expected
+
+
+@pytest.mark.parametrize(("last", "expected"), [("7b", ["1a 2a 7b"]), ("7.001b", [])])
+def test_a_step_ends_at_most_so_long_after_the_step_before_it(last: str, expected: list[str]) -> None:
+    assert found(f"1a 2a {last}", FAILED, {**BOUGHT, "within": "5m"}) == expected
+
+
+@pytest.mark.parametrize(("last", "expected"), [("7b", ["1a 3b 7b"]), ("7.001b", [])])
+def test_a_step_of_several_events_ends_with_its_last(last: str, expected: list[str]) -> None:
+    assert found(f"1a 3b {last}", BEGUN, {**BOUGHT, "times": 2, "within": "6m"}) == expected
+
+
+@pytest.mark.parametrize(("second", "expected"), [("6a", ["1a 6a 30b"]), ("6.001a", [])])
+def test_the_first_step_lasts_at_most_so_long_from_its_own_first_event(second: str, expected: list[str]) -> None:
+    assert found(f"1a {second} 30b", {**FAILED, "within": "5m"}, BOUGHT) == expected
+
+
+def test_each_event_that_satisfies_the_first_step_begins_a_partial() -> None:
+    assert found("1a 8a 9a 10b", {**FAILED, "within": "5m"}, BOUGHT) == ["8a 9a 10b"]
+
+
+def test_a_without_between_two_steps_ends_those_that_wait_there() -> None:
+    assert found("1a 2a 3c 4b", FAILED, NOT_C, BOUGHT) == []
+    assert found("1a 2a 3c 4a 5b", FAILED, NOT_C, BOUGHT) == ["2a 4a 5b"]
+
+
+def test_a_without_says_nothing_before_the_step_before_it_is_whole_and_once_the_next_has_begun() -> None:
+    assert found("1a 2c 3a 4b", FAILED, NOT_C, BOUGHT) == ["1a 3a 4b"]
+    assert found("1a 2b 3c 4b", BEGUN, NOT_C, {**BOUGHT, "times": 2}) == ["1a 2b 4b"]
+
+
+def test_where_an_event_is_both_awaited_and_unwanted_the_without_wins() -> None:
+    assert found("1a 2b", BEGUN, {"without": "kind in ('b', 'c')"}, BOUGHT) == []
+
+
+def test_what_ends_a_partial_may_begin_another() -> None:
+    assert found("1a 2a 3b", BEGUN, {"without": "kind = 'a'"}, BOUGHT) == ["2a 3b"]
+
+
+def test_a_final_without_fires_when_the_watermark_passes_its_end() -> None:
+    quiet = {**NOT_C, "within": "5m"}
+    run = GroupRun(SCHEMA, [rule(BEGUN, quiet)])
+    assert run.cut(events("1a"), T0 + 6 * MINUTE) == []
+    (firing,) = run.cut([], T0 + 6 * MINUTE + 1)
+    assert (firing.time_ms, firing.start_ms, firing.end_ms) == (T0 + 6 * MINUTE, T0 + MINUTE, T0 + 6 * MINUTE)
+
+
+@pytest.mark.parametrize(("then", "expected"), [("1c", []), ("6c", []), ("6.001c", ["1a"])])
+def test_a_final_without_is_about_what_comes_behind_the_last_event_up_to_its_end(
+    then: str, expected: list[str]
+) -> None:
+    assert found(f"1a {then}", BEGUN, {**NOT_C, "within": "5m"}) == expected
+    assert found("1c 1a", BEGUN, {**NOT_C, "within": "5m"}) == ["1a"]
+
+
+def test_past_last_looks_on_behind_the_last_event_of_a_match() -> None:
+    text = "1a 2a 3a 4b 5a 6a 7b"
+    assert found(text, FAILED, BOUGHT) == ["1a 2a 4b", "5a 6a 7b"]
+
+
+def test_past_last_does_not_begin_with_the_last_event_of_a_match() -> None:
+    assert found("1a 2a 3a 4a", {**FAILED, "times": 2}) == ["1a 2a", "3a 4a"]
+
+
+@pytest.mark.parametrize("skip", ["to_next", "none"])
+def test_the_other_ways_to_skip_keep_every_other_partial(skip: str) -> None:
+    assert found("1a 2a 3a 4b", FAILED, BOUGHT, skip=skip) == ["1a 2a 4b", "2a 3a 4b"]
+    assert found("1a 2a 3a", FAILED, skip=skip) == ["1a 2a", "2a 3a"]
+
+
+def test_a_pending_match_discards_those_that_began_up_to_its_last_event_and_none_that_began_after() -> None:
+    quiet = {**NOT_C, "within": "10m"}
+    assert found("1a 2a 3b 4b", BEGUN, BOUGHT, quiet) == ["1a 3b"]
+    assert found("1a 3b 4a 5b", BEGUN, BOUGHT, quiet) == ["1a 3b", "4a 5b"]
+
+
+def test_a_pending_match_that_is_ended_has_discarded_nothing() -> None:
+    quiet = {**NOT_C, "within": "5m"}
+    assert found("1a 2b 3a 4c 5b", BEGUN, BOUGHT, quiet) == ["3a 5b"]
+
+
+def test_a_condition_that_is_null_is_not_satisfied() -> None:
+    run = GroupRun(SCHEMA, [rule(BEGUN, {"without": "kind <> 'a'"}, BOUGHT)])
+    rows: list[tuple[int, int, int, Row]] = [
+        (T0, 0, 0, {"user": "u", "kind": "a"}),
+        (T0 + 1, 0, 1, {"user": "u", "kind": None}),
+    ]
+    assert run.cut(rows, T0 + 2) == []
+    assert run.last.group.metrics()["partials"] == 1
+
+
+def test_null_is_a_key_of_its_own() -> None:
+    run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
+    rows: list[tuple[int, int, int, Row]] = [
+        (T0, 0, 0, {"user": None, "kind": "a"}),
+        (T0 + 1, 0, 1, {"user": None, "kind": "b"}),
+    ]
+    assert [f.key for f in run.cut(rows, END)] == [{"user": None}]
+
+
+def test_the_common_where_holds_for_every_step_and_without() -> None:
+    text = "0x 1a 2c 3b"  # amounts 0, 1, 2, 3
+    assert found(text, BEGUN, NOT_C, BOUGHT, where="amount <> 2") == ["1a 3b"]
+    assert found(text, BEGUN, BOUGHT, where="amount <> 1") == []
+
+
+# --- what a firing says -------------------------------------------------------------------------------------------
+
+
+def test_a_firing_names_its_events_in_order_and_when_it_was() -> None:
+    (firing,) = firings("5b 3a 1a", FAILED, BOUGHT)
+    assert [(o.topic, o.partition, o.offset, o.event_ms) for o in firing.events] == [
+        ("events", 0, 2, T0 + MINUTE),
+        ("events", 0, 1, T0 + 3 * MINUTE),
+        ("events", 0, 0, T0 + 5 * MINUTE),
+    ]
+    assert (firing.time_ms, firing.timing, firing.row) == (T0 + 5 * MINUTE, FiringTime.FINAL, None)
+    assert firing.mark == (0, 2, 0, 0, 3)
+
+
+def app() -> InProcessApp:
+    kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))
+    watermark = WatermarkStrategy(max_out_of_orderness_ms=0)
+    return InProcessApp(App("t", (Source(SCHEMA, "acts"),), "control", {}, (kernel,), shards=2, watermark=watermark))
+
+
+def raw(text: str, first: int = 0) -> list[RawRecord]:
+    return [
+        RawRecord(0, 0, first + o, orjson.dumps({"ts": ms, "user": row["user"], "kind": row["kind"], "amount": o}))
+        for ms, _, o, row in events(text)
+    ]
+
+
+def alerts(app: InProcessApp, records: Sequence[RawRecord]) -> list[Mapping[str, object]]:
+    out = app.cut(records, T0 + 10_000 * MINUTE)
+    return [orjson.loads(r.value or b"") for r in out if r.lane == ALERTS]
+
+
+def test_an_alert_shows_count_and_duration_and_the_values_that_its_message_names() -> None:
+    message = "{user}: {count} in {duration_ms} ms, paid {bought.amount} after {failed.amount}, from {started}"
+    then = {"severity": "high", "message": message}
+    published = control_record(1, "r", document([FAILED, BOUGHT], then=then))
+    (alert,) = alerts(app(), [published, *raw("1a 2a 5b 6x")])
+    assert alert["values"] == {
+        "count": 3,
+        "duration_ms": 240_000,
+        "failed.amount": "1.00",
+        "bought.amount": "2.00",
+    }
+    assert alert["message"] == f"u: 3 in 240000 ms, paid 2.00 after 1.00, from {T0 + MINUTE}"
+    assert alert["kind"] == "sequence"
+
+
+# --- rules that change --------------------------------------------------------------------------------------------
+
+
+def test_another_message_or_severity_keeps_what_has_begun() -> None:
+    one = app()
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
+    then = {"severity": "low", "message": "paid {bought.amount} after {failed.amount}"}
+    changed = control_record(2, "r", document([FAILED, BOUGHT], version=2, then=then))
+    (alert,) = alerts(one, [changed, *raw("3b 4x", 10)])
+    assert (alert["version"], alert["warming"]) == (2, False)
+    # The first failed login was taken before anyone asked for its amount.
+    assert alert["message"] in ("paid 0.00 after 1.00", "paid 0.00 after null")
+
+
+def test_another_structure_begins_anew() -> None:
+    one = app()
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a")])
+    changed = control_record(2, "r", document([FAILED, {**BOUGHT, "within": "30m"}], version=2))
+    assert alerts(one, [changed, *raw("3b 4x", 10)]) == []
+
+
+def test_a_rule_that_is_deleted_and_published_again_begins_anew() -> None:
+    one = app()
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
+    alerts(one, [control_record(2, "r", None)])
+    again = control_record(3, "r", document([FAILED, BOUGHT], version=2))
+    assert alerts(one, [again, *raw("3b 4x", 10)]) == []
+
+
+def test_what_a_deleted_rule_left_in_the_state_log_is_not_found_again_after_a_restart() -> None:
+    one = app()
+    alerts(one, [control_record(1, "r", document([FAILED, BOUGHT])), *raw("1a 2a 2x")])
+    alerts(one, [control_record(2, "r", None)])
+    alerts(one, [control_record(3, "r", document([FAILED, BOUGHT], version=2))])
+    again = InProcessApp(one.app, one.blobs)
+    assert alerts(again, raw("3b 4x", 10)) == []
+
+
+def test_events_that_waited_for_rules_which_are_gone_are_forgotten() -> None:
+    run, group = limited(GroupSettings(), FAILED, BOUGHT)
+    run.cut(events("1a 2a 3b"), T0)
+    run.change([rule(FAILED, {**BOUGHT, "where": "kind = 'c'"})])
+    assert group.metrics()["events"] == 2
+    run.change([rule({**FAILED, "where": "kind = 'x'"}, {**BOUGHT, "where": "kind = 'y'"})])
+    assert group.metrics()["events"] == 0
+
+
+def test_rules_of_one_structure_share_their_state() -> None:
+    rules = [rule(FAILED, BOUGHT, id=name) for name in ("one", "two")]
+    other = rule({**FAILED, "step": "renamed"}, BOUGHT, id="three", where="amount >= 0")
+    run = GroupRun(SCHEMA, [*rules, other])
+    run.cut(events("1a"), T0 + 2 * MINUTE)
+    assert run.last.group.metrics()["partials"] == 2
+    fired = run.cut(events("3a 4b"), END)
+    assert sorted(f.rule.rule.id for f in fired) == ["one", "three", "two"]
+
+
+def test_a_paused_rule_goes_on_looking_and_says_nothing() -> None:
+    run = GroupRun(SCHEMA, [rule(FAILED, BOUGHT, mode="paused")])
+    run.cut(events("1a 2a"), T0 + 3 * MINUTE)
+    run.change([rule(FAILED, BOUGHT)])
+    assert len(run.cut(events("4b"), END)) == 1
+
+
+@pytest.mark.parametrize(("last", "warming"), [("70b", True), ("70.001b", False)])
+def test_a_new_sequence_is_warming_until_the_longest_match_would_have_begun_after_it(last: str, warming: bool) -> None:
+    run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
+    run.change([rule({**BEGUN, "times": 2}, BOUGHT)], latest_ms=T0 + 10 * MINUTE)
+    (firing,) = run.cut(events(f"30a 31a {last}"), END)
+    assert firing.warming is warming
+
+
+def test_a_rule_that_raises_is_blamed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(expr: lang.Expr) -> pl.Expr:
+        return pl.col("no such column") if "99" in lang.render(expr) else to_polars(expr)
+
+    compile_with(monkeypatch, broken)
+    one = app()
+    bad = document([BEGUN, {"step": "odd", "where": "amount + 99 > length(kind)"}], id="bad")
+    rules = [control_record(1, "bad", bad), control_record(2, "good", document([FAILED, BOUGHT], id="good"))]
+    out = one.cut([*rules, *raw("1a 2a 3b 4x")], T0 + 10_000 * MINUTE)
+    statuses = {(s["rule"], s["status"]) for s in (orjson.loads(r.value or b"") for r in out if r.lane == STATUS)}
+    assert ("bad", "quarantined") in statuses
+    assert ("good", "quarantined") not in statuses
+    assert [orjson.loads(r.value or b"")["rule"] for r in out if r.lane == ALERTS] == ["good"]
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def limited(settings: GroupSettings, *items: Item, processes: int = 1) -> tuple[GroupRun, SequenceGroup]:
+    run = GroupRun(SCHEMA, [rule(*items)], processes, settings)
+    assert isinstance(run.last.group, SequenceGroup)
+    return run, run.last.group
+
+
+def test_of_too_many_partials_the_one_that_began_first_is_dropped_and_counted() -> None:
+    run, group = limited(GroupSettings(partials=2), {**BEGUN, "times": 3}, BOUGHT)
+    fired = run.cut(events("1a 2a 3a 4a 5b"), T0 + 6 * MINUTE)
+    assert [[o.offset for o in f.events] for f in fired] == []
+    assert group.metrics() == {"events_dropped": 0, "partials_dropped": 2, "events": 0, "partials": 2}
+    assert group.metrics()["partials_dropped"] == 0
+
+
+def test_of_too_many_waiting_events_the_latest_new_ones_are_refused_and_counted() -> None:
+    run, group = limited(GroupSettings(events=3), BEGUN, BOUGHT)
+    run.cut(events("9b 1a"), T0)
+    run.cut([(ms, 0, 10 + o, row) for ms, _, o, row in events("4b 2a")], T0)
+    assert group.metrics() == {"events_dropped": 1, "partials_dropped": 0, "events": 3, "partials": 0}
+    fired = run.cut([], END)
+    assert [[o.offset for o in f.events] for f in fired] == [[1, 0]]  # 4b is missing, 9b was there before
+
+
+def test_events_that_are_looked_at_in_their_own_cut_are_not_refused() -> None:
+    run, group = limited(GroupSettings(events=1), BEGUN, BOUGHT)
+    assert len(run.cut(events("1a 2b 3a 4b"), END)) == 2
+    assert group.metrics()["events_dropped"] == 0
+
+
+def test_what_was_refused_stays_refused_after_a_restart() -> None:
+    for processes in (0, 1):
+        run, _ = limited(GroupSettings(events=2), BEGUN, BOUGHT, processes=processes)
+        run.cut(events("1a 9b 8b 7b"), T0)
+        run.cut([], T0 + 1)
+        (firing,) = run.cut([], END)
+        assert [o.offset for o in firing.events] == [0, 3]
+
+
+def test_nothing_is_kept_of_events_that_satisfy_no_condition_and_of_partials_that_are_over() -> None:
+    run, group = limited(GroupSettings(), FAILED, BOUGHT)
+    run.cut(events("1x 2x 3a"), T0)
+    assert group.metrics()["events"] == 1
+    run.cut([], T0 + 63 * MINUTE)
+    assert group.metrics()["partials"] == 1
+    run.cut([], T0 + 63 * MINUTE + 1)
+    assert group.metrics()["partials"] == 0
+    assert sum(table.rows(0, 1).height for table in group.tables().values()) == 0
+
+
+# --- checking -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("items", "field"),
+    [
+        ([{**BEGUN, "where": "kidn = 'a'"}, BOUGHT], "sequence.0.where"),
+        ([BEGUN, {"without": "amount > 'x'"}, BOUGHT], "sequence.1.without"),
+        ([BEGUN, NOT_C, {**BOUGHT, "where": "kind"}], "sequence.2.where"),
+        ([BEGUN, {**BOUGHT, "where": "count(*) > 1"}], "sequence.1.where"),
+    ],
+)
+def test_an_error_in_a_condition_says_in_which(items: list[Item], field: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        rule(*items)
+    assert caught.value.field == field
+
+
+def test_an_error_in_a_condition_of_a_file_has_its_line() -> None:
+    text = document([BEGUN, {**BOUGHT, "where": "kidn = 'b'"}])
+    pretty = orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+    (problem,) = check_rules(load_text(pretty, "r.yaml")[0], {"acts": SCHEMA}).problems
+    wanted = next(n for n, line in enumerate(pretty.splitlines(), 1) if "kidn" in line)
+    assert (problem.place.line, problem.path) == (wanted, "sequence.1.where")
+
+
+def test_a_message_may_name_columns_of_steps_and_nothing_else() -> None:
+    for message, says in (
+        ("{failed.amuont}", "have no 'amuont'"),
+        ("{nobody.amount}", "nothing is called"),
+        ("{amount}", "nothing is called"),
+    ):
+        with pytest.raises(ExpressionError) as caught:
+            rule(FAILED, BOUGHT, then={"severity": "low", "message": message})
+        assert caught.value.field == "then.message"
+        assert says in caught.value.message
+
+
+def test_the_group_must_be_one_that_the_stream_is_routed_by() -> None:
+    with pytest.raises(RuleSetError, match="group_by"):
+        rule(FAILED, BOUGHT, group_by=["kind"])
+
+
+def test_a_sequence_that_is_too_long_is_refused() -> None:
+    with pytest.raises(RuleError, match="within: a sequence of 500d, at most 400d"):
+        rule(FAILED, BOUGHT, within="500d")
+
+
+def test_the_fingerprint_is_that_of_the_structure() -> None:
+    def fingerprint(*items: Item, **more: object) -> str:
+        one = rule(*items, **more).sequence
+        assert one is not None
+        return one.fingerprint
+
+    same = fingerprint(FAILED, BOUGHT)
+    assert fingerprint({**FAILED, "step": "x", "where": "'a' = kind"}, BOUGHT, id="other", mode="shadow") == same
+    others = [
+        fingerprint({**FAILED, "times": 3}, BOUGHT),
+        fingerprint({**FAILED, "within": "5m"}, BOUGHT),
+        fingerprint(FAILED, BOUGHT, within="2h"),
+        fingerprint(FAILED, BOUGHT, skip="none"),
+        fingerprint(FAILED, BOUGHT, where="amount > 1"),
+        fingerprint(FAILED, NOT_C, BOUGHT),
+        fingerprint(FAILED, {**BOUGHT, "where": "kind = 'c'"}),
+    ]
+    assert len({same, *others}) == len(others) + 1
+
+
+def test_the_cost_of_a_sequence_is_that_of_its_dearest_condition() -> None:
+    cheap, dear = cost(rule(FAILED, BOUGHT)), cost(rule(FAILED, {**BOUGHT, "where": "kind <> 'a'"}))
+    assert (cheap.cheap, cheap.access) == (True, AccessPath.EQUALITY)
+    assert (dear.cheap, dear.access) == (False, AccessPath.SCAN)
+    assert "3 events, 2 conditions" in cheap.note

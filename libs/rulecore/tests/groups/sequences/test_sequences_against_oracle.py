@@ -1,0 +1,228 @@
+"""Sequences equal an oracle that shares nothing with them, however events arrive, are cut and processes restart."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rulecore.documents.scalars import render_duration
+from rulecore.factory import RulesFactory
+from rulecore.settings import GroupSettings, RuleStream
+from streamcore.app import App, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord, control_record
+from streamcore.schema import StreamSchema
+from streamcore.state import StateSettings
+from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import ALERTS, LATE, STATUS
+from tests.harness.apps.rule_group import GroupRun, compiled
+from tests.harness.oracles.sequences import Event, Row, Wanted, find
+
+MINUTE = 60_000
+T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
+CLOCK = T0 + 1_000 * 60 * MINUTE
+END = T0 + 10_000 * MINUTE
+DISORDER = 5  # minutes
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "acts",
+        "event_time": "ts",
+        "keys": [["user"]],
+        "fields": {"ts": "timestamp not null", "user": "string", "kind": "string", "amount": "decimal(12,2)"},
+    }
+)
+
+
+def _amount(row: Row) -> int:
+    amount = row["amount"]
+    assert isinstance(amount, int)
+    return amount
+
+
+#: What is written in a rule, and the same in Python. A comparison with null is not true.
+CONDITIONS: Sequence[tuple[str, Callable[[Row], bool]]] = (
+    ("kind = 'a'", lambda r: r["kind"] == "a"),
+    ("kind = 'b'", lambda r: r["kind"] == "b"),
+    ("kind in ('a', 'b')", lambda r: r["kind"] in ("a", "b")),
+    ("kind <> 'a'", lambda r: r["kind"] is not None and r["kind"] != "a"),
+    ("amount >= 2", lambda r: _amount(r) >= 2),
+    ("kind = 'c' and amount < 2", lambda r: r["kind"] == "c" and _amount(r) < 2),
+    ("upper(kind) = 'C'", lambda r: r["kind"] == "c"),
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A sequence: (condition, times, within in minutes or None), times 0 for a ``without``."""
+
+    items: tuple[tuple[int, int, int | None], ...]
+    span: int
+    skip: str
+    common: bool
+
+    def document(self, rule_id: str) -> bytes:
+        body = {
+            "id": rule_id,
+            "version": 1,
+            "owner": "o",
+            "on": "acts",
+            "group_by": ["user"],
+            "sequence": [self._item(n, *item) for n, item in enumerate(self.items)],
+            "within": f"{self.span}m",
+            "skip": self.skip,
+            "then": {"severity": "high", "message": "{user} {count}"},
+        }
+        return orjson.dumps(body | ({"where": "amount <> 1"} if self.common else {}))
+
+    @staticmethod
+    def _item(number: int, condition: int, times: int, within: int | None) -> dict[str, object]:
+        text = CONDITIONS[condition][0]
+        body: dict[str, object] = {"without": text} if not times else {"step": f"s{number}", "where": text}
+        if times:
+            body["times"] = times
+        return body if within is None else body | {"within": render_duration(within * MINUTE)}
+
+    def entries(self) -> list[Wanted]:
+        return [Wanted(functools.partial(self._holds, c), times, w and w * MINUTE) for c, times, w in self.items]
+
+    def _holds(self, condition: int, row: Row) -> bool:
+        return (not self.common or _amount(row) != 1) and CONDITIONS[condition][1](row)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> Drawn:
+    span = draw(st.integers(1, 25))
+    condition, within = st.integers(0, len(CONDITIONS) - 1), st.none() | st.integers(1, span)
+    items: list[tuple[int, int, int | None]] = []
+    for number in range(draw(st.integers(1, 3))):
+        if number and draw(st.integers(0, 2)) == 0:
+            items.append((draw(condition), 0, None))
+        items.append((draw(condition), draw(st.sampled_from([1, 1, 2, 3])), draw(within)))
+    if draw(st.integers(0, 2)) == 0 or (len(items) == 1 and items[0][1] == 1):
+        items.append((draw(condition), 0, draw(st.integers(1, span))))
+    return Drawn(tuple(items), span, draw(st.sampled_from(["past_last", "to_next", "none"])), draw(st.booleans()))
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Event]:
+    """Events of two partitions in order of arrival, none of them late, many at one time."""
+    row = st.fixed_dictionaries(
+        {
+            "user": st.sampled_from(["u", "u", "v", None]),
+            "kind": st.sampled_from(["a", "b", "c", None]),
+            "amount": st.integers(0, 3),
+        }
+    )
+    moment = st.tuples(st.integers(0, 30), st.integers(0, DISORDER - 1), st.integers(0, 1), row)
+    some = draw(st.lists(moment, min_size=12, max_size=30))
+    some.sort(key=lambda e: e[0] + e[1])
+    offsets = [0, 0]
+    events = []
+    for minute, _, partition, values in some:
+        events.append(Event(T0 + minute * MINUTE, partition, offsets[partition], values))
+        offsets[partition] += 1
+    return events
+
+
+rule_lists = st.lists(sequences(), min_size=1, max_size=3)
+sizes_of_cuts = st.lists(st.integers(1, 12), min_size=1, max_size=4)
+
+
+def cuts_of(events: Sequence[Event], sizes: Sequence[int]) -> list[Sequence[Event]]:
+    """Pieces of these sizes in turn."""
+    cuts: list[Sequence[Event]] = []
+    start = 0
+    while start < len(events):
+        size = sizes[len(cuts) % len(sizes)]
+        cuts.append(events[start : start + size])
+        start += size
+    return cuts
+
+
+def run(
+    drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
+) -> list[object]:
+    """What the group finds, in its order. ``processes`` 0: each cut starts from what is stored; more take turns."""
+    rules = [compiled(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
+    group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
+    found, latest = [], group.watermark_ms
+    for cut in cuts_of(events, sizes):
+        latest = max([latest, *(e.ms for e in cut)])
+        rows = [(e.ms, e.partition, e.offset, {**e.row, "amount": 100 * _amount(e.row)}) for e in cut]
+        found += group.cut(rows, latest - DISORDER * MINUTE)
+    found += group.cut([], END)
+    assert all(a.time_ms <= b.time_ms for a, b in itertools.pairwise(found))
+    places = [[(o.partition, o.offset) for o in f.events] for f in found]
+    return [(f.rule.rule.id, f.key["user"], p, f.start_ms, f.end_ms) for f, p in zip(found, places, strict=True)]
+
+
+def expected(drawn: Sequence[Drawn], events: Sequence[Event]) -> list[object]:
+    found: list[object] = []
+    for number, one in enumerate(drawn):
+        for user in ("u", "v", None):
+            own = [e for e in events if e.row["user"] == user]
+            for match in find(one.entries(), one.span * MINUTE, own, past_last=one.skip == "past_last"):
+                places = [(e.partition, e.offset) for e in match.events]
+                found.append((f"r{number}", user, places, match.events[0].ms, match.end_ms))
+    return sorted(found, key=str)
+
+
+@given(rule_lists, arrivals(), sizes_of_cuts)
+def test_what_is_found_is_what_the_oracle_finds_however_the_input_is_cut(
+    drawn: list[Drawn], events: list[Event], sizes: list[int]
+) -> None:
+    assert sorted(run(drawn, events, sizes), key=str) == expected(drawn, events)
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 2, 3]))
+def test_restarts_and_processes_that_were_away_change_nothing(
+    drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
+) -> None:
+    assert sorted(run(drawn, events, sizes, processes), key=str) == expected(drawn, events)
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.sampled_from([0, 1, 2]))
+def test_with_a_limit_on_partials_the_result_and_its_order_still_depend_on_the_events_alone(
+    drawn: list[Drawn], events: list[Event], sizes: list[int], processes: int
+) -> None:
+    whole = run(drawn, events, [len(events)], limit=2)
+    assert run(drawn, events, sizes, processes, limit=2) == whole
+
+
+@settings(max_examples=settings().max_examples // 10)
+@given(rule_lists, arrivals(), sizes_of_cuts, st.booleans())
+def test_the_whole_kernel_says_the_same(
+    drawn: list[Drawn], events: list[Event], sizes: list[int], restart: bool
+) -> None:
+    kernel = RulesFactory((RuleStream(SCHEMA, "acts"),))
+    watermark, state = WatermarkStrategy(max_out_of_orderness_ms=DISORDER * MINUTE), StateSettings(buckets=2)
+    spec = App("t", (Source(SCHEMA, "acts"),), "c", {}, (kernel,), shards=2, watermark=watermark, state=state)
+    app = InProcessApp(spec)
+    out = app.cut([control_record(n, f"r{n}", one.document(f"r{n}")) for n, one in enumerate(drawn)], CLOCK)
+    end = [Event(END, partition, 99, {"user": "end", "kind": "z", "amount": 1}) for partition in (0, 1)]
+    for number, cut in enumerate([*cuts_of(events, sizes), end]):
+        app = InProcessApp(spec, app.blobs) if restart else app
+        records = [RawRecord(0, e.partition, e.offset, orjson.dumps({**e.row, "ts": e.ms})) for e in cut]
+        out += app.cut(records, CLOCK, tasks=1 + number % 2)
+    assert {orjson.loads(r.value or b"")["status"] for r in out if r.lane == STATUS} == {"accepted"}
+    assert not [r for r in out if r.lane == LATE]
+    alerts = [orjson.loads(r.value or b"") for r in out if r.lane == ALERTS]
+    said = [
+        (
+            a["rule"],
+            a["key"]["user"],
+            [(e["partition"], e["offset"]) for e in a["events"]],
+            a["window"]["start_ms"],
+            a["window"]["end_ms"],
+        )
+        for a in alerts
+    ]
+    assert sorted(said, key=str) == expected(drawn, events)
+    assert len({a["alert_id"] for a in alerts}) == len(alerts)

@@ -1,0 +1,198 @@
+"""What is refused, where the underline stands, and what the author is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from rulecore.errors import ExpressionError
+from rulecore.language import ExpressionLimits, Scope, parse
+from streamcore.schema import STRING
+from tests.harness.oracles.expressions import COLUMNS, SCOPE
+
+HAVING = Scope({"s": STRING}, aggregates=True, arguments=COLUMNS)
+
+#: text, the part of it that is underlined (its last occurrence), words of the message, words of the hint
+WHERE = [
+    ("amount > '100'", "'100'", "decimal(12,2) cannot be compared with string", "a number, such as 100"),
+    ("'100' < amount", "'100'", "decimal(12,2) cannot be compared with string", "a number"),
+    ("ts > '2011-01-01'", "'2011-01-01'", "timestamp cannot be compared", "timestamp '2011"),
+    ("amuont > 1", "amuont", "unknown column amuont", "did you mean amount?"),
+    ("a > 1 and\n  amuont > 1", "amuont", "unknown column amuont", "did you mean amount?"),
+    ("lenght(s) = 1", "lenght", "unknown function lenght", "did you mean length?"),
+    ("reflect('java.lang.Runtime', 'exec') = s", "reflect", "unknown function reflect", "accepted here: lower"),
+    ("amount", "amount", "a condition is needed, this is decimal(12,2)", "a comparison"),
+    ("ok and a", "a", "and takes a condition, not long", "a condition"),
+    ("not a", "a", "not takes a condition, not long", "a condition"),
+    ("s = null", "null", "never true", "is null"),
+    ("s <> null", "null", "never true", "is not null"),
+    ("a between 1 and null", "null", "never true", ""),
+    ("s in ('x', null)", "null", "never answers false", "or ... is null"),
+    ("a in (1, 'x')", "'x'", "does not take this string", "a number"),
+    ("a in (1.5)", "1.5", "does not take this decimal", ""),
+    ("a in (b)", "b", "in takes constants", ""),
+    ("a in b", "a", "in takes a list in brackets, or list('name')", ""),
+    ("a = 1 = ok", "a = 1", "needs brackets", "(a = b) = c"),
+    ("a = b is null", "a = b", "needs brackets", ""),
+    ("ok = (not ok) = ok", "ok = (not ok)", "needs brackets", ""),
+    ("a > not ok", "not", "not is not accepted here", "put brackets"),
+    ("a not > 1", "not", "not is not accepted here", "not in"),
+    ("ok < end", "end", "end without case", ""),
+    ("ok < (a = 1)", "ok < (a = 1)", "< does not take boolean", "="),
+    ("a + s > 1", "s", "+ takes numbers, not string", "a number"),
+    ("x % 2 = 1", "x", "% takes long and decimal", ""),
+    ("-s = 'x'", "s", "- takes a number, not string", ""),
+    ("ts + 5 > seen", "5", "long cannot be added to or taken from a timestamp", "interval 5 minutes"),
+    ("ts + seen > 1", "seen", "two timestamps cannot be added", "interval"),
+    ("fine * (fine * rate) > 1", "fine * (fine * rate)", "needs 23 digits after the point", "round"),
+    ("ts > timestamp '2011-02-30'", "timestamp '2011-02-30'", "no timestamp", "2011-01-31"),
+    ("ts > seen - interval 1 month", "interval 1 month", "no interval", "weeks"),
+    ("s like t", "t", "like takes a constant pattern", "quotes"),
+    ("s like r'a\\b'", "r'a\\b'", "is the escape character", "can be escaped"),
+    ("s like 'a' escape 'xy'", "escape 'xy'", "escape takes one character", ""),
+    ("regexp_like(s, t)", "t", "regexp_like takes a constant pattern", ""),
+    ("regexp_like(s, '(?=a)b')", "'(?=a)b'", "look-around", "Rust"),
+    ("regexp_like(s, r'(a)\\1')", "r'(a)\\1'", "backreferences", "Rust"),
+    ("regexp_like(s, '(a{40}){40}')", "'(a{40}){40}'", "counted repetition", "smaller"),
+    ("regexp_like(s, '[')", "'['", "unclosed character class", ""),
+    (r"regexp_like(s, '\d+')", r"'\d+'", r"unknown escape \d", "r'...'"),
+    ("substr(s, a) = 'x'", "a", "argument 2 must be a constant long", "start from 1"),
+    ("date_trunc('fortnight', ts) = ts", "'fortnight'", "unknown unit", "second, minute, hour"),
+    ("replace(s, '', 'x') = s", "''", "empty", ""),
+    ("round(x, 99) = 1", "99", "between 0 and 15 places", ""),
+    ("length(s, t) = 1", "length(s, t)", "does not take 2 arguments", "length(text)"),
+    ("length(a) = 1", "a", "length takes string, not long", "text in quotes"),
+    ("hour(a) = 1", "a", "hour takes a timestamp, not long", ""),
+    ("if(ok, 1) = 1", "if(ok, 1)", "if does not take 2 arguments", "if(a, b, c)"),
+    ("case when a then 1 end = 1", "a", "when takes a condition, not long", ""),
+    ("case when ok then 1 else 'x' end = 1", "'x'", "case of long and string", ""),
+    ("case b when 1 then ok end", "b", "case takes conditions", ""),
+    ("case when ok then null end = 1", "case when ok then null end", "all results are null", ""),
+    ("coalesce(s, null) = 'x'", "null", "null is accepted only as a result", "is null"),
+    ("greatest(ok, ok)", "ok", "greatest does not take boolean", ""),
+    ("count(*) > 5", "count(*)", "count is an aggregate", "only in having"),
+    ("a = 99999999999999999999", "99999999999999999999", "does not fit 64 bits", "1e20"),
+    ("a = 1234567890.1234567890", "1234567890.1234567890", "at most 18 digits", ""),
+    ("a = 5L", "5L", "5L is no number", "100, 10.5"),
+    ("a = 1e999", "1e999", "1e999 is no number", ""),
+    ("a = 1_000", "1_000", "1_000 is not accepted", ""),
+    ("s = 'abc", "'abc", "the quote ' is never closed", ""),
+    ("(a > 1", "(", "( is never closed", "a matching )"),
+    ("a > 1)", ")", ") without (", ""),
+    ("case when ok then 1", "case", "case is never closed", "a matching end"),
+    ("a > 1 and", "and", "something is missing after and", "a column"),
+    ("a >", ">", "something is missing after >", ""),
+    ("> 1", ">", "something is missing before >", ""),
+    ("a b", "b", "an operator is missing before b", "and, or"),
+    ("'x' 'y' = s", "'y'", "an operator is missing before 'y'", ""),
+    ("a = 1 -- x", "-- x", "comments are not accepted", ""),
+    ("a /*+ hint */ = 1", "/*+ hint */", "comments are not accepted", ""),
+    ("a = 1; drop table x", ";", "; is not accepted", ""),
+    ("event.a = 1", ".", ". is not accepted", ""),
+    ("a[0] = 1", "[", "[ is not accepted", ""),
+    ("a::string = 'x'", "::", ":: is not accepted", ""),
+    ("select 1", "select", "select is not accepted", "no queries"),
+    ("a > (select max(a) from x)", "select", "select is not accepted", "no queries"),
+    ("exists(select 1)", "select", "select is not accepted", ""),
+    ("cast(a as string) = 'x'", "as", "an operator is missing before as", ""),
+    ("max(a) over (partition by b) > 1", "partition by", "partition by is not accepted", ""),
+    ("max(a) over () > 1", "over", "an operator is missing before over", ""),
+    ("(a, b) = (1, 2)", "a", "a list is accepted only after in", ""),
+    ("ok is true", "ok", "is takes null or not null", ""),
+    ("*", "*", "something is missing", ""),
+]
+
+REFUSED_IN_HAVING = [
+    ("amount > 1", "amount", "amount is not in group_by", "or an aggregate, such as max(amount)"),
+    ("sum(sum(amount)) > 1", "sum(amount)", "sum inside sum", "do not nest"),
+    ("sum(s) > 1", "s", "sum takes a number, not string", ""),
+    ("max(s) > 'x'", "s", "max takes a number or a timestamp, not string", ""),
+    ("sum(amuont) > 1", "amuont", "unknown column amuont", "did you mean amount?"),
+    ("count() > 1", "count()", "count does not take 0 arguments", "count(*)"),
+    ("sum(*) > 1", "*", "something is missing before *", "a column"),
+    ("sum(distinct amount) > 1", "distinct", "distinct is not accepted here", "count(distinct x)"),
+]
+
+
+def _refused(text: str, scope: Scope, field: str) -> ExpressionError:
+    with pytest.raises(ExpressionError) as caught:
+        parse(text, scope, field=field)
+    return caught.value
+
+
+def _check(error: ExpressionError, text: str, marked: str, message: str, hint: str) -> None:
+    assert message in error.message
+    assert hint in error.hint
+    start = text.index(marked) if message in _FIRST else text.rindex(marked)
+    before = text[:start]
+    place = (before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1, len(marked))
+    assert (error.line, error.column, error.length) == place
+
+
+#: Messages whose place is the first occurrence of the marked text.
+_FIRST = {
+    "+ takes numbers, not string",
+    "in takes a list in brackets, or list('name')",
+    "argument 2 must be a constant long",
+    "a list is accepted only after in",
+    "greatest does not take boolean",
+    "is takes null or not null",
+}
+
+
+@pytest.mark.parametrize(("text", "marked", "message", "hint"), WHERE)
+def test_a_refused_where_names_the_place_and_the_way_out(text: str, marked: str, message: str, hint: str) -> None:
+    _check(_refused(text, SCOPE, "where"), text, marked, message, hint)
+
+
+@pytest.mark.parametrize(("text", "marked", "message", "hint"), REFUSED_IN_HAVING)
+def test_a_refused_having_names_the_place_and_the_way_out(text: str, marked: str, message: str, hint: str) -> None:
+    _check(_refused(text, HAVING, "having"), text, marked, message, hint)
+
+
+def test_an_error_renders_as_place_source_underline_and_hint() -> None:
+    error = _refused("a > 1\n  and amuont > 100", SCOPE, "where")
+    assert error.render().splitlines()[:3] == [
+        "where:2:7: unknown column amuont",
+        "    and amuont > 100",
+        "        ^^^^^^",
+    ]
+    assert error.render().splitlines()[3].startswith("  hint: did you mean amount? accepted here: a, b, amount")
+    assert str(error).startswith("where:2:7: unknown column amuont; did you mean amount?")
+
+
+def test_a_long_line_is_shown_around_the_place() -> None:
+    text = " and ".join(["a > 1"] * 60) + " and amuont > 1"
+    shown = _refused(text, SCOPE, "where").render().splitlines()
+    assert len(shown[1]) < 130
+    assert shown[1][shown[2].index("^") : shown[2].rindex("^") + 1] == "amuont"
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "message"),
+    [
+        ("a = 1 or a = 2", ExpressionLimits(text_bytes=10), "at most 10 are accepted"),
+        ("a = 1 or a = 2", ExpressionLimits(nodes=6), "more than 6 nodes"),
+        ("a + a + a + a + a > 1", ExpressionLimits(depth=4), "nested more than 4 deep"),
+        ("((((a = 1))))", ExpressionLimits(depth=3), "nested more than 3 deep"),
+        ("not not not not ok", ExpressionLimits(depth=3), "nested more than 3 deep"),
+        ("a in (1, 2, 3)", ExpressionLimits(list_length=2), "more than 2 values"),
+        ("s like 'abcd'", ExpressionLimits(like_bytes=3), "more than 3 bytes"),
+        ("regexp_like(s, 'abcd')", ExpressionLimits(regex_bytes=3), "more than 3 bytes"),
+        ("greatest(a, a, a) = 1", ExpressionLimits(arguments=2), "more than 2 arguments"),
+        ("concat(s, s, s) = 'x'", ExpressionLimits(text_growth=2), "grow more than 2 times"),
+        (
+            "replace(replace(s, 'a', 'aaaa'), 'a', 'aaaa') = 'x'",
+            ExpressionLimits(text_growth=15),
+            "grow more than 15 times",
+        ),
+    ],
+)
+def test_every_limit_is_kept(text: str, limits: ExpressionLimits, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message):
+        parse(text, SCOPE, limits=limits)
+    assert parse(text, SCOPE).type.kind.value == "boolean"
+
+
+def test_terms_of_one_and_are_one_level_deep() -> None:
+    expr = parse(" and ".join(f"a <> {n}" for n in range(100)), SCOPE)
+    assert len(expr.children) == 100

@@ -1,0 +1,36 @@
+"""The function reference is complete, and every example in it gives what it shows."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from rulecore.language import Scope, evaluate, parse
+from rulecore.language.columnar.compiler import to_polars
+from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE
+from rulecore.language.functions import AGGREGATES, FUNCTIONS
+from streamcore.schema import DOUBLE
+
+EXAMPLES = [example for entry in FUNCTION_REFERENCE.values() for example in entry.examples]
+
+
+def test_every_function_and_aggregate_has_an_entry_and_no_entry_is_left_over() -> None:
+    assert set(FUNCTION_REFERENCE) == set(FUNCTIONS)
+    assert set(AGGREGATE_REFERENCE) == set(AGGREGATES)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_true_for_the_reference_evaluator_and_in_columns(example: str) -> None:
+    expression = parse(example, Scope({}))
+    assert evaluate(expression, {}) is True
+    assert pl.DataFrame({"row": [1]}).select(to_polars(expression).alias("value"))["value"].to_list() == [True]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTION_REFERENCE))
+def test_an_example_uses_its_function(name: str) -> None:
+    assert all(f"{name}(" in example for example in FUNCTION_REFERENCE[name].examples)
+
+
+@pytest.mark.parametrize("example", [example for entry in AGGREGATE_REFERENCE.values() for example in entry.examples])
+def test_having_accepts_an_example_of_an_aggregate(example: str) -> None:
+    assert parse(example, Scope({}, aggregates=True, arguments={"amount": DOUBLE})) is not None

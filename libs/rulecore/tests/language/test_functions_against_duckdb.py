@@ -1,0 +1,143 @@
+"""Every function and operator gives the value that DuckDB gives, where ``tests.harness.oracles.duckdb_sql`` says how
+to ask it.
+
+``HEADGATE_EXPRESSIONS`` so many expressions on 40 rows each (`make nightly`: 20,000).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from random import Random
+
+import duckdb
+import pytest
+
+from rulecore.errors import ExpressionError
+from rulecore.language import evaluate, parse
+from rulecore.language.functions import FUNCTIONS
+from rulecore.language.types import Value
+from streamcore.schema import TIMESTAMP
+from tests.harness.oracles.duckdb_sql import COLUMNS, DIFFERENCES, MAKERS, SCOPE, TABLE, Both, Pairs, row
+
+EXPRESSIONS = int(os.environ.get("HEADGATE_EXPRESSIONS", "800"))
+TOGETHER = 50
+ROWS = 40
+#: Of transcendental functions, and of sums of doubles in another order.
+CLOSE = 1e-14
+
+pytestmark = pytest.mark.timeout(300 + EXPRESSIONS // 10)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(TABLE)
+        yield connection
+
+
+def fill(database: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Value]]) -> None:
+    """These rows and no others."""
+    database.execute("delete from events")
+    places = ", ".join("make_timestamp(?::bigint * 1000)" if kind == TIMESTAMP else "?" for kind in COLUMNS.values())
+    values = [value for i, one in enumerate(rows) for value in (i, *(one[name] for name in COLUMNS))]
+    database.execute(f"insert into events values {', '.join([f'(?, {places})'] * len(rows))}", values)
+
+
+def same(ours: Value, theirs: Value) -> bool:
+    """Equal, of one type but for decimals of another scale; NaN equals itself, doubles within ``CLOSE``."""
+    if isinstance(ours, float) and isinstance(theirs, float):
+        return (math.isnan(ours) and math.isnan(theirs)) or math.isclose(ours, theirs, rel_tol=CLOSE)
+    numbers = isinstance(ours, Decimal | int) and isinstance(theirs, Decimal | int)
+    return ours == theirs and (numbers or type(ours) is type(theirs))
+
+
+def check(database: duckdb.DuckDBPyConnection, pairs: Sequence[Both], rows: Sequence[dict[str, Value]]) -> int:
+    """How many values were compared."""
+    fill(database, rows)
+    trees = [parse(pair.ours, SCOPE, expect=None) for pair in pairs]
+    asked = [f"epoch_ms({p.theirs})" if t.type == TIMESTAMP else p.theirs for p, t in zip(pairs, trees, strict=True)]
+    answers = list(zip(*database.execute(f"select {', '.join(asked)} from events order by i").fetchall(), strict=True))
+    for pair, tree, theirs in zip(pairs, trees, answers, strict=True):
+        for one, their in zip(rows, theirs, strict=True):
+            our = evaluate(tree, one)
+            shown = {name: value for name, value in one.items() if name in pair.ours}
+            assert same(our, their), f"{pair.ours} on {shown}: {our!r} here, {their!r} there by {pair.theirs}"
+    return len(pairs) * len(rows)
+
+
+def accepted(pair: Both) -> bool:
+    """The language may refuse what a generator makes: a decimal with too many digits, a text that could grow."""
+    try:
+        parse(pair.ours, SCOPE, expect=None)
+    except ExpressionError as error:
+        if not any(words in error.message for words in _LIMITS):
+            raise
+        return False
+    return True
+
+
+_LIMITS = ("digits", "grow", "nodes", "bytes", "deep", "all results are null")
+NAMES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMES, ids=[f"{name} -> {kind}" for kind, name in NAMES])
+def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: duckdb.DuckDBPyConnection) -> None:
+    pairs = Pairs(len(name))
+    chosen = [pair for _ in range(12) if accepted(pair := MAKERS[kind][name](pairs, 0))]
+    random = Random(name)
+    assert check(database, chosen, [row(random) for _ in range(3 * ROWS)]) >= 3 * ROWS
+
+
+def test_nested_expressions_give_what_duckdb_gives(database: duckdb.DuckDBPyConnection) -> None:
+    made = compared = 0
+    seed = 0
+    while made < EXPRESSIONS:
+        seed += 1
+        pairs, random = Pairs(seed), Random(seed)
+        chosen = [pair for _ in range(TOGETHER) if accepted(pair := pairs.any(3)) and len(pair.theirs) < 20_000]
+        compared += check(database, chosen, [row(random) for _ in range(ROWS)])
+        made += len(chosen)
+    print(f"{made} expressions, {compared} values")
+    assert made >= EXPRESSIONS
+
+
+#: DuckDB has no type for addresses without a download; ``test_networks`` compares with Python's ``ipaddress``.
+WITHOUT_PEER = {"cidr_match"}
+
+
+def test_every_function_and_operator_is_compared() -> None:
+    names = {name.split(" of ")[0] for makers in MAKERS.values() for name in makers}
+    assert names >= FUNCTIONS.keys() - WITHOUT_PEER
+    assert names >= {
+        "+",
+        "-",
+        "*",
+        "/",
+        "%",
+        "||",
+        "and",
+        "or",
+        "not",
+        "in",
+        "between",
+        "like",
+        "is null",
+        "case",
+        "if",
+    }
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_difference_is_as_it_is_said(name: str, database: duckdb.DuckDBPyConnection) -> None:
+    one = DIFFERENCES[name]
+    fill(database, [dict.fromkeys(COLUMNS)])
+    assert same(evaluate(parse(one.ours, SCOPE, expect=None), dict.fromkeys(COLUMNS)), one.our_value)
+    query = f"select {one.theirs} from events"
+    if one.raises:
+        with pytest.raises(duckdb.Error):
+            database.execute(query).fetchall()
+    else:
+        assert same(database.execute(query).fetchall()[0][0], one.their_value)

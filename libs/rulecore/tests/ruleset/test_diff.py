@@ -1,0 +1,194 @@
+"""What a diff says of rules is what publishing them does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from rulecore.compile.rule import RuleLimits
+from rulecore.documents.rule import Rule, canonical_json
+from rulecore.documents.status import StatusKind
+from rulecore.language import Expr, evaluate, normalize, render
+from rulecore.ruleset.diff import FieldChange, RuleChangeKind, RuleDiff, StateChange, StateFate, changes, diff
+from rulecore.ruleset.ruleset import RuleSet
+from streamcore.kernel import ControlRecord
+from streamcore.schema import StreamSchema
+from tests.harness.oracles.expressions import COLUMNS, expressions, frames
+
+SHOP = StreamSchema.parse(
+    {
+        "name": "shop",
+        "event_time": "ts",
+        "keys": [["user_id"], ["card"]],
+        "fields": {
+            "ts": "timestamp not null",
+            "user_id": "string",
+            "card": "string",
+            "type": "string",
+            "amount": "decimal(12,2)",
+        },
+    }
+)
+STREAMS = {"shop": SHOP}
+MINUTE = 60_000
+
+
+def event(**entries: Any) -> Rule:
+    document = {"id": "big", "version": 1, "owner": "me", "on": "shop", "where": "amount > 5"}
+    return Rule.model_validate(document | {"then": {"severity": "high", "message": "m"}} | entries)
+
+
+def window(**entries: Any) -> Rule:
+    document = {"id": "burst", "group_by": ["card"], "within": {"sliding": "10m", "every": "1m"}}
+    return event(**document | {"where": "type = 'x'", "having": "count(*) >= 5"} | entries)
+
+
+def one(live: list[Rule], wanted: list[Rule], **options: Any) -> RuleDiff:
+    (found,) = diff(live, wanted, STREAMS, **options)
+    return found
+
+
+def test_the_same_rules_change_nothing() -> None:
+    found = diff([event(), window()], [window(), event()], STREAMS, whole=True)
+    assert [d.verdict for d in found] == [RuleChangeKind.SAME, RuleChangeKind.SAME]
+    assert not changes(found)
+
+
+def test_a_rule_that_is_not_live_is_added_and_its_windows_warm_up() -> None:
+    found = one([], [window()])
+    assert (found.verdict, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.NEW, 10 * MINUTE),)
+
+
+def test_a_rule_that_the_files_do_not_have_is_removed_only_when_they_are_the_whole_truth() -> None:
+    assert diff([event(), window()], [event()], STREAMS)[0].verdict is RuleChangeKind.SAME
+    assert len(diff([event(), window()], [event()], STREAMS)) == 1
+    found = diff([event(), window()], [event()], STREAMS, whole=True)[1]
+    assert (found.rule, found.verdict) == ("burst", RuleChangeKind.REMOVED)
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.DROPPED),)
+
+
+def test_each_entry_that_differs_is_named_with_both_values() -> None:
+    found = one([event()], [event(version=2, tags=["a"], then={"severity": "low", "message": "m"})])
+    assert found.fields == (
+        FieldChange("tags", [], ["a"]),
+        FieldChange("then.severity", "high", "low"),
+    )
+
+
+def test_conditions_with_one_normal_form_are_equivalent() -> None:
+    found = one([event()], [event(version=2, where="5.0 < amount and 1 = 1")])
+    (change,) = found.fields
+    assert change.path == "where"
+    assert change.normal is not None
+    assert change.normal.equivalent
+    assert change.normal.old == change.normal.new == "amount > 5.00"
+
+
+def test_conditions_that_differ_are_shown_in_normal_form() -> None:
+    (change,) = one([window()], [window(version=2, having="6 <= count(*)")]).fields
+    assert change.normal is not None
+    assert (change.normal.old, change.normal.new, change.normal.equivalent) == ("count(*) >= 5", "count(*) >= 6", False)
+
+
+def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
+    def sequence(version: int, second: str) -> Rule:
+        steps = [{"step": "a", "where": "type = 'a'"}, {"step": "b", "where": second}]
+        return window(version=version, sequence=steps, within="1h", where=None, having=None)
+
+    (change,) = one([sequence(1, "amount > 1")], [sequence(2, "1 < amount")]).fields
+    assert change.path == "sequence[1].where"
+    assert change.normal is not None
+    assert change.normal.equivalent
+
+
+def test_a_version_that_was_not_raised_would_be_rejected_and_the_next_one_is_named() -> None:
+    found = one([event(version=7)], [event(version=7, where="amount > 6")])
+    assert found.rejected == "version 7 is not above version 7, the newest"
+    assert found.write_version == 8
+    assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejected is None
+
+
+def test_only_a_raised_version_is_a_change_without_entries() -> None:
+    found = one([event()], [event(version=2)])
+    assert (found.verdict, found.fields, found.rejected) == (RuleChangeKind.CHANGED, (), None)
+
+
+def test_another_threshold_keeps_what_was_counted() -> None:
+    found = one([window()], [window(version=2, having="count(*) >= 9")])
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.KEPT, 0),)
+
+
+def test_an_equivalent_condition_keeps_what_was_counted() -> None:
+    assert one([window()], [window(version=2, where="'x' = type")]).state[0].fate is StateFate.KEPT
+
+
+def test_another_condition_begins_to_count_anew_and_drops_what_nobody_counts() -> None:
+    found = one([window()], [window(version=2, where="type = 'y'")])
+    assert [(s.fate, s.warming_ms) for s in found.state] == [(StateFate.NEW, 10 * MINUTE), (StateFate.DROPPED, 0)]
+
+
+def test_what_another_rule_still_counts_is_not_dropped() -> None:
+    found = diff([window(), window(id="twin")], [window(version=2, where="type = 'y'")], STREAMS)
+    assert [s.fate for s in found[0].state] == [StateFate.NEW]
+
+
+def test_what_another_rule_counts_already_is_there_for_a_new_rule() -> None:
+    assert one([window()], [window(id="twin", having="count(*) > 1")]).state[0].fate is StateFate.KEPT
+
+
+def test_a_longer_window_warms_up_for_what_the_shorter_one_did_not_keep() -> None:
+    longer = window(version=2, within={"sliding": "30m", "every": "1m"})
+    assert one([window()], [longer]).state == (
+        StateChange("count(*) by card in panes of 1m", StateFate.KEPT, 20 * MINUTE),
+    )
+
+
+def test_panes_of_another_length_are_other_panes() -> None:
+    found = one([window()], [window(version=2, within={"sliding": "10m", "every": "5m"})])
+    assert [s.fate for s in found.state] == [StateFate.NEW, StateFate.DROPPED]
+
+
+@pytest.mark.parametrize("mode", ["draft", "retired"])
+def test_a_rule_that_is_not_evaluated_any_more_drops_its_state(mode: str) -> None:
+    assert [s.fate for s in one([window()], [window(version=2, mode=mode)]).state] == [StateFate.DROPPED]
+
+
+def test_a_paused_rule_keeps_its_state() -> None:
+    assert [s.fate for s in one([window()], [window(version=2, mode="paused")]).state] == [StateFate.KEPT]
+
+
+def test_a_rule_that_the_streams_do_not_fit_any_more_is_compared_by_its_text() -> None:
+    found = one([event(where="gone > 1")], [event(version=2)])
+    assert found.fields == (FieldChange("where", "gone > 1", "amount > 5"),)
+
+
+def test_the_rule_set_rejects_exactly_what_the_diff_says() -> None:
+    live = [event(version=3), window(version=3)]
+    rules, _ = RuleSet.empty(STREAMS, RuleLimits()).apply([_record(rule) for rule in live], 0)
+    for version in (2, 3, 4):
+        for wanted in (event(version=version), event(version=version, where="amount > 6"), window(version=version)):
+            _, (status,) = rules.apply([_record(wanted)], 0)
+            refused = one(live, [wanted]).rejected is not None
+            assert refused is (status.status is StatusKind.REJECTED), (version, status.reason)
+
+
+def _record(rule: Rule) -> ControlRecord:
+    return ControlRecord(0, 0, rule.id.encode(), canonical_json(rule))
+
+
+@settings(max_examples=100, deadline=None)
+@given(expressions(depth=2), expressions(depth=2), frames(8))
+def test_conditions_that_are_called_equivalent_agree_on_every_event(left: Expr, right: Expr, rows: Any) -> None:
+    fields = {name: str(kind) for name, kind in COLUMNS.items()} | {"at": "timestamp not null"}
+    streams = {"any": StreamSchema.parse({"name": "any", "event_time": "at", "keys": [["s"]], "fields": fields})}
+    texts = [render(left), render(right), render(normalize(left))]
+    rules = [event(on="any", version=n + 1, where=text) for n, text in enumerate(texts)]
+    for other, expr in ((rules[1], right), (rules[2], normalize(left))):
+        for change in diff([rules[0]], [other], streams)[0].fields:
+            if change.normal is not None and change.normal.equivalent:
+                assert all(
+                    evaluate(left, row) == evaluate(expr, row) or evaluate(left, row) is not True for row in rows
+                )

@@ -1,0 +1,38 @@
+"""Whatever the input of a parser: a value or the documented error, in bounded time and memory, and nothing else.
+
+``HEADGATE_INPUTS`` so many inputs (`make nightly`: 200,000), made and run by ``tests.harness.faults.fuzz_cases`` in a
+cage. An
+input follows from its number, so a finding can be had again: ``python -m tests.harness.faults.fuzz_cases 1/28928``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.harness.faults.cage import Limits, failures, run_caged
+from tests.harness.faults.fuzz_cases import TARGETS
+
+INPUTS = int(os.environ.get("HEADGATE_INPUTS", "2100"))
+SEED = int(os.environ.get("HEADGATE_SEED", "1"))
+GROWTH_BYTES = 100 << 20
+LEAST_SHARE = 0.02  # of a target's inputs that are values
+
+pytestmark = pytest.mark.timeout(300 + INPUTS // 50)
+
+
+def test_every_input_is_a_value_or_the_documented_error() -> None:
+    report = run_caged("tests.harness.faults.fuzz_cases", [SEED, 0, INPUTS], Limits(cpu_s=5, memory_bytes=256 << 20))
+    words = Counter(outcome.word for outcome in report.outcomes)
+    print(f"{len(report.outcomes)} inputs, {report.grown_bytes >> 20} MiB, longest {report.longest_cpu_s} CPU-seconds")
+    print("\n".join(f"  {word}: {count}" for word, count in sorted(words.items())))
+    assert report.ended == ""
+    assert failures(report.outcomes) == []
+    assert len(report.outcomes) == INPUTS
+    assert report.grown_bytes < GROWTH_BYTES
+    for target in TARGETS:
+        values, refused = words[f"{target}: value"], words[f"{target}: refused"]
+        assert values > LEAST_SHARE * (values + refused), f"{target}: hardly any input is sound"
+        assert refused > LEAST_SHARE * (values + refused), f"{target}: hardly any input is refused"

@@ -1,0 +1,91 @@
+"""No text in a rule runs, opens, fetches or exhausts anything: it is refused, or it is data and stays as it is written.
+
+The texts are those of ``tests.harness.faults.hostile_texts``, with where they come from; the process that reads them
+is caged, see ``tests.harness.faults.cage``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.faults.cage import Limits, Outcome, Report, failures, run_caged
+from tests.harness.faults.hostile_cases import FREE, PLACES
+from tests.harness.faults.hostile_texts import JSON, TEXTS, YAML
+
+GROWTH_BYTES = 200 << 20
+#: Conditions that are of the language, and only look bad: their cost is bounded, which the cage checks.
+SOUND = {"redos in where", "like bomb in where"}
+#: Documents that are sound although they look odd.
+SOUND_DOCUMENTS = {"byte order mark as YAML"}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run_caged("tests.harness.faults.hostile_cases", None, Limits(cpu_s=5, memory_bytes=512 << 20))
+
+
+def words(report: Report) -> dict[str, Outcome]:
+    """Outcomes by case."""
+    return {outcome.case: outcome for outcome in report.outcomes}
+
+
+def test_there_are_many_texts_and_each_says_where_it_comes_from() -> None:
+    everything = [*TEXTS, *YAML, *JSON]
+    assert len(TEXTS) >= 60
+    assert len({one.name for one in everything}) == len(everything)
+    assert all(one.provenance and one.text for one in everything)
+
+
+def test_every_text_is_refused_or_harmless_and_the_process_comes_to_its_end(report: Report) -> None:
+    assert report.ended == ""
+    assert len(report.outcomes) == len(TEXTS) * len(PLACES) + len(YAML) + len(JSON)
+    assert failures([o for o in report.outcomes if o.raised]) == []
+    assert {outcome.word for outcome in report.outcomes} == {"refused", "harmless"}
+
+
+def test_nothing_is_opened_imported_executed_or_connected(report: Report) -> None:
+    assert failures([o for o in report.outcomes if o.audit]) == []
+
+
+def test_memory_and_time_stay_bounded(report: Report) -> None:
+    print(f"{len(report.outcomes)} cases, {report.grown_bytes >> 20} MiB, longest {report.longest_cpu_s} CPU-seconds")
+    assert report.grown_bytes < GROWTH_BYTES
+    assert report.longest_cpu_s < 5
+
+
+def test_where_a_text_can_only_be_code_or_a_name_it_is_refused(report: Report) -> None:
+    found = words(report)
+    places = [place for place in PLACES if place not in FREE]
+    taken = {f"{one.name} in {place}" for one in TEXTS for place in places} & {
+        name for name, outcome in found.items() if outcome.word == "harmless"
+    }
+    assert taken == SOUND
+
+
+def test_as_a_constant_most_texts_are_data(report: Report) -> None:
+    found = words(report)
+    refused = {one.name for one in TEXTS if found[f"{one.name} in constant"].word == "refused"}
+    assert refused == {"deep brackets", "deep not", "digits", "long name", "null byte", "terminal"}
+
+
+def test_hostile_documents_are_refused(report: Report) -> None:
+    found = words(report)
+    names = [f"{one.name} as YAML" for one in YAML] + [f"{one.name} as JSON" for one in JSON]
+    assert {name for name in names if found[name].word == "harmless"} == SOUND_DOCUMENTS
+
+
+def test_the_cage_sees_what_it_is_there_for() -> None:
+    report = run_caged("tests.harness.faults.caged_misdeeds", None, Limits(cpu_s=2, memory_bytes=64 << 20))
+    found = words(report)
+    for name, event in [
+        ("open", "open"),
+        ("import", "import"),
+        ("exec", "exec"),
+        ("socket", "socket."),
+        ("fork", "os."),
+    ]:
+        assert any(said.startswith(event) for said in found[name].audit), (name, found[name])
+    assert "MemoryError" in found["memory"].raised
+    assert "RecursionError" in found["recursion"].raised
+    assert "exit -" in report.ended
+    assert "in endless" in report.ended

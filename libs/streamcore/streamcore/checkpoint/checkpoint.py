@@ -1,0 +1,242 @@
+"""The files of a checkpoint root, the app it belongs to, and whether it is whole.
+
+::
+
+    <root>/app.json      name, shards, output version, format of these files: written once, compared at each start
+    <root>/epoch.json    see ``epoch``
+    <root>/lease.*       see ``lease``
+    <root>/offsets/N     what batch N reads: see ``offset_log``
+    <root>/initial/      the state of a savepoint, for batch 0: see ``streamcore.savepoint.restore``
+    <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
+    <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
+
+Refuses, before Spark starts, whatever Spark would take for a new query or trip over half-way: both lose or repeat
+data silently. It repairs nothing: an offsets file that looks deletable may be the plan of a batch whose output is in
+Kafka already.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streamcore.checkpoint.epoch import FIRST_EPOCH, create_epoch, read_epoch
+from streamcore.checkpoint.offset_log import OffsetLog
+from streamcore.errors import ConfigError
+from streamcore.storage.atomic_files import (
+    Entry,
+    list_numbers,
+    make_folder,
+    read_int,
+    read_json,
+    read_whole,
+    write_json,
+)
+from streamcore.storage.location import Location
+
+FORMAT_VERSION = 3
+_RESTORE = "restore from a savepoint, or start with a new checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class AppIdentity:
+    """What may not change during a checkpoint's life. ``output_version``: raised when replaying a batch with new code
+    would give other records than the old code gave."""
+
+    name: str
+    shards: int
+    output_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRoot:
+    """One checkpoint. The functions read and write files; nothing is kept in memory."""
+
+    path: Location
+
+    @property
+    def spark(self) -> Location:
+        """Spark's ``checkpointLocation``."""
+        return self.path / "spark"
+
+    @property
+    def offsets(self) -> OffsetLog:
+        """The log of the offsets that each batch reads."""
+        return OffsetLog(self.path / "offsets")
+
+    @property
+    def initial(self) -> Location:
+        """The state that the first batch is given; no such folder where there is none."""
+        return self.path / "initial"
+
+    @property
+    def restored_from_path(self) -> Location:
+        """The file that names the savepoint that the checkpoint was restored from."""
+        return self.path / "restored_from.json"
+
+    @property
+    def epoch_path(self) -> Location:
+        """The epoch's file."""
+        return self.path / "epoch.json"
+
+    @property
+    def app_path(self) -> Location:
+        """The app identity's file."""
+        return self.path / "app.json"
+
+    @property
+    def is_used(self) -> bool:
+        """True when Spark has planned a batch in it."""
+        return bool(self.planned())
+
+    def initialise(self, identity: AppIdentity, *, epoch: int = FIRST_EPOCH) -> int:
+        """Create a new root or check an existing one; returns its epoch. Call it while holding the lease.
+
+        ``epoch`` counts for a new root only (a restore asks for the savepoint's plus one). ``ConfigError`` when the
+        root belongs to another app or to other settings, or Spark's part is damaged; ``CorruptState`` when a file of
+        ours is.
+        """
+        make_folder(self.path)
+        known = self.identity()
+        if known is None:
+            return self._create(identity, epoch)
+        self._check_identity(known, identity)
+        self.verify()
+        return read_epoch(self.epoch_path)
+
+    def _create(self, identity: AppIdentity, epoch: int) -> int:
+        if self.is_used:
+            raise ConfigError(
+                f"checkpoint {self.path}: app.json is missing though batches exist; restore the file from a copy, "
+                f"or {_RESTORE}"
+            )
+        # app.json comes last: while it is missing, the root counts as not yet created.
+        create_epoch(self.epoch_path, epoch)
+        entries: dict[str, Entry] = {"name": identity.name, "shards": identity.shards}
+        entries |= {"output_version": identity.output_version, "format_version": FORMAT_VERSION}
+        write_json(self.app_path, entries)
+        return epoch
+
+    def adopt_epoch(self, epoch: int) -> int:
+        """Return the epoch in which the owner runs the root. ``ConfigError`` for a root in another epoch: a lower one
+        would be fenced, and a higher one would write batches again."""
+        if self.identity() is None:
+            return epoch
+        found = read_epoch(self.epoch_path)
+        if found != epoch:
+            raise ConfigError(
+                f"checkpoint {self.path}: is in epoch {found}, and is to be run in epoch {epoch}; only a restore from "
+                "a savepoint begins another epoch, with a checkpoint of its own"
+            )
+        return epoch
+
+    def identity(self) -> AppIdentity | None:
+        """Return the app that this root belongs to, or None for a new root."""
+        entries = read_json(self.app_path)
+        if entries is None:
+            return None
+        version = read_int(self.app_path, entries, "format_version")
+        if version != FORMAT_VERSION:
+            raise ConfigError(
+                f"checkpoint {self.path}: format {version}, this program reads {FORMAT_VERSION}; use the program that "
+                "wrote it to take a savepoint, and restore that with this one"
+            )
+        shards, output = (read_int(self.app_path, entries, n) for n in ("shards", "output_version"))
+        return AppIdentity(str(entries.get("name", "")), shards, output)
+
+    def _check_identity(self, known: AppIdentity, asked: AppIdentity) -> None:
+        if known.name != asked.name:
+            raise ConfigError(
+                f"checkpoint {self.path}: belongs to app {known.name}, not {asked.name}; "
+                f"give {asked.name} a checkpoint of its own"
+            )
+        for what, old, new in (
+            ("shards", known.shards, asked.shards),
+            ("output version", known.output_version, asked.output_version),
+        ):
+            if old != new:
+                raise ConfigError(
+                    f"checkpoint {self.path}: {what} {old}, the app is set to {new}; set it back to {old}, or take a "
+                    f"savepoint with {old} and restore it with {new}"
+                )
+
+    def planned(self) -> tuple[int, ...]:
+        """Batches in Spark's offset log, ascending."""
+        return list_numbers(self.spark / "offsets")
+
+    def committed(self) -> tuple[int, ...]:
+        """Batches in Spark's commit log, ascending."""
+        return list_numbers(self.spark / "commits")
+
+    def last_planned(self) -> int | None:
+        """Return the last batch whose inputs are fixed, or None."""
+        return max(self.planned(), default=None)
+
+    def last_committed(self) -> int | None:
+        """Return the last batch that Spark knows to be done, or None. A batch after it may be in Kafka nevertheless."""
+        return max(self.committed(), default=None)
+
+    def check_not_behind(self, written: int, epoch: int) -> None:
+        """``ConfigError`` when batches after the one that may be open were written in this epoch: this folder is not
+        the one that they came from, or is an old copy of it, and going on would skip its next batches as done before.
+        """
+        last = self.last_committed()
+        after = 0 if last is None else last + 1
+        if written > after:
+            raise ConfigError(
+                f"checkpoint {self.path}: batch {written} of epoch {epoch} was written, and here the next one is "
+                f"{after}: what was written came from another checkpoint, or from this one before it was set back. Use "
+                "that one, or give the app another name"
+            )
+
+    def verify(self) -> None:
+        """``ConfigError`` when Spark must not start on this folder; says which file, and what to do."""
+        planned, committed = self.planned(), self.committed()
+        if not planned:
+            if committed:
+                self._raise_damaged("spark/commits has batches, spark/offsets has none", "the offset log was deleted")
+            return
+        if not read_whole(self.spark / "metadata"):
+            self._raise_damaged("spark/metadata is missing or empty", "Spark would take this for a new query")
+        for name, batches in (("offsets", planned), ("commits", committed)):
+            if (gap := _gap(batches)) is not None:
+                self._raise_damaged(
+                    f"spark/{name}/{gap} is missing between {batches[0]} and {batches[-1]}", "a log has a hole"
+                )
+        if committed and not planned[0] <= committed[-1] <= planned[-1]:
+            self._raise_damaged(
+                f"batch {committed[-1]} is committed, the last planned is {planned[-1]}", "logs do not match"
+            )
+        if planned[-1] - (committed[-1] if committed else planned[0] - 1) > 1:
+            self._raise_damaged(
+                f"batches after {committed[-1] if committed else None} are planned but not committed up to "
+                f"{planned[-1]}",
+                "more than the last commit is missing",
+            )
+        self._check_contents(planned, committed)
+        decided = self.offsets.batches()
+        if committed and committed[-1] not in decided:
+            self._raise_damaged(f"offsets/{committed[-1]} is missing", f"batch {committed[-1]} is committed")
+        if decided and decided[-1] > planned[-1]:
+            self._raise_damaged(
+                f"offsets has batch {decided[-1]}, the last planned is {planned[-1]}", "logs do not match"
+            )
+
+    def _check_contents(self, planned: Sequence[int], committed: Sequence[int]) -> None:
+        """Check the files that a start reads: the last two of each log, whose first line is the log's version."""
+        files = [self.spark / "offsets" / str(b) for b in planned[-2:]]
+        files += [self.spark / "commits" / str(b) for b in committed[-2:]]
+        for file in files:
+            lines = (read_whole(file) or b"").splitlines()
+            if len(lines) < 2 or not lines[0].startswith(b"v") or not lines[0][1:].isdigit():
+                what = f"spark/{file.parent.name}/{file.name} is cut short"
+                self._raise_damaged(what, "the disk was full or the machine lost power while it was written")
+
+    def _raise_damaged(self, what: str, why: str) -> None:
+        raise ConfigError(f"checkpoint {self.path}: {what} ({why}); {_RESTORE}. Nothing was changed.")
+
+
+def _gap(batches: Sequence[int]) -> int | None:
+    """Return the first id that is missing, or None."""
+    return next((a + 1 for a, b in itertools.pairwise(batches) if b != a + 1), None)

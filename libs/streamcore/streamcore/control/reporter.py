@@ -1,0 +1,103 @@
+"""Keeps the status of a running service up to date with its phase, its cuts and its failures."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+from streamcore.checkpoint.epochs import NewerEpochExists
+from streamcore.control.channel import ControlChannel
+from streamcore.control.server import CommandHandler, ControlServer
+from streamcore.control.status import CommandResult, CompatibilityInfo, DriverPhase, DriverStatus, NewerEpochInfo
+from streamcore.engine.lag import Lag
+from streamcore.errors import Retryable
+from streamcore.leases.acquire import LeaseHeld
+
+if TYPE_CHECKING:
+    from streamcore.engine.report import CutReport
+
+VERSION = "HEADGATE_VERSION"
+_LOG = logging.getLogger(__name__)
+
+
+class StatusReporter:
+    """Reports one process; a ``CutListener`` of its app. While ``server`` is entered, commands are served too."""
+
+    def __init__(self, channel: ControlChannel, handler: CommandHandler) -> None:
+        version = os.environ.get(VERSION) or metadata.version("headgate")
+        self.server = ControlServer(
+            channel, DriverStatus(DriverPhase.STARTING, version), handler, refresh=self._with_lag
+        )
+        self.respond = self.server.respond
+        self._lag: Callable[[], Lag] = Lag
+
+    def set_phase(self, phase: DriverPhase) -> None:
+        """Report a new phase."""
+        self.server.update(lambda status: replace(status, phase=phase))
+
+    def set_compatibility(self, compatibility: CompatibilityInfo) -> None:
+        """Report whether this version can continue from the savepoint that it was given."""
+        self.server.update(lambda status: replace(status, compatibility=compatibility))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Report the epoch whose checkpoint this process owns."""
+        self.server.update(lambda status: replace(status, epoch=epoch))
+
+    def track_lag(self, lag: Callable[[], Lag]) -> None:
+        """Read the lag from ``lag``, also between cuts: it grows while a cut takes long."""
+        self._lag = lag
+
+    def fail(self, reason: str) -> None:
+        """Report that the process cannot continue."""
+        self.server.update(lambda status: replace(status, phase=DriverPhase.FAILED, message=reason))
+
+    def reject(self, identity: str, reason: Exception | str) -> None:
+        """Publish that a command was rejected; retryable when something was unreachable or a lease is held."""
+        text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}"
+        newer = NewerEpochInfo(reason.newer.epoch, reason.newer.batch) if isinstance(reason, NewerEpochExists) else None
+        retryable = isinstance(reason, Retryable | LeaseHeld)
+        self.respond(identity, CommandResult(False, text, newer_epoch=newer, retryable=retryable))
+
+    def run_async(self, identity: str, work: Callable[[], CommandResult | None]) -> None:
+        """Execute a slow command in a thread, so that a drain is served meanwhile. ``work``: a ``CommandHandler``."""
+
+        def run() -> None:
+            try:
+                result = work()
+            except Exception as error:
+                _LOG.exception("command %s failed", identity)
+                self.reject(identity, error)
+            else:
+                if result is not None:
+                    self.respond(identity, result)
+
+        threading.Thread(target=run, name=f"command-{identity}", daemon=True).start()
+
+    def cut(self, report: CutReport) -> None:
+        """Report a committed cut (``CutListener``)."""
+        self.server.update(
+            lambda status: replace(
+                self._with_lag(status),
+                epoch=report.epoch,
+                batch=report.batch,
+                committed=status.committed + 1,
+                watermark_ms=report.watermark_ms if report.watermark_ms > 0 else None,
+                message="",
+            )
+        )
+
+    def progress(self, progress: Mapping[str, object]) -> None:
+        """Ignore Spark's metrics (``CutListener``)."""
+
+    def failure(self, error: Retryable) -> None:
+        """Report a failure that is retried, until a cut succeeds (``CutListener``)."""
+        self.server.update(lambda status: replace(status, message=f"trying again: {error}"))
+
+    def _with_lag(self, status: DriverStatus) -> DriverStatus:
+        lag = self._lag()
+        return replace(status, lag_rows=lag.rows, lag_s=lag.ms / 1000)

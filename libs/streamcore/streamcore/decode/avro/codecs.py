@@ -1,0 +1,136 @@
+"""What a block of an Avro container file holds when it is unpacked, and never more than the limit.
+
+A block's own word for its size is not trusted: deflate stops at the limit, snappy's and zstandard's announcements are
+read before anything is allocated. A zstandard block is one frame with a window of at most 8 MiB, which its format asks
+every decoder to support.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.scalar.values import RecordError
+
+_CRC_BYTES = 4
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_MAX_WINDOW_BYTES = 8 << 20
+_CONTENT_SIZE_BYTES = (0, 2, 4, 8)
+_DICTIONARY_BYTES = (0, 1, 2, 4)
+_RLE = 1
+
+
+def unpack(codec: str, block: bytes, max_bytes: int) -> bytes:
+    """Return the block's content; raise ``RecordError`` for a codec that is not known, a broken block and a large
+    one."""
+    unpacker = _CODECS.get(codec)
+    if unpacker is None:
+        accepted = ", ".join(sorted(_CODECS))
+        raise _broken(f"codec {codec[:40]!a} is not known; accepted are {accepted}")
+    content = unpacker(block, max_bytes)
+    if len(content) > max_bytes:
+        raise _too_large(max_bytes)
+    return content
+
+
+def _deflate(block: bytes, max_bytes: int) -> bytes:
+    unpacker = zlib.decompressobj(wbits=-15)
+    try:
+        content = unpacker.decompress(block, max_bytes + 1)
+    except zlib.error:
+        raise _broken("the block is no deflate data") from None
+    if not unpacker.eof and len(content) <= max_bytes:
+        raise _broken("the block's deflate data is cut off")
+    if unpacker.unused_data:
+        raise _broken("the block has bytes after its deflate data")
+    return content
+
+
+def _snappy(block: bytes, max_bytes: int) -> bytes:
+    """Raw snappy, then the CRC-32 of the content, big-endian."""
+    size, data = _declared_size(block), block[:-_CRC_BYTES]
+    if size > max_bytes:
+        raise _too_large(max_bytes)
+    try:
+        content: bytes = pa.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+    except (OSError, ValueError):
+        raise _broken("the block is no snappy data") from None
+    if zlib.crc32(content).to_bytes(_CRC_BYTES, "big") != block[-_CRC_BYTES:]:
+        raise _broken("the block's checksum is wrong")
+    return content
+
+
+def _declared_size(block: bytes) -> int:
+    size = 0
+    for place, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return size
+    raise _broken("the block is no snappy data")
+
+
+def _zstandard(block: bytes, max_bytes: int) -> bytes:
+    _check_frame(block)
+    try:
+        content: bytes = pa.CompressedInputStream(pa.py_buffer(block), "zstd").read(max_bytes + 1)
+    except (OSError, ValueError):
+        raise _broken("the block is no zstandard data") from None
+    return content
+
+
+def _check_frame(block: bytes) -> None:
+    """Walk the headers of RFC 8878: one frame, whole, with a small window."""
+    stream = io.BytesIO(block)
+    if _read(stream, 4) != _ZSTD_MAGIC:
+        raise _broken("the block is no zstandard data")
+    descriptor = _read(stream, 1)[0]
+    single, checksum = bool(descriptor & 0x20), bool(descriptor & 0x04)
+    window = 0 if single else _window(_read(stream, 1)[0])
+    _read(stream, _DICTIONARY_BYTES[descriptor & 3])
+    size = int.from_bytes(_read(stream, max(_CONTENT_SIZE_BYTES[descriptor >> 6], int(single))), "little")
+    if max(window, size if single else 0) > _MAX_WINDOW_BYTES:
+        raise _broken("the block's zstandard window is larger than 8 MiB")
+    last = False
+    while not last:
+        header = int.from_bytes(_read(stream, 3), "little")
+        last = bool(header & 1)
+        _read(stream, 1 if (header >> 1) & 3 == _RLE else header >> 3)
+    _read(stream, 4 if checksum else 0)
+    if stream.read(1):
+        raise _broken("the block has bytes after its zstandard frame")
+
+
+def _window(byte: int) -> int:
+    base = 1 << (10 + (byte >> 3))
+    return base + base // 8 * (byte & 7)
+
+
+def _read(stream: io.BytesIO, count: int) -> bytes:
+    data = stream.read(count)
+    if len(data) < count:
+        raise _broken("the block's zstandard data is cut off")
+    return data
+
+
+def _null(block: bytes, _max_bytes: int) -> bytes:
+    return block
+
+
+def _broken(reason: str) -> RecordError:
+    return RecordError(RejectCode.NOT_AVRO, f"not an Avro container file: {reason}")
+
+
+def _too_large(max_bytes: int) -> RecordError:
+    return RecordError(RejectCode.TOO_LARGE, f"the block unpacks to more than {max_bytes} bytes, which is the limit")
+
+
+_CODECS: dict[str, Callable[[bytes, int], bytes]] = {
+    "null": _null,
+    "deflate": _deflate,
+    "snappy": _snappy,
+    "zstandard": _zstandard,
+}

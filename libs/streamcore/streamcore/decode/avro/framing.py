@@ -1,0 +1,192 @@
+"""How a record names the schema that wrote it, and where in it the datum is.
+
+Four ways: a container file with the schema inside, a bare datum of the one schema that the settings give, a
+single-object encoding (``C3 01`` and the schema's 64-bit fingerprint), and Confluent's prefix (a zero byte and the
+schema's number). A container file has exactly one record: an event is identified by its offset, and a message has one.
+The headers that a frame remembers change the cost of a record and never its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from streamcore.decode.avro.byte_cursors import ByteCursors
+from streamcore.decode.avro.codecs import unpack
+from streamcore.decode.avro.reader import Cursor
+from streamcore.decode.avro.schema import AvroSchemaError, AvroType, parse_avro_schema
+from streamcore.decode.avro.schema_match import FieldMapping, check_schema
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
+from streamcore.decode.scalar.record import decode_text
+from streamcore.decode.scalar.values import RecordError
+
+OBJECT_MAGIC, CONFLUENT_MAGIC, CONTAINER_MAGIC = b"\xc3\x01", b"\x00", b"Obj\x01"
+_FINGERPRINT_BYTES, _ID_BYTES, SYNC_BYTES = 8, 4, 16
+_MAX_REMEMBERED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """One datum and its type. ``prefix``: every record that begins so is of this type, and the frame's ``narrow`` give
+    the place of its datum; None where that is unknown (a packed block)."""
+
+    kind: AvroType
+    data: bytes
+    prefix: bytes | None
+
+
+class Framing(Protocol):
+    """Finds the datum of a record."""
+
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:
+        """Raise ``RecordError``."""
+        ...
+
+    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
+        """Narrows rows that begin with the prefix to their datums; those that it cannot are no longer ``ok``."""
+        ...
+
+
+@dataclass(frozen=True)
+class BareFraming:
+    """Nothing but the datum."""
+
+    kind: AvroType
+
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
+        """See ``Framing``."""
+        return Datum(self.kind, record, b"")
+
+    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
+        """See ``Framing``. They are the records."""
+
+
+@dataclass(frozen=True)
+class PrefixFraming:
+    """A prefix of one length, which names the schema. ``magic``: how it begins. ``what``: for messages."""
+
+    schemas: Mapping[bytes, AvroType]
+    magic: bytes
+    what: str
+
+    @property
+    def length(self) -> int:
+        """Of the prefix."""
+        return len(next(iter(self.schemas)))
+
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:  # noqa: ARG002 - as all frames
+        """See ``Framing``."""
+        prefix = record[: self.length]
+        if not prefix.startswith(self.magic) or len(prefix) < self.length:
+            raise RecordError(RejectCode.NOT_AVRO, f"the record does not begin with {self.what}")
+        kind = self.schemas.get(prefix)
+        if kind is None:
+            key = prefix[len(self.magic) :]
+            shown = str(int.from_bytes(key, "big")) if self.magic == CONFLUENT_MAGIC else key.hex()
+            raise RecordError(RejectCode.UNKNOWN_SCHEMA, f"no schema {shown} is among the {len(self.schemas)} given")
+        return Datum(kind, record[self.length :], prefix)
+
+    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
+        """See ``Framing``."""
+        rows.skip(prefix_bytes)
+
+
+def confluent_prefix(schema_id: int) -> bytes:
+    """Return the bytes before a datum of this schema."""
+    return CONFLUENT_MAGIC + schema_id.to_bytes(_ID_BYTES, "big")
+
+
+def object_prefix(fingerprint: int) -> bytes:
+    """Return the bytes before a datum of the schema with this CRC-64-AVRO."""
+    return OBJECT_MAGIC + fingerprint.to_bytes(_FINGERPRINT_BYTES, "little")
+
+
+@dataclass
+class ContainerFraming:
+    """A container file of one record. Whether its schema fits is found once a schema."""
+
+    want: FieldMapping
+    extra_fields: ExtraFields
+    _types: dict[bytes, AvroType | RecordError] = field(default_factory=dict)
+
+    def split(self, record: bytes, limits: DecodeLimits) -> Datum:
+        """See ``Framing``."""
+        if not record.startswith(CONTAINER_MAGIC):
+            raise RecordError(RejectCode.NOT_AVRO, "the record does not begin with Obj and 1, as a container file does")
+        cursor = Cursor(record, len(CONTAINER_MAGIC))
+        meta = _meta(cursor)
+        kind = self._matched_type(meta.get(b"avro.schema", b""))
+        sync = cursor.read_bytes(SYNC_BYTES)
+        prefix = record[: cursor.position - SYNC_BYTES]
+        count = cursor.read_long() if cursor.position < len(record) else 0
+        if count != 1:
+            raise _wrong_count(count)
+        block = cursor.read_prefixed()
+        if cursor.read_bytes(SYNC_BYTES) != sync:
+            raise RecordError(RejectCode.NOT_AVRO, "not an Avro container file: the block does not end with its marker")
+        if cursor.position < len(record):
+            _check_empty(cursor, sync)
+        codec = meta.get(b"avro.codec", b"null").decode("utf-8", "replace")
+        data = unpack(codec, block, limits.max_record_bytes)
+        return Datum(kind, data, prefix if codec == "null" else None)
+
+    def narrow(self, rows: ByteCursors, prefix_bytes: int) -> None:
+        """See ``Framing``. Files of one block with one record."""
+        rows.skip(prefix_bytes)
+        sync = rows.read_bytes(SYNC_BYTES)
+        rows.ok &= rows.read_long() == 1
+        rows.ok &= rows.read_long() == rows.end - rows.position - SYNC_BYTES
+        rows.drop_tail(sync)
+
+    def _matched_type(self, text: bytes) -> AvroType:
+        found = self._types.get(text)
+        if found is None:
+            found = self._fit(text)
+            if len(self._types) >= _MAX_REMEMBERED:
+                self._types.clear()
+            self._types[text] = found
+        if isinstance(found, RecordError):
+            raise RecordError(found.code, found.reason)
+        return found
+
+    def _fit(self, text: bytes) -> AvroType | RecordError:
+        try:
+            kind = parse_avro_schema(decode_text(text))
+            check_schema(kind, self.want, self.extra_fields)
+        except AvroSchemaError as error:
+            return RecordError(RejectCode.NOT_AVRO, f"not an Avro container file: {error}")
+        except RecordError as error:
+            return error
+        return kind
+
+
+def _meta(cursor: Cursor) -> dict[bytes, bytes]:
+    """Return the file's metadata: a map of bytes. Every entry takes bytes, so there are no more than the record has."""
+    meta: dict[bytes, bytes] = {}
+    while count := cursor.read_long():
+        if count < 0:
+            count = -count
+            cursor.read_long()
+        if count > len(cursor.data) - cursor.position:
+            raise RecordError(RejectCode.NOT_AVRO, "not an Avro container file: its metadata is cut off")
+        for _ in range(count):
+            key = cursor.read_prefixed()
+            meta[key] = cursor.read_prefixed()
+    return meta
+
+
+def _check_empty(cursor: Cursor, sync: bytes) -> None:
+    """Check that no record follows the first block."""
+    while cursor.position < len(cursor.data):
+        count = cursor.read_long()
+        if count:
+            raise _wrong_count(1 + count)
+        cursor.read_prefixed()
+        if cursor.read_bytes(SYNC_BYTES) != sync:
+            raise RecordError(RejectCode.NOT_AVRO, "not an Avro container file: a block does not end with its marker")
+
+
+def _wrong_count(count: int) -> RecordError:
+    found = "no record" if count == 0 else f"{count} records" if count > 0 else "a negative number of records"
+    return RecordError(RejectCode.NOT_ONE_RECORD, f"the container file has {found}; accepted is one in each message")

@@ -1,0 +1,230 @@
+"""Avro schemas as values: what a writer's schema says, read with limits, since it may come inside a hostile message.
+
+Promises that a schema that was read can be walked: names are known, nesting is bounded, and no record contains itself
+without a way out. Empty types take no byte at all; a reader passes over any number of them at once. Knows nothing
+of streams. The rules are those of the Avro specification 1.12; a logical type that is not known or not valid is
+ignored, as it asks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MAX_NESTING = 64
+_PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_TIMES = ("timestamp-millis", "timestamp-micros", "timestamp-nanos")
+_LOGICAL = {
+    "int": frozenset({"date"}),
+    "long": frozenset({*_TIMES, *(f"local-{name}" for name in _TIMES)}),
+    "string": frozenset({"uuid"}),
+    "bytes": frozenset({"decimal"}),
+    "fixed": frozenset({"decimal", "uuid"}),
+}
+_UUID_BYTES = 16
+
+
+class AvroSchemaError(ValueError):
+    """Why a text is no schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """``logical``: the logical type, empty without one. ``scale``: of a decimal."""
+
+    name: str
+    logical: str = ""
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """So many bytes."""
+
+    size: int
+    logical: str = ""
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """Texts by number."""
+
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayOf:
+    """Items of one type."""
+
+    items: AvroType
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """Values of one type by text."""
+
+    values: AvroType
+
+
+@dataclass(frozen=True, slots=True)
+class UnionOf:
+    """One of these."""
+
+    branches: tuple[AvroType, ...]
+
+
+@dataclass(slots=True, eq=False)
+class RecordOf:
+    """Fields in order. ``solid``: the types of those that take a byte or more. Its own fields may hold it again, so it
+    is distinguished by identity; nothing changes it once it is read."""
+
+    name: str
+    fields: list[tuple[str, AvroType]] = field(default_factory=list)
+    solid: list[AvroType] = field(default_factory=list)
+
+
+AvroType = Primitive | Fixed | Enumeration | ArrayOf | MapOf | UnionOf | RecordOf
+
+
+def parse_avro_schema(text: str) -> AvroType:
+    """Return the type that a schema's JSON text defines; raise ``AvroSchemaError``."""
+    try:
+        document: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AvroSchemaError(f"the schema is no JSON: {type(error).__name__}") from None
+    parser = _Parser({}, [])
+    found = parser.read(document, "", 0)
+    _mark_empty(parser.records)
+    return found
+
+
+def is_empty(kind: AvroType) -> bool:
+    """Whether values of the type take no byte."""
+    match kind:
+        case Primitive():
+            return kind.name == "null"
+        case Fixed():
+            return kind.size == 0
+        case RecordOf():
+            return not kind.solid
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    names: dict[str, AvroType]
+    records: list[RecordOf]
+
+    def read(self, document: object, namespace: str, depth: int) -> AvroType:
+        if depth > MAX_NESTING:
+            raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
+        if isinstance(document, str):
+            return self._named(document, namespace)
+        if isinstance(document, list):
+            return self._union(document, namespace, depth)
+        if not isinstance(document, dict):
+            raise AvroSchemaError("the schema has a type that is neither a name, a list nor an object")
+        return self._object(document, namespace, depth)
+
+    def _named(self, name: str, namespace: str) -> AvroType:
+        if name in _PRIMITIVES:
+            return Primitive(name)
+        found = self.names.get(_full(name, namespace)) or self.names.get(name)
+        if found is None:
+            raise AvroSchemaError(f"the schema uses the type {name[:60]!a}, which it does not declare")
+        return found
+
+    def _union(self, document: list[object], namespace: str, depth: int) -> UnionOf:
+        branches = tuple(self.read(branch, namespace, depth + 1) for branch in document)
+        if not branches or any(isinstance(branch, UnionOf) for branch in branches):
+            raise AvroSchemaError("the schema has a union that is empty or holds a union")
+        return UnionOf(branches)
+
+    def _object(self, document: Mapping[str, object], namespace: str, depth: int) -> AvroType:
+        match document.get("type"):
+            case "record" | "error":
+                return self._record(document, namespace, depth)
+            case "enum":
+                symbols = document.get("symbols")
+                if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+                    raise AvroSchemaError("the schema has an enum without symbols")
+                return self._declare(document, namespace, Enumeration(tuple(symbols)))
+            case "fixed":
+                size = document.get("size")
+                if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                    raise AvroSchemaError("the schema has a fixed without a size")
+                return self._declare(document, namespace, Fixed(size, *_logical(document, "fixed", size)))
+            case "array":
+                return ArrayOf(self.read(document.get("items"), namespace, depth + 1))
+            case "map":
+                return MapOf(self.read(document.get("values"), namespace, depth + 1))
+            case str(name) if name in _PRIMITIVES:
+                return Primitive(name, *_logical(document, name, 0))
+            case other:
+                return self.read(other, namespace, depth + 1)
+
+    def _record(self, document: Mapping[str, object], namespace: str, depth: int) -> RecordOf:
+        record = RecordOf(str(document.get("name", "")))
+        self._declare(document, namespace, record)
+        self.records.append(record)
+        fields, inner = document.get("fields"), _full(record.name, str(document.get("namespace", namespace)))
+        if not isinstance(fields, list):
+            raise AvroSchemaError("the schema has a record without fields")
+        for entry in fields:
+            if not isinstance(entry, dict) or not isinstance(name := entry.get("name"), str):
+                raise AvroSchemaError("the schema has a field without a name")
+            record.fields.append((name, self.read(entry.get("type"), inner.rpartition(".")[0], depth + 1)))
+        if len({name for name, _ in record.fields}) < len(record.fields):
+            raise AvroSchemaError("the schema has a record with two fields of one name")
+        return record
+
+    def _declare(self, document: Mapping[str, object], namespace: str, kind: AvroType) -> AvroType:
+        name = document.get("name")
+        if not isinstance(name, str) or not name:
+            raise AvroSchemaError("the schema has a record, enum or fixed without a name")
+        full = _full(name, str(document.get("namespace") or namespace))
+        if full in self.names or name in _PRIMITIVES:
+            raise AvroSchemaError(f"the schema declares the type {full[:60]!a} twice")
+        self.names[full] = kind
+        return kind
+
+
+def _full(name: str, namespace: str) -> str:
+    return f"{namespace}.{name}" if namespace and "." not in name else name
+
+
+def _logical(document: Mapping[str, object], base: str, size: int) -> tuple[str, int]:
+    """Return the logical type and a decimal's scale; nothing where it is not known or not valid."""
+    logical, scale, precision = document.get("logicalType"), document.get("scale", 0), document.get("precision")
+    if not isinstance(logical, str) or logical not in _LOGICAL.get(base, ()):
+        return "", 0
+    if logical == "uuid" and base == "fixed" and size != _UUID_BYTES:
+        return "", 0
+    if logical != "decimal":
+        return logical, 0
+    if not isinstance(scale, int) or not isinstance(precision, int) or not 0 <= scale <= precision <= 1_000:
+        return "", 0
+    return logical, scale
+
+
+def _mark_empty(records: list[RecordOf]) -> None:
+    """Find the empty records; raise for one that contains itself without a union, an array or a map between."""
+    done: set[RecordOf] = set()
+    for record in records:
+        _visit(record, done, [])
+
+
+def _visit(record: RecordOf, done: set[RecordOf], path: list[RecordOf]) -> None:
+    if record in done:
+        return
+    if record in path:
+        raise AvroSchemaError(f"the schema's record {record.name[:60]!a} contains itself without end")
+    if len(path) > MAX_NESTING:
+        raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
+    for _, kind in record.fields:
+        if isinstance(kind, RecordOf):
+            _visit(kind, done, [*path, record])
+    record.solid = [kind for _, kind in record.fields if not is_empty(kind)]
+    done.add(record)

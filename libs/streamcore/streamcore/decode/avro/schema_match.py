@@ -1,0 +1,121 @@
+"""Where a stream's fields are in a writer's Avro schema, and whether they fit: found once a schema, not once a record.
+
+Fields are found by name, or by the path that the settings give (``customer.id``: field ``id`` of the record in field
+``customer``, which may be null). No conversion is guessed: what an Avro type may become is ``_FITS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamcore.decode.avro.schema import AvroType, Enumeration, Fixed, Primitive, RecordOf, UnionOf
+from streamcore.decode.reject_codes import ExtraFields, RejectCode
+from streamcore.decode.scalar.values import RecordError
+from streamcore.schema import Field, Kind, StreamSchema
+
+_WHOLE = frozenset({"int", "long"})
+_INSTANTS = frozenset({"timestamp-millis", "timestamp-micros", "timestamp-nanos"})
+_FITS: dict[Kind, frozenset[str]] = {
+    Kind.BOOLEAN: frozenset({"boolean"}),
+    Kind.LONG: _WHOLE,
+    Kind.DOUBLE: _WHOLE | {"float", "double"},
+    Kind.DECIMAL: _WHOLE | {"decimal", "string"},
+    Kind.STRING: frozenset({"string", "enum", "uuid"}),
+    Kind.TIMESTAMP: _INSTANTS | {f"local-{name}" for name in _INSTANTS} | {"date", "long", "string"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMapping:
+    """What is read of a record, by the name of its field: a field of the stream, or more within a record."""
+
+    inside: Mapping[str, Field | FieldMapping]
+
+
+def type_name(kind: AvroType) -> str:
+    """Return a type in a word: its logical type where it has one."""
+    match kind:
+        case Primitive():
+            return kind.logical or kind.name
+        case Fixed():
+            return kind.logical or "fixed"
+        case Enumeration():
+            return "enum"
+        case RecordOf():
+            return "record"
+    return {"ArrayOf": "array", "MapOf": "map", "UnionOf": "union"}[type(kind).__name__]
+
+
+def map_fields(schema: StreamSchema, paths: Mapping[str, str]) -> FieldMapping:
+    """Return the tree of all paths; ``ValueError`` where one is inside of another."""
+    tree: dict[str, object] = {}
+    for field in schema.fields:
+        *outer, last = paths.get(field.name, field.name).split(".")
+        place = tree
+        for name in outer:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise ValueError(f"field {field.name}: {name} is a field already, so nothing is inside of it")
+            place = inner
+        if last in place:
+            raise ValueError(f"field {field.name}: its place is another field's already")
+        place[last] = field
+    return _frozen(tree)
+
+
+def _frozen(tree: Mapping[str, object]) -> FieldMapping:
+    return FieldMapping(
+        {n: _frozen(v) if isinstance(v, dict) else v for n, v in tree.items() if isinstance(v, (dict, Field))}
+    )
+
+
+def check_schema(kind: AvroType, want: FieldMapping, extra_fields: ExtraFields) -> None:
+    """Raise ``RecordError`` when records of this type cannot be the stream's events."""
+    if not isinstance(kind, RecordOf):
+        raise RecordError(RejectCode.WRONG_TYPE, f"the Avro schema is a {type_name(kind)}; accepted is a record")
+    extra = [name for name, _ in kind.fields if name not in want.inside]
+    if extra and extra_fields is ExtraFields.REJECT:
+        raise RecordError(
+            RejectCode.EXTRA_FIELD, f"Avro field {extra[0][:60]!a} is not declared by the stream; see its schema"
+        )
+    _check_record(kind, want)
+
+
+def _check_record(record: RecordOf, want: FieldMapping) -> None:
+    there = dict(record.fields)
+    for name, inner in want.inside.items():
+        if name in there:
+            _check(there[name], inner)
+        elif needed := [field for field in _leaves(inner) if not field.nullable]:
+            raise RecordError(
+                RejectCode.MISSING_FIELD,
+                f"field {needed[0].name} is missing: the Avro record {record.name[:60]!a} has no field {name};"
+                f" a {needed[0].type} is needed",
+            )
+
+
+def _leaves(want: Field | FieldMapping) -> list[Field]:
+    return [want] if isinstance(want, Field) else [leaf for inner in want.inside.values() for leaf in _leaves(inner)]
+
+
+def _check(kind: AvroType, want: Field | FieldMapping) -> None:
+    branches = kind.branches if isinstance(kind, UnionOf) else (kind,)
+    for branch in branches:
+        if branch == Primitive("null"):
+            continue
+        if isinstance(want, Field):
+            if (sort := type_name(branch)) not in _FITS[want.type.kind]:
+                fits = ", ".join(sorted(_FITS[want.type.kind]))
+                raise RecordError(
+                    RejectCode.WRONG_TYPE,
+                    f"field {want.name}: found Avro's {sort}; accepted for a {want.type} is {fits}",
+                )
+        elif isinstance(branch, RecordOf):
+            _check_record(branch, want)
+        else:
+            leaf = _leaves(want)[0]
+            raise RecordError(
+                RejectCode.WRONG_TYPE,
+                f"field {leaf.name}: found Avro's {type_name(branch)} on its path; needed is a record",
+            )

@@ -1,0 +1,110 @@
+"""The fast decoder of JSON records: what a known shape vouches for in columns, the rest record by record.
+
+::
+
+    records ─▶ shape 1 … shape n ─▶ columns ─▶ a time doubtful, or in the future? ─▶ events
+                  │ not vouched for                        │
+                  └──────────────▶ reference ◀─────────────┘ ─▶ events or dead letters
+
+The decoder remembers the shapes that it has met. That memory changes the cost of a batch and never its result, so a
+decoder may be made anew at any time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from streamcore.decode.assembly import (
+    BatchRecords,
+    DecodedPart,
+    Rows,
+    assemble_events,
+    decode_by_reference,
+    read_records,
+)
+from streamcore.decode.json.shape_cache import SAMPLES, KnownShape, ShapeCache
+from streamcore.decode.physical_columns import parse_matched
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
+from streamcore.decode.scalar.json import JsonObject, decode_one, parse_object
+from streamcore.decode.scalar.record import RejectedRecord
+from streamcore.decode.scalar.values import Scalar
+from streamcore.decode.types import Decoded, RawBatch
+from streamcore.schema import StreamSchema
+from streamcore.timestamps import load_zone
+
+
+class JsonDecoder:
+    """Decodes the JSON records of one stream (see the package for the accepted records)."""
+
+    def __init__(
+        self,
+        schema: StreamSchema,
+        *,
+        limits: DecodeLimits | None = None,
+        extra_fields: ExtraFields = ExtraFields.REJECT,
+    ) -> None:
+        self._schema = schema
+        self._limits = limits or DecodeLimits()
+        self._extra_fields = ExtraFields(extra_fields)
+        self._zone = load_zone(schema.zone)
+        self._shapes = ShapeCache(schema)
+
+    def decode(self, batch: RawBatch) -> Decoded:
+        """See ``Decoder``. Events and rejected records are in the order of the batch."""
+        records = read_records(batch, self._limits)
+        parts: list[DecodedPart] = []
+        unknown: Rows = np.arange(len(batch))
+        for known in self._shapes.by_use():
+            unknown = self._decode_matched(records, known, unknown, parts)
+        if self._shapes.should_learn(len(unknown), len(batch)):
+            learned = self._shapes.learn(self._samples(records, unknown))
+            if learned is not None:
+                unknown = self._decode_matched(records, learned, unknown, parts)
+        dead = decode_by_reference(self._schema, records, unknown, self._decode_one, parts)
+        return Decoded(assemble_events(self._schema, batch, parts), dead)
+
+    def _decode_matched(self, records: BatchRecords, known: KnownShape, rows: Rows, parts: list[DecodedPart]) -> Rows:
+        """Decode those of ``rows`` that the shape vouches for into ``parts``; return the others."""
+        if len(rows) == 0:
+            return rows
+        every = len(rows) == len(records.text)
+        text = records.text if every else records.text.gather(rows)
+        matched: npt.NDArray[np.bool_] = known.matches(text).to_numpy()
+        mine = rows if matched.all() else rows[matched]
+        if len(mine) == 0:
+            return rows
+        data = records.data if len(mine) == len(records.text) else records.data.take(pa.array(mine))
+        latest_ms = records.clock_ms + self._limits.max_future_ms
+        try:
+            parsed = parse_matched(self._schema, known.shape, data, latest_ms)
+        except pl.exceptions.PolarsError:  # the parser sees what the pattern does not; the reference decides
+            return rows
+        if parsed.sure.all():
+            parts.append(DecodedPart(mine, parsed.columns))
+            return rows[~matched]
+        sure = parsed.sure.to_numpy()
+        parts.append(DecodedPart(mine[sure], parsed.columns.filter(parsed.sure)))
+        left: Rows = np.concatenate([rows[~matched], mine[~sure]])
+        left.sort()
+        return left
+
+    def _samples(self, records: BatchRecords, rows: Rows) -> list[JsonObject]:
+        """Return valid ones among the first ``SAMPLES`` of ``rows``."""
+        first = [(row, record) for row in rows[:SAMPLES] if (record := records.record_bytes(row)) is not None]
+        valid = [
+            record for _, record in first if not isinstance(self._decode_one(record, records.clock_ms), RejectedRecord)
+        ]
+        return [parse_object(record, self._limits) for record in valid]
+
+    def _decode_one(self, record: bytes | None, clock_ms: int) -> tuple[Scalar, ...] | RejectedRecord:
+        return decode_one(
+            self._schema,
+            record,
+            clock_ms=clock_ms,
+            zone=self._zone,
+            limits=self._limits,
+            extra_fields=self._extra_fields,
+        )

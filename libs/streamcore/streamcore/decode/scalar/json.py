@@ -1,0 +1,130 @@
+"""One record: its values or the reason of its rejection. Slow, and the definition of the records that a stream accepts.
+
+Strict JSON of RFC 8259 in UTF-8 without a byte order mark: no NaN or infinity, no bytes after the value, no half of a
+surrogate pair. The record is one object; a name that occurs twice makes it ambiguous, so it is refused. The first
+thing that is wrong is the one reported, in the order of ``RejectCode`` and then of the schema's fields.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+from zoneinfo import ZoneInfo
+
+from streamcore.decode.reject_codes import DecodeLimits, ExtraFields, RejectCode
+from streamcore.decode.scalar.record import RejectedRecord, check_bytes, convert_values, decode_text
+from streamcore.decode.scalar.values import Number, RecordError, Scalar, show
+from streamcore.schema import StreamSchema
+
+_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """A JSON object as it was written: every name with its value, in order, repetitions included."""
+
+    pairs: tuple[tuple[str, object], ...]
+
+
+def decode_one(
+    schema: StreamSchema,
+    record: bytes | None,
+    *,
+    clock_ms: int,
+    zone: ZoneInfo,
+    limits: DecodeLimits,
+    extra_fields: ExtraFields,
+) -> tuple[Scalar, ...] | RejectedRecord:
+    """Return the physical values of the schema's fields, in order, or the rejection. ``zone`` is the schema's."""
+    try:
+        pairs = parse_object(record, limits).pairs
+        _check_names(schema, pairs, extra_fields)
+        found = dict(pairs)
+        return convert_values(schema, found, clock_ms=clock_ms, zone=zone, limits=limits)
+    except RecordError as refused:
+        return RejectedRecord(refused.code, refused.reason)
+
+
+def parse_object(record: bytes | None, limits: DecodeLimits) -> JsonObject:
+    """Return the record as one JSON object; raise ``RecordError``."""
+    text = decode_text(check_bytes(record, limits, "one JSON object"))
+    value = _parse(text, limits.max_depth)
+    if not isinstance(value, JsonObject):
+        raise RecordError(RejectCode.NOT_AN_OBJECT, f"found {show(value)}; accepted is one JSON object")
+    return value
+
+
+def _parse(text: str, max_depth: int) -> object:
+    if text.count("[") + text.count("{") > max_depth and _depth(text) > max_depth:
+        raise RecordError(RejectCode.TOO_DEEP, f"the record nests deeper than {max_depth} levels, which is the limit")
+    if text.startswith("\ufeff"):
+        raise RecordError(
+            RejectCode.NOT_JSON, "the record begins with a byte order mark; accepted is UTF-8 without one"
+        )
+    try:
+        value: object = json.loads(
+            text,
+            object_pairs_hook=lambda pairs: JsonObject(tuple(pairs)),
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=_refuse_constant,
+        )
+    except json.JSONDecodeError as error:
+        raise RecordError(RejectCode.NOT_JSON, f"not JSON: {error.msg} at character {error.pos}") from None
+    if "\\u" in text and any(_has_half_surrogate(part) for part in _texts(value)):
+        raise RecordError(RejectCode.NOT_UTF8, "a text holds one half of a surrogate pair, which is no Unicode text")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise RecordError(RejectCode.NOT_JSON, f"not JSON: {name} is no JSON number")
+
+
+def _depth(text: str) -> int:
+    """Return the deepest nesting of brackets outside of texts; of JSON only, of anything else some number."""
+    depth = deepest = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        if match[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif match[0] in "]}":
+            depth -= 1
+    return deepest
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, JsonObject):
+        for name, item in value.pairs:
+            yield name
+            yield from _texts(item)
+
+
+def _has_half_surrogate(text: str) -> bool:
+    return any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _check_names(schema: StreamSchema, pairs: tuple[tuple[str, object], ...], extra_fields: ExtraFields) -> None:
+    declared, seen = frozenset(schema.names), set[str]()
+    for name, _ in pairs:
+        if name in seen and (name in declared or extra_fields is ExtraFields.REJECT):
+            raise RecordError(
+                RejectCode.DUPLICATE_FIELD, f"field {_safe(name)} occurs more than once; accepted is once"
+            )
+        seen.add(name)
+    extra = [name for name, _ in pairs if name not in declared]
+    if extra and extra_fields is ExtraFields.REJECT:
+        raise RecordError(
+            RejectCode.EXTRA_FIELD, f"field {_safe(extra[0])} is not declared by stream {schema.name}; see its schema"
+        )
+
+
+def _safe(name: str) -> str:
+    return show(name).removeprefix("the text ")

@@ -1,0 +1,73 @@
+"""The common rules of one record in any format: its size, its text, its fields and its time.
+
+A format finds the value of each field; ``scalars`` and ``times`` define the accepted values for all formats alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from streamcore.decode.reject_codes import DecodeLimits, RejectCode
+from streamcore.decode.scalar.values import RecordError, Scalar, convert
+from streamcore.schema import StreamSchema
+from streamcore.timestamps import to_text
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRecord:
+    """A rejected record: the code for machines, the reason for people."""
+
+    code: RejectCode
+    reason: str
+
+    @property
+    def general(self) -> str:
+        """Code and reason without the value that was found: the common key of records of one fault."""
+        return f"{self.code}: {self.reason.split(': found', 1)[0]}"
+
+
+def check_bytes(record: bytes | None, limits: DecodeLimits, accepted: str) -> bytes:
+    """Check that a record exists and is not too large; raise ``RecordError``."""
+    if record is None:
+        raise RecordError(RejectCode.NO_VALUE, f"the record has no value (null); accepted is {accepted}")
+    if len(record) > limits.max_record_bytes:
+        raise RecordError(
+            RejectCode.TOO_LARGE, f"the record has {len(record)} bytes; at most {limits.max_record_bytes} are accepted"
+        )
+    return record
+
+
+def decode_text(record: bytes) -> str:
+    """Return the record as text; raise ``RecordError``."""
+    try:
+        return record.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(
+            RejectCode.NOT_UTF8, f"byte {error.start} (0x{record[error.start]:02x}) is not UTF-8: {error.reason}"
+        ) from None
+
+
+def convert_values(
+    schema: StreamSchema, found: Mapping[str, object], *, clock_ms: int, zone: ZoneInfo, limits: DecodeLimits
+) -> tuple[Scalar, ...]:
+    """Return the physical values of the schema's fields, in order, from those that were found; raise
+    ``RecordError``."""
+    values: list[Scalar] = []
+    for field in schema.fields:
+        if field.name not in found and not field.nullable:
+            raise RecordError(RejectCode.MISSING_FIELD, f"field {field.name} is missing; a {field.type} is needed")
+        values.append(convert(field, found.get(field.name), zone))
+    _check_time(schema, values, clock_ms, limits)
+    return tuple(values)
+
+
+def _check_time(schema: StreamSchema, values: list[Scalar], clock_ms: int, limits: DecodeLimits) -> None:
+    event_ms = values[schema.names.index(schema.event_time)]
+    if isinstance(event_ms, int) and event_ms > clock_ms + limits.max_future_ms:
+        raise RecordError(
+            RejectCode.FROM_THE_FUTURE,
+            f"field {schema.event_time}: {to_text(event_ms)} is {(event_ms - clock_ms) / 1000:.0f} s ahead of the"
+            f" clock ({to_text(clock_ms)}); at most {limits.max_future_ms / 1000:.0f} s are accepted",
+        )

@@ -1,0 +1,172 @@
+"""One JSON value and one logical type: the physical value, or why not. The definition of the values that a field
+accepts.
+
+A number keeps its text (``Number``), so nothing is lost on the way to an exact decimal. No conversion is guessed: text
+is never a number (except for decimals, which many systems send as text so that no digit is lost), a number is never
+text, ``1.0`` and ``1e3`` are no whole numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from zoneinfo import ZoneInfo
+
+from streamcore import timestamps as times
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.schema import Field, Kind
+
+Scalar = bool | int | float | str | None
+_Convert = Callable[[Field, object, ZoneInfo], Scalar]
+
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_INT64_DIGITS = 19
+_SHOWN = 60
+
+
+class Number(str):
+    """The text of a JSON number."""
+
+    __slots__ = ()
+
+
+class RecordError(ValueError):
+    """The reason of a rejected record. Raised and caught inside this package; outside it is a ``RejectedRecord``."""
+
+    def __init__(self, code: RejectCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
+    """Return the physical value of a field (``streamcore.schema``) from its JSON value; raise ``RecordError``."""
+    if value is None:
+        if field.nullable:
+            return None
+        raise RecordError(RejectCode.MISSING_FIELD, f"field {field.name} is null; a {field.type} is needed")
+    return _CONVERT[field.type.kind](field, value, zone)
+
+
+def show(value: object) -> str:
+    """Return a value as a message may carry it: short, printable ASCII, and what it is."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Number():
+            return f"the number {_short(value)}"
+        case str():
+            return f"the text {_short(json.dumps(value[: _SHOWN + 1]))}"
+        case list():
+            return "an array"
+    return "an object"
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a number as JSON writes it."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def _wrong(field: Field, value: object, accepted: str) -> RecordError:
+    return RecordError(RejectCode.WRONG_TYPE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
+
+
+def _range(field: Field, value: object, accepted: str) -> RecordError:
+    return RecordError(RejectCode.OUT_OF_RANGE, f"field {field.name}: found {show(value)}; accepted is {accepted}")
+
+
+def _boolean(field: Field, value: object, _zone: ZoneInfo) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(field, value, "true or false")
+    return value
+
+
+def _string(field: Field, value: object, _zone: ZoneInfo) -> str:
+    if isinstance(value, Number) or not isinstance(value, str):
+        raise _wrong(field, value, "text")
+    return value
+
+
+def _long(field: Field, value: object, _zone: ZoneInfo) -> int:
+    accepted = "a whole number of 64 bits, written without fraction and exponent"
+    if not isinstance(value, Number) or not _WHOLE.fullmatch(value):
+        raise _wrong(field, value, accepted)
+    number = int(value) if len(value) <= _INT64_DIGITS + 1 else None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise _range(field, value, accepted)
+    return number
+
+
+def _double(field: Field, value: object, _zone: ZoneInfo) -> float:
+    if not isinstance(value, Number):
+        raise _wrong(field, value, "a number")
+    number = float(value)
+    if not math.isfinite(number):
+        raise _range(field, value, "a number of double precision, up to about 1.8e308")
+    return number
+
+
+def _decimal(field: Field, value: object, _zone: ZoneInfo) -> int:
+    scale, whole_digits = field.type.scale, field.type.precision - field.type.scale
+    accepted = (
+        f"a number, or a number as text, of at most {whole_digits} digits before and {scale} after the point"
+        f" ({field.type})"
+    )
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        raise _wrong(field, value, accepted)
+    try:
+        sign, digits, exponent = Decimal(value).as_tuple()
+    except InvalidOperation:  # an exponent of more digits than the library counts
+        raise _range(field, value, accepted) from None
+    if not isinstance(exponent, int):  # infinity: an exponent that overflowed
+        raise _range(field, value, accepted)
+    end = len(digits)
+    while end and digits[end - 1] == 0:  # zeros at the end say nothing: 1.500 is 1.5
+        end -= 1
+    exponent += len(digits) - end
+    if end == 0:
+        return 0
+    start = next(i for i, digit in enumerate(digits) if digit)
+    if exponent < -scale or (end - start) + exponent > whole_digits:
+        raise _range(field, value, accepted)
+    units = int("".join(map(str, digits[start:end]))) * int(10 ** (exponent + scale))
+    return -units if sign else units
+
+
+def _timestamp(field: Field, value: object, zone: ZoneInfo) -> int:
+    if isinstance(value, Number):
+        if not _WHOLE.fullmatch(value):
+            raise _wrong(field, value, times.ACCEPTED)
+        epoch_ms = int(value) if len(value) <= _INT64_DIGITS else -1
+    elif isinstance(value, str):
+        found = times.from_iso(value, zone)
+        if found is None:
+            raise RecordError(
+                RejectCode.BAD_TIMESTAMP, f"field {field.name}: found {show(value)}; accepted is {times.ACCEPTED}"
+            )
+        epoch_ms = found
+    else:
+        raise _wrong(field, value, times.ACCEPTED)
+    if not times.MIN_MS <= epoch_ms <= times.MAX_MS:
+        raise _range(field, value, "a time in the years 1970 to 9999")
+    return epoch_ms
+
+
+_CONVERT: dict[Kind, _Convert] = {
+    Kind.BOOLEAN: _boolean,
+    Kind.LONG: _long,
+    Kind.DOUBLE: _double,
+    Kind.DECIMAL: _decimal,
+    Kind.STRING: _string,
+    Kind.TIMESTAMP: _timestamp,
+}

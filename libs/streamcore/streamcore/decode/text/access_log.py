@@ -1,0 +1,172 @@
+"""Access logs of Apache and nginx: ``common`` and ``combined``, with a request time at the end where so declared.
+
+::
+
+    remote_host ident user [time] "request" status bytes                      common
+    remote_host ident user [time] "request" status bytes "referer" "agent"    combined
+
+``-`` is null in every column. A request ``METHOD TARGET`` or ``METHOD TARGET PROTOCOL`` falls into method, path, query
+(what is behind the first ``?``) and protocol; of any other (attackers' bytes, an empty one) these four are null
+and ``request`` holds it. Escapes inside quotes (``_ESCAPE``; nginx writes ``\\xhh`` only) are undone, unless the bytes
+make no UTF-8: then the text stays as it is written. Nothing may follow the last column.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from streamcore.decode.json.shape import TimeText
+from streamcore.decode.physical_columns import parse_times
+from streamcore.decode.reject_codes import RejectCode
+from streamcore.decode.scalar.values import RecordError, show
+from streamcore.decode.text.line_decoder import SplitLines
+
+
+class LogLayout(enum.StrEnum):
+    """The contents of a line."""
+
+    COMMON = "common"
+    COMBINED = "combined"
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTH = "|".join(_MONTHS)
+_WORD = r"[^ \x00-\x1f]+"
+_QUOTED = r'"((?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+)"'
+_COMMON = rf"({_WORD}) ({_WORD}) ({_WORD}) \[([^\]\x00-\x1f]*)\] {_QUOTED} ([0-9]{{3}}|-) ([0-9]+|-)"
+_COMBINED = rf"{_COMMON} {_QUOTED} {_QUOTED}"
+_REQUEST_TIME = r" ([0-9]+(?:\.[0-9]+)?|-)"
+_TIME = re.compile(
+    rf"([0-9]{{2}})/({_MONTH})/([0-9]{{4}}):([0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}) ([+-][0-9]{{2}})([0-9]{{2}})"
+)
+_REQUEST = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) ([^ ?]+)(?:\?([^ ]*))?(?: (HTTP/[0-9](?:\.[0-9])?))?")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
+_IN_REQUEST = ("method", "path", "query", "protocol")
+
+
+def log_columns(layout: LogLayout, *, request_time: bool) -> tuple[str, ...]:
+    """Return the columns that a line has, in order, those of the request after it."""
+    names: tuple[str, ...] = ("remote_host", "ident", "user", "time", "request", *_IN_REQUEST, "status", "bytes")
+    names += ("referer", "agent") if layout is LogLayout.COMBINED else ()
+    return (*names, "request_time") if request_time else names
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """``fields``: the log's column of each field of the stream. ``times``: the fields that are timestamps."""
+
+    layout: LogLayout
+    request_time: bool
+    fields: Mapping[str, str]
+    times: frozenset[str]
+
+    @property
+    def accepted(self) -> str:
+        """The name of a record in messages."""
+        return f"one line of an access log ({self.layout.value}{' with a request time' if self.request_time else ''})"
+
+    def split_line(self, line: str) -> Mapping[str, str | None]:
+        """Return the cells of one line, by field; raise ``RecordError``."""
+        found = self._line.fullmatch(line)
+        if found is None:
+            raise RecordError(RejectCode.NOT_A_LOG_LINE, f"found {show(line)}; accepted is {self.accepted}")
+        names = [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
+        columns = {name: _plain(text) for name, text in zip(names, found.groups(), strict=True)}
+        columns |= _request(columns["request"])
+        return {f: _iso(columns[c]) if f in self.times else columns[c] for f, c in self.fields.items()}
+
+    @cached_property
+    def _line(self) -> re.Pattern[str]:
+        body = _COMBINED if self.layout is LogLayout.COMBINED else _COMMON
+        return re.compile(body + (_REQUEST_TIME if self.request_time else ""))
+
+    def split_lines(self, lines: pl.Series) -> SplitLines:
+        """See ``LineFormat``. Vouched for are lines without a backslash whose request is one of HTTP."""
+        groups = lines.str.extract_groups(self._pattern).struct.unnest()
+        vouched = groups.to_series(0).is_not_null()
+        rows = vouched.arg_true().to_numpy().astype("int64")
+        if not vouched.all():
+            groups = groups.filter(vouched)
+        cells = {f: groups[c] if c in _IN_REQUEST else _replace_nulls(groups[c]) for f, c in self.fields.items()}
+        for field in self.times:
+            cells[field] = _epoch_ms(cells[field])
+        return SplitLines(rows, cells)
+
+    @cached_property
+    def _pattern(self) -> str:
+        """Groups by the columns' names, only of those that are read."""
+        wanted = {*self.fields.values(), "remote_host"}
+
+        def group(name: str, pattern: str) -> str:
+            return f"(?P<{name}>{pattern})" if name in wanted else f"(?:{pattern})"
+
+        word, text = r"[^ \\\x00-\x1f]+", r'[^"\\\x00-\x1f]*'
+        clock, zone = "[0-9]{2}:[0-5][0-9]:[0-5][0-9]", "[+-](?:[01][0-9]|2[0-3])[0-5][0-9]"
+        day = rf"[0-9]{{2}}/(?:{_MONTH})/[0-9]{{4}}:{clock} {zone}"
+        path, query = group("path", r'[^ ?"\\\x00-\x1f]+'), group("query", r'[^ "\\\x00-\x1f]*')
+        request = rf"{group('method', '[A-Z]+')} {path}(?:[?]{query})? {group('protocol', 'HTTP/[0-9](?:[.][0-9])?')}"
+        parts = [
+            *(group(name, word) for name in ("remote_host", "ident", "user")),
+            rf"\[{group('time', day)}\]",
+            f'"{group("request", request)}"',
+            group("status", "[0-9]{3}"),
+            group("bytes", "[0-9]+|-"),
+        ]
+        if self.layout is LogLayout.COMBINED:
+            parts += [f'"{group("referer", text)}"', f'"{group("agent", text)}"']
+        if self.request_time:
+            parts.append(group("request_time", r"[0-9]+(?:[.][0-9]+)?|-"))
+        return rf"\A{' '.join(parts)}\z"
+
+
+def _plain(text: str) -> str | None:
+    """Return a column without its escapes; null for a dash."""
+    if text == "-":
+        return None
+    if "\\" not in text:
+        return text
+    try:
+        return _ESCAPE.sub(_character, text).encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError:
+        return text
+
+
+def _character(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return _LETTERS.get(escape[2], escape[2])
+    byte = int(escape[1], 16)
+    return chr(byte) if byte < 0x80 else chr(0xDC00 + byte)
+
+
+def _request(request: str | None) -> dict[str, str | None]:
+    found = None if request is None else _REQUEST.fullmatch(request)
+    return dict.fromkeys(_IN_REQUEST) if found is None else dict(zip(_IN_REQUEST, found.groups(), strict=True))
+
+
+def _iso(time: str | None) -> str | None:
+    """Return the time as ISO 8601, which ``times`` reads."""
+    found = None if time is None else _TIME.fullmatch(time)
+    if found is None:
+        return time
+    day, month, year, clock, hours, minutes = found.groups()
+    return f"{year}-{_MONTHS.index(month) + 1:02d}-{day}T{clock}{hours}:{minutes}"
+
+
+def _epoch_ms(time: pl.Series) -> pl.Series:
+    """Epoch milliseconds; null where there is no such time. A log has many lines a second: each time is read once."""
+    distinct = time.unique().drop_nulls()
+    iso = pl.Series([_iso(text) for text in distinct.to_list()], dtype=pl.String)
+    epoch_ms = parse_times(iso, TimeText("T", 6), "UTC")
+    return time.replace_strict(distinct, epoch_ms, default=None, return_dtype=pl.Int64)
+
+
+def _replace_nulls(cell: pl.Series) -> pl.Series:
+    dash = cell == "-"
+    return cell.set(dash, None) if dash.any() else cell

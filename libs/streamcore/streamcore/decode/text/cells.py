@@ -1,0 +1,99 @@
+"""Values that came as bare text (CSV cells, parts of a log line): what each type of field makes of them.
+
+A cell has no type of its own, so the field's type says how it is read; from there on the rules are ``scalars``':
+``01`` and ``1.0`` are no whole numbers in any format. ``parse_cell`` is the definition; ``parse_cells`` does the same
+for a column and says of which cells it is sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from streamcore.decode.json.shape import TimeText
+from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL, OFFSET, REAL, WHOLE, decimal
+from streamcore.decode.physical_columns import PHYSICAL, parse_times
+from streamcore.decode.scalar.values import Number, is_number
+from streamcore.schema import Field, Kind
+
+_BOOLEANS = {"true": True, "false": False}
+_TIMES: list[tuple[TimeText | None, str]] = [
+    (None, EPOCH_MS),
+    *(
+        (TimeText(separator, chars), (LOCAL % separator) + zone)
+        for separator in ("T", " ")
+        for chars, zone in ((1, "Z"), (6, OFFSET), (0, ""))
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedCells:
+    """A column with its physical type. ``sure``: False where the reference must decide."""
+
+    values: pl.Series
+    sure: pl.Series
+
+
+def parse_cell(field: Field, text: str | None) -> object:
+    """Return the value that a cell's text stands for in a field of this type, for ``scalars.convert``."""
+    if text is None:
+        return None
+    match field.type.kind:
+        case Kind.BOOLEAN:
+            return _BOOLEANS.get(text, text)
+        case Kind.LONG | Kind.DOUBLE | Kind.TIMESTAMP if is_number(text):
+            return Number(text)
+    return text
+
+
+def parse_cells(field: Field, text: pl.Series, zone: str) -> ParsedCells:
+    """Return the column of a field from the texts of its cells (null: null). ``zone``: of times without an offset."""
+    match field.type.kind:
+        case Kind.STRING:
+            return ParsedCells(text, text.is_null() | True)
+        case Kind.TIMESTAMP:
+            return _timestamps(text, zone)
+    sure = text.str.contains(rf"\A{_literal(field)}\z").fill_null(value=True)
+    return ParsedCells(_parse(field, text if sure.all() else text.set(~sure, None)), sure)
+
+
+def _literal(field: Field) -> str:
+    match field.type.kind:
+        case Kind.BOOLEAN:
+            return "(?:true|false)"
+        case Kind.LONG:
+            return WHOLE
+        case Kind.DOUBLE:
+            return REAL
+    return decimal(field.type.precision, field.type.scale)
+
+
+def _parse(field: Field, text: pl.Series) -> pl.Series:
+    match field.type.kind:
+        case Kind.BOOLEAN:
+            return text == "true"
+        case Kind.DECIMAL:
+            return text.cast(pl.Decimal(38, field.type.scale)).to_physical().cast(pl.Int64)
+    return text.cast(PHYSICAL[field.type.kind])
+
+
+def _timestamps(text: pl.Series, zone: str) -> ParsedCells:
+    """One way of writing a time after the other, until every cell is read."""
+    values = pl.Series(text.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
+    left = text.is_not_null()
+    for form, pattern in _TIMES:
+        if not left.any():
+            break
+        mine = left & text.str.contains(rf"\A{pattern}\z").fill_null(value=False)
+        if mine.all():
+            values = _read_times(text, form, zone)
+        elif mine.any():
+            values = values.scatter(mine.arg_true(), _read_times(text.filter(mine), form, zone))
+        left &= ~mine
+    return ParsedCells(values, text.is_null() | values.is_not_null())
+
+
+def _read_times(text: pl.Series, form: TimeText | None, zone: str) -> pl.Series:
+    return text.cast(pl.Int64) if form is None else parse_times(text, form, zone)

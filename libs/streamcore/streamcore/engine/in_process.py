@@ -1,0 +1,101 @@
+"""An app in this process: the code that runs on Spark, without Spark and without Kafka.
+
+For unit tests of kernels, for simulation and for trying rules on a laptop: the caller makes the cuts, so time and the
+borders of a cut are those that the test chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from streamcore.app import CONTROL, App
+from streamcore.engine.ingest import Ingest
+from streamcore.engine.shard import Shard, ShardOutput
+from streamcore.engine.shuffle import ShuffleBlock
+from streamcore.offsets import source_partitions
+from streamcore.state.blob_store import MemoryBlobs
+from streamcore.wire.lanes import Record
+from streamcore.wire.raw import raw_batch
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """One record as a broker would hand it over. ``source``: the topic's index in the app, or CONTROL."""
+
+    source: int
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    timestamp_ms: int | None = None
+
+
+@dataclass(slots=True)
+class InProcessApp:
+    """Runs cuts one after the other. ``blobs`` is the durable state, by stage and shard: hand it to a new InProcessApp
+    to
+    restart. ``outputs``: those of the last cut, stage by stage.
+
+    ``partitions``: source partitions that the watermark waits for before they gave an event
+    (``app.source_partitions``). ``next_offsets``: the next offset of each source partition that gave one.
+    """
+
+    app: App
+    blobs: dict[tuple[int, int], MemoryBlobs] = field(default_factory=dict)
+    outputs: list[ShardOutput] = field(default_factory=list)
+    shards: dict[tuple[int, int], Shard] = field(default_factory=dict)
+    partitions: Sequence[int] = ()
+    next_offsets: dict[int, int] = field(default_factory=dict)
+
+    def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
+        """Run one cut, its records spread over so many stage-1 tasks; the output of all shards in shard order."""
+        blocks: list[ShuffleBlock] = []
+        for task in range(tasks):
+            partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
+            blocks += Ingest(self.app).process(_batches(records[task::tasks]), clock_ms, partitions)
+        self._end(records)
+        return [record for output in self.run(blocks) for record in output.all_records()]
+
+    def _end(self, records: Sequence[RawRecord]) -> None:
+        """Record where the next cut begins in each source partition that has had a record."""
+        for record in records:
+            if record.source != CONTROL:
+                number = source_partitions(record.source)[record.partition]
+                self.next_offsets[number] = max(self.next_offsets.get(number, 0), record.offset + 1)
+
+    def run(self, blocks: Sequence[ShuffleBlock]) -> list[ShardOutput]:
+        """Run all keyed stages of one cut on the blocks of stage 1."""
+        self.outputs = []
+        for stage in range(len(self.app.stages)):
+            outputs = [self._step(stage, number, blocks) for number in range(self.app.shards)]
+            blocks = [block for output in outputs for block in output.blocks]
+            self.outputs += outputs
+        return self.outputs
+
+    def _step(self, stage: int, number: int, blocks: Iterable[ShuffleBlock]) -> ShardOutput:
+        place = (stage, number)
+        if place not in self.shards:
+            self.shards[place] = Shard(self.app, number, stage)
+        blobs = self.blobs.setdefault(place, MemoryBlobs())
+        return self.shards[place].step([p for p in blocks if p.shard == number], blobs)
+
+
+def control_record(offset: int, key: str, value: bytes | None) -> RawRecord:
+    """Return a record of the control topic."""
+    return RawRecord(CONTROL, 0, offset, value, key.encode())
+
+
+def _batches(records: Sequence[RawRecord]) -> Iterable[pa.RecordBatch]:
+    if records:
+        yield raw_batch(
+            np.array([r.source for r in records], np.int32),
+            np.array([r.partition for r in records], np.int32),
+            np.array([r.offset for r in records], np.int64),
+            [r.key for r in records],
+            [r.value for r in records],
+            [r.timestamp_ms for r in records],
+        )

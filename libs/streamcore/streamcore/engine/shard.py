@@ -1,0 +1,206 @@
+"""A keyed stage: one shard's share of a cut, from shuffle blocks to output, with its state before and after.
+
+The shard unpacks its blocks, moves the watermarks, hands the cut to the kernel, commits the kernel's tables and packs
+what the next stage gets. It is the same code under Spark and in-process; only the blob store differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from streamcore.app import App
+from streamcore.engine.shuffle import (
+    BlockKind,
+    ShardInput,
+    ShardMetrics,
+    ShuffleBlock,
+    pack_control,
+    pack_metrics,
+    pack_partitions,
+    pack_progress,
+    pack_records,
+    pack_rows,
+    unpack_blocks,
+)
+from streamcore.kernel import Cut, Kernel, KernelOutput
+from streamcore.offsets import source_index, source_partitions
+from streamcore.operators.base import CutTime
+from streamcore.schema import OFFSET, PARTITION
+from streamcore.state.blob_store import BlobStore
+from streamcore.state.state_log import HEAD, StateLog
+from streamcore.watermark import NO_WATERMARK, PartitionTime, WatermarkState
+from streamcore.wire.arrow_ipc import to_table
+from streamcore.wire.lane_rows import LaneRows
+from streamcore.wire.lanes import Record
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutput:
+    """The output of one shard in one cut, with its metrics.
+
+    ``records`` and ``lanes`` are for the sinks, ``blocks`` for the shards of the next stage. ``metrics`` are those of
+    this shard plus those that it received from shards of earlier stages. ``partitions``: the watermark of each source
+    partition that has one; every shard knows all of them, so they are the same in all.
+    """
+
+    shard: int
+    stage: int
+    records: list[Record]
+    lanes: Sequence[LaneRows]
+    blocks: list[ShuffleBlock]
+    events: int
+    watermark_ms: int
+    partitions: Mapping[int, int]
+    clock_ms: int
+    metrics: ShardMetrics
+
+    def all_records(self) -> list[Record]:
+        """Return the records of all lanes, in the order in which the sinks get them."""
+        return [*self.records, *(record for rows in self.lanes for record in rows.records())]
+
+    def forward(self) -> list[ShuffleBlock]:
+        """Return the blocks for the next stage: rows, metrics and output, so that the last stage reports for all."""
+        blocks = [*self.blocks, ShuffleBlock(self.shard, BlockKind.METRICS, self.clock_ms, pack_metrics(self.metrics))]
+        if self.records or self.lanes:
+            blob = pack_records(self.records, (self.shard, self.stage), [rows.batch() for rows in self.lanes])
+            blocks.append(ShuffleBlock(self.shard, BlockKind.RECORDS, self.clock_ms, blob))
+        return blocks
+
+
+class Shard:
+    """One shard of a stage in this process. Its memory is a cache: ``step`` reads it anew when the head differs."""
+
+    def __init__(self, app: App, number: int, stage: int = 0) -> None:
+        self.app = app
+        self.number = number
+        self.stage = stage
+        self.last = stage + 1 == len(app.stages)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.log = StateLog(self.app.state)
+        self.kernel: Kernel = self.app.stages[self.stage]()
+        self.times = [WatermarkState() for _ in self.app.watermark_groups]
+        self.clean = True
+
+    def step(self, blocks: Iterable[ShuffleBlock], blobs: BlobStore) -> ShardOutput:
+        """Process this shard's blocks of one cut and write its state to ``blobs``."""
+        loaded = self._load(blobs)
+        contents = unpack_blocks(blocks, self.app.exchanges, self.stage, last=self.last)
+        before = [self._register_partitions(domain, time, contents) for domain, time in self._domains()]
+        after = [
+            self._advance(domain, time, contents)
+            for domain, time in zip(self.app.watermark_groups, before, strict=True)
+        ]
+        self.clean = False
+        output = self.kernel.step(self._cut(contents, before, after))
+        self.times = after
+        written = self.log.commit(blobs, self.kernel.tables(), {"domains": [to_cells(time) for time in after]})
+        self.clean = True
+        return ShardOutput(
+            shard=self.number,
+            stage=self.stage,
+            records=[*contents.records, *output.records],
+            lanes=output.lanes,
+            blocks=[]
+            if self.last
+            else [*self._broadcast_blocks(contents), *contents.forward, *self._exchange_blocks(output, contents)],
+            events=sum(p.events for p in contents.progress),
+            watermark_ms=after[0].watermark_ms,
+            partitions={n: one.watermark_ms for time in after for n, one in time.partitions.items() if one.has_begun},
+            clock_ms=contents.clock_ms,
+            metrics=sum(contents.metrics, ShardMetrics(written, int(loaded), output.counters)),
+        )
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _domains(self) -> Iterator[tuple[Collection[int], WatermarkState]]:
+        return zip(self.app.watermark_groups, self.times, strict=True)
+
+    @staticmethod
+    def _register_partitions(domain: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
+        return time.expect([n for n in contents.partitions if source_index(n) in domain], contents.clock_ms)
+
+    def _advance(self, domain: Collection[int], time: WatermarkState, contents: ShardInput) -> WatermarkState:
+        progress = [p for p in contents.progress if source_index(p.partition) in domain]
+        return time.advance(progress, contents.clock_ms, self.app.idle_timeout_ms)
+
+    def _cut(self, contents: ShardInput, before: Sequence[WatermarkState], after: Sequence[WatermarkState]) -> Cut:
+        return Cut(
+            shard=self.number,
+            events=contents.rows,
+            control=contents.control,
+            clock_ms=contents.clock_ms,
+            watermark_ms=before[0].watermark_ms,
+            next_watermark_ms=after[0].watermark_ms,
+            latest_event_ms={
+                schema.name: before[0].latest_event_ms(source_partitions(source))
+                for source, schema in enumerate(self.app.schemas)
+            },
+            watermark_times=[
+                CutTime(one.watermark_ms, other.watermark_ms, contents.clock_ms)
+                for one, other in zip(before, after, strict=True)
+            ],
+            start_offsets=contents.partitions,
+        )
+
+    # --- the next stage -----------------------------------------------------------------------------------------
+
+    def _broadcast_blocks(self, contents: ShardInput) -> Iterator[ShuffleBlock]:
+        """Yield the blocks that every shard gets in every stage: progress, partitions and control records."""
+        yield self._parcel(BlockKind.PROGRESS, contents, pack_progress(contents.progress))
+        if contents.partitions:
+            yield self._parcel(BlockKind.PARTITIONS, contents, pack_partitions(contents.partitions))
+        if contents.control:
+            yield self._parcel(BlockKind.CONTROL, contents, pack_control(contents.control))
+
+    def _parcel(self, kind: BlockKind, contents: ShardInput, blob: bytes) -> ShuffleBlock:
+        return ShuffleBlock(self.number, kind, contents.clock_ms, blob)
+
+    def _exchange_blocks(self, output: KernelOutput, contents: ShardInput) -> Iterator[ShuffleBlock]:
+        for place, exchange in enumerate(self.app.exchanges):
+            rows = output.rows.get(exchange.rows)
+            if rows is not None and len(rows):
+                assert isinstance(rows, pl.DataFrame), "a keyed stage gives frames"
+                numbered = rows.with_columns(
+                    pl.lit(self.number, pl.Int32).alias(PARTITION),
+                    pl.int_range(pl.len(), dtype=pl.Int64).alias(OFFSET),
+                )
+                kind = BlockKind.ROWS + place
+                yield from pack_rows(exchange, kind, to_table(numbered), self.app.shards, contents.clock_ms)
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _load(self, blobs: BlobStore) -> bool:
+        """Bring tables and watermarks to the stored head. Return True if blobs were read: the process is new, the shard
+        moved, or an attempt was not committed."""
+        head = blobs.get(HEAD)
+        if self.clean and self.log.holds(head):
+            return False
+        if not (self.clean and head and self.log.catch_up(head, blobs, self.kernel.table)):
+            self._reset()
+            self.log.load(head, blobs, self.kernel.table)
+        self.kernel.on_state_loaded()
+        cells = self.log.head.cells.get("domains")
+        if isinstance(cells, list):
+            assert len(cells) == len(self.times), "the app has the domains that it had"
+            self.times = [from_cells(cell) for cell in cells]
+        return True
+
+
+def to_cells(time: WatermarkState) -> dict[str, object]:
+    """Convert to the JSON-able value that a shard stores."""
+    partitions = {str(n): [t.max_event_ms, t.active_ms, t.watermark_ms] for n, t in sorted(time.partitions.items())}
+    return {"watermark_ms": time.watermark_ms, "partitions": partitions}
+
+
+def from_cells(cells: Mapping[str, Any]) -> WatermarkState:
+    """Parse the value that ``to_cells`` returned."""
+    partitions = {int(n): PartitionTime(*t) for n, t in cells["partitions"].items()}
+    time = WatermarkState(cells["watermark_ms"], partitions)
+    assert time.watermark_ms >= NO_WATERMARK, "a watermark is never below the first"
+    return time

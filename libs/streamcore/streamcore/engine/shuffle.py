@@ -1,0 +1,200 @@
+"""The form in which a cut crosses from stage 1 to the shards: few fat rows instead of millions of thin ones.
+
+A shuffle block is ``(shard, kind, clock_ms, blob)``. Rows of one exchange travel as one Arrow IPC stream per shard;
+control records, the list of partitions and their progress are copied to every shard; what is on its way to a lane
+passes through one shard of each stage. Blocks of one cut arrive in any order; ``unpack_blocks`` puts their rows back
+into the order of partition and offset, so a shard's input does not depend on how a shuffle interleaved it. Rows that a
+shard sends to the next stage count it as their partition and are numbered there.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import orjson
+import polars as pl
+import pyarrow as pa
+
+from streamcore.hashing import hash_columns, shard_for
+from streamcore.kernel import ControlRecord, Exchange, StreamKey
+from streamcore.schema import OFFSET, PARTITION
+from streamcore.watermark import Progress
+from streamcore.wire.arrow_ipc import ipc_stream
+from streamcore.wire.lane_codec import decode_records, encode_records
+from streamcore.wire.lanes import DEAD_LETTERS, Record
+
+_ORIGIN = struct.Struct(">iq")
+
+
+class BlockKind(enum.IntEnum):
+    """The contents of a block. Rows are ``ROWS`` plus the exchange's index in ``App.exchanges``."""
+
+    PROGRESS = 0
+    CONTROL = 1
+    RECORDS = 2
+    PARTITIONS = 3
+    METRICS = 4
+    ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffleBlock:
+    """One row of the shuffle."""
+
+    shard: int
+    kind: int
+    clock_ms: int
+    blob: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShardMetrics:
+    """The metrics of one shard and cut. ``counters``: numbers of occurrences by name."""
+
+    state_bytes: int = 0
+    loaded: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: ShardMetrics) -> ShardMetrics:
+        counted = Counter(self.counters)
+        counted.update(other.counters)
+        return ShardMetrics(self.state_bytes + other.state_bytes, self.loaded + other.loaded, dict(counted))
+
+
+def pack_metrics(metrics: ShardMetrics) -> bytes:
+    """One shard's metrics, for a shard of the next stage to pass on."""
+    return orjson.dumps([metrics.state_bytes, metrics.loaded, metrics.counters])
+
+
+@dataclass(frozen=True, slots=True)
+class ShardInput:
+    """The contents of a shard's blocks of one cut. ``forward``: blocks for later stages, not unpacked."""
+
+    clock_ms: int
+    rows: dict[StreamKey, pl.DataFrame]
+    control: list[ControlRecord]
+    progress: list[Progress]
+    partitions: dict[int, int]
+    records: list[Record]
+    metrics: list[ShardMetrics]
+    forward: list[ShuffleBlock]
+
+
+def pack_rows(exchange: Exchange, kind: int, table: pa.Table, shards: int, clock_ms: int) -> Iterator[ShuffleBlock]:
+    """Pack rows of one exchange into a block for every shard that owns some. ``kind``: ``BlockKind.ROWS`` plus its
+    place."""
+    if exchange.broadcast:
+        blob = ipc_stream(table)
+        yield from (ShuffleBlock(shard, kind, clock_ms, blob) for shard in range(shards))
+        return
+    columns = pl.DataFrame(table.select(exchange.key)).get_columns()
+    owners = shard_for(hash_columns(columns, table.num_rows), shards)
+    ordered = table.take(pa.array(np.argsort(owners.astype(np.int16), kind="stable")))
+    ends = np.cumsum(np.bincount(owners, minlength=shards))
+    start = 0
+    for shard, end in enumerate(ends.tolist()):
+        if end > start:
+            yield ShuffleBlock(shard, kind, clock_ms, ipc_stream(ordered.slice(start, end - start)))
+        start = end
+
+
+def pack_records(records: Sequence[Record], origin: tuple[int, int], more: Sequence[pa.RecordBatch] = ()) -> bytes:
+    """Encode records for a lane (as ``lane_codec.encode_records``), after their ``origin``, which decides their
+    order."""
+    return _ORIGIN.pack(*origin) + encode_records(records, more)
+
+
+def _unpack_records(blobs: Iterable[bytes]) -> list[Record]:
+    """Decode records in the order of their origin; rejected records, which any task may write, in the order of their
+    headers."""
+    records = [record for blob in sorted(blobs, key=_origin) for record in decode_records(blob[_ORIGIN.size :])]
+    dead = sorted((r for r in records if r.lane == DEAD_LETTERS), key=lambda r: r.headers)
+    return [*(r for r in records if r.lane != DEAD_LETTERS), *dead]
+
+
+def _origin(blob: bytes) -> tuple[int, ...]:
+    return _ORIGIN.unpack_from(blob)
+
+
+def pack_progress(progress: Sequence[Progress]) -> bytes:
+    """Return a few numbers a source partition."""
+    return orjson.dumps([[p.partition, p.max_event_ms, p.events, p.watermark_ms] for p in progress])
+
+
+def pack_partitions(partitions: Mapping[int, int]) -> bytes:
+    """Return the numbers of the source partitions that there are, each with the offset where the cut begins."""
+    return orjson.dumps([*partitions.items()])
+
+
+_CONTROL = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("key", pa.large_binary()),
+        pa.field("value", pa.large_binary()),
+    ]
+)
+
+
+def pack_control(records: Sequence[ControlRecord]) -> bytes:
+    """Control records as one Arrow IPC stream."""
+    columns = [
+        pa.array([r.partition for r in records], pa.int32()),
+        pa.array([r.offset for r in records], pa.int64()),
+        pa.array([r.key for r in records], pa.large_binary()),
+        pa.array([r.value for r in records], pa.large_binary()),
+    ]
+    return ipc_stream(pa.RecordBatch.from_arrays(columns, schema=_CONTROL))
+
+
+def _unpack_control(blob: bytes) -> list[ControlRecord]:
+    table = pa.ipc.open_stream(pa.py_buffer(blob)).read_all()
+    return [ControlRecord(*row) for row in zip(*(table.column(n).to_pylist() for n in _CONTROL.names), strict=True)]
+
+
+def unpack_blocks(
+    blocks: Iterable[ShuffleBlock], exchanges: Sequence[Exchange], stage: int, *, last: bool
+) -> ShardInput:
+    """Unpack all blocks of one shard in one cut. Records are unpacked only in the ``last`` stage."""
+    by_kind: dict[int, list[bytes]] = {}
+    forward = []
+    clock_ms = 0
+    for block in blocks:
+        clock_ms = max(clock_ms, block.clock_ms)
+        later = block.kind >= BlockKind.ROWS and exchanges[block.kind - BlockKind.ROWS].stage > stage
+        if later or (block.kind == BlockKind.RECORDS and not last):
+            forward.append(block)
+        else:
+            by_kind.setdefault(block.kind, []).append(block.blob)
+    control = [r for blob in by_kind.get(BlockKind.CONTROL, ()) for r in _unpack_control(blob)]
+    progress = [Progress(*row) for blob in by_kind.get(BlockKind.PROGRESS, ()) for row in orjson.loads(blob)]
+    partitions = dict(pair for blob in by_kind.get(BlockKind.PARTITIONS, ()) for pair in orjson.loads(blob))
+    rows = {
+        exchanges[kind - BlockKind.ROWS].rows: _in_order(blobs)
+        for kind, blobs in sorted(by_kind.items())
+        if kind >= BlockKind.ROWS
+    }
+    return ShardInput(
+        clock_ms=clock_ms,
+        rows=rows,
+        control=sorted(control, key=lambda r: (r.partition, r.offset)),
+        progress=sorted(progress, key=lambda p: p.partition),
+        partitions=partitions,
+        records=_unpack_records(by_kind.get(BlockKind.RECORDS, ())),
+        metrics=[ShardMetrics(*orjson.loads(blob)) for blob in by_kind.get(BlockKind.METRICS, ())],
+        forward=sorted(forward, key=lambda p: (p.kind, p.blob)) if forward else [],
+    )
+
+
+def _in_order(blobs: Sequence[bytes]) -> pl.DataFrame:
+    """Stable: rows that were made of the same event stay in the order in which they were made."""
+    frames = [pl.read_ipc_stream(io.BytesIO(blob)) for blob in blobs]
+    frame = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0]
+    order = frame.select(code=pl.col(PARTITION).cast(pl.Int64) * (1 << 40) + pl.col(OFFSET))["code"]
+    return frame if order.is_sorted() else frame[np.argsort(order.to_numpy(), kind="stable")]

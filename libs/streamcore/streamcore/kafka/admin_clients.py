@@ -1,0 +1,89 @@
+"""Builds the clients of the control plane and names their errors, as ``clients`` does for the data plane.
+
+These are kafka-python's. A module of their own: workers need none of them. The package takes a quarter of a second to
+import, so it is imported when something is first asked of Kafka: a command on files never waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from streamcore.errors import ConfigError, Fenced, Permanent, Retryable, StreamError
+from streamcore.kafka.data_clients import KNOWN, Isolation
+from streamcore.kafka.settings import KafkaSettings
+
+if TYPE_CHECKING:
+    import kafka
+
+
+def _known_errors() -> tuple[tuple[tuple[type[Exception], ...], type[StreamError], str], ...]:
+    from kafka import errors as kp
+
+    return (
+        ((kp.ProducerFencedError,), Fenced, KNOWN[0][2]),
+        ((kp.SaslAuthenticationFailedError, kp.UnsupportedSaslMechanismError), ConfigError, KNOWN[1][2]),
+        ((kp.AuthorizationError,), ConfigError, KNOWN[2][2]),
+        ((kp.UnknownTopicOrPartitionError, kp.InvalidTopicError), ConfigError, KNOWN[3][2]),
+        ((kp.MessageSizeTooLargeError, kp.RecordListTooLargeError), Permanent, KNOWN[4][2]),
+        ((kp.KafkaConfigurationError, kp.InvalidReplicationFactorError), ConfigError, KNOWN[6][2]),
+        ((kp.PolicyViolationError, kp.UnsupportedVersionError, kp.IllegalArgumentError), Permanent, KNOWN[7][2]),
+    )
+
+
+def python_error(error: Exception, action: str, settings: KafkaSettings) -> StreamError:
+    """Return the error of ours for one of kafka-python's."""
+    for classes, cls, advice in _known_errors():
+        if isinstance(error, classes):
+            return cls(f"kafka {settings.bootstrap}: {action}: {error}; {advice}")
+    return Retryable(f"kafka {settings.bootstrap}: {action}: {error}; is the broker up and reachable?")
+
+
+@contextmanager
+def naming_errors(settings: KafkaSettings, action: str) -> Iterator[None]:
+    """Turn whatever a kafka-python client raises inside into an error of ours."""
+    from kafka import errors as kp
+
+    try:
+        yield
+    except kp.KafkaError as error:
+        raise python_error(error, action, settings) from error
+
+
+def admin(settings: KafkaSettings) -> kafka.KafkaAdminClient:
+    """kafka-python's administration client."""
+    import kafka
+
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaAdminClient(**settings.kafka_python())
+
+
+def control_producer(settings: KafkaSettings) -> kafka.KafkaProducer:
+    """kafka-python's producer, acknowledged by all replicas: for a few records whose sender waits."""
+    import kafka
+
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaProducer(
+            **settings.kafka_python(),
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            max_block_ms=settings.request_timeout_ms,
+        )
+
+
+def independent_consumer(settings: KafkaSettings, isolation: Isolation) -> kafka.KafkaConsumer:
+    """kafka-python's consumer for ``assign``: shares no code with the client that wrote."""
+    import kafka
+
+    with naming_errors(settings, "connect"):
+        return kafka.KafkaConsumer(
+            **settings.kafka_python(),
+            isolation_level=isolation.value,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            max_partition_fetch_bytes=8 * 1024 * 1024,
+            max_poll_records=10_000,
+        )

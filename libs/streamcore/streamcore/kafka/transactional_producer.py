@@ -1,0 +1,131 @@
+"""One transactional producer, from its fencing to its end: the layer between the protocol and the client.
+
+Promises that an error that the client reports late (undelivered records, refused logins) is part of the error that is
+raised. It decides nothing: ``exactly_once`` decides the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+import confluent_kafka as ck
+
+from streamcore.errors import Fenced, StreamError
+from streamcore.kafka import data_clients as clients
+from streamcore.kafka.data_clients import ClientLog
+from streamcore.kafka.delivery import DeliverySettings, OutRecord, OutRecords
+from streamcore.kafka.markers import Marker, markers_partition, partition_count
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.writer_id import WriterId
+
+_POLL_EVERY = 10_000
+_ABORT_S = 5.0
+_FULL_S = 0.1
+_PURGED = (ck.KafkaError._PURGE_QUEUE, ck.KafkaError._PURGE_INFLIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A record that the client gave up on."""
+
+    error: ck.KafkaError
+    topic: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalProducer:
+    """A producer that has fenced its predecessors, and its reports since."""
+
+    settings: KafkaSettings
+    producer: ck.Producer
+    log: ClientLog
+    undelivered: list[Undelivered] = field(default_factory=list)
+
+    @classmethod
+    def fence(cls, settings: KafkaSettings, writer: WriterId, delivery: DeliverySettings) -> TransactionalProducer:
+        """Return a producer of this identity, after ending every earlier one and its transaction."""
+        undelivered: list[Undelivered] = []
+
+        def on_delivery(error: ck.KafkaError | None, message: ck.Message) -> None:
+            if error is not None and error.code() not in _PURGED:
+                undelivered.append(Undelivered(error, str(message.topic()), len(message)))
+
+        log = ClientLog()
+        producer = clients.transactional_producer(settings, writer.transactional_id, delivery.options, log, on_delivery)
+        session = cls(settings, producer, log, undelivered)
+        with session.naming_errors(f"fencing {writer.transactional_id}"):
+            producer.init_transactions(settings.request_timeout_ms / 1000)
+        return session
+
+    def produce(self, rows: Sequence[OutRecord | OutRecords], common: list[tuple[str, bytes]]) -> None:
+        """Hand the records to the client, ``common`` added to their headers."""
+        for n, row in enumerate(rows):
+            if isinstance(row, OutRecords):
+                self._produce_many(row, common)
+            else:
+                headers = [*row.headers, *common] if row.headers else common
+                self._hand_over(row.topic, row.value, row.key, headers=headers)
+            if n % _POLL_EVERY == 0:
+                self.producer.poll(0)
+            if self.undelivered:
+                return  # the transaction is lost; the commit says why
+
+    def _produce_many(self, rows: OutRecords, common: list[tuple[str, bytes]]) -> None:
+        """Nothing is done for each record that need not be: this loop is most of the driver's cost of output."""
+        topic, produce = rows.topic, self.producer.produce
+        for n, (key, value) in enumerate(zip(rows.keys, rows.values, strict=True), 1):
+            try:
+                produce(topic, value, key, headers=common)
+            except BufferError:
+                self._hand_over(topic, value, key, headers=common)
+            if n % _POLL_EVERY == 0:
+                self.producer.poll(0)
+                if self.undelivered:
+                    return
+
+    def marker_partition(self, topic: str, writer: WriterId) -> int:
+        """Where the writer's markers go; ``ConfigError`` when there is no such topic."""
+        return markers_partition(writer, partition_count(self.producer, self.settings, topic))
+
+    def produce_marker(self, topic: str, partition: int, marker: Marker) -> None:
+        """Hand over the marker's record."""
+        self._hand_over(topic, marker.value, marker.writer.key, partition=partition)
+
+    def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, **more: object) -> None:
+        """Produce one record, and wait while the queue is full: its records are delivered, or time out and fail the
+        transaction."""
+        while True:
+            try:
+                self.producer.produce(topic, value, key, **more)
+                return
+            except BufferError:
+                self.producer.poll(_FULL_S)
+
+    @contextmanager
+    def naming_errors(self, action: str) -> Iterator[None]:
+        """Like ``clients.naming_errors``; a record that could not be delivered is the cause of the errors after it."""
+        try:
+            yield
+        except ck.KafkaException as error:
+            with suppress(ck.KafkaException):  # a fatal error is raised by every call from now on
+                self.producer.poll(0)  # hear the call-backs
+            raise self._to_stream_errorream_error(error.args[0], action) from error
+
+    def _to_stream_errorream_error(self, error: ck.KafkaError, action: str) -> StreamError:
+        named = clients.confluent_error(error, action, self.settings, self.log)
+        if not self.undelivered or isinstance(named, Fenced):
+            return named
+        first = self.undelivered[0]
+        action += f": record of {first.size_bytes} bytes for topic {first.topic}"
+        return clients.confluent_error(first.error, action, self.settings, self.log)
+
+    def end(self, *, abort: bool = False) -> None:
+        """Close the producer. Without ``abort`` an open transaction stays until the next fencing resolves it."""
+        with suppress(ck.KafkaException):
+            if abort:
+                self.producer.abort_transaction(_ABORT_S)
+        with suppress(ck.KafkaException):
+            self.producer.purge(blocking=False)

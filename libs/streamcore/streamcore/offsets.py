@@ -1,0 +1,127 @@
+"""Where a cut begins and ends: one value for events, control records and the clock.
+
+It is written down before the cut runs and read back when the cut runs again, so a cut is the same records at the same
+time whenever it runs (``planner``, ``checkpoint.offset_log``). Everything here is a pure function of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamcore.errors import CorruptState
+
+#: A source partition is one number: its topic's index in ``App.topics``, times this, and the partition in the topic.
+PARTITIONS_PER_TOPIC = 1 << 16
+
+#: A partition of a topic.
+TopicPartition = tuple[str, int]
+
+
+def source_index(partition: int) -> int:
+    """Return the place in ``App.topics`` of the topic that a source partition belongs to."""
+    return partition // PARTITIONS_PER_TOPIC
+
+
+def source_partitions(source: int) -> range:
+    """Numbers of all source partitions that the topic at this place of ``App.topics`` can have."""
+    return range(source * PARTITIONS_PER_TOPIC, (source + 1) * PARTITIONS_PER_TOPIC)
+
+
+def to_topic_partition(partition: int, topics: Sequence[str]) -> TopicPartition:
+    """Return the topic of a source partition, and its number in it. ``topics``: those of the app."""
+    return topics[source_index(partition)], partition % PARTITIONS_PER_TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """How far everything has been read. ``offsets``: the next one of every partition that is known. ``clock_ms``: the
+    time of the cut that ends here, 0 before the first."""
+
+    clock_ms: int
+    offsets: Mapping[TopicPartition, int]
+
+    def by_topic(self) -> dict[str, dict[str, int]]:
+        """Return the offsets by topic and partition, in order."""
+        topics: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in sorted(self.offsets.items()):
+            topics.setdefault(topic, {})[str(partition)] = offset
+        return topics
+
+    def to_json(self) -> dict[str, object]:
+        """Convert to the JSON document that is stored."""
+        return {"clock_ms": self.clock_ms, "topics": self.by_topic()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, object]) -> StreamOffsets:
+        """Parse the value that ``to_json`` returned; ``CorruptState`` for anything else."""
+        clock_ms, topics = document.get("clock_ms"), document.get("topics")
+        if not isinstance(clock_ms, int) or not isinstance(topics, dict):
+            raise CorruptState(f"position: {document} is no position of ours; restore from a savepoint")
+        return cls(clock_ms, {(t, int(p)): int(offset) for t, places in topics.items() for p, offset in places.items()})
+
+
+class PartitionOffsets(Protocol):
+    """Looks up offsets of all partitions of some topics, as ``kafka.partition_offsets`` does for one cluster."""
+
+    def earliest(self) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first record that the topic still has, for every partition."""
+        ...
+
+    def latest(self) -> Mapping[TopicPartition, int]:
+        """Return the offset after the last record that may be read, for every partition."""
+        ...
+
+    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+        """Return the offset of the first record of this time or later, for every partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records of one partition with ``start <= offset < end``. ``source``: as in ``raw.RAW``."""
+
+    source: int
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def next_offsets(
+    start: StreamOffsets, ends: Mapping[TopicPartition, int], unlimited: Collection[str], limit: int, clock_ms: int
+) -> StreamOffsets:
+    """Return the end of the cut that begins at ``start``, when the partitions reach to ``ends``.
+
+    About ``limit`` records, shared out in proportion to what waits, and at least one wherever something waits; topics
+    in ``unlimited`` are read to their end. A partition that is new begins at 0. The clock never goes back.
+    """
+    waiting = {place: end - start.offsets.get(place, 0) for place, end in ends.items()}
+    limited = sum(count for (topic, _), count in waiting.items() if topic not in unlimited)
+    offsets = dict(start.offsets)
+    for place, count in waiting.items():
+        taken = count if place[0] in unlimited or limited <= limit else max(1, count * limit // limited)
+        offsets[place] = start.offsets.get(place, 0) + min(count, taken)
+    return StreamOffsets(max(clock_ms, start.clock_ms), offsets)
+
+
+def ranges_between(start: StreamOffsets, end: StreamOffsets, sources: Mapping[str, int]) -> list[OffsetRange]:
+    """Return the ranges between two offsets, by topic and partition. ``sources``: the number of each topic."""
+    found = []
+    for (topic, partition), stop in sorted(end.offsets.items()):
+        begin = start.offsets.get((topic, partition), 0)
+        if stop > begin:
+            found.append(OffsetRange(sources[topic], topic, partition, begin, stop))
+    return found
+
+
+def assign_ranges(every: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """Spans for so many tasks, the largest first and each to the task that has the least so far; no task is empty."""
+    shares: list[list[OffsetRange]] = [[] for _ in range(max(1, tasks))]
+    sizes = [0] * len(shares)
+    for span in sorted(every, key=lambda s: (s.start - s.end, s.topic, s.partition)):
+        least = sizes.index(min(sizes))
+        shares[least].append(span)
+        sizes[least] += span.end - span.start
+    return [share for share in shares if share]

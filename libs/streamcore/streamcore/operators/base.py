@@ -1,0 +1,73 @@
+"""The contract of an operator: one stateful step of a topology, on one shard of the key space.
+
+An operator takes frames and gives frames. Like a kernel it reads no clock, no random number and no environment: what it
+answers is a pure function of the rows, the time of the cut and its tables. Topologies chain operators
+(``streamcore.topology``); the same operator runs under Spark, in-process and in a back-test.
+
+Rows are Polars frames. Columns of a row are the user's (text, numbers, booleans, decimals, UTC datetimes of millisecond
+precision) and ``EVENT_MS``, the row's event time in epoch milliseconds (int64, never null). The order of the rows is
+their order of arrival, which is the same whenever the cut runs again.
+
+Within a cut, an operator goes through three moments, in this order: the clock becomes ``clock_ms``; the rows arrive,
+while the watermark is ``watermark_ms``; the watermark becomes ``next_watermark_ms``. A watermark of ``END_OF_TIME_MS``
+says that the stream has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from streamcore.state.table import StateTable
+
+#: The port of an operator's proper output; other ports are side outputs.
+MAIN = "main"
+#: The port of rows that came too late, with the columns ``LATE_REASON`` (text) and ``LATENESS_MS`` (int64).
+LATE = "late"
+LATE_REASON = "late_reason"
+LATENESS_MS = "lateness_ms"
+
+#: Rows by port, all ports, also those without rows.
+Ports = Mapping[str, "pl.DataFrame"]
+
+
+@dataclass(frozen=True, slots=True)
+class CutTime:
+    """The time of a cut as one operator sees it: the watermark before its rows and after them, and the clock.
+
+    ``shard``: the shard's number; shard 0 emits the rows that all shards together must emit once.
+    """
+
+    watermark_ms: int
+    next_watermark_ms: int
+    clock_ms: int
+    shard: int = 0
+
+
+class Operator(Protocol):
+    """One operator with its tables in memory."""
+
+    @property
+    def output_delay_ms(self) -> int:
+        """Return how far behind the watermark it may give a row that was not late when it came."""
+        ...
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
+        """Process a cut: one frame an input, and one a port, each with all its columns even where it has no rows."""
+        ...
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return the tables that hold all state, by a name of lower-case characters, digits, _ and -."""
+        ...
+
+    def on_state_loaded(self) -> None:
+        """Prepare for the first step; called once, after the stored rows have been loaded."""
+        ...
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return the counts since the last call, by name: rows late, dropped, evicted, refused by a limit."""
+        ...

@@ -1,0 +1,215 @@
+"""Deduplication: of the rows with one id, the first passes.
+
+Meaning. A row is a *duplicate* when a row of the same id passed before it, in the order of arrival, and their
+event times are at most ``horizon_ms`` apart. Which of two copies came first is a matter of arrival alone: with
+disordered input the one that passes need not be the earlier one. A duplicate is not remembered, so an id that keeps
+coming passes again once it is further than the horizon from the row that passed. As for SQL's UNIQUE, a null equals
+nothing: a row with a null in its id passes, and is counted.
+
+How long. The event times that count begin at ``watermark - horizon_ms``, with the watermark before the cut. A row from
+before that is late: the row that it might repeat may be forgotten, so whether it is a duplicate cannot be known, and
+passing it could let one event through twice. It goes to ``LATE`` with the reason.
+
+Consequences:
+
+- Every row comes out once: on ``MAIN``, among the duplicates, or late.
+- Of copies with the same event time (an event that was sent twice) at most one passes, wherever the stream is cut.
+- However the stream is cut, the same rows pass as long as no row is behind the watermark.
+- Not guaranteed: that a row behind the watermark is known as a duplicate of one with *another*, earlier event time,
+  which may be forgotten already. Then it passes.
+- Rows are identified by a fingerprint of 128 bits; see ``seen_ids`` for the probability that two ids share one.
+
+The topology routes rows by the id columns, by all of them and in their order: the state is kept under that hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import polars as pl
+
+from streamcore.errors import ConfigError
+from streamcore.hashing import fingerprint_columns
+from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.deduplication.seen_ids import IdHashes, Mask, SeenIds
+from streamcore.operators.deduplication.within_cut import duplicates_within_cut
+from streamcore.schema import EVENT_MS
+from streamcore.state.key_value_table import KeyValueTable
+from streamcore.state.table import StateTable
+
+#: The port of rows that repeat one that passed.
+DUPLICATES = "duplicates"
+
+MAX_HORIZON_MS = 10 * 365 * 24 * 3600 * 1000
+MAX_IDS = 2**30  # the index holds entry numbers of 32 bits
+_EXPIRED = "the id may be forgotten: older than the watermark less the horizon"
+_EVICTED = "the id may be forgotten: older than the limit of ids lets it be remembered"
+_FLOOR = "floor_ms"
+
+
+class Duplicates(StrEnum):
+    """The treatment of duplicates: a port of their own, or no more than a count."""
+
+    PORT = "port"
+    COUNT = "count"
+
+
+class WhenFull(StrEnum):
+    """The ids that give way at the limit.
+
+    PASS: new ids are not remembered; its rows pass, and so do their duplicates in later cuts. FORGET_OLDEST: the
+    oldest event times are given up, as if the horizon were shorter; rows from there are late, and no event passes
+    twice. Only the newest slice (a 64th of the horizon) stays; ids that do not fit beside it are not remembered.
+    """
+
+    PASS = "pass"  # noqa: S105 - no password
+    FORGET_OLDEST = "forget_oldest"
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplication:
+    """``id_columns``: text, whole numbers, booleans, dates or times that together name an event.
+
+    ``horizon_ms``: how far apart in event time two rows of an id may be and still be one event. ``max_ids``: how many
+    ids a shard remembers after a cut, at 40 to 85 bytes each.
+    """
+
+    id_columns: tuple[str, ...]
+    horizon_ms: int
+    max_ids: int = 10_000_000
+    when_full: WhenFull = WhenFull.PASS
+    duplicates: Duplicates = Duplicates.PORT
+
+    def __post_init__(self) -> None:
+        if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
+            raise ConfigError(f"deduplication: id columns {list(self.id_columns)}: name at least one, each once")
+        if not 0 < self.horizon_ms <= MAX_HORIZON_MS:
+            raise ConfigError(f"deduplication: horizon_ms {self.horizon_ms}: from 1 to {MAX_HORIZON_MS} (ten years)")
+        if not 0 < self.max_ids <= MAX_IDS:
+            raise ConfigError(f"deduplication: max_ids {self.max_ids}: from 1 to {MAX_IDS}; for more, use more shards")
+
+    def check(self, schema: Mapping[str, pl.DataType]) -> None:
+        """Raise ``ConfigError`` where the rows' columns do not fit."""
+        for name in self.id_columns:
+            dtype = schema.get(name)
+            if dtype is None:
+                raise ConfigError(f"deduplication: there is no id column {name!r}; the rows have {sorted(schema)}")
+            if not (dtype in (pl.String, pl.Boolean) or dtype.is_integer() or dtype.is_temporal()):
+                raise ConfigError(
+                    f"deduplication: id column {name!r} is {dtype}; make it text, a whole number or a time beforehand"
+                )
+            if dtype in (pl.UInt64, pl.Int128, pl.UInt128):
+                raise ConfigError(f"deduplication: id column {name!r} is {dtype}, wider than Int64; make it text")
+        if schema.get(EVENT_MS) != pl.Int64:
+            raise ConfigError(f"deduplication: the rows need their event time in {EVENT_MS!r} as Int64")
+
+
+class Deduplicate:
+    """The operator; one input."""
+
+    def __init__(self, spec: Deduplication, schema: Mapping[str, pl.DataType]) -> None:
+        spec.check(schema)
+        self.spec = spec
+        self._seen = SeenIds(spec.horizon_ms)
+        self._limits = KeyValueTable()
+        self._counts = {"duplicates": 0, "late": 0, "without_id": 0, "not_remembered": 0, "evicted": 0}
+
+    @property
+    def output_delay_ms(self) -> int:
+        """Return 0: a row passes in the cut in which it arrives."""
+        return 0
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
+        (rows,) = inputs
+        since_ms = self._since(time.watermark_ms)
+        columns = rows.select(self.spec.id_columns).get_columns()
+        ids = IdHashes(*fingerprint_columns(columns, rows.height), rows[EVENT_MS].to_numpy())
+        named = _without_nulls(columns, rows.height)
+        late = named & (ids.event_ms < since_ms)
+        asked = named & ~late
+        ids = ids.where(asked)
+        again = self._again(ids, since_ms)
+        duplicate = np.zeros(rows.height, dtype=bool)
+        duplicate[asked] = again
+        self._remember(ids.where(~again), time.next_watermark_ms)
+        self._count(duplicates=int(again.sum()), late=int(late.sum()), without_id=int((~named).sum()))
+        ports = {MAIN: rows.filter(pl.Series(~(late | duplicate))), LATE: self._late(rows, late, time.watermark_ms)}
+        if self.spec.duplicates is Duplicates.PORT:
+            ports[DUPLICATES] = rows.filter(pl.Series(duplicate))
+        return ports
+
+    def tables(self) -> Mapping[str, StateTable]:
+        return {"seen": self._seen, "limits": self._limits}
+
+    def on_state_loaded(self) -> None:
+        pass
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return the counts since the last call, and ``ids``: how many are remembered now."""
+        counts = self._counts
+        self._counts = dict.fromkeys(counts, 0)
+        return counts | {"ids": len(self._seen)}
+
+    # --- deciding -----------------------------------------------------------------------------------------------
+
+    def _since(self, watermark_ms: int) -> int:
+        """Return the first event time that counts."""
+        return max(watermark_ms - self.spec.horizon_ms, self._floor_ms)
+
+    @property
+    def _floor_ms(self) -> int:
+        """Return the event times before this one were given up for the limit."""
+        stored = self._limits.get(_FLOOR)
+        return int(stored) if stored else -(2**63)
+
+    def _again(self, ids: IdHashes, since_ms: int) -> Mask:
+        """Return a mask of the rows that repeat one that passed, in an earlier cut or before them in this one."""
+        again = self._seen.contains(ids, since_ms)
+        new = np.flatnonzero(~again)
+        again[new] = duplicates_within_cut(ids.take(new), self.spec.horizon_ms)
+        return again
+
+    def _late(self, rows: pl.DataFrame, late: Mask, watermark_ms: int) -> pl.DataFrame:
+        expired = pl.col(EVENT_MS) < watermark_ms - self.spec.horizon_ms
+        return rows.filter(pl.Series(late)).with_columns(
+            pl.when(expired).then(pl.lit(_EXPIRED)).otherwise(pl.lit(_EVICTED)).alias(LATE_REASON),
+            (watermark_ms - pl.col(EVENT_MS)).clip(lower_bound=0).alias(LATENESS_MS),
+        )
+
+    # --- remembering --------------------------------------------------------------------------------------------
+
+    def _remember(self, ids: IdHashes, next_watermark_ms: int) -> None:
+        """Enter the rows that passed, in order of arrival, as far as they still count and the limit permits."""
+        since_ms = self._since(next_watermark_ms)
+        self._seen.forget(since_ms)
+        ids = ids.where(ids.event_ms >= since_ms)
+        if self.spec.when_full is WhenFull.FORGET_OLDEST:
+            ids = self._make_room(ids)
+        room = max(0, self.spec.max_ids - len(self._seen))
+        self._seen.add(ids.take(slice(0, room)))
+        self._count(not_remembered=max(0, len(ids) - room))
+
+    def _make_room(self, ids: IdHashes) -> IdHashes:
+        """Give up the oldest slices, of the table and of these ids, until they fit; the newest slice stays."""
+        floor_ms = self._seen.floor_for(ids, self.spec.max_ids)
+        if floor_ms is None:
+            return ids
+        self._limits.put(_FLOOR, str(floor_ms).encode())
+        kept = ids.where(ids.event_ms >= floor_ms)
+        self._count(evicted=self._seen.forget(floor_ms) + len(ids) - len(kept))
+        return kept
+
+    def _count(self, **more: int) -> None:
+        for name, number in more.items():
+            self._counts[name] += number
+
+
+def _without_nulls(columns: Sequence[pl.Series], height: int) -> Mask:
+    named = np.ones(height, dtype=bool)
+    for column in columns:
+        if column.null_count():
+            named &= column.is_not_null().to_numpy()
+    return named

@@ -1,0 +1,77 @@
+"""One input of a join: what may take part, and the rows kept of it.
+
+Exists so that every join treats its inputs alike. Of the rows that arrive, those behind the watermark are late, those
+whose key holds a null join nothing (as in SQL), those for which the table has no room are refused, and the others take
+part. A refused row takes no part at all, so the output is exactly the join of the rows that were not refused or late.
+Refuses to know the other input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from streamcore.errors import ConfigError
+from streamcore.schema import EVENT_MS
+from streamcore.state.row_table import RowTable
+
+#: The port of rows that the limit of rows kept had no room for.
+REFUSED = "refused"
+DEFAULT_MAX_ROWS = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRows:
+    """The rows of a cut by what becomes of them, each in order of arrival."""
+
+    rows: pl.DataFrame
+    keyless: pl.DataFrame
+    late: pl.DataFrame
+    refused: pl.DataFrame
+
+
+class JoinInput:
+    """One input with its table. ``max_rows``: how many rows the table may keep."""
+
+    def __init__(self, name: str, schema: Mapping[str, pl.DataType], keys: tuple[str, ...], max_rows: int) -> None:
+        if max_rows < 1:
+            raise ConfigError(f"max_rows must be positive, not {max_rows}")
+        self.name = name
+        self.max_rows = max_rows
+        self.table = RowTable({**schema, EVENT_MS: pl.Int64()}, keys)
+        self._late = self._keyless = self._refused = 0
+
+    def admit(self, rows: pl.DataFrame, late_before_ms: int) -> AdmittedRows:
+        """Split the rows of a cut into accepted, keyless, late (before this event time) and refused ones."""
+        late, rows = _split(rows, rows[EVENT_MS] < late_before_ms)
+        self._late += late.height
+        rows, keyless = self.split_keyless(rows)
+        room = max(0, self.max_rows - len(self.table))
+        return AdmittedRows(rows[:room], keyless, late, self.refuse(rows[room:]))
+
+    def split_keyless(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows that have a key, and the others."""
+        rows = rows.select(self.table.schema.names())
+        keyless, rows = _split(rows, rows.select(pl.any_horizontal(pl.col(self.table.keys).is_null())).to_series())
+        self._keyless += keyless.height
+        return rows, keyless
+
+    def refuse(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Count them."""
+        self._refused += rows.height
+        return rows
+
+    def metrics(self) -> dict[str, int]:
+        """Return the counts since the last call, and the number of rows kept now."""
+        counts = {"late": self._late, "keyless": self._keyless, "refused": self._refused, "kept": len(self.table)}
+        self._late = self._keyless = self._refused = 0
+        return {f"{self.name}_{what}": count for what, count in counts.items()}
+
+
+def _split(rows: pl.DataFrame, mask: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows where the mask is true, and the others."""
+    if not mask.any():
+        return rows.clear(), rows
+    return rows.filter(mask), rows.filter(~mask)

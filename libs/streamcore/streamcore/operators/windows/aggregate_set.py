@@ -1,0 +1,112 @@
+"""Several aggregates as one: their partials side by side, in columns named ``<aggregate>.<partial>``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from streamcore.aggregates.base import Aggregate, Ints, Partials
+from streamcore.schema import EVENT_MS
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class AggregateSet:
+    """Aggregates over rows of ``schema``, by the names of their results."""
+
+    aggregates: Mapping[str, Aggregate]
+    schema: Mapping[str, pl.DataType]
+
+    @property
+    def results(self) -> Mapping[str, pl.DataType]:
+        """Return the types of the results; ``ConfigError`` where an aggregate does not fit the schema."""
+        return {name: aggregate.check(self.schema) for name, aggregate in self.aggregates.items()}
+
+    @property
+    def partial_types(self) -> Mapping[str, pl.DataType]:
+        """Return the columns of the partials, as they are stored."""
+        return {
+            f"{name}.{column}": dtype
+            for name, aggregate in self.aggregates.items()
+            for column, dtype in aggregate.partial_types(self.schema).items()
+        }
+
+    def empty_partial(self) -> Columns:
+        """Return one partial, of no rows."""
+        rows = pl.DataFrame(schema={**self.schema, EVENT_MS: pl.Int64()})
+        none = np.empty(0, dtype=np.int64)
+        return self.aggregate_groups(rows, none, none, 1)
+
+    def aggregate_groups(self, rows: pl.DataFrame, numbers: Ints, group: Ints, groups: int) -> Columns:
+        """Return one partial a group."""
+        return self._combine_columns(
+            {n: a.aggregate_groups(rows, numbers, group, groups) for n, a in self.aggregates.items()}
+        )
+
+    def merge(self, left: Columns, right: Columns) -> Columns:
+        """Combine one by one."""
+        return self._combine_columns(
+            {n: a.merge(self._partials(n, left), self._partials(n, right)) for n, a in self.aggregates.items()}
+        )
+
+    def subtract(self, total: Columns, part: Columns) -> Columns:
+        """Take away one by one, where all of them can be undone."""
+        return self._combine_columns(
+            {n: a.subtract(self._partials(n, total), self._partials(n, part)) for n, a in self.aggregates.items()}
+        )
+
+    def reduce(self, partials: Columns, starts: Ints) -> Columns:
+        """Combine runs, none of which is empty."""
+        return self._combine_columns(
+            {n: a.reduce(self._partials(n, partials), starts) for n, a in self.aggregates.items()}
+        )
+
+    def values(self, partials: Columns) -> list[pl.Series]:
+        """Return the results, a column an aggregate."""
+        return [a.result(self._partials(n, partials), self.schema).alias(n) for n, a in self.aggregates.items()]
+
+    def count_truncated(self, partials: Columns) -> int:
+        """Return how many partials of any aggregate have left something out because of its limit."""
+        return sum(int(a.find_truncated(self._partials(n, partials)).sum()) for n, a in self.aggregates.items())
+
+    def store(self, partials: Columns) -> list[pl.Series]:
+        """Return the partials as columns for keeping."""
+        return [
+            series.alias(f"{name}.{column}")
+            for name, aggregate in self.aggregates.items()
+            for column, series in zip(
+                self._names(name), aggregate.store(self._partials(name, partials), self.schema), strict=True
+            )
+        ]
+
+    def load(self, rows: pl.DataFrame) -> Columns:
+        """Return the partials from a frame that holds their columns."""
+        return self._combine_columns(
+            {n: a.load([rows[f"{n}.{c}"] for c in self._names(n)], self.schema) for n, a in self.aggregates.items()}
+        )
+
+    def _names(self, name: str) -> list[str]:
+        return list(self.aggregates[name].partial_types(self.schema))
+
+    def _partials(self, name: str, columns: Columns) -> Partials:
+        return {column: columns[f"{name}.{column}"] for column in self._names(name)}
+
+    @staticmethod
+    def _combine_columns(parts: Mapping[str, Partials]) -> Columns:
+        return {f"{name}.{column}": array for name, partials in parts.items() for column, array in partials.items()}
+
+
+def take_rows(columns: Columns, rows: Ints) -> Columns:
+    """Return the partials at these places."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def concat_rows(parts: list[Columns]) -> Columns:
+    """Return partials one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

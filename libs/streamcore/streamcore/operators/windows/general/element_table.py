@@ -1,0 +1,181 @@
+"""The tables of elements: those that windows keep, and how many of a key have arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.hash_table import Ints
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.operators.windows.general.window_table import ARRIVED, NUMBER, KeyedJournaledTable, SlotBuckets
+from streamcore.operators.windows.journal import GONE, JournaledTable
+from streamcore.schema import EVENT_MS
+from streamcore.state.table import HASH
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing.model import Element, Fields
+
+SEQUENCE = "__sequence"
+WATERMARK = "__watermark_ms"
+
+
+class ElementTable(KeyedJournaledTable):
+    """The elements that some window holds, by slot and number. A ``ElementBuffer``. An element's key is its slot."""
+
+    def __init__(self, keys: KeySlots, schema: Mapping[str, pl.DataType]) -> None:
+        self.rest = {name: dtype for name, dtype in schema.items() if name not in keys.dtypes}
+        super().__init__(keys, {**self.rest, EVENT_MS: pl.Int64(), NUMBER: pl.Int64()}, [NUMBER])
+        self.held: dict[int, dict[int, Element]] = {}
+        self._holders: dict[tuple[int, int], int] = {}
+        self._dirty: dict[tuple[int, int], None] = {}
+        self._buckets = SlotBuckets(keys)
+
+    def hold(self, element: Element) -> None:
+        slot, number = cast(int, element.key), element.number
+        if slot not in self.held:
+            self.held[slot] = {}
+            self._buckets.add(slot)
+        if number not in self.held[slot]:
+            self.held[slot][number] = element
+            self._dirty[slot, number] = None
+        self._holders[slot, number] = self._holders.get((slot, number), 0) + 1
+
+    def release(self, element: Element) -> None:
+        slot, number = cast(int, element.key), element.number
+        self._holders[slot, number] -= 1
+        if self._holders[slot, number]:
+            return
+        del self._holders[slot, number]
+        del self.held[slot][number]
+        self._dirty[slot, number] = None
+        if not self.held[slot]:
+            del self.held[slot]
+            self._buckets.remove(slot)
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        if not self._dirty:
+            return None
+        names, self._dirty = list(self._dirty), {}
+        live = [element for slot, number in names if (element := self.held.get(slot, {}).get(number))]
+        gone = [(slot, number) for slot, number in names if number not in self.held.get(slot, {})]
+        tombstones = self.tombstones([slot for slot, _ in gone], {NUMBER: [number for _, number in gone]})
+        return pl.concat([self._rows(live), tombstones])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        slots = self._buckets.slots_in(bucket, buckets, self.held)
+        return self._rows([element for slot in slots for element in self.held[slot].values()])
+
+    def _rows(self, elements: Sequence[Element]) -> pl.DataFrame:
+        columns = [pl.Series(n, [e.value[n] for e in elements], dtype=dtype) for n, dtype in self.rest.items()]
+        columns.append(pl.Series(EVENT_MS, [e.event_ms for e in elements], dtype=pl.Int64))
+        columns.append(pl.Series(NUMBER, [e.number for e in elements], dtype=pl.Int64))
+        return self.frame([cast(int, element.key) for element in elements], columns)
+
+    def restore(self, rows: pl.DataFrame) -> dict[int, list[Element]]:
+        """Return all elements that were stored, by slot and in order of arrival. None of them is held yet."""
+        rows = rows.sort(NUMBER)
+        found: dict[int, list[Element]] = {}
+        slots = self.keys.assign(rows).tolist()
+        values = iter_fields(rows.select([*self.keys.dtypes, *self.rest]))
+        for slot, value, event_ms, number in zip(slots, values, rows[EVENT_MS], rows[NUMBER], strict=True):
+            found.setdefault(slot, []).append(Element(slot, value, event_ms, number))
+        return found
+
+    def clear_changes(self) -> None:
+        """Mark the elements held since ``restore`` as stored."""
+        self._dirty = {}
+
+
+def iter_fields(rows: pl.DataFrame) -> Iterator[Fields]:
+    """Return the fields of each row."""
+    return cast(Iterator[Fields], rows.iter_rows(named=True))
+
+
+class ArrivalTable(KeyedJournaledTable):
+    """How many elements of each key have arrived: the one thing that count windows never forget."""
+
+    def __init__(self, keys: KeySlots) -> None:
+        super().__init__(keys, {ARRIVED: pl.Int64()}, [])
+        self._arrived = np.empty(0, dtype=np.int64)
+        self._dirty: list[Ints] = []
+
+    def number(self, slots: Ints) -> Ints:
+        """Return, for each row, how many of its key came before it; they have arrived then."""
+        self._reserve()
+        order = np.argsort(slots, kind="stable")
+        distinct, starts, counts = np.unique(slots[order], return_index=True, return_counts=True)
+        numbers = np.empty(len(slots), dtype=np.int64)
+        numbers[order] = np.arange(len(slots)) - np.repeat(starts, counts) + self._arrived[slots[order]]
+        self.keys.hold(distinct[self._arrived[distinct] == 0])
+        self._arrived[distinct] += counts
+        self._dirty.append(distinct)
+        return numbers
+
+    def count_for(self, slot: int) -> int:
+        """Return how many of this key have arrived."""
+        return int(self._arrived[slot])
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        if not self._dirty:
+            return None
+        slots, self._dirty = np.unique(np.concatenate(self._dirty)), []
+        return self._rows(slots)
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        slots = np.flatnonzero(self._arrived > 0)
+        return self._rows(slots[self.keys.in_bucket(slots, bucket, buckets)])
+
+    def _rows(self, slots: Ints) -> pl.DataFrame:
+        return self.frame(slots.tolist(), [pl.Series(ARRIVED, self._arrived[slots])])
+
+    def restore(self, rows: pl.DataFrame) -> None:
+        """Take all that was stored."""
+        slots = self.keys.assign(rows)
+        self.keys.hold(slots)
+        self._reserve()
+        self._arrived[slots] = rows[ARRIVED].to_numpy()
+
+    def _reserve(self) -> None:
+        if len(self._arrived) < self.keys.size:
+            room = np.zeros(2 * self.keys.size, dtype=np.int64)
+            room[: len(self._arrived)] = self._arrived
+            self._arrived = room
+
+
+class ProgressTable(JournaledTable):
+    """One row: how many elements the operator has taken, and its watermark."""
+
+    def __init__(self) -> None:
+        super().__init__({SEQUENCE: pl.Int64(), WATERMARK: pl.Int64()}, [])
+        self.sequence = 0
+        self.watermark_ms = NO_WATERMARK
+        self._stored = (self.sequence, self.watermark_ms)
+
+    def take(self, count: int) -> int:
+        """Return the number of the first of so many elements."""
+        self.sequence += count
+        return self.sequence - count
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        now = (self.sequence, self.watermark_ms)
+        if now == self._stored:
+            return None
+        self._stored = now
+        return self.rows(0, 1)
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:  # noqa: ARG002 - its hash is 0
+        data = {HASH: [0], SEQUENCE: [self.sequence], WATERMARK: [self.watermark_ms], GONE: [False]}
+        return pl.DataFrame(data if bucket == 0 else None, schema=self.schema)
+
+    def apply_loaded(self) -> bool:
+        """Take the loaded rows; whether there was anything. After a change of the number of shards it may be several
+        rows."""
+        if not self.loaded:
+            return False
+        rows, self.loaded = pl.concat(self.loaded), []
+        self.sequence = max(self.sequence, *rows[SEQUENCE].to_list())
+        self.watermark_ms = max(self.watermark_ms, *rows[WATERMARK].to_list())
+        self._stored = (self.sequence, self.watermark_ms)
+        return True

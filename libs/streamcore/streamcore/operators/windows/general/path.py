@@ -1,0 +1,74 @@
+"""The general path as a whole: cuts in, frames out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.hash_table import Ints
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.operators.base import CutTime
+from streamcore.operators.windows.element_fields import elements
+from streamcore.operators.windows.general.element_table import ArrivalTable, ProgressTable
+from streamcore.operators.windows.general.plan import WindowPlan
+from streamcore.operators.windows.general.windows import TriggeredWindowStore, to_dropped_rows
+from streamcore.operators.windows.journal import JournaledTable
+from streamcore.operators.windows.metrics import WindowMetrics
+
+
+class TriggeredWindows:
+    """All windows by the general path."""
+
+    def __init__(self, plan: WindowPlan, metrics: WindowMetrics) -> None:
+        self.plan = plan
+        self.metrics = metrics
+        self.progress = ProgressTable()
+        self._output = plan.output
+        self._reset()
+
+    def _reset(self) -> None:
+        self.keys = KeySlots(self.plan.keys)
+        self.windows = TriggeredWindowStore(self.plan, self.metrics, self.keys)
+        self.arrivals = None if self.plan.spec.assigner.in_event_time else ArrivalTable(self.keys)
+
+    def step(self, rows: pl.DataFrame, time: CutTime) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the panes and the dropped of a cut."""
+        self.apply_loaded()
+        for table in self._journals().values():
+            table.record_changes()
+        self.keys.sweep()
+        slots = self.keys.assign(rows)
+        numbers = self._numbers(slots)
+        general = self.windows.engine
+        general.begin(time.clock_ms, time.watermark_ms)
+        for row, element in enumerate(elements(rows, self.windows.fields, slots, numbers)):
+            general.element(element, row)
+        general.watermark(time.next_watermark_ms)
+        panes, values = self.windows.finish(rows, numbers)
+        late = self._output.late(rows, to_dropped_rows(general.dropped), time.watermark_ms)
+        return self._output.panes(self.keys, panes, values), late
+
+    def _numbers(self, slots: Ints) -> Ints:
+        """Return numbers that rise with arrival within each key; only count windows need to know the key's own."""
+        first = self.progress.take(len(slots))
+        return np.arange(first, first + len(slots)) if self.arrivals is None else self.arrivals.number(slots)
+
+    def tables(self) -> Mapping[str, JournaledTable]:
+        """Return all state."""
+        return {**self._journals(), "progress": self.progress}
+
+    def apply_loaded(self) -> None:
+        """Take the rows loaded since the last step."""
+        journals = self._journals()
+        if not (self.progress.apply_loaded() or any(table.loaded for table in journals.values())):
+            return
+        stored = {name: table.take_loaded() for name, table in journals.items()}
+        self._reset()
+        if self.arrivals is not None:
+            self.arrivals.restore(stored["arrivals"])
+        self.windows.restore(stored)
+
+    def _journals(self) -> dict[str, JournaledTable]:
+        return self.windows.journals() | ({} if self.arrivals is None else {"arrivals": self.arrivals})

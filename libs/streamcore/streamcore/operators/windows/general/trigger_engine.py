@@ -1,0 +1,226 @@
+"""Windows one by one: whatever assigner, trigger and evictor there are, element after element.
+
+Keeps the windows that live and asks each when something that concerns it has happened: an element of its own, its end,
+its expiry, or the clock that its trigger waits for. Nothing else is looked at, so a cut costs what it touches. What the
+decisions mean is defined by ``windowing.reference``; values are computed when the cut is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.columnar.timer_queue import TimerQueue
+from streamcore.operators.windows.general.contents import BufferedContent, FoldedContent
+from streamcore.operators.windows.general.live_window import EmittedPane, LiveWindow, PaneFiring, TriggerRules
+from streamcore.operators.windows.general.window_table import Name, WindowTable, bounds
+from streamcore.operators.windows.metrics import WindowMetrics
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing.model import END_OF_TIME_MS, AnyWindow, CountWindow, DropReason, Element, Window
+from streamcore.windowing.reference_pane import WindowProgress
+from streamcore.windowing.spec import WindowSpec
+from streamcore.windowing.triggers import AfterProcessingTime, Trigger, TriggerContext, TriggerState, walk
+
+#: Row, window and reason of an element that a window did not take.
+Drop = tuple[int, AnyWindow, DropReason]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBeforeCut:
+    """The contents of a window before the cut, and the panes it had emitted by then."""
+
+    node: int
+    emitted: tuple[EmittedPane, ...]
+
+
+class TriggerEngine:
+    """The live windows of a shard. ``fired``, ``dropped`` and ``before``: of this cut so far."""
+
+    def __init__(
+        self,
+        spec: WindowSpec,
+        keys: KeySlots,
+        contents: FoldedContent | BufferedContent,
+        metrics: WindowMetrics,
+        max_windows: int,
+    ) -> None:
+        self.spec = spec
+        self.contents = contents
+        self.metrics = metrics
+        self.max_windows = max_windows
+        self.rules = TriggerRules(spec, contents)
+        self.windows = WindowTable(keys, contents.partial_store if isinstance(contents, FoldedContent) else None)
+        self.fired: list[PaneFiring] = []
+        self.dropped: list[Drop] = []
+        self.before: dict[Name, WindowBeforeCut] = {}
+        self._keys = keys
+        self._clock_ms = NO_WATERMARK
+        self._watermark_ms = NO_WATERMARK
+        self._clocked = any(isinstance(one, AfterProcessingTime) for one in walk(spec.trigger))
+        self._by_watermark: TimerQueue[Name] = TimerQueue()
+        self._by_clock: TimerQueue[Name] = TimerQueue()
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def begin(self, clock_ms: int, watermark_ms: int) -> None:
+        """Return a cut begins: the clock, while the watermark is still where it was."""
+        self.fired, self.dropped, self.before = [], [], {}
+        self._clock_ms, self._watermark_ms = clock_ms, watermark_ms
+        self._evaluate_all(self._by_clock.take(clock_ms))
+
+    def element(self, element: Element, row: int) -> None:
+        """Return the element of a row of the cut. Its key is a slot."""
+        windows = self.spec.assigner.windows(element)
+        self.metrics.elements += 1
+        self.metrics.assignments += len(windows)
+        self.put(element, row, windows)
+
+    def put(self, element: Element, row: int, windows: Iterable[AnyWindow]) -> None:
+        """Put an element into these of its windows, and ask each."""
+        assert isinstance(element.key, int)
+        slot = element.key
+        placed = [self._add_to_window(slot, window, element, row) for window in windows]
+        for window in placed:
+            if window is not None:
+                self._evaluate(slot, window, element.number + 1)
+
+    def watermark(self, watermark_ms: int) -> None:
+        """Return the watermark after the rows of the cut."""
+        self._watermark_ms = watermark_ms
+        due = self._by_watermark.take(watermark_ms)
+        self._evaluate_all(self.windows.names() if self._stream_ended else due)
+
+    def plan(self, live: LiveWindow) -> None:
+        """Enter when a window will be due."""
+        if isinstance(live.window, Window):
+            self._by_watermark.put(live.window.end_ms, (live.slot, live.window))
+            self._by_watermark.put(live.window.end_ms + self.spec.allowed_lateness_ms, (live.slot, live.window))
+        self._plan_clock(live)
+
+    @property
+    def _stream_ended(self) -> bool:
+        return self._watermark_ms >= END_OF_TIME_MS
+
+    # --- placing ------------------------------------------------------------------------------------------------
+
+    def _add_to_window(self, slot: int, window: AnyWindow, element: Element, row: int) -> AnyWindow | None:
+        """Put the element into the window, or the one that this becomes by merging; None where that is refused."""
+        absorbed = self._overlapping(slot, window)
+        window = _cover(window, absorbed)
+        progress = self._past(window, element.number)
+        if progress.expired:
+            self._drop(row, window, DropReason.EXPIRED)
+            return None
+        live = self.windows.get(slot, window)
+        if live is not None and live.trigger.done:
+            self._drop(row, window, DropReason.CLOSED)
+            return None
+        if live is None and not absorbed and self.windows.count >= self.max_windows:
+            self.metrics.refused += 1
+            return None
+        if live is None:
+            live = self._start(slot, window, absorbed, self._moment(progress))
+            live.content.since = 0 if absorbed else element.number
+        self._mark_dirty(live)
+        self.rules.add(live, element, row, self._moment(progress))
+        self.metrics.on_time += not progress.end_passed
+        self.metrics.late_accepted += progress.end_passed
+        return window
+
+    def _overlapping(self, slot: int, window: AnyWindow) -> list[Window]:
+        """Return the sessions that become one with this one, by their ends."""
+        if not self.spec.assigner.merges or not isinstance(window, Window):
+            return []
+        found = [one for one in self.windows.windows_for(slot) if isinstance(one, Window) and one.overlaps(window)]
+        return sorted(found, key=bounds)
+
+    def _start(self, slot: int, window: AnyWindow, absorbed: Iterable[Window], context: TriggerContext) -> LiveWindow:
+        others = [self.windows.pop(slot, other) for other in absorbed]
+        for other in others:
+            self._mark_dirty(other)
+        live = self.rules.start(slot, window, others, context)
+        self.windows.put(live)
+        self.plan(live)
+        return live
+
+    def _mark_dirty(self, live: LiveWindow) -> None:
+        name = (live.slot, live.window)
+        self.windows.dirty[name] = None
+        if name not in self.before:
+            self.before[name] = WindowBeforeCut(live.content.node, live.emitted)
+
+    def _drop(self, row: int, window: AnyWindow, reason: DropReason) -> None:
+        self.metrics.dropped_expired += reason is DropReason.EXPIRED
+        self.metrics.dropped_closed += reason is DropReason.CLOSED
+        self.dropped.append((row, window, reason))
+
+    # --- firing -------------------------------------------------------------------------------------------------
+
+    def _evaluate_all(self, names: Iterable[Name]) -> None:
+        """Evaluate windows by their ends; between keys in an order that does not depend on this process."""
+        alive = [(slot, window) for slot, window in names if self.windows.get(slot, window)]
+        for slot, window in sorted(alive, key=self._firing_order):
+            self._evaluate(slot, window, 0)
+
+    def _firing_order(self, name: Name) -> tuple[int, int, int]:
+        first, end = bounds(name[1])
+        return end, first, int(self._keys.hashes[name[0]])
+
+    def _evaluate(self, slot: int, window: AnyWindow, arrived: int) -> None:
+        """Fire the window if a pane is due; afterwards forget it if it has expired."""
+        live = self.windows.get(slot, window)
+        if live is None:
+            return
+        progress = self._past(window, arrived)
+        before = WindowBeforeCut(live.content.node, live.emitted)
+        fired = self.rules.due(live, self._moment(progress), progress)
+        if fired or progress.expired:
+            self.before.setdefault((slot, window), before)
+            self.windows.dirty[slot, window] = None
+        self.fired += fired
+        self.metrics.evicted += live.evicted
+        live.evicted = 0
+        if progress.expired:
+            self.contents.clear(live.content)
+            self.windows.pop(slot, window)
+        else:
+            self._plan_clock(live)
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def _past(self, window: AnyWindow, arrived: int) -> WindowProgress:
+        """Return how far the window has come. ``arrived``: the number of the key's elements, for count windows."""
+        if isinstance(window, CountWindow):
+            full = self._stream_ended or arrived >= window.end
+            return WindowProgress(end_passed=full, expired=full)
+        expiry_ms = window.end_ms + self.spec.allowed_lateness_ms
+        return WindowProgress(
+            self._watermark_ms >= window.end_ms, self._stream_ended or self._watermark_ms >= expiry_ms
+        )
+
+    def _moment(self, progress: WindowProgress) -> TriggerContext:
+        return TriggerContext(progress.end_passed, self._clock_ms, self._stream_ended)
+
+    def _plan_clock(self, live: LiveWindow) -> None:
+        if not self._clocked:
+            return
+        wakes_ms = next_wake(self.spec.trigger, live.trigger, self._clock_ms)
+        if wakes_ms is not None and wakes_ms != live.wakes_ms:
+            self._by_clock.put(wakes_ms, (live.slot, live.window))
+        live.wakes_ms = wakes_ms
+
+
+def next_wake(trigger: Trigger, state: TriggerState, clock_ms: int) -> int | None:
+    """Return the next clock at which some part of the trigger may become ready."""
+    found = [next_wake(part, part_state, clock_ms) for part, part_state in zip(trigger.parts, state.parts, strict=True)]
+    if isinstance(trigger, AfterProcessingTime) and state.since_ms is not None:
+        found.append(state.since_ms + trigger.delay_ms)
+    return min((wakes_ms for wakes_ms in found if wakes_ms is not None and wakes_ms > clock_ms), default=None)
+
+
+def _cover(window: AnyWindow, others: Iterable[Window]) -> AnyWindow:
+    for other in others:
+        assert isinstance(window, Window)
+        window = window.cover(other)
+    return window

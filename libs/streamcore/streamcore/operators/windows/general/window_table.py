@@ -1,0 +1,192 @@
+"""The tables of live windows: what is stored of them, and how it is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+import polars as pl
+
+from streamcore.columnar.hash_table import Ints
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.hashing import bucket_for
+from streamcore.operators.windows.general.contents import WindowContent
+from streamcore.operators.windows.general.live_window import LiveWindow
+from streamcore.operators.windows.general.partial_store import NOTHING, PartialStore
+from streamcore.operators.windows.journal import GONE, JournaledTable
+from streamcore.state.table import HASH
+from streamcore.windowing.model import AnyWindow, CountWindow
+from streamcore.windowing.triggers import TriggerState
+
+FIRST = "__first"
+END = "__end"
+CONTROL = "__control"
+PANE = "__pane"
+LATEST = "__latest_ms"
+UPTO = "__upto"
+NUMBER = "__number"
+ARRIVED = "__arrived"
+
+Name = tuple[int, AnyWindow]
+
+
+def bounds(window: AnyWindow) -> tuple[int, int]:
+    """Return the first and the end of a window of either kind."""
+    return (window.first, window.end) if isinstance(window, CountWindow) else (window.start_ms, window.end_ms)
+
+
+class SlotBuckets:
+    """The slots of each bucket, found once and then kept up to date."""
+
+    def __init__(self, keys: KeySlots) -> None:
+        self.keys = keys
+        self._buckets = 0
+        self._slots: dict[int, set[int]] = {}
+
+    def slots_in(self, bucket: int, buckets: int, every: Iterable[int]) -> list[int]:
+        """Return those of one bucket, in order. ``every``: all slots, for when the number of buckets is new."""
+        if buckets != self._buckets:
+            self._buckets, self._slots = buckets, {}
+            for slot in every:
+                self.add(slot)
+        return sorted(self._slots.get(bucket, ()))
+
+    def add(self, slot: int) -> None:
+        if self._buckets:
+            self._slots.setdefault(self._bucket_for(slot), set()).add(slot)
+
+    def remove(self, slot: int) -> None:
+        if self._buckets:
+            self._slots[self._bucket_for(slot)].discard(slot)
+
+    def _bucket_for(self, slot: int) -> int:
+        return int(bucket_for(self.keys.hashes[slot : slot + 1], self._buckets)[0])
+
+
+class KeyedJournaledTable(JournaledTable):
+    """A journal of rows under slots."""
+
+    def __init__(self, keys: KeySlots, columns: Mapping[str, pl.DataType], name: Sequence[str]) -> None:
+        super().__init__({**keys.dtypes, **columns}, [*keys.dtypes, *name])
+        self.keys = keys
+
+    def frame(self, slots: Sequence[int] | Ints, columns: Sequence[pl.Series]) -> pl.DataFrame:
+        """Return live rows. ``columns``: those after the key's, in the order of the schema."""
+        at = np.asarray(slots, dtype=np.int64)
+        hashes = pl.Series(HASH, self.keys.hashes[at])
+        gone = pl.repeat(False, len(at), dtype=pl.Boolean(), eager=True).alias(GONE)
+        return pl.DataFrame([hashes, *self.keys.frame(at).get_columns(), *columns, gone])
+
+    def tombstones(self, slots: Sequence[int] | Ints, names: Mapping[str, Sequence[int] | Ints]) -> pl.DataFrame:
+        """Return rows that are gone."""
+        at = np.asarray(slots, dtype=np.int64)
+        known = [pl.Series(HASH, self.keys.hashes[at]), *self.keys.frame(at).get_columns()]
+        named = [pl.Series(name, values, dtype=pl.Int64) for name, values in names.items()]
+        there = {series.name: series for series in [*known, *named]}
+        there[GONE] = pl.repeat(True, len(at), dtype=pl.Boolean(), eager=True)
+        nothing = {n: pl.repeat(None, len(at), dtype=t, eager=True) for n, t in self.schema.items() if n not in there}
+        return pl.DataFrame({name: (there | nothing)[name] for name in self.schema})
+
+
+class WindowTable(KeyedJournaledTable):
+    """Live windows: trigger, counts, and the partials of what they hold."""
+
+    def __init__(self, keys: KeySlots, partial_store: PartialStore | None) -> None:
+        self.partial_store = partial_store
+        partials = partial_store.aggregate_set.partial_types if partial_store else {}
+        super().__init__(keys, {FIRST: pl.Int64(), END: pl.Int64(), CONTROL: pl.Binary(), **partials}, [FIRST, END])
+        self.live: dict[int, dict[AnyWindow, LiveWindow]] = {}
+        self.count = 0
+        self.dirty: dict[Name, None] = {}
+        self.buckets = SlotBuckets(keys)
+
+    def get(self, slot: int, window: AnyWindow) -> LiveWindow | None:
+        windows = self.live.get(slot)
+        return None if windows is None else windows.get(window)
+
+    def put(self, live: LiveWindow) -> None:
+        if live.slot not in self.live:
+            self.live[live.slot] = {}
+            self.keys.hold(np.array([live.slot]))
+            self.buckets.add(live.slot)
+        self.live[live.slot][live.window] = live
+        self.count += 1
+        self.dirty[live.slot, live.window] = None
+
+    def pop(self, slot: int, window: AnyWindow) -> LiveWindow:
+        windows = self.live[slot]
+        live = windows.pop(window)
+        self.count -= 1
+        self.dirty[slot, window] = None
+        if not windows:
+            del self.live[slot]
+            self.keys.release(np.array([slot]))
+            self.buckets.remove(slot)
+        return live
+
+    def windows_for(self, slot: int) -> Iterable[AnyWindow]:
+        """Return the windows of a key."""
+        return self.live.get(slot, ())
+
+    def names(self) -> list[Name]:
+        """Return all of them."""
+        return [(slot, window) for slot, windows in self.live.items() for window in windows]
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        if not self.dirty:
+            return None
+        found = [(name, self.get(*name)) for name in self.dirty]
+        self.dirty = {}
+        gone = [name for name, live in found if live is None]
+        ends = [bounds(window) for _, window in gone]
+        names = {FIRST: [first for first, _ in ends], END: [end for _, end in ends]}
+        tombstones = self.tombstones([slot for slot, _ in gone], names)
+        return pl.concat([self._rows([live for _, live in found if live is not None]), tombstones])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        slots = self.buckets.slots_in(bucket, buckets, self.live)
+        return self._rows([live for slot in slots for live in self.live[slot].values()])
+
+    def _rows(self, lives: Sequence[LiveWindow]) -> pl.DataFrame:
+        ends = [bounds(live.window) for live in lives]
+        columns = [
+            pl.Series(FIRST, [first for first, _ in ends], dtype=pl.Int64),
+            pl.Series(END, [end for _, end in ends], dtype=pl.Int64),
+            pl.Series(CONTROL, [_encode_control(live) for live in lives], dtype=pl.Binary),
+        ]
+        if self.partial_store is not None:
+            columns += self.partial_store.store(
+                np.fromiter((live.content.node for live in lives), np.int64, len(lives))
+            )
+        return self.frame([live.slot for live in lives], columns)
+
+    def restore(self, rows: pl.DataFrame, window: Callable[[int, int], AnyWindow]) -> None:
+        """Take all live rows; ``window``: a window from its bounds."""
+        slots = self.keys.assign(rows).tolist()
+        nodes = [NOTHING] * rows.height if self.partial_store is None else self.partial_store.load(rows)
+        for slot, node, first, end, control in zip(slots, nodes, rows[FIRST], rows[END], rows[CONTROL], strict=True):
+            self.put(_decode_live(slot, window(first, end), node, control))
+        self.dirty = {}
+
+
+def _encode_control(live: LiveWindow) -> bytes:
+    content = live.content
+    numbers = [live.unfired, live.fired, live.latest_ms, content.since, content.upto]
+    return orjson.dumps([_state(live.trigger), live.awaits, *numbers])
+
+
+def _decode_live(slot: int, window: AnyWindow, node: int, control: bytes) -> LiveWindow:
+    trigger, awaits, unfired, fired, latest_ms, since, upto = orjson.loads(control)
+    content = WindowContent(node, since=since, upto=upto)
+    return LiveWindow(slot, window, _trigger(trigger), awaits, content, unfired, fired, latest_ms)
+
+
+def _state(state: TriggerState) -> list[object]:
+    return [state.done, state.count, state.since_ms, state.flag, [_state(part) for part in state.parts]]
+
+
+def _trigger(stored: Sequence[Any]) -> TriggerState:
+    done, count, since_ms, flag, parts = stored
+    return TriggerState(bool(done), count, since_ms, bool(flag), tuple(_trigger(part) for part in parts))

@@ -1,0 +1,33 @@
+"""Counters of the windowed operators: those of the reference, and the assignments that limits refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(slots=True)
+class WindowMetrics:
+    """Counters since the last ``take``.
+
+    Those of ``windowing.WindowCounts``, and ``refused``: assignments to windows beyond the limit, and
+    ``truncated``: values of panes from which an aggregate has left something out because of its own limit.
+
+    The law: ``assignments == on_time + late_accepted + dropped_expired + dropped_closed + refused``.
+    """
+
+    elements: int = 0
+    assignments: int = 0
+    on_time: int = 0
+    late_accepted: int = 0
+    dropped_expired: int = 0
+    dropped_closed: int = 0
+    evicted: int = 0
+    refused: int = 0
+    truncated: int = 0
+
+    def take(self) -> dict[str, int]:
+        """Return the counts by name and reset them to 0."""
+        counts = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in counts:
+            setattr(self, name, 0)
+        return counts

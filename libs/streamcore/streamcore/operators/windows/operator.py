@@ -1,0 +1,137 @@
+"""The windowed operator: rows in, panes out, as ``streamcore.windowing`` defines them.
+
+Equal to ``ReferenceWindows`` fed with the clock of a cut, then its rows one by one, then its next watermark. Two paths
+lie behind it: one in columns, for what most windows are, and a general one. Which of them serves is decided by the
+spec alone, and their outputs have the same meaning; between keys the order of panes is fixed, whatever the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from streamcore.aggregates.base import Aggregate
+from streamcore.errors import ConfigError
+from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime, Ports
+from streamcore.operators.windows.aggregate_set import AggregateSet
+from streamcore.operators.windows.element_fields import fields_for
+from streamcore.operators.windows.general.pane_values import PaneFunction
+from streamcore.operators.windows.general.path import TriggeredWindows
+from streamcore.operators.windows.general.plan import WindowPlan
+from streamcore.operators.windows.metrics import WindowMetrics
+from streamcore.operators.windows.output_columns import (
+    IS_FINAL,
+    IS_RETRACTION,
+    PANE,
+    TIMING,
+    WINDOW_END,
+    WINDOW_FIRST,
+    WINDOW_START,
+    WINDOW_STOP,
+)
+from streamcore.operators.windows.sessions.path import SessionWindows
+from streamcore.operators.windows.sliced.path import SlicedWindows, fires_at_end
+from streamcore.operators.windows.sliced.slicing import slicing_for
+from streamcore.schema import EVENT_MS
+from streamcore.state.table import StateTable
+from streamcore.windowing.assigners import Session
+from streamcore.windowing.spec import WindowSpec
+
+#: The default limit of the live windows of a shard.
+MAX_WINDOWS = 10_000_000
+
+
+class WindowOperator:
+    """Windows per key over rows of ``schema`` (all columns but EVENT_MS). An ``Operator``.
+
+    ``aggregates``: what a pane is, by the names of its columns; or ``function``: a function of all its elements.
+    MAIN: the key's columns, ``window_start`` and ``window_end`` (UTC; null for the global window; for count windows
+    ``window_first`` and ``window_stop``, numbers of elements), ``pane``, ``timing``, ``is_final``, ``is_retraction``,
+    the values, and EVENT_MS: the last millisecond of the window, or, of global and count windows, the latest event
+    time that the window has taken. ``(key, window, pane)`` is a row's unique name where ``aggregates`` are given.
+    LATE, unless ``late_lane`` is off: the input's columns, LATE_REASON, LATENESS_MS and the window's columns, a row a
+    window that did not take the element. ``max_windows``: beyond so many live ones (or pieces of shared ones) none
+    begins, and its elements are counted as ``refused``.
+    """
+
+    def __init__(
+        self,
+        spec: WindowSpec,
+        keys: tuple[str, ...],
+        schema: Mapping[str, pl.DataType],
+        aggregates: Mapping[str, Aggregate] | None = None,
+        *,
+        function: PaneFunction | None = None,
+        late_lane: bool = True,
+        max_windows: int = MAX_WINDOWS,
+    ) -> None:
+        aggregate_set = AggregateSet(dict(aggregates or {}), dict(schema))
+        _check(keys, schema, aggregate_set, function, max_windows)
+        fields_for(spec, schema)
+        plan = WindowPlan(spec, {key: schema[key] for key in keys}, dict(schema), aggregate_set, function, max_windows)
+        self.schema = plan.output.main
+        self.late_lane = late_lane
+        self._metrics = WindowMetrics()
+        self._path = _path(plan, self._metrics)
+
+    @property
+    def output_delay_ms(self) -> int:
+        """Return 0: a pane that is on time is never behind the watermark of its cut."""
+        return 0
+
+    def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
+        """Process a cut."""
+        main, late = self._path.step(inputs[0], time)
+        return {MAIN: main, LATE: late} if self.late_lane else {MAIN: main}
+
+    def tables(self) -> Mapping[str, StateTable]:
+        """Return all state."""
+        return self._path.tables()
+
+    def on_state_loaded(self) -> None:
+        """Take the loaded rows."""
+        self._path.apply_loaded()
+
+    def metrics(self) -> Mapping[str, int]:
+        """Return the counts of ``windowing.WindowCounts``; ``refused`` by ``max_windows``; ``truncated`` by limits of
+        aggregates."""
+        return self._metrics.take()
+
+
+def _path(plan: WindowPlan, metrics: WindowMetrics) -> SlicedWindows | SessionWindows | TriggeredWindows:
+    """Return columns where they can do it."""
+    spec, assigner = plan.spec, plan.spec.assigner
+    if fires_at_end(spec.trigger) and not plan.keeps_elements:
+        slicing = slicing_for(assigner)
+        if slicing is not None:
+            return SlicedWindows(plan, metrics, slicing)
+        if isinstance(assigner, Session) and spec.allowed_lateness_ms == 0:
+            return SessionWindows(plan, metrics, assigner)
+    return TriggeredWindows(plan, metrics)
+
+
+def _check(
+    keys: Sequence[str],
+    schema: Mapping[str, pl.DataType],
+    aggregate_set: AggregateSet,
+    function: PaneFunction | None,
+    max_windows: int,
+) -> None:
+    if bool(aggregate_set.aggregates) == (function is not None):
+        raise ConfigError("the values of a pane come either from aggregates or from a function: give one of them")
+    if max_windows < 1:
+        raise ConfigError(f"max_windows must be positive, not {max_windows}")
+    missing = [key for key in keys if key not in schema]
+    if missing:
+        raise ConfigError(f"key {missing[0]!r} is no column of the input: {', '.join(schema)}")
+    bounds = [WINDOW_START, WINDOW_END, WINDOW_FIRST, WINDOW_STOP]
+    values = function.schema if function else aggregate_set.aggregates
+    _once("the output", [*keys, *bounds, PANE, TIMING, IS_FINAL, IS_RETRACTION, *values, EVENT_MS])
+    _once("late rows", [*schema, *bounds, LATE_REASON, LATENESS_MS, EVENT_MS])
+
+
+def _once(where: str, names: Sequence[str]) -> None:
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigError(f"column {twice[0]!r} would stand twice in {where}: rename it")

@@ -1,0 +1,27 @@
+"""The order of panes of a cut: that of the reference within a key, and fixed between keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.operators.windows.output_columns import PaneFirings
+
+
+def in_order(
+    keys: KeySlots, triggered: PaneFirings, others: pl.DataFrame, early: int, ended: tuple[PaneFirings, pl.DataFrame]
+) -> pl.DataFrame:
+    """Return all panes of a cut. ``early``: how many of the ``triggered`` fired before the watermark moved; the rest
+    and those
+    ``ended`` go by the ends of their windows, then by the hashes of their keys, which no process changes."""
+    panes, frame = ended
+    if not len(triggered):
+        return frame
+    if not len(panes):
+        return others
+    slots = np.concatenate([triggered.slots[early:], panes.slots])
+    first = np.concatenate([triggered.first[early:], panes.first])
+    end = np.concatenate([triggered.end[early:], panes.end])
+    order = np.lexsort((keys.hashes[slots], first, end))
+    return pl.concat([others[:early], pl.concat([others[early:], frame])[order]])

@@ -1,0 +1,174 @@
+"""Sessions that live, in columns: an entry each, chained by key, and found by their ends when they are due.
+
+A ``StateTable``. A session's row is named by its key and start; when that start is no more, the row is written as gone.
+That a session is over follows from the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.deadlines import DeadlineIndex
+from streamcore.columnar.grouping import distinct, resized, run_starts
+from streamcore.columnar.hash_table import Ints
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, take_rows
+from streamcore.operators.windows.general.window_table import END, FIRST, KeyedJournaledTable
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class SessionWindowTable(KeyedJournaledTable):
+    """``slot``, ``start``, ``end`` and ``columns`` by entry; ``end`` is ``FREE`` where there is no session.
+
+    ``marks``: more whole numbers of each session, by the names of their columns, 0 where it is new.
+    """
+
+    FREE = -(2**63)
+
+    def __init__(self, keys: KeySlots, aggregate_set: AggregateSet, gap_ms: int, marks: Sequence[str] = ()) -> None:
+        numbers = dict.fromkeys([FIRST, END, *marks], pl.Int64())
+        super().__init__(keys, {**numbers, **aggregate_set.partial_types}, [FIRST])
+        self.aggregate_set = aggregate_set
+        self.count = 0
+        self.slot, self.start, self.end, self._next = (_NONE.copy() for _ in range(4))
+        self.columns: Columns = take_rows(aggregate_set.empty_partial(), _NONE)
+        self.marks = {name: _NONE.copy() for name in marks}
+        self._head = _NONE
+        self._free = _NONE
+        self._size = 0
+        self._ends = DeadlineIndex(gap_ms)
+        self._dirty: list[Ints] = []
+        self._moved: list[tuple[Ints, Ints]] = []
+
+    # --- by key -------------------------------------------------------------------------------------------------
+
+    def entries_for(self, slots: Ints) -> tuple[Ints, Ints]:
+        """Return the entries of distinct keys, and for each the place of its key in ``slots``."""
+        self._reserve_heads()
+        entry, which = self._head[slots], np.arange(len(slots))
+        entries, places = [_NONE], [_NONE]
+        while (some := np.flatnonzero(entry >= 0)).size:
+            entry, which = entry[some], which[some]
+            entries.append(entry)
+            places.append(which)
+            entry = self._next[entry]
+        return np.concatenate(entries), np.concatenate(places)
+
+    def link(self, slots: Ints, entries: Ints, places: Ints) -> None:
+        """Make these the entries of the keys, and no others. ``places`` rises: the place of each entry's key."""
+        self._reserve_heads()
+        self._head[slots] = -1
+        if not entries.size:
+            return
+        again = places[1:] == places[:-1]
+        self._next[entries] = -1
+        self._next[entries[:-1][again]] = entries[1:][again]
+        starts = np.concatenate([[True], ~again])
+        self._head[slots[places[starts]]] = entries[starts]
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def new(self, slots: Ints) -> Ints:
+        """Create new entries for these keys, to be written."""
+        again = min(len(self._free), len(slots))
+        reused, self._free = self._free[len(self._free) - again :], self._free[: len(self._free) - again]
+        entries = np.concatenate([reused, np.arange(self._size, self._size + len(slots) - again)])
+        self._size += len(slots) - again
+        self._reserve()
+        self.slot[entries] = slots
+        for mark in self.marks.values():
+            mark[entries] = 0
+        self.count += len(slots)
+        self.keys.hold(slots)
+        return entries
+
+    def write(self, entries: Ints, start: Ints, end: Ints, partials: Columns) -> None:
+        """Set the bounds and partials of distinct entries."""
+        self.start[entries], self.end[entries] = start, end
+        for name, values in partials.items():
+            self.columns[name][entries] = values
+        self._dirty.append(entries)
+        self._ends.put(end, entries)
+
+    def absorb(self, entries: Ints, into: Ints) -> None:
+        """Return each of these is about to become part of another session."""
+
+    def merge_order(self, group: Ints, entries: Ints) -> Ints:  # noqa: ARG002 - any of a group will do
+        """Return the order of these entries by group; the first of a group is the one that goes on."""
+        return np.argsort(group, kind="stable")
+
+    def record_moved(self, slots: Ints, starts: Ints) -> None:
+        """Record that the sessions of these keys no longer begin at these starts, so that their rows get deleted."""
+        if slots.size:
+            self._moved.append((slots, starts))
+
+    def remove(self, entries: Ints) -> None:
+        """Forget distinct entries."""
+        self.end[entries] = self.FREE
+        self._free = np.concatenate([self._free, entries])
+        self.count -= len(entries)
+        self.keys.release(self.slot[entries])
+
+    def take_ended(self, watermark_ms: int) -> Ints:
+        """Return the entries that end by then, in any order. Each is answered once, if it is removed then."""
+        found = self._ends.take(watermark_ms, self.end, self._size)
+        due: Ints = found[self.end[found] != self.FREE]
+        return due
+
+    # --- state --------------------------------------------------------------------------------------------------
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        if not self._dirty and not self._moved:
+            return None
+        moved, self._moved = self._moved, []
+        dirty, self._dirty = np.concatenate([_NONE, *self._dirty]), []
+        dirty = dirty[distinct(dirty, self._size)[1]]
+        slots = np.concatenate([_NONE, *(slots for slots, _ in moved)])
+        starts = np.concatenate([_NONE, *(starts for _, starts in moved)])
+        gone = self.tombstones(slots, {FIRST: starts})
+        return pl.concat([gone, self._rows(dirty[self.end[dirty] != self.FREE])])
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        live = np.flatnonzero(self.end[: self._size] != self.FREE)
+        return self._rows(live[self.keys.in_bucket(self.slot[live], bucket, buckets)])
+
+    def restore(self, rows: pl.DataFrame) -> None:
+        """Take all live rows."""
+        slots = self.keys.assign(rows)
+        entries = self.new(slots)
+        self.write(entries, rows[FIRST].to_numpy(), rows[END].to_numpy(), self.aggregate_set.load(rows))
+        for name, mark in self.marks.items():
+            mark[entries] = rows[name].to_numpy()
+        order = np.argsort(slots, kind="stable")
+        starts = run_starts(slots[order])
+        places = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(slots))))
+        self.link(slots[order[starts]], entries[order], places)
+        self._dirty = []
+
+    def _rows(self, entries: Ints) -> pl.DataFrame:
+        bounds = [pl.Series(FIRST, self.start[entries]), pl.Series(END, self.end[entries])]
+        marks = [pl.Series(name, mark[entries]) for name, mark in self.marks.items()]
+        return self.frame(
+            self.slot[entries], [*bounds, *marks, *self.aggregate_set.store(take_rows(self.columns, entries))]
+        )
+
+    def _reserve(self) -> None:
+        if self._size <= len(self.slot):
+            return
+        room = 2 * self._size
+        self.slot, self.start, self._next = (resized(one, room) for one in (self.slot, self.start, self._next))
+        end = np.full(room, self.FREE)
+        end[: len(self.end)] = self.end
+        self.end = end
+        self.columns = {name: resized(column, room) for name, column in self.columns.items()}
+        self.marks = {name: resized(mark, room) for name, mark in self.marks.items()}
+
+    def _reserve_heads(self) -> None:
+        if len(self._head) < self.keys.size:
+            head = np.full(2 * self.keys.size, -1)
+            head[: len(self._head)] = self._head
+            self._head = head

@@ -1,0 +1,260 @@
+"""The pieces of event time that hold data: for each, the keys in it and the partials of their elements.
+
+An element is added once, whatever the number of windows it belongs to. Pieces are found by their number, in order, so
+that a window that is due costs what is in it. A ``StateTable``; that a piece is over follows from the watermark.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from streamcore.columnar.grouping import distinct, resized, sorted_distinct, with_capacity
+from streamcore.columnar.hash_table import Hashes, HashTable, Ints
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.hashing import bucket_for
+from streamcore.operators.windows.aggregate_set import AggregateSet, Columns, concat_rows, take_rows
+from streamcore.operators.windows.general.window_table import KeyedJournaledTable
+
+SLICE = "__piece"
+_DENSE = 16
+
+
+class EntryIndex:
+    """From slot to entry: a hash table while there are few, then an array by slot."""
+
+    def __init__(self) -> None:
+        self._few: HashTable | None = HashTable()
+        self._by_slot = np.empty(0, dtype=np.int32)
+
+    def find(self, slots: Ints) -> Ints:
+        """Return the entry of each slot, -1 where it has none."""
+        if self._few is not None:
+            return self._few.find(slots.view(np.uint64))
+        if slots.size and int(slots.max()) >= len(self._by_slot):
+            self._extend(int(slots.max()) + 1)
+        return self._by_slot[slots].astype(np.int64)
+
+    def add(self, slots: Ints, entries: Ints) -> None:
+        """Add slots that are distinct and have no entry."""
+        highest = int(slots.max()) + 1
+        if self._few is not None:
+            self._few.add(slots.view(np.uint64), entries)
+            if _DENSE * len(self._few) > highest:
+                held, values = self._few.items()
+                self._few = None
+                self._extend(max(highest, int(held.max()) + 1))
+                self._by_slot[held.view(np.int64)] = values
+            return
+        self._extend(highest)
+        self._by_slot[slots] = entries
+
+    def _extend(self, size: int) -> None:
+        if size > len(self._by_slot):
+            room = np.full(size + size // 2, -1, dtype=np.int32)
+            room[: len(self._by_slot)] = self._by_slot
+            self._by_slot = room
+
+
+class _Buckets:
+    """The bucket of each entry, computed once: every cut asks for one bucket of all entries."""
+
+    def __init__(self) -> None:
+        self._buckets = 0
+        self._numbers = np.empty(0, dtype=np.uint16)
+        self._length = 0
+
+    def entries(self, slots: Ints, hashes: Hashes, bucket: int, buckets: int) -> Ints:
+        if buckets != self._buckets:
+            self._buckets, self._length = buckets, 0
+        if self._length < len(slots):
+            new = bucket_for(hashes[slots[self._length :]], buckets)
+            self._numbers = with_capacity(self._numbers, len(slots))
+            self._numbers[self._length : len(slots)] = new
+            self._length = len(slots)
+        return np.flatnonzero(self._numbers[: len(slots)] == bucket)
+
+
+class Slice:
+    """The entries of one piece, an entry a key, in order of arrival."""
+
+    def __init__(self, aggregate_set: AggregateSet, slots: Ints, partials: Columns) -> None:
+        self._bundle = aggregate_set
+        self._entries = EntryIndex()
+        self._slots = slots
+        self._columns = dict(partials)
+        self._length = len(slots)
+        self._buckets = _Buckets()
+        self.dirty: list[Ints] = [np.arange(len(slots))]
+        self._entries.add(slots, self.dirty[0])
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def slots(self) -> Ints:
+        """Return the key of each entry."""
+        return self._slots[: self._length]
+
+    @property
+    def partials(self) -> Columns:
+        """Return the partials of each entry."""
+        return {name: column[: self._length] for name, column in self._columns.items()}
+
+    def take_changed_entries(self) -> Ints:
+        """Return the entries that were written since the last call."""
+        dirty, self.dirty = self.dirty, []
+        return sorted_distinct(np.concatenate(dirty))
+
+    def in_bucket(self, hashes: Hashes, bucket: int, buckets: int) -> Ints:
+        """Return the entries of one bucket of the state. ``hashes``: by slot."""
+        return self._buckets.entries(self.slots, hashes, bucket, buckets)
+
+    def find(self, slots: Ints) -> Ints:
+        """Return the entry of each key, -1 where it has none."""
+        return self._entries.find(slots)
+
+    def merge(self, entries: Ints, partials: Columns) -> None:
+        """Add to distinct entries that are there."""
+        merged = self._bundle.merge(take_rows(self._columns, entries), partials)
+        for name, values in merged.items():
+            self._columns[name][entries] = values
+        self.dirty.append(entries)
+
+    def add(self, slots: Ints, partials: Columns) -> None:
+        """Add an entry for each of these keys, which have none."""
+        entries = np.arange(self._length, self._length + len(slots))
+        self._entries.add(slots, entries)
+        self._length += len(slots)
+        self._slots = with_capacity(self._slots, self._length)
+        self._slots[entries] = slots
+        for name, values in partials.items():
+            self._columns[name] = with_capacity(self._columns[name], self._length)
+            self._columns[name][entries] = values
+        self.dirty.append(entries)
+
+
+class SliceTable(KeyedJournaledTable):
+    """All pieces, by number."""
+
+    def __init__(self, keys: KeySlots, aggregate_set: AggregateSet) -> None:
+        super().__init__(keys, {SLICE: pl.Int64(), **aggregate_set.partial_types}, [SLICE])
+        self.aggregate_set = aggregate_set
+        self.entries = 0
+        self._numbers: list[int] = []
+        self._slices: dict[int, Slice] = {}
+        self._dirty: dict[int, None] = {}
+
+    def between(self, first: int, end: int) -> list[int]:
+        """Return the numbers of those from ``first`` up to, not including, ``end``."""
+        return self._numbers[bisect_left(self._numbers, first) : bisect_left(self._numbers, end)]
+
+    def before(self, end: int) -> list[int]:
+        """Return the numbers of those before ``end``."""
+        return self._numbers[: bisect_left(self._numbers, end)]
+
+    def __getitem__(self, number: int) -> Slice:
+        return self._slices[number]
+
+    def find(self, number: int, slots: Ints) -> Ints:
+        """Return the entry of each key in a piece, -1 where it has none."""
+        time_slice = self._slices.get(number)
+        return np.full(len(slots), -1) if time_slice is None else time_slice.find(slots)
+
+    def put(self, number: int, slots: Ints, entries: Ints, partials: Columns) -> None:
+        """Merge where ``entries`` (as ``find`` answered) are there, and add where they are -1. Keys are distinct."""
+        new = entries < 0
+        self._dirty[number] = None
+        if not new.all():
+            there = np.flatnonzero(~new)
+            self._slices[number].merge(entries[there], take_rows(partials, there))
+        if not new.any():
+            return
+        added = np.flatnonzero(new)
+        self.keys.hold(slots[added])
+        self.entries += len(added)
+        if number in self._slices:
+            self._slices[number].add(slots[added], take_rows(partials, added))
+        else:
+            self._slices[number] = Slice(self.aggregate_set, slots[added], take_rows(partials, added))
+            insort(self._numbers, number)
+
+    def remove(self, end: int) -> None:
+        """Forget all before ``end``."""
+        gone = self.before(end)
+        del self._numbers[: len(gone)]
+        for number in gone:
+            time_slice = self._slices.pop(number)
+            self.entries -= len(time_slice)
+            self.keys.release(time_slice.slots)
+
+    def _take_changes(self) -> pl.DataFrame | None:
+        dirty, self._dirty = self._dirty, {}
+        live = [(number, self._slices[number]) for number in dirty if number in self._slices]
+        return (
+            self._rows([(number, time_slice, time_slice.take_changed_entries()) for number, time_slice in live])
+            if live
+            else None
+        )
+
+    def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
+        hashes = self.keys.hashes
+        return self._rows(
+            [(number, time_slice, time_slice.in_bucket(hashes, bucket, buckets)) for number, time_slice in self._all()]
+        )
+
+    def restore(self, rows: pl.DataFrame) -> None:
+        """Take all live rows."""
+        for (number,), part in rows.group_by([SLICE], maintain_order=True):
+            assert isinstance(number, int)
+            slots = self.keys.assign(part)
+            self.put(number, slots, np.full(len(slots), -1), self.aggregate_set.load(part))
+        for _, time_slice in self._all():
+            time_slice.dirty = []
+        self._dirty = {}
+
+    def _all(self) -> Iterator[tuple[int, Slice]]:
+        return ((number, self._slices[number]) for number in self._numbers)
+
+    def _rows(self, chosen: Sequence[tuple[int, Slice, Ints]]) -> pl.DataFrame:
+        """Return some entries of some pieces, each with its number, as one frame: there may be hundreds of pieces,
+        with a few
+        entries of each, and a frame costs what it costs however few rows it has."""
+        found = [one for one in chosen if one[2].size]
+        if not found:
+            return pl.DataFrame(schema=self.schema)
+        numbers = np.repeat([number for number, _, _ in found], [entries.size for _, _, entries in found])
+        slots = np.concatenate([time_slice.slots[entries] for _, time_slice, entries in found])
+        partials = concat_rows([take_rows(time_slice.partials, entries) for _, time_slice, entries in found])
+        return self.frame(slots, [pl.Series(SLICE, numbers, dtype=pl.Int64()), *self.aggregate_set.store(partials)])
+
+
+def combine_slices(slices: list[Slice], keys: KeySlots, aggregate_set: AggregateSet) -> tuple[Ints, Columns]:
+    """Return the keys of some pieces, in the order of their hashes, and what all pieces hold of each."""
+    every = np.concatenate([time_slice.slots for time_slice in slices])
+    group, first = distinct(every, keys.size)
+    slots = every[first]
+    order = np.lexsort((slots, keys.hashes[slots])) if keys.share_hashes else np.argsort(keys.hashes[slots])
+    return slots[order], take_rows(_merge_slices(slices, group, len(first), aggregate_set), order)
+
+
+def _merge_slices(slices: list[Slice], group: Ints, groups: int, aggregate_set: AggregateSet) -> Columns:
+    """Return the partials of each group over all slices.
+
+    ``group``, of shape (entries of all slices,), slice by slice: the group of each entry, numbered by first appearance.
+    """
+    columns = {name: resized(column, groups) for name, column in slices[0].partials.items()}
+    known, end = len(slices[0]), len(slices[0])
+    for time_slice in slices[1:]:
+        start, end = end, end + len(time_slice)
+        mine, partials = group[start:end], time_slice.partials
+        new, again = np.flatnonzero(mine >= known), np.flatnonzero(mine < known)
+        merged = aggregate_set.merge(take_rows(columns, mine[again]), take_rows(partials, again))
+        for name, column in columns.items():
+            column[mine[again]] = merged[name]
+            column[mine[new]] = partials[name][new]
+        known += len(new)
+    return columns

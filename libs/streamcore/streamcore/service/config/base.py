@@ -1,0 +1,16 @@
+"""Base of all documents that people write."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+NotNegative = Annotated[int, Field(ge=0)]
+
+
+class Document(BaseModel):
+    """A mapping with known names only; a value."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

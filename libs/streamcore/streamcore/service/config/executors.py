@@ -1,0 +1,60 @@
+"""Executor pods in a service's settings, and the facts that the driver's own pod gives in the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from streamcore.errors import ConfigError
+from streamcore.service.config.base import Document, Positive
+from streamcore.spark.executors import DriverPod, Executors
+
+_NEEDED = (
+    "POD_NAME",
+    "POD_NAMESPACE",
+    "POD_IP",
+    "HEADGATE_IMAGE",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_SERVICE_PORT",
+)
+
+
+class ExecutorsDocument(Document):
+    """Pods that do the work of a driver that is a pod; ``Executors`` defines each entry."""
+
+    count: Annotated[Positive, Field(description="Number of executor pods.")]
+    cores: Annotated[Positive, Field(description="Tasks that an executor runs at once.")] = 1
+    memory: Annotated[str, Field(description="Memory of an executor's JVM, such as 512m.")] = "512m"
+    overhead: Annotated[
+        str,
+        Field(description="Memory of an executor beside its JVM, for Python workers, such as 1536m."),
+    ] = "1536m"
+    cpu: Annotated[str, Field(description="CPU request of an executor, as in a pod.")] = "1"
+    template: Annotated[Path, Field(description="Pod template of the executors.")] = Path("/etc/headgate/executor.yaml")
+    secret_file: Annotated[
+        Path | None,
+        Field(description="File with the secret that driver and executors authenticate with; without it they do not."),
+    ] = None
+
+    def value(self, environment: Mapping[str, str]) -> Executors:
+        """Return the engine's value, with facts from the environment; ``ConfigError`` if no pod, or one with gaps."""
+        missing = [name for name in _NEEDED if not environment.get(name)]
+        if missing:
+            raise ConfigError(
+                f"executors: the environment has no {', '.join(missing)}; a driver with executors is a pod that is "
+                "told its name, address and image (docs/kubernetes.md), and elsewhere executors are left out"
+            )
+        if not self.template.is_file():
+            raise ConfigError(f"executors: {self.template}: no such file; it is the template of the executors' pods")
+        if self.secret_file is not None and not self.secret_file.is_file():
+            raise ConfigError(f"executors: {self.secret_file}: no such file; mount the secret in driver and executors")
+        return Executors(driver=_driver(environment), image=environment["HEADGATE_IMAGE"], **self.model_dump())
+
+
+def _driver(environment: Mapping[str, str]) -> DriverPod:
+    host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+    api = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return DriverPod(environment["POD_NAME"], environment["POD_NAMESPACE"], environment["POD_IP"], api)

@@ -1,0 +1,141 @@
+"""Input formats as documents: the part of a service's settings that describes the records of a topic.
+
+Schema files are read here, at the start; from then on a format is a value (``streamcore.decode.formats``). Imports the
+decoders only when a format is made, as they take a while to load.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from streamcore.errors import ConfigError
+from streamcore.service.config.base import Document
+
+if TYPE_CHECKING:
+    from streamcore.decode.formats import AvroFraming, InputFormat
+
+
+class JsonDocument(Document):
+    """One JSON object a record."""
+
+    kind: Annotated[Literal["json"], Field(description="Name of the format.")]
+
+    def value(self) -> InputFormat:
+        """Return the engine's value."""
+        from streamcore.decode.formats import Json
+
+        return Json()
+
+
+class CsvDocument(Document):
+    """One line of CSV a record (see ``Csv``)."""
+
+    kind: Annotated[Literal["csv"], Field(description="Name of the format.")]
+    columns: Annotated[
+        tuple[str, ...] | None,
+        Field(description="Names of the columns in order; without it those of the stream."),
+    ] = None
+    delimiter: Annotated[str, Field(description="Character between two columns.")] = ","
+    null_values: Annotated[tuple[str, ...], Field(description="Texts that stand for NULL.")] = ()
+
+    def value(self) -> InputFormat:
+        """Return the engine's value."""
+        from streamcore.decode.formats import Csv
+
+        return Csv(self.columns, self.delimiter, self.null_values)
+
+
+class AccessLogDocument(Document):
+    """One line of an access log a record (see ``AccessLog``). ``fields``: field of the stream to column of the log."""
+
+    kind: Annotated[Literal["access-log"], Field(description="Name of the format.")]
+    layout: Annotated[
+        Literal["common", "combined"],
+        Field(description="Layout of a line, as Apache and nginx name it."),
+    ] = "combined"
+    request_time: Annotated[
+        bool,
+        Field(description="Whether a line ends with the request's duration."),
+    ] = False
+    fields: Annotated[
+        dict[str, str],
+        Field(description="Column of the log for each field of the stream."),
+    ] = Field(default_factory=dict)
+
+    def value(self) -> InputFormat:
+        """Return the engine's value."""
+        from streamcore.decode.formats import AccessLog
+        from streamcore.decode.text.access_log import LogLayout
+
+        return AccessLog(LogLayout(self.layout), self.request_time, self.fields)
+
+
+class AvroDocument(Document):
+    """An Avro record (see ``Avro``). ``paths``: field of the stream to its place in Avro's record.
+
+    Each framing has its own way of naming schemas: ``container`` none, ``bare`` one ``schema_file``, ``single-object``
+    ``schema_files``, ``confluent`` ``schemas`` by number.
+    """
+
+    kind: Annotated[Literal["avro"], Field(description="Name of the format.")]
+    framing: Annotated[
+        Literal["container", "bare", "single-object", "confluent"],
+        Field(description="How a record names its schema."),
+    ] = "container"
+    schema_file: Annotated[
+        Path | None,
+        Field(description="File of the schema; needed by the framing bare."),
+    ] = None
+    schema_files: Annotated[
+        tuple[Path, ...] | None,
+        Field(description="Files of the schemas; needed by the framing single-object."),
+    ] = None
+    schemas: Annotated[
+        dict[int, Path] | None,
+        Field(description="File of each schema by its id; needed by the framing confluent."),
+    ] = None
+    paths: Annotated[
+        dict[str, str],
+        Field(description="Path in the Avro record for each field of the stream; without one the field's name."),
+    ] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_its_schemas(self) -> AvroDocument:
+        given = {name for name in _SCHEMAS_OF.values() if name is not None and getattr(self, name) is not None}
+        needed = _SCHEMAS_OF[self.framing]
+        if given != ({needed} if needed is not None else set()):
+            raise ValueError(f"framing {self.framing} needs {needed or 'no schema'} and nothing else of its kind")
+        return self
+
+    def value(self) -> InputFormat:
+        """Return the engine's value; ``ConfigError`` names a file that cannot be read."""
+        from streamcore.decode.formats import Avro
+
+        return Avro(self._framing(), self.paths)
+
+    def _framing(self) -> AvroFraming:
+        from streamcore.decode.formats import Bare, Confluent, Container, SingleObject
+
+        if self.schema_file is not None:
+            return Bare(_read(self.schema_file))
+        if self.schema_files is not None:
+            return SingleObject(tuple(_read(path) for path in self.schema_files))
+        if self.schemas is not None:
+            return Confluent({number: _read(path) for number, path in self.schemas.items()})
+        return Container()
+
+
+_SCHEMAS_OF = {"container": None, "bare": "schema_file", "single-object": "schema_files", "confluent": "schemas"}
+
+#: ``format:`` of a stream; ``kind`` says which.
+FormatDocument = Annotated[JsonDocument | CsvDocument | AccessLogDocument | AvroDocument, Field(discriminator="kind")]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: the Avro schema cannot be read: {error}") from error

@@ -1,0 +1,183 @@
+"""The settings that every service has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from streamcore.limits import Limits
+from streamcore.service.config.documents import Document, KafkaDocument, NotNegative, Positive
+from streamcore.service.config.executors import ExecutorsDocument
+from streamcore.service.config.telemetry import TelemetryDocument
+from streamcore.spark.session import SparkSettings
+from streamcore.storage.location import LocationField, ObjectPath
+from streamcore.watermark import WatermarkStrategy
+
+_FIXED = (
+    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("executors", "telemetry", "spark"),
+)
+
+
+class RestoreDocument(Document):
+    """Decisions of a person for a restore."""
+
+    drop: Annotated[
+        tuple[str, ...],
+        Field(description="Operators or tables whose state a restore drops."),
+    ] = ()
+    accept: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Differences in spite of which a restore continues "
+            "(streamcore.savepoint.compatibility.ACCEPTABLE)."
+        ),
+    ] = ()
+
+
+class ServiceSettings(Document):
+    """The settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket "
+    "from the environment."""
+
+    #: Modules that a worker needs, imported before the first one is forked.
+    preload: ClassVar[tuple[str, ...]] = ()
+
+    app: Annotated[
+        str,
+        Field(description="Name of the app; its topics and folders begin with it."),
+    ]
+    kafka: Annotated[KafkaDocument, Field(description="How to reach Kafka.")]
+    checkpoint: Annotated[
+        LocationField,
+        Field(
+            description="Folder of the checkpoint, or s3://bucket/prefix; its server and keys come from the "
+            "environment."
+        ),
+    ]
+    jars: Annotated[
+        Path | None,
+        Field(description="Folder of further jars; needed where Spark's own do not include Kafka's."),
+    ] = None
+    shards: Annotated[
+        Positive,
+        Field(description="Number of shards of the state; fixed by the first start."),
+    ] = 4
+    parallelism: Annotated[
+        Positive,
+        Field(description="Number of Spark partitions; best the number of cores of all executors."),
+    ] = 2
+    driver_memory: Annotated[str, Field(description="Memory of the driver's JVM, such as 1g.")] = "1g"
+    trigger_ms: Annotated[
+        NotNegative,
+        Field(description="Shortest time between the starts of two batches, in milliseconds; 0 starts at once."),
+    ] = 0
+    starting_offsets: Annotated[
+        Annotated[str, Field(pattern="^(earliest|latest)$")],
+        Field(description="Where the first start begins in a topic: earliest or latest."),
+    ] = "earliest"
+    max_out_of_orderness_ms: Annotated[
+        NotNegative,
+        Field(description="Event time in milliseconds by which events may arrive out of order; later ones are late."),
+    ] = 10_000
+    idle_timeout_ms: Annotated[
+        Positive,
+        Field(
+            description="Time in milliseconds without events after which a partition no longer holds back the "
+            "watermark."
+        ),
+    ] = 30_000
+    max_future_ms: Annotated[
+        Positive,
+        Field(description="Milliseconds by which an event's time may be ahead of the clock; others are rejected."),
+    ] = 300_000
+    max_record_bytes: Annotated[
+        Positive,
+        Field(description="Largest size of a record in bytes; larger ones are rejected."),
+    ] = 256 * 1024
+    events_per_cut: Annotated[
+        Positive,
+        Field(description="Largest number of events in a batch."),
+    ] = 200_000
+    output_partitions: Annotated[
+        Positive,
+        Field(description="Partitions of the topics that the service creates."),
+    ] = 4
+    output_retention_ms: Annotated[
+        Positive,
+        Field(description="Retention of the topics that the service creates, in milliseconds."),
+    ] = 7 * 86_400_000
+    local_dir: Annotated[
+        Path | None,
+        Field(description="Folder for Spark's temporary files; without it the system's."),
+    ] = None
+    java_options: Annotated[tuple[str, ...], Field(description="Further options of the JVM.")] = ()
+    executors: Annotated[
+        ExecutorsDocument | None,
+        Field(description="Executor pods; without it the driver does all work."),
+    ] = None
+    telemetry: Annotated[TelemetryDocument, Field(description="Metrics, traces and logs.")] = TelemetryDocument()
+    spark: Annotated[dict[str, str], Field(description="Further settings of Spark, by name.")] = Field(
+        default_factory=dict
+    )
+    savepoints: Annotated[
+        str | None,
+        Field(
+            description="Folder of the savepoints, or s3://bucket/prefix; without it the folder savepoints beside the "
+            "checkpoint."
+        ),
+    ] = None
+    restore: Annotated[RestoreDocument, Field(description="Decisions for a restore.")] = RestoreDocument()
+
+    def fixed(self, other: ServiceSettings) -> tuple[str, ...]:
+        """Return the settings that differ from ``other`` and that a process's session, ports and checkpoint fix."""
+        return tuple(name for name in _FIXED if getattr(self, name) != getattr(other, name))
+
+    @property
+    def savepoints_root(self) -> str:
+        """Return the folder of all apps' savepoints: by default, a folder beside the checkpoint."""
+        return self.savepoints or str(self.checkpoint.parent / "savepoints")
+
+    @property
+    def control_topic(self) -> str:
+        """Where rules and other control records are published."""
+        return f"{self.app}.control"
+
+    @property
+    def markers_topic(self) -> str:
+        """Where the writer's markers are."""
+        return f"{self.app}.markers"
+
+    def lane_topic(self, lane: str) -> str:
+        """Return the topic of a lane."""
+        return f"{self.app}.{lane}"
+
+    @property
+    def watermark(self) -> WatermarkStrategy:
+        """For every stream."""
+        return WatermarkStrategy(self.max_out_of_orderness_ms, self.idle_timeout_ms)
+
+    @property
+    def spark_session(self) -> SparkSettings:
+        """Of the JVM; ``ConfigError`` for executors where none can be."""
+        executors = None if self.executors is None else self.executors.value(os.environ)
+        return SparkSettings(
+            jars=self.jars,
+            master=f"local[{self.parallelism}]",
+            parallelism=self.parallelism,
+            driver_memory=self.driver_memory,
+            local_dir=self.local_dir,
+            java_options=self.java_options,
+            preload=self.preload,
+            executors=executors,
+            objects=isinstance(self.checkpoint, ObjectPath),
+            json_logs=self.telemetry.logs == "json",
+            extra=self.spark,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """Of records and cuts."""
+        return Limits(self.max_record_bytes, self.max_future_ms, self.events_per_cut)

@@ -1,0 +1,38 @@
+"""Telemetry that a service sends, in its settings. Loads none of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from streamcore.service.config.base import Document
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class TelemetryDocument(Document):
+    """``prometheus_port``: metrics are served there, to everybody who reaches it. ``otlp_endpoint``: metrics and traces
+    are sent there (OTLP over HTTP, ``http://host:4318``); headers and certificates come from the variables that
+    OpenTelemetry reads. ``logs``: ``json`` one object a line, ``plain`` for people, ``auto`` plain on a terminal."""
+
+    prometheus_port: Annotated[
+        Port | None,
+        Field(description="Port that serves metrics to anybody who can reach it; without it they are not served."),
+    ] = None
+    otlp_endpoint: Annotated[
+        str | None,
+        Field(
+            description="Endpoint for metrics and traces by OTLP over HTTP, such as http://host:4318; headers and "
+            "certificates come from the environment variables of OpenTelemetry."
+        ),
+    ] = None
+    logs: Annotated[
+        Literal["auto", "json", "plain"],
+        Field(description="Format of log messages: json for one object a line, plain for people, auto for plain."),
+    ] = "auto"
+
+    @property
+    def is_on(self) -> bool:
+        """Return whether any telemetry is configured."""
+        return self.prometheus_port is not None or self.otlp_endpoint is not None

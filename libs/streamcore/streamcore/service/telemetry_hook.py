@@ -1,0 +1,60 @@
+"""Telemetry of a service, when its settings ask for it: modules that cost memory and time are imported only then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from streamcore.engine.lag import Lag
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.observers import CutListener
+
+
+class TelemetryHook(Protocol):
+    """Telemetry that is on, or nothing."""
+
+    def observers(self) -> Sequence[CutListener]:
+        """Who has to hear of cuts."""
+        ...
+
+    def watch(self, lag: Callable[[], Lag]) -> None:
+        """Set the function that returns the lag; it is called at each scrape."""
+        ...
+
+    def saved(self, at_ms: int) -> None:
+        """Record the time of a complete savepoint, in milliseconds."""
+        ...
+
+    def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:
+        """Record a finished command: from ``began_ns``, since 1970, to now."""
+        ...
+
+
+class NoTelemetry:
+    """Telemetry without a receiver."""
+
+    def observers(self) -> Sequence[CutListener]:
+        return ()
+
+    def watch(self, lag: Callable[[], Lag]) -> None:
+        """See ``TelemetryHook``."""
+
+    def saved(self, at_ms: int) -> None:
+        """See ``TelemetryHook``."""
+
+    def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:
+        """See ``TelemetryHook``."""
+
+
+@contextmanager
+def telemetry_for(settings: ServiceSettings) -> Iterator[TelemetryHook]:
+    """For as long as the app runs. ``ConfigError`` when the port is taken."""
+    if not settings.telemetry.is_on:
+        yield NoTelemetry()
+        return
+    from streamcore.telemetry import Telemetry, TelemetrySettings
+
+    said = settings.telemetry
+    with Telemetry(TelemetrySettings(settings.app, said.prometheus_port, said.otlp_endpoint)) as telemetry:
+        yield telemetry

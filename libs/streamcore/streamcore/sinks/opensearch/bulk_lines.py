@@ -1,0 +1,141 @@
+"""The rows of a lane as lines of a bulk request, made in columns: no object for any row.
+
+Of several rows with one id in a cut the last one wins and is sent. The ones before it are kept back for the case that
+the server refuses the last one for what it holds: had the cut ended in between, they would have been sent, and the
+contents of an index must not depend on how the input is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from streamcore.sinks.opensearch.settings import IndexSpec
+from streamcore.sinks.sink import RejectedRow
+from streamcore.wire.arrow_ipc import to_table
+
+#: Of a document's id, in UTF-8: a limit of the server, which would refuse the whole request.
+ID_BYTES = 512
+_ID, _ROW, _EARLIER = "__id", "__row", "__earlier"
+_EPOCH_BITS, _BATCH_BITS = 23, 40
+
+
+def document_version(epoch: int, batch: int) -> int:
+    """Return the external version of all documents of a cut: grows with cuts and restores, the same when a cut is
+    repeated."""
+    assert 0 < epoch < 1 << _EPOCH_BITS, epoch
+    assert 0 <= batch < 1 << _BATCH_BITS, batch
+    return epoch << _BATCH_BITS | batch
+
+
+@dataclass(frozen=True, slots=True)
+class BulkLines:
+    """Parts of bulk requests. ``text``: large strings, each an action and its document with their line ends;
+    ``rows``: int64, the place of each in the lane's table."""
+
+    text: pa.LargeStringArray
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def offsets(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Where each begins, in bytes, and where the last one ends."""
+        whole = np.frombuffer(self.text.buffers()[1], dtype=np.int64)
+        return whole[self.text.offset : self.text.offset + len(self.text) + 1]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the body."""
+        return int(self.offsets[-1] - self.offsets[0])
+
+    def body(self) -> bytes:
+        """All of them as the body of a request: one copy of one piece of memory."""
+        offsets = self.offsets
+        return bytes(memoryview(self.text.buffers()[2])[offsets[0] : offsets[-1]])
+
+    def split(self, documents: int, size_bytes: int) -> tuple[BulkLines, BulkLines]:
+        """As many as fit, but at least one; and the rest."""
+        offsets = self.offsets
+        fitting = int(np.searchsorted(offsets, offsets[0] + size_bytes, side="right")) - 1
+        end = max(1, min(documents, fitting))
+        return BulkLines(self.text[:end], self.rows[:end]), BulkLines(self.text[end:], self.rows[end:])
+
+    def take(self, places: list[int]) -> BulkLines:
+        """Return some of them, by their place here."""
+        return BulkLines(self.text.take(pa.array(places, pa.int64())), self.rows[places])
+
+
+class LaneDocuments:
+    """Of one lane and cut. ``rejected``: rows without an id that the server could take."""
+
+    def __init__(self, lane: str, table: pa.Table, spec: IndexSpec, version: int) -> None:
+        self._spec = spec
+        self._version = version
+        frame = pl.from_arrow(table)
+        assert isinstance(frame, pl.DataFrame)
+        frame = frame.select(pl.all(), _id(spec.id).alias(_ID), pl.int_range(pl.len(), dtype=pl.Int64).alias(_ROW))
+        length = pl.col(_ID).str.len_bytes()
+        fit = frame.select(length.is_between(1, ID_BYTES).fill_null(value=False)).to_series()
+        self.rejected = [_reject(lane, row) for row in frame.filter(~fit).select(_ROW, _ID).iter_rows()]
+        self._frame = _ranked(frame.filter(fit) if self.rejected else frame)
+        self._ids = self._frame.select(pl.col(_ID).n_unique()).item()
+
+    @property
+    def ids(self) -> int:
+        """How many documents the cut touches."""
+        return int(self._ids)
+
+    def last(self) -> BulkLines:
+        """Return the last row of each id."""
+        return self._lines(self._frame.filter(pl.col(_EARLIER) == 0))
+
+    def before(self, rows: Collection[int]) -> BulkLines:
+        """For each of these rows the one before it with the same id, where there is one."""
+        refused = self._frame.filter(pl.col(_ROW).is_in(list(rows))).select(_ID, pl.col(_EARLIER) + 1)
+        return self._lines(self._frame.join(refused, on=[_ID, _EARLIER], how="semi"))
+
+    def _lines(self, frame: pl.DataFrame) -> BulkLines:
+        deleted = self._spec.deleted
+        columns = [name for name in frame.columns if not name.startswith("__") and name != deleted]
+        meta = pl.struct(
+            pl.col(_ID).alias("_id"), pl.lit(self._version).alias("version"), pl.lit("external").alias("version_type")
+        ).struct.json_encode()
+        document = pl.struct(columns).struct.json_encode()
+        line = pl.concat_str(pl.lit('{"index":'), meta, pl.lit("}\n"), document, pl.lit("\n"))
+        if deleted is not None:
+            gone = pl.concat_str(pl.lit('{"delete":'), meta, pl.lit("}\n"))
+            line = pl.when(pl.col(deleted).fill_null(value=False)).then(gone).otherwise(line)
+        text = to_table(frame.select(line.alias("line")))["line"].combine_chunks()
+        return BulkLines(text, frame[_ROW].to_numpy())
+
+
+def _id(columns: tuple[str, ...]) -> pl.Expr:
+    """Return the text of one column, or a JSON array of the texts of several; null where one of them is null."""
+    texts = [pl.col(name).cast(pl.String) for name in columns]
+    if len(texts) == 1:
+        return texts[0]
+    array = pl.struct(pl.concat_list(texts).alias("k")).struct.json_encode().str.slice(5).str.strip_suffix("}")
+    return pl.when(pl.all_horizontal(text.is_not_null() for text in texts)).then(array)
+
+
+def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
+    """With the number of later rows of the same id."""
+    if frame.select(pl.col(_ID).n_unique()).item() == frame.height:
+        return frame.with_columns(pl.lit(0, pl.Int64).alias(_EARLIER))
+    later = (pl.len() - 1 - pl.int_range(pl.len(), dtype=pl.Int64)).over(_ID).cast(pl.Int64)
+    return frame.with_columns(later.alias(_EARLIER))
+
+
+def _reject(lane: str, row: tuple[int, str | None]) -> RejectedRow:
+    place, name = row
+    if not name:
+        return RejectedRow(lane, place, "id_missing", "the id is null or empty")
+    return RejectedRow(
+        lane, place, "id_too_long", f"the id has {len(name.encode())} bytes, at most {ID_BYTES} are allowed"
+    )

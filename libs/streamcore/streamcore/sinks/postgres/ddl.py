@@ -1,0 +1,32 @@
+"""Tables for a local run or a test, made as a sink would ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from streamcore.sinks.postgres.catalog import exists
+from streamcore.sinks.postgres.connection import connect
+from streamcore.sinks.postgres.errors import translate_error
+from streamcore.sinks.postgres.lane_table import lane_tables
+from streamcore.sinks.postgres.settings import PostgresSettings
+
+
+def create_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) -> list[str]:
+    """Make the tables that are missing, and return the statements that were run.
+
+    For local runs: who looks after a database wants its own types, indexes and rights. Raises the errors of ``open``.
+    """
+    try:
+        with connect(settings, "headgate tables") as connection:
+            missing = [
+                table for table in lane_tables(settings, columns).values() if not exists(connection, table.spec.table)
+            ]
+            for table in missing:
+                connection.execute(sql.SQL(table.create_table()))
+            return [table.create_table() for table in missing]
+    except psycopg.Error as error:
+        raise translate_error(error, f"{settings}, creating tables") from None

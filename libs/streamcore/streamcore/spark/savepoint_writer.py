@@ -1,0 +1,158 @@
+"""Takes the savepoint of a query: its state after a batch, read by Spark's ``statestore`` source, written by its tasks.
+
+Spark keeps the state of the last batches (``minBatchesToRetain``), so a savepoint reads one that is committed and never
+what the query is at; nothing here changes the checkpoint. The rows of a shard lie in one partition, so each task gets
+whole shards, lets the app's kernels read them and writes what is alive (``streamcore.savepoint.state_files``). Spark's
+name for a stage's operator is found by the name of its state variable: it numbers operators from the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from streamcore.app import App
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.checkpoint.epoch import read_epoch
+from streamcore.errors import ConfigError
+from streamcore.savepoint.create import SavepointPosition, write_manifest
+from streamcore.savepoint.repository import Savepoint, SavepointRepository
+from streamcore.savepoint.state_files import ShardReceipt, live_rows, read_cells, write_shard
+from streamcore.spark.stages import state_variable
+from streamcore.spark.wire import PackedApp
+from streamcore.state.blob_store import MemoryBlobs
+from streamcore.storage import ObjectStore
+from streamcore.storage.location import for_spark
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: A shard's blobs come to a task in batches of so many rows: a blob may have megabytes.
+_ROWS = "16"
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTarget:
+    """One savepoint that is asked for: where, under which name, and after which batch of which epoch.
+
+    ``settled``: false when a later batch may be written in part.
+    """
+
+    savepoints: SavepointRepository
+    name: str
+    batch: int
+    epoch: int
+    settled: bool = True
+
+
+def take_savepoint(session: SparkSession, app: App, root: CheckpointRoot, asked: SavepointTarget) -> Savepoint:
+    """Return the savepoint of the state after a committed batch, by the steps of ``streamcore.savepoint.create``.
+
+    One of that name, batch and epoch is found and not written again. ``ConfigError`` when the name is that of another,
+    or when Spark has that batch no more, and whatever the place of the savepoints raises.
+    """
+    found = asked.savepoints.find(asked.name)
+    if found is not None and (found.manifest.batch, found.manifest.epoch) == (asked.batch, asked.epoch):
+        return found
+    bounds = root.offsets.read(asked.batch)
+    if bounds is None or asked.batch not in root.committed():
+        raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} is not there; take a savepoint after a cut")
+    # 1. Nothing of an earlier attempt stays.
+    folder = asked.savepoints.create(asked.name)
+    # 2. Each shard by a task.
+    receipts = _write_state(_reading(session), app, root, asked.batch, folder)
+    # 3. Now it exists.
+    moment = SavepointPosition(asked.epoch, asked.batch, bounds.end, time.time_ns() // 1_000_000, asked.settled)
+    return Savepoint(folder, write_manifest(folder, asked.name, app, moment, receipts))
+
+
+def take_savepoint_of_stopped(
+    session: SparkSession,
+    app: App,
+    root: CheckpointRoot,
+    savepoints: SavepointRepository,
+    name: str,
+    *,
+    accept_unsettled: bool,
+) -> Savepoint:
+    """Return the savepoint of an app that does not run; the caller holds its lease.
+
+    ``ConfigError`` when there is no batch, or when one was begun and not finished, unless that is accepted: its output
+    may be written again after a restore.
+    """
+    batch = root.last_committed()
+    if batch is None:
+        raise ConfigError(f"checkpoint {root.path}: no batch is committed yet, so there is nothing to save")
+    settled = root.offsets.read(batch + 1) is None
+    if not settled and not accept_unsettled:
+        raise ConfigError(
+            f"checkpoint {root.path}: batch {batch + 1} was begun and not finished; settle it first by running this "
+            "version of the app once more, or accept that what it wrote may be written again"
+        )
+    return take_savepoint(
+        session, app, root, SavepointTarget(savepoints, name, batch, read_epoch(root.epoch_path), settled)
+    )
+
+
+def _reading(session: SparkSession) -> SparkSession:
+    """Return a session beside the query's, with settings for few and large rows."""
+    reading = session.newSession()
+    reading.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ROWS)
+    # A reader that loads a snapshot would tell a coordinator, which there is only where a query has run.
+    reading.conf.set("spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag", "false")
+    return reading
+
+
+def _write_state(
+    session: SparkSession, app: App, root: CheckpointRoot, batch: int, folder: ObjectStore
+) -> list[ShardReceipt]:
+    path, operators = for_spark(root.spark), _operators(session, root)
+    receipts: list[ShardReceipt] = []
+    for stage in range(len(app.stages)):
+        reader = session.read.format("statestore").option("path", path).option("batchId", batch)
+        reader = reader.option("operatorId", operators[state_variable(stage)])
+        rows = reader.option("stateVarName", state_variable(stage)).load()
+        blobs = rows.selectExpr("key.shard as shard", "user_map_key.name as name", "user_map_value.blob as blob")
+        written = blobs.mapInArrow(_WriteShards(PackedApp.pack(app), stage, folder), "receipt binary").collect()
+        receipts += [pickle.loads(bytes(row.receipt)) for row in written]  # noqa: S301 - our own task wrote it
+    return receipts
+
+
+def _operators(session: SparkSession, root: CheckpointRoot) -> Mapping[str, int]:
+    """Spark's numbers of the operators, by state variable."""
+    found: dict[str, int] = {}
+    for row in session.read.format("state-metadata").load(for_spark(root.spark)).collect():
+        for variable in json.loads(row.operatorProperties).get("stateVariables", []):
+            found[variable["stateName"]] = row.operatorId
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteShards:
+    """The function for ``mapInArrow``: the blobs of some shards to their files, and a receipt for each."""
+
+    app: PackedApp
+    stage: int
+    folder: ObjectStore
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        app = self.app.unpack()
+        for shard, blobs in sorted(_by_shard(batches).items()):
+            receipt = write_shard(self.folder, self.stage, shard, live_rows(app, self.stage, blobs), read_cells(blobs))
+            yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(receipt)], pa.binary())], ["receipt"])
+
+
+def _by_shard(batches: Iterable[pa.RecordBatch]) -> dict[int, MemoryBlobs]:
+    found: dict[int, MemoryBlobs] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            found.setdefault(row["shard"], MemoryBlobs()).put(row["name"], row["blob"])
+    return found

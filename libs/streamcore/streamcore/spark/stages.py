@@ -1,0 +1,100 @@
+"""The stages as Spark calls them, and a shard's blobs in Spark's state store.
+
+Spark also opens the processor in a process of its own when it plans, only to ask for its state variables. So this
+module imports nothing heavy; the work is in ``streamcore.spark.worker``, imported where it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, PackedApp, decode_assignments
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streamcore.kafka.settings import KafkaSettings
+    from streamcore.storage import ObjectStore
+
+_NAME = StructType([StructField("name", StringType())])
+_BLOB = StructType([StructField("blob", BinaryType())])
+
+
+@dataclass(frozen=True, slots=True)
+class Stage1:
+    """The function for ``mapInArrow``. A class: a nested function would take copies of its module's globals along.
+
+    Its input rows are empty; the task's assignment is in the job's property ``ASSIGNMENTS_PROPERTY``.
+    """
+
+    app: PackedApp
+    kafka: KafkaSettings
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from streamcore.spark import worker  # heavy: loaded in workers only
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None, "called in a task"
+        assignments = decode_assignments(context.getLocalProperty(ASSIGNMENTS_PROPERTY) or "")
+        task = context.partitionId()
+        return worker.run_stage1(self.app, self.kafka, assignments[task]) if task < len(assignments) else iter(())
+
+
+def state_variable(stage: int) -> str:
+    """Return the name of a stage's state in Spark's store; Spark numbers the operators in an order of its own."""
+    return f"blobs{stage}"
+
+
+class _SparkBlobs:
+    """A shard's blobs in Spark's state store. Every call is a round trip to the JVM."""
+
+    def __init__(self, handle: StatefulProcessorHandle, stage: int) -> None:
+        self.state = handle.getMapState(state_variable(stage), _NAME, _BLOB)
+
+    def get(self, name: str) -> bytes | None:
+        row = self.state.getValue((name,))
+        return None if row is None else bytes(row[0])
+
+    def put(self, name: str, blob: bytes) -> None:
+        self.state.updateValue((name,), (blob,))
+
+    def remove(self, name: str) -> None:
+        self.state.removeKey((name,))
+
+
+class ShardProcessor(StatefulProcessor):
+    """A keyed stage: one grouping key of ``transformWithState`` is one shard.
+
+    ``initial``: where shards find what they begin with (``streamcore.savepoint.initial_state``), None where with
+    nothing.
+    """
+
+    def __init__(self, app: PackedApp, stage: int, initial: ObjectStore | None = None) -> None:
+        self.app = app
+        self.stage = stage
+        self.initial = initial
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.blobs = _SparkBlobs(handle, self.stage)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: tuple[int, ...],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: ARG002, N803 - Spark's signature; our time is in the blocks
+    ) -> Iterator[Row]:
+        from streamcore.spark import worker  # heavy: loaded in workers only
+
+        yield from worker.run_shard(self.app, self.stage, int(key[0]), rows, self.blobs, self.initial)
+
+    def close(self) -> None:
+        """Close nothing: the worker keeps its shards on purpose."""

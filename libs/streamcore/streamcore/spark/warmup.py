@@ -1,0 +1,73 @@
+"""Some cuts of nothing, so that an app's first real one finds everything awake.
+
+The first cut of a process takes many times what the next takes: the JVM loads and compiles its classes, Spark generates
+code, workers are forked and import, the state store opens. A standby has the time for that before it owns anything. So
+it runs the app's own plan, under another name, on empty cuts, with a checkpoint of its own that is deleted afterwards.
+Nothing is read from Kafka and nothing is written to a sink; a worker keeps what it built under the warm-up's name and
+never uses it for the app.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streamcore.app import App
+from streamcore.engine.planner import TaskAssignment
+from streamcore.errors import StreamError
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.spark.collect import collect_shards
+from streamcore.spark.query import build_query
+from streamcore.spark.wire import ASSIGNMENTS_PROPERTY, encode_assignments
+from streamcore.storage.atomic_files import remove_folder
+from streamcore.storage.location import Location, for_spark
+
+_LOG = logging.getLogger(__name__)
+#: The second finds state that the first wrote.
+_CUTS = 2
+_LIMIT_S = 120.0
+_POLL_S = 0.2
+_CLOCK_MS = 1_000
+
+
+def warm_up(
+    session: SparkSession, app: App, kafka: KafkaSettings, tasks: int, scratch: Location, enough: Callable[[], bool]
+) -> None:
+    """Run empty cuts until all are done or ``enough`` returns True. ``scratch`` is a folder that executors reach too,
+    and is deleted.
+
+    A failure is logged and no more: the first cut meets the same error and reports it.
+    """
+    deadline = time.monotonic() + _LIMIT_S
+    done = threading.Event()
+
+    def cut(frame: DataFrame, batch: int) -> None:
+        session.sparkContext.setLocalProperty(
+            ASSIGNMENTS_PROPERTY, encode_assignments([TaskAssignment((), _CLOCK_MS * (batch + 1))])
+        )
+        collect_shards(frame)
+        if batch + 1 == _CUTS:
+            done.set()
+
+    try:
+        frame = build_query(session, replace(app, name="warmup"), kafka, tasks)
+        stream = (
+            frame.writeStream.foreachBatch(cut).outputMode("append").option("checkpointLocation", for_spark(scratch))
+        )
+        query = stream.queryName(f"{app.name}-warmup").start()
+        try:
+            while query.isActive and not done.wait(_POLL_S) and not enough() and time.monotonic() < deadline:
+                pass
+        finally:
+            query.stop()
+    except Exception as error:
+        _LOG.warning("Spark's warm-up failed: %s; the first cut will be slower", str(error).partition("\n")[0])
+    finally:
+        with contextlib.suppress(StreamError):
+            remove_folder(scratch)

@@ -1,0 +1,82 @@
+"""What crosses between the driver, the JVM and the Python workers: the pickled app, task assignments and row schemas.
+
+Exists so that the stages, the workers and the driver share one definition. Imports nothing heavy: Spark's planner loads
+it in a process of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import cloudpickle
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+if TYPE_CHECKING:
+    from streamcore.app import App
+    from streamcore.engine.planner import TaskAssignment
+
+#: The Spark job's local property that carries the ``TaskAssignment`` of every stage 1 task.
+ASSIGNMENTS_PROPERTY = "streamcore.assignments"
+
+#: One ``ShuffleBlock`` a row.
+BLOCK_SCHEMA = StructType(
+    [
+        StructField("shard", IntegerType()),
+        StructField("kind", IntegerType()),
+        StructField("clock_ms", LongType()),
+        StructField("blob", BinaryType()),
+    ]
+)
+#: The output of one shard in one cut, a row a shard (``collect.ShardRow``).
+OUTPUT_SCHEMA = StructType(
+    [
+        StructField("shard", IntegerType()),
+        StructField("records", BinaryType()),
+        StructField("produced", LongType()),
+        StructField("events", LongType()),
+        StructField("watermark_ms", LongType()),
+        StructField("partitions", StringType()),
+        StructField("clock_ms", LongType()),
+        StructField("state_bytes", LongType()),
+        StructField("shards_loaded", IntegerType()),
+        StructField("counters", StringType()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedApp:
+    """An app as bytes, unpickled only where it is needed. ``identity`` is a digest: equal for equal apps."""
+
+    blob: bytes
+    identity: str
+
+    @classmethod
+    def pack(cls, app: App) -> PackedApp:
+        """Pickle the app, with the functions that its author wrote beside it."""
+        blob = cloudpickle.dumps(app)  # type: ignore[no-untyped-call]
+        return cls(blob, hashlib.blake2b(blob, digest_size=8).hexdigest())
+
+    def unpack(self) -> App:
+        """Unpickle the app."""
+        from streamcore.app import App
+
+        app = pickle.loads(self.blob)  # noqa: S301 - our own driver wrote it
+        assert isinstance(app, App), "an app was packed"
+        return app
+
+
+def encode_assignments(assignments: Sequence[TaskAssignment]) -> str:
+    """Encode the assignments of all tasks as the value of ``ASSIGNMENTS_PROPERTY``."""
+    return base64.b64encode(pickle.dumps([*assignments])).decode()
+
+
+def decode_assignments(text: str) -> list[TaskAssignment]:
+    """Decode the value of ``ASSIGNMENTS_PROPERTY``."""
+    assignments: list[TaskAssignment] = pickle.loads(base64.b64decode(text))  # noqa: S301 - our driver wrote it
+    return assignments

@@ -1,0 +1,91 @@
+"""Where a file or a folder is: a path of this machine, or a key of a bucket, with the few operations that both have.
+
+Exists so that code which joins names need not know which it is. A value: nothing here asks a disk or a server;
+``streamcore.storage.atomic_files`` and ``streamcore.storage`` do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from streamcore.errors import ConfigError
+
+BUCKETS: Final = "s3://"
+#: Where the environment says which server has the buckets, the first that it has.
+ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPath:
+    """``s3://bucket/key``, as a path: it has no meaning to the operating system, which refuses it."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(BUCKETS) or not self.url.removeprefix(BUCKETS).strip("/"):
+            raise ConfigError(f"{self.url}: no address of a bucket; write s3://bucket/prefix")
+        object.__setattr__(
+            self, "url", BUCKETS + "/".join(part for part in self.url[len(BUCKETS) :].split("/") if part)
+        )
+
+    def __truediv__(self, name: str) -> ObjectPath:
+        return ObjectPath(f"{self.url}/{name}")
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> ObjectPath:
+        """All but the last part; ``ConfigError`` for a bucket."""
+        return ObjectPath(self.url.rpartition("/")[0])
+
+    def with_name(self, name: str) -> ObjectPath:
+        """Another one beside it."""
+        return self.parent / name
+
+    @property
+    def for_spark(self) -> str:
+        """As Hadoop's client takes it."""
+        return "s3a://" + self.url.removeprefix(BUCKETS)
+
+
+Location = Path | ObjectPath
+
+
+def location(text: str | Path | ObjectPath) -> Location:
+    """Parse an address as users write it."""
+    if isinstance(text, ObjectPath):
+        return text
+    return ObjectPath(text) if isinstance(text, str) and text.startswith(BUCKETS) else Path(text)
+
+
+def for_spark(place: Location) -> str:
+    """Return the location as Spark and Hadoop write it."""
+    return place.for_spark if isinstance(place, ObjectPath) else str(place)
+
+
+def _parse_location(value: object) -> Location:
+    if isinstance(value, str | Path | ObjectPath) and str(value):
+        try:
+            return location(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+    raise ValueError("a path, or s3://bucket/prefix")
+
+
+#: For documents.
+LocationField = Annotated[
+    Location,
+    PlainValidator(_parse_location),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "format": "path"}),
+]

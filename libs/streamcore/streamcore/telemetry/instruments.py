@@ -1,0 +1,179 @@
+"""Instruments and spans of one app: an observer of its cuts (``streamcore.service.observers``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.trace import SpanKind, Tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import Attributes
+
+from streamcore.engine.lag import Lag
+from streamcore.errors import Retryable
+from streamcore.telemetry.exporters import TelemetrySettings, export
+from streamcore.telemetry.totals import MetricTotals
+
+if TYPE_CHECKING:
+    from streamcore.engine.report import CutReport
+
+#: Seconds: a cut is usually some tenths of one, and a backlog's is some.
+_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_MS_NS = 1_000_000
+_W3C = TraceContextTextMapPropagator()
+
+Numbers = Callable[[MetricTotals], Mapping[str, int]]
+
+
+class Telemetry:
+    """Entered, it exports. One app a process."""
+
+    def __init__(self, settings: TelemetrySettings) -> None:
+        self.figures = MetricTotals()
+        self._lag: Callable[[], Lag] = Lag
+        self._exporting = export(settings)
+        self._tracer = self._exporting.tracer
+        meter = self._exporting.meters.get_meter("headgate")
+        self._durations = meter.create_histogram(
+            "headgate.cut.duration", "s", "of a cut, by phase", explicit_bucket_boundaries_advisory=_BUCKETS
+        )
+        self._declare(meter)
+
+    def __enter__(self) -> Telemetry:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._exporting.close()
+
+    def observers(self) -> Sequence[Telemetry]:
+        """Itself."""
+        return (self,)
+
+    def watch(self, lag: Callable[[], Lag]) -> None:
+        """Set the function that returns the lag; it is called at each scrape."""
+        self._lag = lag
+
+    def saved(self, at_ms: int) -> None:
+        """Record the time of a complete savepoint, in milliseconds."""
+        self.figures.savepoint_at_ms = at_ms
+
+    def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:
+        """Record a finished command, from ``began_ns`` to now: a span within the requester's, or of its own when
+        ``traceparent`` is missing or invalid."""
+        within = _W3C.extract({"traceparent": traceparent or ""}, Context())
+        self._tracer.start_span(do, within, SpanKind.SERVER, start_time=began_ns).end(max(began_ns, time.time_ns()))
+
+    def cut(self, report: CutReport) -> None:
+        """Record the report of a finished cut."""
+        self.figures.add(report)
+        self._durations.record(report.run_ms / 1000, {"phase": "run"})
+        self._durations.record(report.commit_ms / 1000, {"phase": "commit"})
+        for name, sink in report.sinks.items():
+            self._durations.record(sink.ms / 1000, {"phase": f"sink {name}"})
+        trace_cut(self._tracer, report, time.time_ns())
+
+    def progress(self, progress: Mapping[str, object]) -> None:
+        """Spark's own figures of a batch: planning, logs, commit, and all of it."""
+        durations = progress.get("durationMs")
+        if isinstance(durations, Mapping):
+            for phase, ms in durations.items():
+                self._durations.record(ms / 1000, {"phase": f"spark {phase}"})
+
+    def failure(self, error: Retryable) -> None:  # noqa: ARG002 - the log says which
+        """Count a restart of the query."""
+        self.figures.restarts += 1
+
+    def _declare(self, meter: Meter) -> None:
+        figures = self.figures
+        for name, unit, what, read in _TOTALS:
+            meter.create_observable_counter(f"headgate.{name}", [_one(read, figures)], unit, what)
+        for name, label, what, by_name in _TOTALS_BY_NAME:
+            meter.create_observable_counter(f"headgate.{name}", [_named(by_name, label, figures)], "", what)
+        for name, unit, what, read in _GAUGES:
+            meter.create_observable_gauge(f"headgate.{name}", [_one(read, figures)], unit, what)
+        meter.create_observable_gauge(
+            "headgate.marker", [_named(lambda f: f.markers, "sink", figures)], "", "the last batch that a sink has"
+        )
+        meter.create_observable_gauge(
+            "headgate.partition.watermark.delay", [self._partitions], "s", "how far a source partition is behind"
+        )
+        meter.create_observable_gauge("headgate.lag.rows", [self._lag_rows], "", "offsets that are there, unread")
+        meter.create_observable_gauge("headgate.lag.time", [self._lag_time], "s", "age of the oldest unread record")
+        meter.create_observable_gauge("headgate.savepoint.age", [self._age], "s", "since the newest savepoint")
+
+    def _partitions(self, _: CallbackOptions) -> Iterable[Observation]:
+        for (topic, partition), ms in [*self.figures.partition_delay_ms.items()]:
+            yield Observation(ms / 1000, {"topic": topic, "partition": partition})
+
+    def _lag_rows(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._lag().rows)
+
+    def _lag_time(self, _: CallbackOptions) -> Iterable[Observation]:
+        yield Observation(self._lag().ms / 1000)
+
+    def _age(self, _: CallbackOptions) -> Iterable[Observation]:
+        at_ms = self.figures.savepoint_at_ms
+        if at_ms is not None:
+            yield Observation(time.time() - at_ms / 1000)
+
+
+_TOTALS: Sequence[tuple[str, str, str, Callable[[MetricTotals], float]]] = (
+    ("events", "", "events that were decoded", lambda f: f.events),
+    ("oversized", "", "records that no topic takes, cut to fit", lambda f: f.oversized),
+    ("state.written", "By", "state that cuts changed", lambda f: f.state_bytes),
+    ("state.loads", "", "shards that had to read their state", lambda f: f.loaded),
+    ("restarts", "", "failures after which the query was started again", lambda f: f.restarts),
+)
+_TOTALS_BY_NAME: Sequence[tuple[str, str, str, Numbers]] = (
+    ("cuts", "outcome", "cuts that were committed", lambda f: f.cuts),
+    ("records", "lane", "records and rows of a lane", lambda f: f.lanes),
+    ("deadletters", "reason", "dead letters by reason", lambda f: f.reasons),
+    ("counted", "what", "what operators counted: late, dropped, refused by a limit", lambda f: f.counted),
+    ("rule.candidates", "rule", "events that a rule had to be asked about: what it costs", lambda f: f.candidates),
+    ("rule.matches", "rule", "events that a rule matched", lambda f: f.matches),
+    ("sink.rows", "sink", "rows that a sink took", lambda f: f.sink_rows),
+    ("sink.refused", "sink", "rows that a sink refused", lambda f: f.sink_refused),
+)
+_GAUGES: Sequence[tuple[str, str, str, Callable[[MetricTotals], float]]] = (
+    ("epoch", "", "epoch of the checkpoint", lambda f: f.epoch),
+    ("batch", "", "the last batch committed", lambda f: f.batch),
+    ("watermark.delay", "s", "how far the watermark is behind the clock", lambda f: f.delay_ms / 1000),
+    ("cut.clock", "s", "clock of the last cut, as seconds since 1970", lambda f: f.cut_at_ms / 1000),
+)
+
+
+def _one(
+    read: Callable[[MetricTotals], float], figures: MetricTotals
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: [Observation(read(figures))]
+
+
+def _named(read: Numbers, label: str, figures: MetricTotals) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    return lambda _: [Observation(count, {label: name}) for name, count in [*read(figures).items()]]
+
+
+def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
+    """Export the spans of a cut that ended now: all of it, and in it the run, each sink and the commit to Kafka."""
+    commit_ns = end_ns - report.commit_ms * _MS_NS
+    start_ns = commit_ns - report.run_ms * _MS_NS
+    said = {"headgate.batch": report.batch, "headgate.epoch": report.epoch, "headgate.events": report.events}
+    cut = tracer.start_span("cut", kind=SpanKind.CONSUMER, attributes=said, start_time=start_ns)
+    within = set_span_in_context(cut)
+    tracer.start_span("run", within, start_time=start_ns).end(commit_ns)
+    at_ns = commit_ns
+    for name, sink in report.sinks.items():
+        attributes: Attributes = {
+            "headgate.sink": name,
+            "headgate.records.file_rows": sink.rows,
+            "headgate.result": str(sink.result),
+        }
+        span = tracer.start_span("sink", within, SpanKind.PRODUCER, attributes, start_time=at_ns)
+        at_ns += sink.ms * _MS_NS
+        span.end(at_ns)
+    records = {"headgate.records": sum(report.lanes.values())}
+    tracer.start_span("transaction", within, SpanKind.PRODUCER, records, start_time=at_ns).end(max(at_ns, end_ns))
+    cut.end(end_ns)

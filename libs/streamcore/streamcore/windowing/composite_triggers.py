@@ -1,0 +1,199 @@
+"""Triggers made of triggers: repeated, all of, any of, in sequence, until, and fire-and-purge.
+
+The same values and the same promises as in ``triggers``. All-of, any-of and until fire with their parts and then start
+or finish as a whole, so a part never carries half a count into the next pane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from streamcore.errors import ConfigError
+from streamcore.windowing.model import Element
+from streamcore.windowing.triggers import Earliest, Trigger, TriggerContext, TriggerState, fire_again, with_part
+
+
+class _CompositeTrigger(Trigger):
+    """All parts see every element and merge part by part."""
+
+    def observe(self, state: TriggerState, element: Element, context: TriggerContext) -> TriggerState:
+        pairs = zip(self.parts, state.parts, strict=True)
+        return replace(state, parts=tuple(part.observe(part_state, element, context) for part, part_state in pairs))
+
+    def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
+        merged = (part.merge([s.parts[i] for s in states], context) for i, part in enumerate(self.parts))
+        return TriggerState(parts=tuple(merged))
+
+    def purges(self, state: TriggerState, context: TriggerContext) -> bool:
+        """Return whether a part that is ready would purge."""
+        pairs = zip(self.parts, state.parts, strict=True)
+        return any(part.ready(part_state, context) and part.purges(part_state, context) for part, part_state in pairs)
+
+    def _parts_ready(self, state: TriggerState, context: TriggerContext) -> Iterator[bool]:
+        """Yield for each part in turn whether it is ready."""
+        return (part.ready(part_state, context) for part, part_state in zip(self.parts, state.parts, strict=True))
+
+
+@dataclass(frozen=True)
+class _SingleTrigger(_CompositeTrigger):
+    """One trigger, ready when it is."""
+
+    trigger: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger,)
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return self.trigger.earliest_firing
+
+    def ready(self, state: TriggerState, context: TriggerContext) -> bool:
+        return self.trigger.ready(state.parts[0], context)
+
+
+@dataclass(frozen=True)
+class Repeatedly(_SingleTrigger):
+    """The trigger again and again: it never finishes."""
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return Earliest.NEVER
+
+    def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
+        return TriggerState(parts=(fire_again(self.trigger, state.parts[0], context),))
+
+
+@dataclass(frozen=True)
+class Purging(_SingleTrigger):
+    """The trigger, and each of its panes empties the window: fire and purge."""
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return self.trigger.earliest_finish
+
+    def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
+        after = self.trigger.fire(state.parts[0], context)
+        return TriggerState(parts=(after,), done=after.done)
+
+    def purges(self, state: TriggerState, context: TriggerContext) -> bool:
+        return True
+
+
+@dataclass(frozen=True, init=False)
+class _ManyTriggers(_CompositeTrigger):
+    """At least two triggers, given one after the other."""
+
+    triggers: tuple[Trigger, ...]
+
+    def __init__(self, *triggers: Trigger) -> None:
+        if len(triggers) < 2:
+            raise ConfigError(f"{type(self).__name__} needs at least two triggers, not {len(triggers)}")
+        object.__setattr__(self, "triggers", triggers)
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return self.triggers
+
+
+@dataclass(frozen=True, init=False)
+class AllOf(_ManyTriggers):
+    """Once, when all are ready."""
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return max(part.earliest_firing for part in self.parts)
+
+    def ready(self, state: TriggerState, context: TriggerContext) -> bool:
+        return all(self._parts_ready(state, context))
+
+
+@dataclass(frozen=True, init=False)
+class AnyOf(_ManyTriggers):
+    """Once, when any is ready."""
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return min(part.earliest_firing for part in self.parts)
+
+    def ready(self, state: TriggerState, context: TriggerContext) -> bool:
+        return any(self._parts_ready(state, context))
+
+
+@dataclass(frozen=True, init=False)
+class InSequence(_ManyTriggers):
+    """The first until it has finished, then the next; finishes with the last. ``count`` of its state: which one."""
+
+    def __init__(self, *triggers: Trigger) -> None:
+        super().__init__(*triggers)
+        for trigger in triggers[:-1]:
+            if trigger.earliest_finish is Earliest.NEVER:
+                raise ConfigError(f"{trigger} never finishes, so what follows it in a sequence never has its turn")
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return self.parts[0].earliest_firing
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return max(part.earliest_finish for part in self.parts)
+
+    def observe(self, state: TriggerState, element: Element, context: TriggerContext) -> TriggerState:
+        """Let only the trigger whose turn it is count elements."""
+        return self._with_current(state, self._current(state).observe(state.parts[state.count], element, context))
+
+    def ready(self, state: TriggerState, context: TriggerContext) -> bool:
+        return self._current(state).ready(state.parts[state.count], context)
+
+    def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
+        after = self._current(state).fire(state.parts[state.count], context)
+        fired = self._with_current(state, after)
+        if not after.done:
+            return fired
+        last = state.count + 1 == len(self.parts)
+        return replace(fired, done=True) if last else replace(fired, count=state.count + 1)
+
+    def purges(self, state: TriggerState, context: TriggerContext) -> bool:
+        return self._current(state).purges(state.parts[state.count], context)
+
+    def merge(self, states: Sequence[TriggerState], context: TriggerContext) -> TriggerState:
+        """Continue from the least advanced of the merged sessions."""
+        turn = min(state.count for state in states)
+        part = self.parts[turn].merge([s.parts[turn] for s in states if s.count == turn], context)
+        return self._with_current(replace(self.start(), count=turn), part)
+
+    def _current(self, state: TriggerState) -> Trigger:
+        return self.parts[state.count]
+
+    def _with_current(self, state: TriggerState, part: TriggerState) -> TriggerState:
+        return with_part(state, state.count, part)
+
+
+@dataclass(frozen=True)
+class OrFinally(_CompositeTrigger):
+    """``trigger``, until ``until`` fires: that is the last pane."""
+
+    trigger: Trigger
+    until: Trigger
+
+    @property
+    def parts(self) -> tuple[Trigger, ...]:
+        return (self.trigger, self.until)
+
+    @property
+    def earliest_firing(self) -> Earliest:
+        return min(self.trigger.earliest_firing, self.until.earliest_firing)
+
+    @property
+    def earliest_finish(self) -> Earliest:
+        return min(self.trigger.earliest_finish, self.until.earliest_firing)
+
+    def ready(self, state: TriggerState, context: TriggerContext) -> bool:
+        return any(self._parts_ready(state, context))
+
+    def fire(self, state: TriggerState, context: TriggerContext) -> TriggerState:
+        if self.until.ready(state.parts[1], context):
+            return replace(state, done=True)
+        after = self.trigger.fire(state.parts[0], context)
+        return replace(state, parts=(after, state.parts[1]), done=after.done)

@@ -1,0 +1,48 @@
+"""Records as they come from a broker, in columns: the input of stage 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: Columns of a raw batch, in this order. ``source``: the topic's index in the app, or ``app.CONTROL``.
+#: ``timestamp_ms``: the broker's, null where it was not requested.
+RAW = pa.schema(
+    [
+        pa.field("source", pa.int32()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("timestamp_ms", pa.int64()),
+    ]
+)
+
+
+#: Columns of a row that brings its record along: the record's key and value, and where it was (``schema.PARTITION``,
+#: ``schema.OFFSET``). No field of a stream can have such a name.
+RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET = "@key", "@value", "@partition", "@offset"
+ORIGIN = (RAW_KEY, RAW_VALUE, RAW_PARTITION, RAW_OFFSET)
+
+
+def raw_batch(
+    sources: npt.NDArray[np.int32],
+    partitions: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    timestamps_ms: Sequence[int | None] | None = None,
+) -> pa.RecordBatch:
+    """Columns of one length to a batch of ``RAW``."""
+    columns = [
+        pa.array(sources),
+        pa.array(partitions),
+        pa.array(offsets),
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
+        pa.nulls(len(values), pa.int64()) if timestamps_ms is None else pa.array(timestamps_ms, pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=RAW)

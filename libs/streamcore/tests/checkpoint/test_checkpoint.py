@@ -1,0 +1,224 @@
+"""A checkpoint belongs to one app, has one epoch, and is whole, or nothing starts on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.checkpoint.checkpoint import AppIdentity, CheckpointRoot
+from streamcore.checkpoint.epoch import create_epoch, raise_epoch, read_epoch
+from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.errors import ConfigError, CorruptState, Retryable
+from streamcore.offsets import StreamOffsets
+from streamcore.storage import ObjectStore
+from streamcore.storage.atomic_files import discard, file_error, make_folder, read_json, write_json, write_text, writing
+from streamcore.storage.location import Location, location
+
+SHOP = AppIdentity("shop", 16)
+OFFSETS = 'v1\n{"batchWatermarkMs":0}\n{"shop":{"0":17}}\n'
+COMMIT = 'v1\n{"nextBatchWatermarkMs":0}\n'
+
+
+@pytest.fixture
+def root(any_place: ObjectStore) -> CheckpointRoot:
+    root = CheckpointRoot(location(any_place.url) / "checkpoint")
+    assert root.initialise(SHOP) == 1
+    return root
+
+
+def run_batches(root: CheckpointRoot, planned: int, committed: int, first: int = 0) -> None:
+    """What Spark leaves after planning batches ``first .. planned`` and committing up to ``committed``."""
+    for log, last, text in (("offsets", planned, OFFSETS), ("commits", committed, COMMIT)):
+        make_folder(root.spark / log)
+        for batch in range(first, last + 1):
+            write_text(root.spark / log / str(batch), text)
+            write_text(root.spark / log / f".{batch}.crc", "checksum")
+    for batch in range(first, committed + 1):
+        root.offsets.write(batch, CutBounds(StreamOffsets(0, {}), StreamOffsets(batch, {("shop", 0): 17})))
+    write_text(root.spark / "metadata", '{"id":"f81d4fae-7dec-11d0-a765-00a0c91e6bf6"}')
+
+
+def test_a_new_root_is_created_with_its_identity_and_epoch(tmp_path: Path) -> None:
+    root = CheckpointRoot(tmp_path / "a" / "b")
+    assert root.identity() is None
+    assert root.initialise(SHOP, epoch=4) == 4
+    assert root.identity() == SHOP
+    assert root.initialise(SHOP) == 4, "an existing root keeps its epoch"
+    assert (root.last_planned(), root.last_committed()) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (AppIdentity("retail", 16), "belongs to app shop, not retail; give retail a checkpoint of its own"),
+        (AppIdentity("shop", 8), "shards 16, the app is set to 8; set it back to 16, or take a savepoint"),
+        (AppIdentity("shop", 16, 2), "output version 1, the app is set to 2; set it back to 1, or take a savepoint"),
+    ],
+)
+def test_another_app_or_other_settings_are_refused(asked: AppIdentity, message: str, root: CheckpointRoot) -> None:
+    with pytest.raises(ConfigError, match=message):
+        root.initialise(asked)
+    assert root.identity() == SHOP
+
+
+@pytest.mark.parametrize(("planned", "committed"), [(0, -1), (0, 0), (5, 4), (5, 5), (130, 129)])
+def test_what_spark_leaves_after_a_crash_or_a_stop_is_fine(planned: int, committed: int, root: CheckpointRoot) -> None:
+    run_batches(root, planned, committed, first=max(0, planned - 100))
+    assert root.initialise(SHOP) == 1
+    assert root.last_planned() == planned
+    assert root.last_committed() == (committed if committed >= 0 else None)
+
+
+Damage = Callable[[CheckpointRoot], None]
+
+
+def location_for(root: CheckpointRoot, name: str) -> Location:
+    return root.path / name
+
+
+def remove(*names: str) -> Damage:
+    def damage(root: CheckpointRoot) -> None:
+        for name in names:
+            discard(location_for(root, name))
+
+    return damage
+
+
+def write(name: str, text: str) -> Damage:
+    def damage(root: CheckpointRoot) -> None:
+        write_text(location_for(root, name), text)
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (remove("spark/metadata"), r"spark/metadata is missing or empty \(Spark would take this for a new query\)"),
+        (write("spark/metadata", ""), "spark/metadata is missing or empty"),
+        (remove("spark/offsets/3"), "spark/offsets/3 is missing between 0 and 6"),
+        (remove("spark/commits/2"), "spark/commits/2 is missing between 0 and 5"),
+        (remove("spark/commits/5", "spark/commits/4"), "batches after 3 are planned but not committed up to 6"),
+        (remove("spark/offsets/6", "spark/offsets/5"), "batch 5 is committed, the last planned is 4"),
+        (remove(*(f"spark/offsets/{n}" for n in range(7))), "spark/commits has batches, spark/offsets has none"),
+        (write("spark/offsets/6", ""), r"spark/offsets/6 is cut short \(the disk was full"),
+        (write("spark/offsets/6", "v1\n"), "spark/offsets/6 is cut short"),
+        (write("spark/offsets/5", "{}\n{}\n"), "spark/offsets/5 is cut short"),
+        (write("spark/commits/5", "v"), "spark/commits/5 is cut short"),
+        (remove("offsets/5"), "offsets/5 is missing .batch 5 is committed"),
+        (write("offsets/7", "{}"), "offsets has batch 7, the last planned is 6"),
+    ],
+)
+def test_a_damaged_log_is_refused_with_the_file_and_the_cure(
+    damage: Damage, message: str, root: CheckpointRoot
+) -> None:
+    run_batches(root, 6, 5)
+    damage(root)
+    with pytest.raises(ConfigError, match=message + ".*restore from a savepoint, or start with a new checkpoint"):
+        root.initialise(SHOP)
+
+
+def test_a_folder_that_is_behind_what_was_written_is_refused(tmp_path: Path, root: CheckpointRoot) -> None:
+    run_batches(root, 6, 5)
+    for written in (-1, 5, 6):  # the one after it may have been written when Spark's commit was lost
+        root.check_not_behind(written, 1)
+    with pytest.raises(ConfigError, match="batch 7 of epoch 1 was written, and here the next one is 6"):
+        root.check_not_behind(7, 1)
+    new = CheckpointRoot(tmp_path / "new")
+    new.initialise(SHOP)
+    new.check_not_behind(0, 1)
+    with pytest.raises(ConfigError, match="another checkpoint"):
+        new.check_not_behind(57, 1)
+
+
+def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> None:
+    run_batches(root, 2, 1)
+    write_text(root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp", "v1")
+    root.initialise(SHOP)
+    assert root.planned() == (0, 1, 2)
+
+
+def test_files_of_ours_that_are_lost_while_batches_exist_are_not_made_up(root: CheckpointRoot) -> None:
+    run_batches(root, 2, 2)
+    discard(root.epoch_path)
+    with pytest.raises(CorruptState, match="epoch is missing"):
+        root.initialise(SHOP)
+    create_epoch(root.epoch_path, 3)
+    discard(root.app_path)
+    with pytest.raises(ConfigError, match=r"app.json is missing though batches exist"):
+        root.initialise(SHOP)
+    assert read_epoch(root.epoch_path) == 3
+
+
+def test_a_creation_that_was_cut_off_is_done_again(root: CheckpointRoot) -> None:
+    discard(root.app_path)
+    assert root.initialise(SHOP) == 1
+    assert root.identity() == SHOP
+
+
+def test_a_format_of_the_future_is_refused(root: CheckpointRoot) -> None:
+    entries = read_json(root.app_path)
+    assert entries is not None
+    write_json(root.app_path, {**entries, "format_version": 99})
+    with pytest.raises(ConfigError, match="format 99, this program reads 3"):
+        root.initialise(SHOP)
+
+
+def test_the_epoch_only_goes_up(root: CheckpointRoot) -> None:
+    assert [raise_epoch(root.epoch_path) for _ in range(3)] == [2, 3, 4]
+    assert root.initialise(SHOP) == 4
+    with pytest.raises(CorruptState, match="first epoch is 1"):
+        create_epoch(root.epoch_path, 0)
+
+
+@given(text=st.binary(max_size=60))
+def test_any_bytes_in_the_epoch_file_are_an_epoch_or_an_error(
+    text: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("epoch") / "epoch.json"
+    path.write_bytes(text)
+    epoch, refused = 0, False
+    try:
+        epoch = read_epoch(path)
+    except CorruptState as error:
+        refused = str(path) in str(error)
+    assert refused or epoch >= 1
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "epoch.json"
+    create_epoch(path, 7)
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Retryable, match=r"epoch.json: disk full \(\d+ bytes free\); make room and start again"):
+        create_epoch(path, 8)
+    monkeypatch.undo()
+    assert read_epoch(path) == 7
+    assert [p.name for p in tmp_path.iterdir()] == ["epoch.json"]
+
+
+def test_a_folder_without_rights_says_so() -> None:
+    error = file_error(Path("/x/epoch.json"), PermissionError(errno.EACCES, "Permission denied"))
+    assert isinstance(error, ConfigError)
+    assert "/x/epoch.json: Permission denied; give this user the right" in str(error)
+
+
+def test_two_that_write_one_file_at_once_do_not_meet_in_a_temporary_one(tmp_path: Path) -> None:
+    """Nor do two processes of one number, in two pods."""
+    path = tmp_path / "state"
+    with writing(path) as one:
+        one.write(b"one")
+        with writing(path) as other:
+            other.write(b"other")
+        assert path.read_bytes() == b"other"
+    assert path.read_bytes() == b"one"
+    assert [*tmp_path.iterdir()] == [path]

@@ -1,0 +1,88 @@
+"""Keys to slots, and the hash table under it, against dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.columnar.hash_table import Hashes, HashTable
+from streamcore.columnar.key_slots import KeySlots
+from streamcore.hashing import hash_columns
+
+numbers = st.lists(st.integers(0, 40) | st.integers(0, 2**64 - 1), max_size=60)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.booleans(), numbers), max_size=8))
+def test_the_table_answers_as_a_dictionary_does(steps: list[tuple[bool, list[int]]]) -> None:
+    table, known, value = HashTable(), dict[int, int](), 0
+    for adds, given_numbers in steps:
+        some = [n for n in dict.fromkeys(given_numbers) if (n in known) is not adds]
+        column = np.array(some, dtype=np.uint64)
+        if adds:
+            table.add(column, np.arange(value, value + len(some)))
+            known |= {n: value + i for i, n in enumerate(some)}
+            value += len(some)
+        else:
+            table.remove(column)
+            known = {n: v for n, v in known.items() if n not in some}
+        asked = np.array(given_numbers, dtype=np.uint64)
+        assert table.find(asked).tolist() == [known.get(n, -1) for n in given_numbers]
+        assert len(table) == len(known)
+        assert dict(zip(*(column.tolist() for column in table.items()), strict=True)) == known
+
+
+words = st.none() | st.sampled_from(["", "a", "b", "ab", "a longer key than twelve bytes", "x" * 70])
+frames = st.lists(st.tuples(words, st.none() | st.integers(-2, 2)), max_size=30)
+
+
+def three_hashes(columns: Sequence[pl.Series], height: int) -> Hashes:
+    return hash_columns(columns, height) % np.uint64(3)
+
+
+@pytest.mark.parametrize("few_hashes", [False, True])
+@settings(deadline=None)
+@given(st.lists(frames, max_size=8), st.data())
+def test_equal_keys_have_one_slot_and_others_another(
+    few_hashes: bool, cuts: list[list[tuple[str | None, int | None]]], data: st.DataObject
+) -> None:
+    """Also where many keys share a hash; what is held keeps its slot, and what is not comes and goes."""
+    with pytest.MonkeyPatch.context() as patched:
+        if few_hashes:
+            patched.setattr("streamcore.columnar.key_slots.hash_columns", three_hashes)
+        slots, held = KeySlots({"k": pl.String(), "n": pl.Int64()}), dict[tuple[str | None, int | None], int]()
+        for rows in cuts:
+            slots.sweep()
+            frame = pl.DataFrame(rows, schema={"k": pl.String, "n": pl.Int64}, orient="row")
+            found = slots.assign(frame)
+            assert slots.frame(found).equals(frame)
+            assert len(set(found.tolist())) == len(set(rows))
+            now = dict(zip(rows, found.tolist(), strict=True))
+            assert all(held[key] == slot for key, slot in now.items() if key in held)
+            coming = [key for key in now if key not in held and data.draw(st.booleans())]
+            going = [key for key in held if data.draw(st.booleans())]
+            slots.hold(np.array([now[key] for key in coming], dtype=np.int64))
+            slots.release(np.array([held[key] for key in going], dtype=np.int64))
+            held = {key: slot for key, slot in held.items() if key not in going} | {key: now[key] for key in coming}
+
+
+def test_keys_that_nothing_holds_do_not_add_up() -> None:
+    slots = KeySlots({"k": pl.Int64()})
+    for cut in range(200):
+        slots.sweep()
+        found = slots.assign(pl.DataFrame({"k": range(1000 * cut, 1000 * cut + 1000)}))
+        slots.hold(found)
+        slots.release(found)
+    assert len(slots) < 10_000
+
+
+def test_grouping_by_nothing_is_one_key() -> None:
+    slots = KeySlots({})
+    assert slots.assign(pl.DataFrame({"v": [1, 2, 3]})).tolist() == [0, 0, 0]
+    slots.hold(np.array([0]))
+    assert slots.assign(pl.DataFrame({"v": [1]})).tolist() == [0]

@@ -1,0 +1,188 @@
+"""Each request is carried out and answered once, whatever happens to the process and to the channel."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from streamcore.control.channel import FileChannel
+from streamcore.control.commands import Command, Drain, Verify
+from streamcore.control.reporter import StatusReporter
+from streamcore.control.server import ControlServer, PublishPolicy
+from streamcore.control.status import CommandResult, DriverPhase, DriverStatus
+from streamcore.errors import ConfigError, Retryable
+
+QUICK = PublishPolicy(min_interval_ms=10, metrics_interval_ms=50, retry_ms=10, retry_max_ms=20, final_wait_ms=2_000)
+
+
+class Hand:
+    """Carries out requests, and remembers them."""
+
+    def __init__(self, answer: CommandResult | None = None) -> None:
+        self.done: list[Command] = []
+        self.answer = answer
+
+    def __call__(self, request: Command) -> CommandResult | None:
+        self.done.append(request)
+        return self.answer
+
+
+class Away(FileChannel):
+    """A channel that nobody reaches for a while; counts what is published."""
+
+    away = False
+    published = 0
+
+    def publish(self, report: str) -> None:
+        if self.away:
+            raise Retryable("away")
+        self.published += 1
+        super().publish(report)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.01)
+
+
+def said(folder: Path) -> DriverStatus:
+    text = FileChannel(folder).last_status()
+    return (None if text is None else DriverStatus.from_json(text)) or DriverStatus(DriverPhase.STARTING)
+
+
+def test_a_request_is_carried_out_once_and_answered(tmp_path: Path) -> None:
+    hand = Hand(CommandResult(True, "done"))
+    box = FileChannel(tmp_path)
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), hand, QUICK):
+        box.send('{"id":"1","command":"drain"}')
+        eventually(lambda: "1" in said(tmp_path).results)
+        box.send('{"id":"1","command":"drain"}')
+        time.sleep(0.5)
+    assert hand.done == [Drain("1")]
+    assert said(tmp_path).results["1"] == CommandResult(True, "done")
+
+
+def test_what_an_earlier_process_answered_is_not_carried_out_again(tmp_path: Path) -> None:
+    box = FileChannel(tmp_path)
+    box.send('{"id":"1","command":"drain"}')
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), Hand(CommandResult(True)), QUICK):
+        eventually(lambda: "1" in said(tmp_path).results)
+    again = Hand(CommandResult(False))
+    box = FileChannel(tmp_path)
+    with ControlServer(box, DriverStatus(DriverPhase.STARTING), again, QUICK):
+        box.send('{"id":"1","command":"drain"}')
+        time.sleep(0.5)
+        assert said(tmp_path).results == {"1": CommandResult(True)}
+        box.send('{"id":"2","command":"drain"}')
+        eventually(lambda: "2" in said(tmp_path).results)
+    assert again.done == [Drain("2")]
+
+
+def test_a_request_that_was_not_answered_is_carried_out_by_the_next_process(tmp_path: Path) -> None:
+    box = FileChannel(tmp_path)
+    box.send('{"id":"1","command":"drain"}')
+    crashed, then = Hand(None), Hand(CommandResult(True))
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), crashed, QUICK):
+        eventually(lambda: bool(crashed.done))
+    with ControlServer(FileChannel(tmp_path), DriverStatus(DriverPhase.STARTING), then, QUICK):
+        eventually(lambda: "1" in said(tmp_path).results)
+    assert then.done == [Drain("1")]
+
+
+def test_a_request_that_fails_is_answered_with_the_reason(tmp_path: Path) -> None:
+    def refuse(request: Command) -> CommandResult:
+        raise ConfigError("not today")
+
+    box = FileChannel(tmp_path)
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), refuse, QUICK):
+        box.send('{"id":"1","command":"drain"}')
+        eventually(lambda: "1" in said(tmp_path).results)
+    assert not said(tmp_path).results["1"].ok
+    assert "not today" in said(tmp_path).results["1"].message
+
+
+def test_a_refusal_says_whether_it_is_for_good(tmp_path: Path) -> None:
+    reporter = StatusReporter(FileChannel(tmp_path), lambda _: None)
+    for name, why in (("away", Retryable("no broker")), ("never", ConfigError("no such savepoint"))):
+        reporter.reject(name, why)
+    answers = DriverStatus.from_json(reporter.server.status.to_json())
+    assert answers is not None
+    assert {name: answer.retryable for name, answer in answers.results.items()} == {"away": True, "never": False}
+
+
+def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> None:
+    box = FileChannel(tmp_path)
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING), Hand(None), QUICK) as clerk:
+        box.send('{"id":"1","command":"drain"}')
+        threading.Timer(0.1, clerk.respond, ("1", CommandResult(True, "late"))).start()
+        eventually(lambda: "1" in said(tmp_path).results)
+
+
+def test_what_takes_long_keeps_neither_other_requests_nor_the_report_waiting(tmp_path: Path) -> None:
+    done = threading.Event()
+
+    def carry_out(request: Command) -> CommandResult | None:
+        if isinstance(request, Verify):
+            reporter.run_async(request.id, lambda: CommandResult(done.wait(10), "whole"))
+            return None
+        return CommandResult(True)
+
+    box, reporter = FileChannel(tmp_path), StatusReporter(FileChannel(tmp_path), carry_out)
+    with reporter.server:
+        box.send('{"id":"1","command":"verify","savepoint":"a"}')
+        time.sleep(0.5)
+        box.send('{"id":"2","command":"drain"}')
+        eventually(lambda: "2" in said(tmp_path).results)
+        assert "1" not in said(tmp_path).results
+        done.set()
+        eventually(lambda: "1" in said(tmp_path).results)
+    assert said(tmp_path).results["1"] == CommandResult(True, "whole")
+
+
+def test_a_mailbox_that_was_away_gets_the_report_when_it_is_back(tmp_path: Path) -> None:
+    box = Away(tmp_path)
+    box.away = True
+    with ControlServer(box, DriverStatus(DriverPhase.STARTING), Hand(), QUICK) as clerk:
+        clerk.update(lambda report: replace(report, phase=DriverPhase.RUNNING))
+        time.sleep(0.2)
+        assert said(tmp_path).phase is DriverPhase.STARTING
+        box.away = False
+        eventually(lambda: said(tmp_path).phase is DriverPhase.RUNNING)
+
+
+def test_the_last_report_is_out_when_the_clerk_leaves(tmp_path: Path) -> None:
+    for _ in range(20):
+        with ControlServer(FileChannel(tmp_path), DriverStatus(DriverPhase.RUNNING), Hand(), QUICK) as clerk:
+            clerk.update(lambda report: replace(report, phase=DriverPhase.DRAINED))
+        assert said(tmp_path).phase is DriverPhase.DRAINED
+        (tmp_path / "status.json").unlink()
+
+
+def test_figures_are_published_no_more_often_than_the_pace(tmp_path: Path) -> None:
+    box = Away(tmp_path)
+    pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=400)
+    with ControlServer(box, DriverStatus(DriverPhase.RUNNING, committed=1), Hand(), pace) as clerk:
+        eventually(lambda: box.published == 1)
+        for batch in range(50):
+            clerk.update(lambda report, batch=batch: replace(report, batch=batch))  # type: ignore[misc]
+            time.sleep(0.01)
+        assert box.published <= 3
+        eventually(lambda: said(tmp_path).batch == 49)
+    assert orjson.loads((tmp_path / "status.json").read_bytes())["batch"] == 49
+
+
+def test_figures_go_on_while_nobody_says_anything(tmp_path: Path) -> None:
+    lag = iter(range(1, 10_000))
+    box = FileChannel(tmp_path)
+    pace = PublishPolicy(min_interval_ms=10, metrics_interval_ms=20)
+    with ControlServer(
+        box, DriverStatus(DriverPhase.RUNNING), Hand(), pace, lambda report: replace(report, lag_rows=next(lag))
+    ):
+        eventually(lambda: said(tmp_path).lag_rows > 3)

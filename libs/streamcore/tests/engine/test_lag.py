@@ -1,0 +1,119 @@
+"""The lag is what is there and not committed, and the age of its oldest record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.engine.lag import LADDER_S, Lag, LagTracker
+from streamcore.offsets import StreamOffsets, TopicPartition
+
+A: TopicPartition = ("a", 0)
+CONTROL: TopicPartition = ("control", 0)
+
+
+@dataclass
+class Topics:
+    """A cluster: when each record of partition A came, in milliseconds, ascending."""
+
+    now_ms: int = 0
+    came_ms: list[int] = field(default_factory=list)
+    asked: int = 0
+
+    def earliest(self) -> Mapping[TopicPartition, int]:
+        return {A: 0, CONTROL: 0}
+
+    def latest(self) -> Mapping[TopicPartition, int]:
+        return {A: sum(t <= self.now_ms for t in self.came_ms), CONTROL: 99}
+
+    def for_time(self, time_ms: int) -> Mapping[TopicPartition, int]:
+        self.asked += 1
+        return {A: sum(t < time_ms for t in self.came_ms), CONTROL: 99}
+
+
+def meter(topics: Topics) -> LagTracker:
+    return LagTracker(topics, ["a"], lambda: topics.now_ms)
+
+
+def test_nothing_is_known_before_the_first_commit() -> None:
+    topics = Topics(10, [1, 2])
+    lag = meter(topics)
+    lag.latest()
+    assert lag.current() == Lag()
+
+
+def test_rows_are_what_is_not_committed_and_seconds_go_on_while_nothing_is() -> None:
+    topics = Topics(1_000)
+    lag = meter(topics)
+    lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 0, CONTROL: 0}))
+    topics.came_ms = [1_500, 1_600]
+    topics.now_ms = 2_000
+    lag.latest()
+    topics.now_ms = 9_000
+    assert lag.current() == Lag(2, 7_000)
+    lag.record_commit(StreamOffsets(0, {A: 2}))
+    assert lag.current() == Lag()
+
+
+def test_a_backlog_that_is_there_at_the_start_has_its_age() -> None:
+    topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
+    lag = meter(topics)
+    lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 2}))
+    found = lag.current()
+    assert found.rows == 3
+    assert 900_000 <= found.ms <= 1_000_000, "older than the step before, no older than it is"
+    assert topics.asked <= len(LADDER_S)
+
+
+def test_a_look_soon_after_another_is_remembered_when_the_next_comes_late() -> None:
+    topics = Topics(0, [0, 1])
+    lag = meter(topics)
+    lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 0}))
+    for topics.now_ms in (1, 2, 3, 4, 202):
+        lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 1}))
+    assert lag.current() == Lag(1, 198), "seen at 4 at the latest, and there since 1"
+
+
+def test_a_cut_that_a_process_before_had_planned_is_followed_by_a_look() -> None:
+    topics = Topics(10_000_000, [10_000_000 - 1_000_000] * 5)
+    lag = meter(topics)
+    lag.record_commit(StreamOffsets(0, {A: 2}))
+    assert lag.current().rows == 3
+    assert lag.current().ms >= 900_000
+
+
+@given(
+    st.lists(st.integers(0, 60_000), max_size=40), st.lists(st.integers(1, 4_000), min_size=2, max_size=30), st.data()
+)
+def test_the_age_is_right_to_within_the_time_between_two_looks(
+    came: list[int], steps: list[int], data: st.DataObject
+) -> None:
+    """The oracle looks at each record's time."""
+    topics = Topics(0, sorted(came))
+    lag = meter(topics)
+    lag.latest()
+    lag.record_commit(StreamOffsets(0, {A: 0}))
+    read, before_ms = 0, 0
+    looked = [0]
+    for step in steps:
+        topics.now_ms += step
+        there = lag.latest()[A]
+        looked.append(topics.now_ms)
+        read = data.draw(st.integers(read, there))
+        lag.record_commit(StreamOffsets(0, {A: read}))
+        found = lag.current()
+        assert found.rows == there - read
+        if there > read:
+            true_ms = topics.now_ms - topics.came_ms[read]
+            assert found.ms <= true_ms
+            seen_ms = min(t for t in looked if t >= topics.came_ms[read])
+            assert found.ms >= topics.now_ms - seen_ms - 200
+        before_ms = topics.now_ms
+    assert before_ms == topics.now_ms

@@ -1,0 +1,159 @@
+"""Event, ingestion and processing time; watermarks that events say themselves; the end of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+import pytest
+
+from streamcore.app import App, EventTime, Source
+from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.errors import ConfigError
+from streamcore.kernel import Cut, Exchange, KernelOutput, StreamKey
+from streamcore.schema import EVENT_MS, StreamSchema
+from streamcore.state import StateTable
+from streamcore.watermark import (
+    END_OF_TIME_MS,
+    NO_WATERMARK,
+    WatermarkStrategy,
+    ascending_timestamps,
+    bounded_out_of_orderness,
+    from_punctuation,
+)
+from streamcore.wire.lanes import Record
+
+CLOCK = 1_700_000_000_000
+
+
+def schema(name: str = "s") -> StreamSchema:
+    fields = {"ts": "timestamp not null", "mark": "boolean", "until": "timestamp", "last": "boolean"}
+    return StreamSchema.parse({"name": name, "event_time": "ts", "keys": [[]], "fields": fields})
+
+
+class Times:
+    """A kernel that says what time it is, and the times of its events."""
+
+    def step(self, cut: Cut) -> KernelOutput:
+        times = [ms for frame in cut.events.values() for ms in frame[EVENT_MS].to_list()]
+        marks = [[time.watermark_ms, time.next_watermark_ms] for time in cut.watermark_times]
+        return KernelOutput([Record("times", None, orjson.dumps([times, marks]))])
+
+    def tables(self) -> dict[str, StateTable]:
+        return {}
+
+    def table(self, name: str) -> StateTable:
+        raise KeyError(name)
+
+    def on_state_loaded(self) -> None:
+        """Nothing to do."""
+
+
+def app(*sources: Source, domains: tuple[tuple[int, ...], ...] = ()) -> InProcessApp:
+    return InProcessApp(App("t", sources, "c", {}, (Times,), shards=1, watermark_groups=domains))
+
+
+def event(offset: int, ts: int, source: int = 0, partition: int = 0, **fields: object) -> RawRecord:
+    return RawRecord(source, partition, offset, orjson.dumps({"ts": ts} | fields), timestamp_ms=500 + offset)
+
+
+def said(local: InProcessApp, records: Sequence[RawRecord], clock_ms: int = CLOCK) -> tuple[list[int], list[list[int]]]:
+    (record,) = local.cut(records, clock_ms)
+    times, marks = orjson.loads(record.value or b"")
+    return times, marks
+
+
+def watermark(local: InProcessApp, *records: RawRecord) -> int:
+    _, marks = said(local, records)
+    return marks[0][1]
+
+
+def test_event_time_is_the_field_that_the_schema_names() -> None:
+    assert said(app(Source(schema(), "t")), [event(0, 70), event(1, 90)])[0] == [70, 90]
+
+
+def test_ingestion_time_is_the_brokers() -> None:
+    local = app(Source(schema(), "t", time=EventTime.INGESTION))
+    bad = RawRecord(0, 0, 1, b"{", timestamp_ms=501)
+    out = local.cut([event(0, 70), bad, event(2, 90)], CLOCK)
+    (times,) = [orjson.loads(r.value or b"")[0] for r in out if r.lane == "times"]
+    assert times == [500, 502], "each its own, also beside a dead letter"
+
+
+def test_processing_time_is_the_cuts() -> None:
+    assert said(app(Source(schema(), "t", time=EventTime.PROCESSING)), [event(0, 70)])[0] == [CLOCK]
+
+
+def test_each_source_has_its_own_disorder() -> None:
+    local = app(
+        Source(schema("a"), "a", watermark=bounded_out_of_orderness(10)),
+        Source(schema("b"), "b", watermark=ascending_timestamps()),
+    )
+    assert watermark(local, event(0, 200), event(0, 195, source=1)) == 190
+
+
+def test_a_true_boolean_moves_the_watermark_to_its_event() -> None:
+    local = app(Source(schema(), "t", watermark=from_punctuation("mark")))
+    assert watermark(local, event(0, 200), event(1, 300, mark=False)) == NO_WATERMARK
+    assert watermark(local, event(2, 250, mark=True), event(3, 400)) == 250
+    assert watermark(local, event(4, 240, mark=True)) == 250
+
+
+def test_a_timestamp_moves_the_watermark_to_itself() -> None:
+    local = app(Source(schema(), "t", watermark=from_punctuation("until")))
+    assert watermark(local, event(0, 200, until=150), event(1, 300)) == 150
+
+
+def test_the_stream_ends_with_the_last_event_of_every_partition() -> None:
+    local = app(Source(schema(), "t", watermark=WatermarkStrategy(0, end="last")))
+    assert watermark(local, event(0, 200), event(0, 210, partition=1, last=True)) == 200
+    assert watermark(local, event(1, 300, last=True)) == END_OF_TIME_MS
+
+
+def test_a_domain_has_the_watermark_of_its_own_sources() -> None:
+    sources = [Source(schema(name), name, watermark=ascending_timestamps()) for name in "ab"]
+    local = app(*sources, domains=((0, 1), (0,), (1,)))
+    _, marks = said(local, [event(0, 200), event(0, 100, source=1)])
+    assert [after for _, after in marks] == [100, 200, 100]
+    _, marks = said(local, [event(1, 300)])
+    assert marks == [[100, 100], [200, 300], [100, 100]]
+
+
+def test_every_stage_sees_the_same_time() -> None:
+    class Pass(Times):
+        def step(self, cut: Cut) -> KernelOutput:
+            return KernelOutput(rows={StreamKey("next", 0): frame for frame in cut.events.values()})
+
+    exchanges = (Exchange(StreamKey("s", 0), ()), Exchange(StreamKey("next", 0), (), stage=1))
+    one = App(
+        "t",
+        (Source(schema(), "t", watermark=bounded_out_of_orderness(5)),),
+        "c",
+        {},
+        (Pass, Times),
+        None,
+        exchanges,
+        shards=2,
+    )
+    local = InProcessApp(one)
+    local.cut([event(0, 100)], CLOCK)
+    out = [orjson.loads(r.value or b"") for r in local.cut([event(1, 200), event(2, 150)], CLOCK)]
+    assert [marks for _, marks in out] == [[[95, 195]]] * 2
+    assert [times for times, _ in out if times] == [[200, 150]]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        (from_punctuation("nope"), "'nope' is no boolean or timestamp field"),
+        (WatermarkStrategy(end="until"), "'until' is no boolean field"),
+    ],
+)
+def test_a_strategy_must_name_a_field_that_fits(strategy: WatermarkStrategy, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Source(schema(), "t", watermark=strategy)
+
+
+def test_disorder_is_not_negative() -> None:
+    with pytest.raises(ConfigError, match="max_out_of_orderness_ms is at least 0"):
+        bounded_out_of_orderness(-1)

@@ -1,0 +1,76 @@
+"""The binary form of plain values: what goes in comes out, with its type; anything else is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.errors import CorruptState
+from streamcore.keyed.value_codec import ValueTypeMismatch, check_value, decode, encode
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(2**80), 2**80),
+    st.floats(),
+    st.decimals(),
+    st.text(),
+    st.binary(max_size=300),
+    st.datetimes(timezones=st.just(UTC), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)),
+)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=200).map(tuple), max_leaves=20)
+
+
+def told(value: object) -> object:
+    """Equal for the same value of the same type and digits only; NaN equals itself."""
+    return tuple(told(item) for item in value) if isinstance(value, tuple) else (type(value), repr(value))
+
+
+@given(values)
+def test_a_plain_value_reads_back_with_its_type_and_digits(value: object) -> None:
+    assert told(decode(encode(check_value(value)))) == told(check_value(value))
+
+
+@given(values)
+def test_to_be_plain_changes_no_value_but_the_zone_of_a_time(value: object) -> None:
+    if not isinstance(value, datetime | tuple):
+        assert told(check_value(value)) == told(value)
+
+
+def test_an_instant_is_kept_in_utc() -> None:
+    summer = datetime(2024, 7, 1, 12, 0, 0, 5, tzinfo=ZoneInfo("Europe/Paris"))
+    assert decode(encode(check_value(summer))) == summer
+    assert repr(check_value(summer.astimezone(timezone(timedelta(hours=5))))) == repr(
+        decode(encode(check_value(summer)))
+    )
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("value", [[1], {}, set(), object(), Text("a"), (1, [2]), datetime(2024, 1, 1), "\udc00"])
+def test_what_would_not_read_back_is_refused(value: object) -> None:
+    with pytest.raises(ValueTypeMismatch):
+        check_value(value)
+
+
+@given(values, st.integers(0, 400), st.integers(1, 255))
+def test_bytes_that_were_cut_off_or_never_written_are_corrupt_state_or_some_other_value(
+    value: object, at: int, by: int
+) -> None:
+    blob = encode(check_value(value))
+    with pytest.raises(CorruptState):
+        decode(blob[:-1])
+    with pytest.raises(CorruptState):
+        decode(blob + b"N")
+    changed = bytearray(blob)
+    changed[at % len(blob)] ^= by
+    with contextlib.suppress(CorruptState):
+        decode(bytes(changed))

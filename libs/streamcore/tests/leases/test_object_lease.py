@@ -1,0 +1,283 @@
+"""The lease of a checkpoint in a bucket: what only conditional writes can promise, on a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from streamcore.errors import ConfigError, Fenced, Retryable
+from streamcore.leases.object import Conditional, ObjectLease
+from streamcore.storage.s3 import S3ObjectStore
+from tests.harness.servers.leases import record
+from tests.harness.servers.storage_locations import s3_place
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
+    return s3_place(monkeypatch)
+
+
+@dataclass
+class Passing:
+    """Passes everything on. Those below stand before a real server and do one thing otherwise."""
+
+    place: S3ObjectStore
+
+    @property
+    def url(self) -> str:
+        return self.place.url
+
+    def tagged(self, name: str) -> tuple[bytes, str] | None:
+        return self.place.tagged(name)
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        return self.place.exchange(name, content, tag)
+
+
+@dataclass
+class Careless(Passing):
+    """A server that takes every PUT, whatever its condition."""
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        self.place.write(name, content)
+        found = self.place.tagged(name)
+        return None if found is None else found[1]
+
+
+class Believing(ObjectLease):
+    """One that does not find out what kind of server it has."""
+
+    def _refuse_careless_server(self) -> None:
+        return
+
+
+@dataclass
+class Unheard(Passing):
+    """A server whose answers to some changes are lost: they were made."""
+
+    lost: set[int]
+    asked: int = 0
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        self.asked += 1
+        lost, made = self.asked in self.lost, super().exchange(name, content, tag)
+        if lost:
+            raise Retryable("no answer")
+        return made
+
+
+@dataclass
+class Refusing(Passing):
+    """A server that refuses some changes, though the record is what they say."""
+
+    refused: set[int]
+    asked: int = 0
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        self.asked += 1
+        return None if self.asked in self.refused else super().exchange(name, content, tag)
+
+
+@dataclass
+class Frozen(Passing):
+    """A machine that stands still: nothing of it reaches the server while it does."""
+
+    moving: threading.Event = field(default_factory=threading.Event)
+
+    def tagged(self, name: str) -> tuple[bytes, str] | None:
+        self.moving.wait()
+        return super().tagged(name)
+
+    def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
+        self.moving.wait()
+        return super().exchange(name, content, tag)
+
+
+def lease(place: Conditional, kind: type[ObjectLease] = ObjectLease, stale_ms: int = 600) -> ObjectLease:
+    return kind(place, beat_ms=50, stale_ms=stale_ms)
+
+
+def elsewhere(bucket: S3ObjectStore) -> None:
+    """Somebody on another machine has it."""
+    entries = {"token": "theirs", "host": "far", "machine": "far/boot", "pid": 7, "since": "then", "beat": 1}
+    bucket.write("lease.json", json.dumps(entries).encode())
+
+
+def rivals(bucket: Conditional, kind: type[ObjectLease], count: int = 8) -> int:
+    """How many of so many became owners at the same moment."""
+    leases = [lease(bucket, kind) for _ in range(count)]
+    won, ready = [], threading.Barrier(count)
+
+    def rival(one: ObjectLease) -> None:
+        ready.wait()
+        try:
+            one.acquire()
+        except ConfigError:
+            return
+        won.append(one)
+
+    threads = [threading.Thread(target=rival, args=(one,)) for one in leases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in leases:
+        one.release()
+    return len(won)
+
+
+def test_of_rivals_for_what_nobody_has_or_a_dead_one_left_one_gets_it(bucket: S3ObjectStore) -> None:
+    for _ in range(3):
+        assert rivals(bucket, ObjectLease) == 1, "released"
+        elsewhere(bucket)
+        assert rivals(bucket, ObjectLease) == 1, "stale"
+        bucket.discard("lease.json")
+        assert rivals(bucket, ObjectLease) == 1, "new"
+
+
+def test_without_the_conditions_several_believe_that_they_own_it(bucket: S3ObjectStore) -> None:
+    """The test above can fail."""
+    assert max(rivals(Careless(bucket.under(str(n))), Believing) for n in range(5)) > 1
+
+
+def test_a_server_that_does_not_check_conditions_is_found_out(bucket: S3ObjectStore) -> None:
+    with pytest.raises(ConfigError, match="does not check the conditions of a PUT"):
+        lease(Careless(bucket)).acquire()
+    with lease(bucket) as after:
+        after.check()
+
+
+def test_an_owner_that_still_moves_is_respected(bucket: S3ObjectStore) -> None:
+    elsewhere(bucket)
+    stop = threading.Event()
+
+    def beat() -> None:
+        number = 1
+        while not stop.wait(0.2):
+            number += 1
+            bucket.write("lease.json", json.dumps({**record(bucket.url), "beat": number}).encode())
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    try:
+        with pytest.raises(ConfigError, match="in use by process 7 on far"):
+            lease(bucket, stale_ms=20_000).acquire()
+    finally:
+        stop.set()
+        beating.join()
+    assert record(bucket.url)["token"] == "theirs"
+
+
+def test_an_owner_that_stands_still_is_replaced_and_finds_out_when_it_moves_again(bucket: S3ObjectStore) -> None:
+    machine = Frozen(bucket)
+    machine.moving.set()
+    theirs = lease(machine)
+    theirs.acquire()
+    theirs.check()
+    machine.moving.clear()
+    began = time.monotonic()
+    with lease(bucket) as ours:
+        assert time.monotonic() - began >= 0.6, "it was watched"
+        machine.moving.set()
+        with pytest.raises(Fenced, match="the lease of this process was lost"):
+            theirs.check()
+        time.sleep(0.3)  # several heartbeats of theirs, all refused
+        ours.check()
+        theirs.release()
+        ours.check()
+    with pytest.raises(Fenced):
+        theirs.check()
+
+
+@pytest.mark.parametrize("thief", [b'{"token": "theirs", "pid": 7, "host": "far"}', b"{", b"", None])
+def test_a_stolen_damaged_or_deleted_record_is_noticed_before_the_next_batch(
+    thief: bytes | None, bucket: S3ObjectStore
+) -> None:
+    mine = lease(bucket)
+    mine.acquire()
+    mine.check()
+    if thief is None:
+        bucket.discard("lease.json")
+    else:
+        bucket.write("lease.json", thief)
+    with pytest.raises(Fenced, match="the lease of this process was lost"):
+        mine.check()
+    mine.release()
+    assert bucket.read("lease.json") == thief, "another owner's record is left alone"
+
+
+def test_an_owner_that_releases_meanwhile_is_followed(bucket: S3ObjectStore) -> None:
+    elsewhere(bucket)
+    released = json.dumps({**record(bucket.url), "released": 1}).encode()
+    timer = threading.Timer(0.3, bucket.write, ("lease.json", released))
+    timer.start()
+    with lease(bucket, stale_ms=20_000) as ours:
+        ours.check()
+    timer.join()
+
+
+def test_the_time_of_watching_can_be_used_and_there_is_none_without_another_owner(bucket: S3ObjectStore) -> None:
+    used: list[str] = []
+    elsewhere(bucket)
+    for where in ("far", "near"):
+        one = lease(bucket)
+        one.acquire(lambda where=where: used.append(where))  # type: ignore[misc]
+        one.release()
+    assert used == ["far"]
+
+
+def test_the_owner_keeps_its_record_moving_and_no_two_versions_are_alike(bucket: S3ObjectStore) -> None:
+    seen = set()
+    for _ in range(2):
+        with lease(bucket) as mine:
+            for _ in range(10):
+                found = bucket.tagged("lease.json")
+                assert found is not None
+                seen.add(found)
+                time.sleep(0.06)
+            mine.check()
+    assert len(seen) > 8
+    assert len({tag for _, tag in seen}) == len(seen)
+
+
+def test_an_answer_that_is_lost_loses_no_lease(bucket: S3ObjectStore) -> None:
+    server = Unheard(bucket, lost={5, 6, 9})
+    mine = lease(server)
+    mine.acquire()
+    deadline = time.monotonic() + 20
+    while server.asked < 14 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    mine.check()
+    beat = record(bucket.url)["beat"]
+    time.sleep(0.5)
+    assert record(bucket.url)["beat"] != beat, "it still beats"
+    mine.release()
+    assert record(bucket.url)["released"] == 1
+
+
+def test_an_owner_beats_on_until_it_has_read_that_another_one_is(bucket: S3ObjectStore) -> None:
+    server = Refusing(bucket, refused={5, 6, 7, 8})
+    mine = lease(server)
+    mine.acquire()
+    eventually(lambda: server.asked > 10)
+    mine.check()
+    beat = record(bucket.url)["beat"]
+    eventually(lambda: record(bucket.url)["beat"] != beat)
+    elsewhere(bucket)
+    assert mine._beat is not None
+    mine._beat.join(10)
+    assert not mine._beat.is_alive()
+    mine.release()
+    assert record(bucket.url)["token"] == "theirs"
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.02)

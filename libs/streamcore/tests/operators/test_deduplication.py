@@ -1,0 +1,354 @@
+"""Deduplication: against a dictionary, row by row; however it is cut, restarted, limited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.errors import ConfigError
+from streamcore.operators.base import LATE, LATE_REASON, LATENESS_MS, MAIN, CutTime
+from streamcore.operators.deduplication.operator import DUPLICATES, Deduplicate, Deduplication, Duplicates, WhenFull
+from streamcore.operators.deduplication.seen_ids import SLICES
+from streamcore.schema import EVENT_MS
+from streamcore.state import MemoryBlobs, StateLog, StateSettings
+from streamcore.state.state_log import HEAD
+from streamcore.windowing.model import END_OF_TIME_MS
+
+SCHEMA = {"id": pl.String(), "row": pl.Int64(), EVENT_MS: pl.Int64()}
+SETTINGS = StateSettings(buckets=4)
+NO_WATERMARK = -(2**62)
+HORIZON = 100
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str | None
+    event_ms: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    rows: Sequence[Row]
+    watermark_ms: int
+    next_watermark_ms: int
+
+
+@dataclass
+class Plain:
+    """The definition, one row at a time: which ids passed at which times."""
+
+    horizon_ms: int
+    max_ids: int = 10**9
+    when_full: WhenFull = WhenFull.PASS
+    floor_ms: int = -(2**63)
+    passed: list[tuple[str, int]] = field(default_factory=list)
+
+    def step(self, cut: Cut) -> list[str]:
+        """The port of each row."""
+        ports: list[str] = []
+        new: list[tuple[str, int]] = []
+        since = max(cut.watermark_ms - self.horizon_ms, self.floor_ms)
+        for row in cut.rows:
+            near = [m for i, m in [*self.passed, *new] if i == row.id and abs(m - row.event_ms) <= self.horizon_ms]
+            if row.id is None:
+                ports.append(MAIN)
+            elif row.event_ms < since:
+                ports.append(LATE)
+            elif any(m >= since for m in near):
+                ports.append(DUPLICATES)
+            else:
+                ports.append(MAIN)
+                new.append((row.id, row.event_ms))
+        self.remember(new, cut.next_watermark_ms)
+        return ports
+
+    def remember(self, new: list[tuple[str, int]], watermark_ms: int) -> None:
+        width = -(-self.horizon_ms // SLICES)
+        since = max(watermark_ms - self.horizon_ms, self.floor_ms)
+        self.passed = [(i, m) for i, m in self.passed if m // width >= since // width]
+        new = [(i, m) for i, m in new if m >= since]
+        if self.when_full is WhenFull.FORGET_OLDEST:
+            slices = sorted({m // width for _, m in self.passed + new})
+            while len(self.passed) + len(new) > self.max_ids and len(slices) > 1:
+                gone = slices.pop(0)
+                self.floor_ms = (slices[0]) * width
+                self.passed = [(i, m) for i, m in self.passed if m // width > gone]
+                new = [(i, m) for i, m in new if m // width > gone]
+        self.passed += new[: max(0, self.max_ids - len(self.passed))]
+
+
+@dataclass
+class Run:
+    """The operator on its blobs; ``restart`` takes a new one that knows only what was committed."""
+
+    spec: Deduplication
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
+    rows: int = 0
+    totals: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.operator, self.log = Deduplicate(self.spec, SCHEMA), StateLog(SETTINGS)
+        tables = self.operator.tables()
+        self.log.load(self.blobs.get(HEAD), self.blobs, lambda name: tables[name])
+        self.operator.on_state_loaded()
+
+    def step(self, cut: Cut) -> list[str]:
+        """The port of each row; every row is on exactly one, in order of arrival."""
+        numbers = range(self.rows, self.rows + len(cut.rows))
+        self.rows += len(cut.rows)
+        out = self.operator.step(
+            [frame(cut.rows, numbers)], CutTime(cut.watermark_ms, cut.next_watermark_ms, clock_ms=0)
+        )
+        self.log.commit(self.blobs, self.operator.tables(), {})
+        for name, number in self.operator.metrics().items():
+            self.totals[name] = number if name == "ids" else self.totals.get(name, 0) + number
+        ports = {row: port for port, rows in out.items() for row in rows["row"].to_list()}
+        assert all(rows["row"].is_sorted() for rows in out.values())
+        assert sum(rows.height for rows in out.values()) == len(cut.rows), "nothing lost, nothing twice"
+        return [ports[n] for n in numbers]
+
+
+def frame(rows: Sequence[Row], numbers: Iterable[int]) -> pl.DataFrame:
+    columns = {"id": [r.id for r in rows], "row": list(numbers), EVENT_MS: [r.event_ms for r in rows]}
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def cuts_of(rows: Sequence[Row], sizes: Sequence[int], max_out_of_orderness_ms: int) -> list[Cut]:
+    """Cuts of these sizes in turn; the watermark is the latest event time less the disorder."""
+    cuts, at, turn, watermark = [], 0, 0, NO_WATERMARK
+    while at < len(rows):
+        part = rows[at : at + sizes[turn % len(sizes)]]
+        after = max([watermark, *(r.event_ms - max_out_of_orderness_ms for r in part)])
+        cuts.append(Cut(part, watermark, after))
+        at, turn, watermark = at + len(part), turn + 1, after
+    return cuts
+
+
+def run(spec: Deduplication, cuts: Sequence[Cut], restart_before: int | None = None) -> list[str]:
+    one, ports = Run(spec), []
+    for number, cut in enumerate(cuts):
+        if number == restart_before:
+            one.restart()
+        ports += one.step(cut)
+    return ports
+
+
+ids = st.sampled_from(["a", "b", "c", "d", "x" * 70, "y" * 70, "é"])
+rows_of = st.lists(st.builds(Row, st.none() | ids, st.integers(-50, 700)), max_size=60)
+sizes_of = st.lists(st.integers(1, 12), min_size=1, max_size=6)
+disorders = st.integers(0, 900)
+horizons = st.sampled_from([1, 7, HORIZON, 1000])
+
+
+@given(rows_of, sizes_of, disorders, horizons)
+def test_every_row_goes_where_the_definition_says(
+    rows: list[Row], sizes: list[int], disorder: int, horizon: int
+) -> None:
+    cuts, plain = cuts_of(rows, sizes, disorder), Plain(horizon)
+    assert run(Deduplication(("id",), horizon), cuts) == [p for cut in cuts for p in plain.step(cut)]
+
+
+@given(rows_of, sizes_of, sizes_of, horizons)
+def test_any_cutting_decides_alike_while_no_row_is_behind_the_watermark(
+    rows: list[Row], sizes: list[int], others: list[int], horizon: int
+) -> None:
+    disorder = 800  # more than the rows are apart
+    spec = Deduplication(("id",), horizon)
+    assert run(spec, cuts_of(rows, sizes, disorder)) == run(spec, cuts_of(rows, others, disorder))
+
+
+@given(rows_of, sizes_of, disorders, horizons)
+def test_of_copies_with_one_event_time_at_most_one_passes_whatever_the_watermark_does(
+    rows: list[Row], sizes: list[int], disorder: int, horizon: int
+) -> None:
+    ports = run(Deduplication(("id",), horizon), cuts_of(rows, sizes, disorder))
+    passed = [row for row, port in zip(rows, ports, strict=True) if port == MAIN and row.id is not None]
+    assert len(passed) == len(set(passed))
+
+
+@given(rows_of, sizes_of, disorders, st.integers(0, 12), st.sampled_from(WhenFull), st.integers(1, 30))
+def test_a_restart_before_any_cut_changes_nothing(
+    rows: list[Row], sizes: list[int], disorder: int, at: int, when_full: WhenFull, limit: int
+) -> None:
+    spec = Deduplication(("id",), HORIZON, max_ids=limit, when_full=when_full)
+    cuts = cuts_of(rows, sizes, disorder)
+    assert run(spec, cuts, restart_before=at) == run(spec, cuts)
+
+
+@given(rows_of, sizes_of, disorders, st.sampled_from(WhenFull), st.integers(1, 8))
+def test_at_the_limit_of_ids_every_row_goes_where_the_policy_says(
+    rows: list[Row], sizes: list[int], disorder: int, when_full: WhenFull, limit: int
+) -> None:
+    spec = Deduplication(("id",), HORIZON, max_ids=limit, when_full=when_full)
+    plain, one = Plain(HORIZON, limit, when_full), Run(spec)
+    for cut in cuts_of(rows, sizes, disorder):
+        assert one.step(cut) == plain.step(cut)
+        assert one.totals["ids"] == len(plain.passed) <= limit
+
+
+def steady(cuts: int, ids_per_cut: int, cut_ms: int) -> list[Cut]:
+    """New ids all the time, each sent again in the cut after (in the first cut, at once)."""
+    result, watermark = [], NO_WATERMARK
+    for number in range(cuts):
+        rows = [Row(f"{n}-{i}", n * cut_ms + i % 7) for n in (number, max(0, number - 1)) for i in range(ids_per_cut)]
+        after = number * cut_ms - 10
+        result.append(Cut(rows, watermark, after))
+        watermark = after
+    return result
+
+
+def test_what_the_watermark_has_passed_is_given_back_and_restarts_do_not_bring_it_back() -> None:
+    one, blob_bytes = Run(Deduplication(("id",), HORIZON)), []
+    for number, cut in enumerate(steady(cuts=200, ids_per_cut=50, cut_ms=20)):
+        if number % 17 == 0:
+            one.restart()
+        assert one.step(cut) == [MAIN] * 50 + [DUPLICATES] * 50
+        assert one.totals["ids"] <= 8 * 50
+        blob_bytes.append(sum(map(len, one.blobs.blobs.values())))
+    assert blob_bytes[-1] < 2 * blob_bytes[20]
+
+
+def test_the_columns_of_expired_ids_are_cleared_and_nothing_is_forgotten_with_them() -> None:
+    one = Run(Deduplication(("id",), HORIZON))
+    for number, cut in enumerate(steady(cuts=60, ids_per_cut=500, cut_ms=50)):
+        if number % 19 == 18:
+            one.restart()
+        assert one.step(cut) == [MAIN] * 500 + [DUPLICATES] * 500
+        assert one.operator._seen._count <= 2 * 5 * 500 + 1024
+    assert len(one.operator._seen) <= 5 * 500
+
+
+def test_memory_ends_to_the_millisecond_though_it_is_given_back_slice_by_slice() -> None:
+    spec = Deduplication(("id",), horizon_ms=1_000)  # slices of 16 ms
+    for watermark, port in ((1_000, DUPLICATES), (1_001, MAIN)):
+        one = Run(spec)
+        one.step(Cut([Row("a", 0)], 0, 0))
+        one.step(Cut([], 0, watermark))
+        assert one.step(Cut([Row("a", 5)], watermark, watermark)) == [port]
+
+
+def test_a_cut_writes_the_ids_of_the_cut_and_no_others() -> None:
+    one = Run(Deduplication(("id",), HORIZON))
+    cuts = steady(cuts=4, ids_per_cut=50, cut_ms=1)
+    for cut in cuts[:3]:
+        one.step(cut)
+    one.operator.step([frame(cuts[3].rows, range(100))], CutTime(-8, -7, 0))
+    assert one.operator.tables()["seen"].changes().height == 50
+    assert one.operator.tables()["seen"].changes().height == 0
+
+
+def test_the_buckets_together_hold_every_live_id_once() -> None:
+    one = Run(Deduplication(("id",), HORIZON))
+    for cut in steady(cuts=30, ids_per_cut=100, cut_ms=30):
+        one.step(cut)
+    table = one.operator.tables()["seen"]
+    rows = pl.concat([table.rows(bucket, 7) for bucket in range(7)])
+    assert rows.height == rows.unique().height == len(one.operator._seen)
+
+
+def test_a_late_row_says_why_and_how_late_it_is() -> None:
+    operator = Deduplicate(Deduplication(("id",), HORIZON), SCHEMA)
+    out = operator.step([frame([Row("a", 899), Row("a", 900)], range(2))], CutTime(1000, 1000, 0))
+    assert out[MAIN]["row"].to_list() == [1]
+    assert out[LATE]["row"].to_list() == [0]
+    assert out[LATE][LATENESS_MS].to_list() == [101]
+    assert "older than the watermark less the horizon" in out[LATE][LATE_REASON][0]
+
+
+def test_what_the_limit_made_it_forget_is_late_for_another_reason() -> None:
+    operator = Deduplicate(Deduplication(("id",), HORIZON, max_ids=2, when_full=WhenFull.FORGET_OLDEST), SCHEMA)
+    first = [Row("a", 0), Row("b", 40), Row("c", 80)]
+    operator.step([frame(first, range(3))], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
+    out = operator.step([frame([*first, Row("d", 90)], range(4))], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
+    assert out[MAIN]["row"].to_list() == [3]
+    assert out[DUPLICATES]["row"].to_list() == [1, 2]
+    assert out[LATE]["row"].to_list() == [0]
+    assert "limit of ids" in out[LATE][LATE_REASON][0]
+    assert operator.metrics() == {
+        "duplicates": 2, "late": 1, "without_id": 0, "not_remembered": 0, "evicted": 2, "ids": 2,
+    }  # fmt: skip
+
+
+def test_duplicates_that_nobody_wants_are_counted_and_no_more() -> None:
+    operator = Deduplicate(Deduplication(("id",), HORIZON, duplicates=Duplicates.COUNT), SCHEMA)
+    out = operator.step([frame([Row("a", 0), Row("a", 1), Row(None, 2)], range(3))], CutTime(0, 0, 0))
+    assert DUPLICATES not in out
+    assert out[MAIN]["row"].to_list() == [0, 2]
+    metrics = operator.metrics()
+    assert (metrics["duplicates"], metrics["without_id"]) == (1, 1)
+    assert operator.metrics()["duplicates"] == 0
+
+
+def test_the_end_of_the_stream_forgets_everything() -> None:
+    operator = Deduplicate(Deduplication(("id",), HORIZON), SCHEMA)
+    operator.step([frame([Row("a", 0)], range(1))], CutTime(0, END_OF_TIME_MS, 0))
+    assert operator.metrics()["ids"] == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from(["s", "t"]), st.none() | st.integers(-2, 2), st.booleans()), max_size=40))
+def test_an_id_of_several_columns_is_all_of_them_and_a_null_equals_nothing(
+    keys: list[tuple[str, int | None, bool]],
+) -> None:
+    schema = {"source": pl.String(), "number": pl.Int64(), "test": pl.Boolean()}
+    rows = pl.DataFrame(keys, schema=schema, orient="row").with_columns(pl.lit(0, pl.Int64).alias(EVENT_MS))
+    operator = Deduplicate(Deduplication(tuple(schema), HORIZON), rows.schema)
+    out = operator.step([rows], CutTime(0, 0, 0))
+    named = [k for k in keys if k[1] is not None]
+    assert out[MAIN].height == len(set(named)) + len(keys) - len(named)
+
+
+def test_an_id_that_comes_again_and_again_far_apart_costs_no_more_than_its_rows() -> None:
+    """20,000 firsts of one id: had each row to look at all of them, this would take minutes."""
+    rows = [Row("a", n * (HORIZON + 1)) for n in range(20_000)]
+    one = Run(Deduplication(("id",), HORIZON))
+    assert set(one.step(Cut(rows, NO_WATERMARK, NO_WATERMARK))) == {MAIN}
+    assert set(one.step(Cut(rows, NO_WATERMARK, NO_WATERMARK))) == {DUPLICATES}
+
+
+def test_two_ids_of_one_hash_are_told_apart_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def colliding(columns: Sequence[pl.Series], height: int) -> tuple[np.ndarray, np.ndarray]:
+        checks = columns[0].str.len_bytes().to_numpy().astype(np.uint64)
+        return np.full(height, 7, dtype=np.uint64), checks
+
+    monkeypatch.setattr("streamcore.operators.deduplication.operator.fingerprint_columns", colliding)
+    one = Run(Deduplication(("id",), HORIZON))
+    rows = [Row("a", 0), Row("bb", 0), Row("a", 1), Row("bb", 1)]
+    assert one.step(Cut(rows, 0, 0)) == [MAIN, MAIN, DUPLICATES, DUPLICATES]
+    assert one.step(Cut([Row("bb", 5), Row("ccc", 5)], 0, 0)) == [DUPLICATES, MAIN]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"id_columns": ()}, "at least one"),
+        ({"id_columns": ("id", "id")}, "each once"),
+        ({"horizon_ms": 0}, "from 1 to"),
+        ({"max_ids": 0}, "from 1 to"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: Mapping[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Deduplication(**({"id_columns": ("id",), "horizon_ms": HORIZON} | dict(arguments)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({EVENT_MS: pl.Int64()}, "no id column 'id'"),
+        ({"id": pl.Float64(), EVENT_MS: pl.Int64()}, "Float64"),
+        ({"id": pl.UInt64(), EVENT_MS: pl.Int64()}, "wider than Int64"),
+        ({"id": pl.String()}, "event time"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_at_construction(schema: dict[str, pl.DataType], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Deduplicate(Deduplication(("id",), HORIZON), schema)

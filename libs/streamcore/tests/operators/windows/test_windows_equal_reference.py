@@ -1,0 +1,215 @@
+"""The windowed operator equals the reference: any windows, triggers, aggregates and input, in any cuts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streamcore.aggregates import Aggregate, Collect, Count, Max, Sum
+from streamcore.watermark import NO_WATERMARK
+from streamcore.windowing import (
+    Accumulation,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    Assigner,
+    CalendarDay,
+    DroppedElement,
+    FiredPane,
+    Never,
+    ReferenceWindows,
+    Sliding,
+    WindowOutput,
+    WindowSpec,
+)
+from streamcore.windowing.model import END_OF_TIME_MS
+from tests.harness.apps.generated_windows import (
+    Clock,
+    Input,
+    Seen,
+    Watermark,
+    event_time_assigners,
+    inputs,
+    sessions,
+    specs,
+)
+from tests.harness.apps.window_operator import OperatorRunner, Row, without_elements
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The clock, the rows, and the watermark after them."""
+
+    rows: tuple[Row, ...]
+    clock_ms: int
+    next_watermark_ms: int
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> list[Cut]:
+    """Any input, cut wherever its watermarks and clocks are, and at any other places."""
+    return cut_up(draw(inputs()), draw(st.lists(st.integers(0, 25), max_size=4)))
+
+
+def cut_up(given_inputs: Iterable[Input], breaks: Sequence[int]) -> list[Cut]:
+    """``breaks``: after which events a cut ends too. The last cut ends the stream."""
+    found: list[Cut] = []
+    rows: list[Row] = []
+    clock_ms, watermark_ms, events = 0, NO_WATERMARK, 0
+    for one in given_inputs:
+        match one:
+            case Seen():
+                rows.append((one.key, one.value, one.at_ms))
+                events += 1
+            case Watermark(ms):
+                watermark_ms = ms
+        ends = isinstance(one, Watermark) or (isinstance(one, Seen) and events in breaks)
+        if ends or (isinstance(one, Clock) and rows):
+            found.append(Cut(tuple(rows), clock_ms, watermark_ms))
+            rows = []
+        if isinstance(one, Clock):
+            clock_ms = one.ms
+    return [*found, Cut(tuple(rows), clock_ms, watermark_ms), Cut((), clock_ms, END_OF_TIME_MS)]
+
+
+def expected(reference: ReferenceWindows, cut: Cut) -> WindowOutput:
+    """What the reference gives for a cut."""
+    outputs = [reference.clock(cut.clock_ms)]
+    outputs += [reference.element(*row) for row in cut.rows]
+    ends = cut.next_watermark_ms == END_OF_TIME_MS
+    outputs.append(reference.end_of_stream() if ends else reference.watermark(cut.next_watermark_ms))
+    firings = tuple(firing for output in outputs for firing in output.firings)
+    return WindowOutput(firings, tuple(dropped for output in outputs for dropped in output.dropped))
+
+
+def by_key(firings: Sequence[FiredPane]) -> dict[Hashable, list[FiredPane]]:
+    """In the order of firing within each key."""
+    found: dict[Hashable, list[FiredPane]] = defaultdict(list)
+    for firing in without_elements(firings):
+        found[firing.key].append(firing)
+    return found
+
+
+def names(dropped: Sequence[DroppedElement]) -> list[tuple[object, ...]]:
+    return [
+        (d.element.key, d.element.event_ms, d.element.value["v"], d.window, d.reason, d.lateness_ms) for d in dropped
+    ]
+
+
+def check(
+    spec: WindowSpec,
+    given_cuts: Sequence[Cut],
+    function: Aggregate,
+    *,
+    restarts: bool = False,
+    turns: Sequence[bool] = (),
+) -> None:
+    reference = ReferenceWindows(spec, function.reference)
+    operator = OperatorRunner(spec, function, restarts=restarts, turns=turns)
+    for cut in given_cuts:
+        wanted = expected(reference, cut)
+        seen = operator.cut(cut.rows, cut.clock_ms, cut.next_watermark_ms)
+        assert by_key(seen.firings) == by_key(wanted.firings)
+        assert names(seen.dropped) == names(wanted.dropped)
+    assert operator.counts == reference.counts
+    assert operator.counts.balanced
+    assert operator.forgotten
+
+
+aggregates: st.SearchStrategy[Aggregate] = st.sampled_from([Count(), Sum("v"), Max("v"), Collect("v")])
+slides = st.builds(Sliding, st.integers(5, 40), st.integers(1, 5), st.just(0))
+days = st.just(CalendarDay("Europe/Berlin"))
+at_end = st.builds(
+    AfterWatermark,
+    st.none() | st.just(Never()),
+    st.none()
+    | st.just(Never())
+    | st.builds(AfterCount, st.integers(1, 2))
+    | st.builds(AfterProcessingTime, st.integers(0, 20)),
+)
+
+
+@st.composite
+def at_end_only(draw: st.DrawFn, assigners: st.SearchStrategy[Assigner]) -> WindowSpec:
+    """The specs that the paths in columns take, and their neighbours."""
+    trigger = draw(at_end)
+    lateness_ms = 0 if trigger.late is None else draw(st.sampled_from([0, 10, 60]))
+    return WindowSpec(draw(assigners), trigger, draw(st.sampled_from(list(Accumulation))), lateness_ms)
+
+
+@settings(deadline=None, max_examples=100)
+@given(specs(), cuts(), aggregates)
+def test_the_operator_equals_the_reference(spec: WindowSpec, given_cuts: list[Cut], function: Aggregate) -> None:
+    check(spec, given_cuts, function, restarts=False)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    specs() | at_end_only(event_time_assigners) | at_end_only(sessions),
+    cuts(),
+    aggregates,
+    st.lists(st.booleans(), max_size=20),
+)
+def test_with_two_workers_that_take_turns_it_still_does(
+    spec: WindowSpec, given_cuts: list[Cut], function: Aggregate, turns: list[bool]
+) -> None:
+    """What a worker kept while it was the other's turn may be over meanwhile."""
+    check(spec, given_cuts, function, turns=turns)
+
+
+@settings(deadline=None, max_examples=60)
+@given(specs(), cuts(), aggregates)
+def test_with_a_restart_after_every_cut_it_still_does(
+    spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
+) -> None:
+    check(spec, given_cuts, function, restarts=True)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@settings(deadline=None, max_examples=40)
+@given(at_end_only(event_time_assigners | slides | days), cuts(), aggregates)
+def test_windows_that_fire_at_their_ends_equal_the_reference(
+    restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
+) -> None:
+    check(spec, given_cuts, function, restarts=restarts)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@settings(deadline=None, max_examples=40)
+@given(at_end_only(sessions), cuts(), aggregates)
+def test_sessions_that_fire_at_their_ends_equal_the_reference(
+    restarts: bool, spec: WindowSpec, given_cuts: list[Cut], function: Aggregate
+) -> None:
+    check(spec, given_cuts, function, restarts=restarts)
+
+
+@settings(deadline=None, max_examples=60)
+@given(specs(), inputs(), st.sets(st.integers(0, 25)), st.sets(st.integers(0, 25)), aggregates)
+def test_any_cutting_gives_the_same_panes_in_the_same_order_within_a_key(
+    spec: WindowSpec, given_inputs: list[Input], left: set[int], right: set[int], function: Aggregate
+) -> None:
+    """Cut after any events: watermarks and clocks come in between the same events."""
+    outputs = [outcome(spec, cut_up(given_inputs, sorted(breaks)), function) for breaks in (left, right)]
+    assert by_key(outputs[0].firings) == by_key(outputs[1].firings)
+    assert names(outputs[0].dropped) == names(outputs[1].dropped)
+
+
+def outcome(spec: WindowSpec, given_cuts: Sequence[Cut], function: Aggregate) -> WindowOutput:
+    operator = OperatorRunner(spec, function)
+    outputs = [operator.cut(cut.rows, cut.clock_ms, cut.next_watermark_ms) for cut in given_cuts]
+    firings = tuple(firing for output in outputs for firing in output.firings)
+    return WindowOutput(firings, tuple(dropped for output in outputs for dropped in output.dropped))
+
+
+def test_a_pane_of_a_shared_piece_is_not_changed_by_what_comes_after_it() -> None:
+    spec = WindowSpec(Sliding(20, 10), AfterWatermark(late=AfterCount(1)), Accumulation.RETRACTING, 50)
+    rows: list[Row] = [("a", {"v": 1}, 5), ("a", {"v": 2}, 15)]
+    late: list[Row] = [("a", {"v": 4}, 6)]
+    given_cuts = [Cut(tuple(rows), 0, 20), Cut(tuple(late), 0, 30), Cut((), 0, END_OF_TIME_MS)]
+    check(spec, given_cuts, Sum("v"), restarts=True)
+    check(replace(spec, accumulation=Accumulation.DISCARDING), given_cuts, Sum("v"), restarts=True)

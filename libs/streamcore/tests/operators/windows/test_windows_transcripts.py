@@ -1,0 +1,33 @@
+"""The windowed operator does what the transcripts say, each step a cut of its own, and none of what wrong ones say."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.harness.apps.window_operator import OperatorRunner
+from tests.harness.oracles.transcripts import Mismatch, Transcript, load
+
+FOLDER = Path(__file__).parents[2] / "windowing" / "transcripts"
+ALL = [transcript for path in sorted(FOLDER.glob("*.yaml")) for transcript in load(path)]
+RIGHT = [transcript for transcript in ALL if not transcript.wrong]
+WRONG = [transcript for transcript in ALL if transcript.wrong]
+
+
+@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
+def test_the_operator_follows_the_transcript(transcript: Transcript) -> None:
+    transcript.run(OperatorRunner)
+
+
+@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
+def test_an_operator_that_restarts_at_every_step_follows_the_transcript(transcript: Transcript) -> None:
+    transcript.run(partial(OperatorRunner, restarts=True))
+
+
+@pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.place)
+def test_a_wrong_transcript_fails_in_its_last_step(transcript: Transcript) -> None:
+    with pytest.raises(Mismatch) as failure:
+        transcript.run(OperatorRunner)
+    assert failure.value.step == len(transcript.steps)

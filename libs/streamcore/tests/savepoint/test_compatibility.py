@@ -1,0 +1,212 @@
+"""Plans: what a change of an app means for its state, said before anything starts. Written by hand, case by case."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.savepoint import (
+    AppDescription,
+    Compatibility,
+    RestoreDecisions,
+    SavepointManifest,
+    StateTableDescription,
+    check_compatibility,
+)
+from streamcore.savepoint.manifest import OperatorDescription, StoredTable
+
+APP = AppDescription(
+    name="shop",
+    shards=4,
+    stages=2,
+    topics=("orders", "views"),
+    control_topic="shop.control",
+    domains=(("orders", "views"),),
+    tables=(
+        StateTableDescription("sums/panes", 0, {"user": "String", "total": "Int64"}),
+        StateTableDescription("running/values", 0, {}, version=2, reads=(1,)),
+        StateTableDescription("join/left", 1, {"user": "String"}),
+    ),
+)
+
+
+def stored(name: str, stage: int = 0, versions: tuple[int, ...] = (1,), **columns: str) -> StoredTable:
+    return StoredTable(name, stage, 10, 100, columns, versions)
+
+
+SAVED = SavepointManifest(
+    name="one",
+    epoch=1,
+    batch=7,
+    created_ms=0,
+    version="1",
+    settled=True,
+    app=APP,
+    position={"clock_ms": 0, "topics": {}},
+    domains=(),
+    tables=(
+        stored("sums/panes", user="String", total="Int64"),
+        stored("running/values", versions=(2,)),
+        stored("join/left", stage=1, user="String"),
+    ),
+    files=(),
+)
+
+
+def of(*tables: StoredTable) -> SavepointManifest:
+    return replace(SAVED, tables=tables)
+
+
+def texts(
+    saved: SavepointManifest, app: AppDescription, decided: RestoreDecisions | None = None
+) -> tuple[Compatibility, str]:
+    found = check_compatibility(saved, app, decided)
+    return found.compatibility, "; ".join(reason.text for reason in found.reasons)
+
+
+def test_the_same_app_is_compatible_and_each_table_goes_to_its_stage() -> None:
+    found = check_compatibility(SAVED, APP)
+    assert (found.compatibility, found.reasons, found.possible) == (Compatibility.COMPATIBLE, (), True)
+    assert found.stages == {(0, "sums/panes"): 0, (0, "running/values"): 0, (1, "join/left"): 1}
+
+
+def test_state_follows_its_operator_to_another_stage() -> None:
+    moved = replace(APP, tables=(*APP.tables[:2], replace(APP.tables[2], stage=0)))
+    assert check_compatibility(SAVED, moved).stages[1, "join/left"] == 0
+
+
+def test_two_stages_cannot_give_state_of_one_name_to_one() -> None:
+    both = of(stored("sums/panes", user="String", total="Int64"), stored("sums/panes", 1, user="String", total="Int64"))
+    assert texts(both, APP)[0] is Compatibility.INCOMPATIBLE
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "text"),
+    [
+        ({"name": "other"}, Compatibility.INCOMPATIBLE, "it is of app shop, and this is other"),
+        ({"shards": 8}, Compatibility.INCOMPATIBLE, "it has 4 shards, the app is set to 8; set it to 4"),
+        ({"topics": ("orders",)}, Compatibility.DECISION, "topics views would not be read any more"),
+        ({"topics": ("orders", "views", "clicks")}, Compatibility.COMPATIBLE, "topic clicks is new"),
+        ({"control_topic": "c"}, Compatibility.DECISION, "control records came from shop.control"),
+        (
+            {"tables": APP.tables[:2]},
+            Compatibility.DECISION,
+            r"nothing in this app takes the state join/left \(10 rows\)",
+        ),
+    ],
+)
+def test_what_changes_is_said(change: dict[str, object], verdict: Compatibility, text: str) -> None:
+    found, said = texts(SAVED, replace(APP, **change))  # type: ignore[arg-type]
+    assert found is verdict
+    assert re.search(text, said), said
+
+
+def test_a_decision_makes_way() -> None:
+    assert (
+        texts(SAVED, replace(APP, tables=APP.tables[:2]), RestoreDecisions(drop=frozenset({"join"})))[0]
+        is Compatibility.COMPATIBLE
+    )
+    fewer = replace(APP, topics=("orders",))
+    assert texts(SAVED, fewer, RestoreDecisions(accept=frozenset({"topic-gone"})))[0] is Compatibility.COMPATIBLE
+    unsettled = replace(SAVED, settled=False)
+    assert texts(unsettled, APP)[0] is Compatibility.DECISION
+    assert texts(unsettled, APP, RestoreDecisions(accept=frozenset({"unsettled"})))[0] is Compatibility.COMPATIBLE
+
+
+@pytest.mark.parametrize(
+    ("now", "verdict"),
+    [
+        (OperatorDescription("join", ("orders", "views"), 500), Compatibility.COMPATIBLE),
+        (OperatorDescription("join", ("views", "orders"), 400), Compatibility.COMPATIBLE),
+        (OperatorDescription("join", ("orders",), 500), Compatibility.DECISION),
+        (OperatorDescription("join", ("orders", "views"), 501), Compatibility.DECISION),
+        (OperatorDescription("visits", ("views",), 900), Compatibility.COMPATIBLE),
+    ],
+)
+def test_an_operator_that_would_see_another_time_needs_a_decision(
+    now: OperatorDescription, verdict: Compatibility
+) -> None:
+    before = replace(APP, operators=(OperatorDescription("join", ("orders", "views"), 500),))
+    saved, app = replace(SAVED, app=before), replace(APP, operators=(now,))
+    assert check_compatibility(saved, app).compatibility is verdict
+    assert check_compatibility(saved, app, RestoreDecisions(accept=frozenset({"time-moved"}))).possible
+
+
+def test_what_is_dropped_is_given_to_nobody() -> None:
+    assert (1, "join/left") not in check_compatibility(SAVED, APP, RestoreDecisions(drop=frozenset({"join"}))).stages
+
+
+def test_a_new_operator_starts_empty() -> None:
+    more = replace(APP, tables=(*APP.tables, StateTableDescription("visits/panes", 0)))
+    assert texts(SAVED, more) == (Compatibility.COMPATIBLE, "visits is new: it starts empty")
+
+
+@pytest.mark.parametrize(
+    ("versions", "verdict"),
+    [
+        ((1,), Compatibility.MIGRATES),
+        ((1, 2), Compatibility.MIGRATES),
+        ((2,), Compatibility.COMPATIBLE),
+        ((3,), Compatibility.INCOMPATIBLE),
+        ((0,), Compatibility.INCOMPATIBLE),
+    ],
+)
+def test_versions_of_rows_need_a_way_to_the_program_s(versions: tuple[int, ...], verdict: Compatibility) -> None:
+    assert texts(of(stored("running/values", versions=versions)), APP)[0] is verdict
+
+
+@pytest.mark.parametrize(
+    ("columns", "verdict"),
+    [
+        ({"user": "String", "total": "Int64", "more": "String"}, Compatibility.COMPATIBLE),
+        ({"user": "String", "total": "Null"}, Compatibility.COMPATIBLE),
+        ({"user": "String", "total": "String"}, Compatibility.INCOMPATIBLE),
+        ({"user": "String"}, Compatibility.INCOMPATIBLE),
+    ],
+)
+def test_rows_of_one_version_have_the_columns_that_are_wanted(columns: dict[str, str], verdict: Compatibility) -> None:
+    assert texts(of(stored("sums/panes", 0, (1,), **columns)), APP)[0] is verdict
+
+
+@pytest.mark.parametrize(
+    ("tables", "verdict"),
+    [
+        ((stored("sums/panes", user="String", total="Int64"),), Compatibility.COMPATIBLE),
+        ((stored("join/left", 1, user="String", __partition="Int32"),), Compatibility.INCOMPATIBLE),
+        ((stored("rules"),), Compatibility.INCOMPATIBLE),
+    ],
+)
+def test_a_topic_may_change_its_place_where_no_state_rests_on_it(
+    tables: tuple[StoredTable, ...], verdict: Compatibility
+) -> None:
+    swapped = replace(APP, topics=("views", "orders"), tables=(*APP.tables, StateTableDescription("rules", 0)))
+    assert check_compatibility(of(*tables), swapped).compatibility is verdict
+
+
+_CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "shards": st.integers(1, 5),
+        "topics": st.permutations(["orders", "views", "clicks"]).map(lambda t: tuple(t[:2])),
+        "control_topic": st.sampled_from(["shop.control", "c"]),
+        "tables": st.lists(st.sampled_from(APP.tables), unique_by=lambda t: t.name).map(tuple),
+    },
+)
+
+
+@given(change=_CHANGES, drop=st.frozensets(st.sampled_from(["join", "sums/panes", "running"])))
+def test_a_plan_that_is_possible_gives_every_table_to_somebody_or_drops_it(
+    change: dict[str, object], drop: frozenset[str]
+) -> None:
+    app, decided = replace(APP, **change), RestoreDecisions(drop)  # type: ignore[arg-type]
+    found = check_compatibility(SAVED, app, decided)
+    takers = {(one.stage, one.name) for one in app.tables}
+    for table in SAVED.tables:
+        taken = found.stages.get((table.stage, table.name))
+        assert (taken is None) == (decided.drops(table.name) or table.name not in {name for _, name in takers})
+        assert taken is None or (taken, table.name) in takers
+        assert not found.possible or taken is not None or decided.drops(table.name)

@@ -1,0 +1,142 @@
+"""What shards begin with after a restore, in a folder or a bucket: each its own rows, once, and the same each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+import pytest
+
+from streamcore.app import App
+from streamcore.errors import CorruptState
+from streamcore.savepoint import Savepoint, SavepointRepository
+from streamcore.savepoint.app_description import check_app_compatibility
+from streamcore.savepoint.create import write_manifest
+from streamcore.savepoint.initial_state import InitialBlobStore, copy_files, initial_blobs
+from streamcore.savepoint.state_files import live_rows, read_cells, write_shard
+from streamcore.state.blob_store import MemoryBlobs
+from streamcore.state.state_log import HEAD
+from streamcore.storage import ObjectStore
+from streamcore.topology.simulation import Simulation
+from tests.harness.apps.versioned_shop import Version, moment, rows
+
+SHARDS = 3
+CELLS = {"domains": [{"watermark_ms": 7, "partitions": {}}]}
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A savepoint of the shop, and the folder that was filled from it."""
+
+    simulation: Simulation
+    savepoint: Savepoint
+    folder: ObjectStore
+
+    @property
+    def app(self) -> App:
+        return self.simulation.local.app
+
+    def first(self, stage: int, shard: int, blobs: MemoryBlobs) -> InitialBlobStore:
+        return InitialBlobStore(blobs, self.folder, stage, shard)
+
+
+@pytest.fixture
+def restored(any_place: ObjectStore) -> Restored:
+    simulation = Simulation(Version().topology("shop"), shards=SHARDS)
+    for cut in range(3):
+        simulation.cut(rows(cut), clock_ms=cut)
+    app, to = simulation.local.app, SavepointRepository(any_place, "shop").create("one")
+    receipts = [
+        write_shard(to, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
+        for (stage, shard), blobs in simulation.blobs.items()
+    ]
+    savepoint = Savepoint(to, write_manifest(to, "one", app, moment(), receipts))
+    made = Restored(simulation, savepoint, any_place.under("initial"))
+    refill(made)
+    return made
+
+
+def refill(restored: Restored) -> None:
+    plan = check_app_compatibility(restored.savepoint.manifest, restored.app)
+    copy_files(restored.folder, restored.savepoint, plan, CELLS, restored.app.state.buckets)
+
+
+def alive(app: App, stage: int, blobs: MemoryBlobs) -> dict[str, list[str]]:
+    found = live_rows(app, stage, blobs)
+    return {name: sorted(lines(frame)) for name, frame in found.items() if frame.height}
+
+
+def lines(frame: pl.DataFrame) -> list[str]:
+    return [repr(row) for row in frame.select(sorted(frame.columns)).rows()]
+
+
+def test_each_shard_of_each_stage_begins_with_its_own_rows_and_no_others(restored: Restored) -> None:
+    seen = 0
+    for (stage, shard), before in restored.simulation.blobs.items():
+        kept = MemoryBlobs()
+        assert restored.first(stage, shard, kept).get(HEAD) is not None
+        assert alive(restored.app, stage, kept) == alive(restored.app, stage, before), (stage, shard)
+        assert read_cells(kept) == CELLS
+        seen += sum(map(len, alive(restored.app, stage, kept).values()))
+    assert seen == restored.savepoint.manifest.total_rows > 0
+
+
+def test_an_attempt_that_was_not_committed_is_repeated_to_the_byte(restored: Restored) -> None:
+    for stage, shard in restored.simulation.blobs:
+        first, again = MemoryBlobs(), MemoryBlobs()
+        restored.first(stage, shard, first).get(HEAD)
+        restored.first(stage, shard, again).get(HEAD)
+        assert first.blobs == again.blobs == dict(initial_blobs(restored.folder, stage, shard))
+
+
+def test_a_shard_that_has_a_head_does_not_ask_what_it_began_with(restored: Restored) -> None:
+    kept = MemoryBlobs()
+    restored.first(0, 1, kept).get(HEAD)
+    restored.folder.remove()
+    before = dict(kept.blobs)
+    later = restored.first(0, 1, kept)
+    assert later.get(HEAD) == before[HEAD]
+    assert kept.blobs == before
+
+
+def test_what_the_first_cut_writes_counts_and_not_what_it_began_with(restored: Restored) -> None:
+    kept = MemoryBlobs()
+    blobs = restored.first(0, 0, kept)
+    blobs.get(HEAD)
+    begun = {name: blobs.get(name) for name in kept.blobs}
+    assert begun == kept.blobs
+    blobs.put(HEAD, b"mine")
+    blobs.put("bucket/0", b"full")
+    blobs.remove("log/1")
+    assert (blobs.get(HEAD), blobs.get("bucket/0"), blobs.get("log/1")) == (b"mine", b"full", None)
+    assert (kept.blobs[HEAD], kept.blobs["bucket/0"], "log/1" in kept.blobs) == (b"mine", b"full", False)
+
+
+def test_a_copy_that_is_damaged_cut_short_or_missing_is_refused_and_nothing_is_written(restored: Restored) -> None:
+    path = next(file.path for file in restored.savepoint.manifest.files if (file.stage, file.shard) == (0, 2))
+    content = restored.folder.read(path)
+    assert content is not None
+    for wrong, said in ((content[:-1] + b"?", "its digest differs"), (content[:-1], "bytes, not"), (None, "missing")):
+        restored.folder.discard(path) if wrong is None else restored.folder.write(path, wrong)
+        kept = MemoryBlobs()
+        with pytest.raises(CorruptState, match=said):
+            restored.first(0, 2, kept).get(HEAD)
+        assert kept.blobs == {}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"files": 3}'])
+def test_a_folder_that_does_not_say_what_is_in_it_is_refused(restored: Restored, content: bytes | None) -> None:
+    restored.folder.remove()
+    if content is not None:
+        restored.folder.write("index.json", content)
+    with pytest.raises(CorruptState, match="restore the savepoint to a new checkpoint"):
+        restored.first(0, 0, MemoryBlobs()).get(HEAD)
+
+
+def test_a_savepoint_that_is_damaged_fills_nothing(restored: Restored) -> None:
+    file = restored.savepoint.manifest.files[-1]
+    restored.savepoint.folder.write(file.path, restored.savepoint.content(file)[:-1] + b"?")
+    restored.folder.remove()
+    with pytest.raises(CorruptState, match=f"savepoint one: {file.path} is not what was written"):
+        refill(restored)
+    assert restored.folder.read("index.json") is None

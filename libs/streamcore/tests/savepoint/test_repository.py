@@ -1,0 +1,184 @@
+"""Savepoints in a folder or a bucket: complete or not there, and every byte of them counts."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import ClassVar
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streamcore.errors import ConfigError, CorruptState
+from streamcore.offsets import StreamOffsets
+from streamcore.savepoint import Savepoint, SavepointManifest, SavepointRepository, apps, check_name, default_name
+from streamcore.savepoint.create import SavepointPosition, write_manifest
+from streamcore.savepoint.state_files import live_rows, read_cells, read_parts, write_shard
+from streamcore.storage import ObjectStore
+from streamcore.topology.simulation import Simulation
+from tests.harness.apps.versioned_shop import Version, rows
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    made = Simulation(Version().topology("shop"), shards=2)
+    for cut in range(3):
+        made.cut(rows(cut), clock_ms=cut)
+    return made
+
+
+class Crash(BaseException):
+    """As good as a power cut."""
+
+
+@dataclass
+class Breaking:
+    """A place that crashes when it is asked to write its n-th file."""
+
+    place: ObjectStore
+    left: ClassVar[int] = 0
+
+    @property
+    def url(self) -> str:
+        return self.place.url
+
+    def under(self, name: str) -> Breaking:
+        return Breaking(self.place.under(name))
+
+    def write(self, name: str, content: bytes) -> None:
+        if Breaking.left == 0:
+            raise Crash
+        Breaking.left -= 1
+        self.place.write(name, content)
+
+    def read(self, name: str) -> bytes | None:
+        return self.place.read(name)
+
+    def discard(self, name: str) -> None:
+        self.place.discard(name)
+
+    def folders(self) -> list[str]:
+        return self.place.folders()
+
+    def files(self) -> list[str]:
+        return self.place.files()
+
+    def remove(self) -> None:
+        self.place.remove()
+
+
+def take(simulation: Simulation, savepoints: SavepointRepository, name: str, batch: int = 2) -> Savepoint:
+    folder, app = savepoints.create(name), simulation.local.app
+    receipts = [
+        write_shard(folder, stage, shard, live_rows(app, stage, blobs), read_cells(blobs))
+        for (stage, shard), blobs in simulation.blobs.items()
+    ]
+    moment = SavepointPosition(1, batch, StreamOffsets(17, {("orders", 0): 90, ("shop.control", 0): 1}), 1_000 * batch)
+    return Savepoint(folder, write_manifest(folder, name, app, moment, receipts))
+
+
+def test_what_is_written_is_read_back_whole(simulation: Simulation, any_place: ObjectStore) -> None:
+    savepoints = SavepointRepository(any_place, "shop")
+    made = take(simulation, savepoints, "one")
+    found = savepoints.get("one")
+    assert found.manifest == made.manifest
+    assert found.manifest.digest == made.manifest.digest
+    assert found.verify() == []
+    assert found.manifest.next_position == StreamOffsets(17, {("orders", 0): 90, ("shop.control", 0): 1})
+    assert {table.owner for table in found.manifest.app.tables} == {"sums", "running", "digits", "join"}
+    every = [part for file in found.manifest.files for part in read_parts(found.content(file), file.path)]
+    assert sum(part.rows for part in every) == found.manifest.total_rows > 0
+    assert all(part.frame.height == part.rows for part in every)
+
+
+def test_nothing_in_a_manifest_says_where_it_was_made(simulation: Simulation, any_place: ObjectStore) -> None:
+    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    text = made.manifest.to_json().decode()
+    assert any_place.url not in text
+    assert "spark" not in text.lower()
+
+
+def test_a_crash_while_it_is_written_leaves_no_savepoint_and_its_name_free(
+    simulation: Simulation, any_place: ObjectStore
+) -> None:
+    whole = len(take(simulation, SavepointRepository(any_place.under("whole"), "shop"), "one").manifest.files) + 1
+    for written in range(whole):
+        Breaking.left = written
+        savepoints = SavepointRepository(Breaking(any_place), "shop")
+        with pytest.raises(Crash):
+            take(simulation, savepoints, "one")
+        assert savepoints.find("one") is None
+        assert [*savepoints] == []
+        assert "shop" not in apps(any_place)
+    Breaking.left = whole
+    assert take(simulation, SavepointRepository(Breaking(any_place), "shop"), "one").verify() == []
+
+
+@given(data=st.data())
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+def test_a_byte_that_is_not_what_was_written_is_found_and_its_file_named(
+    data: st.DataObject, simulation: Simulation, any_place: ObjectStore
+) -> None:
+    place = any_place.under(uuid.uuid4().hex)
+    made = take(simulation, SavepointRepository(place, "shop"), "one")
+    file = data.draw(st.sampled_from(made.manifest.files))
+    content = bytearray(made.content(file))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    made.folder.write(file.path, bytes(content))
+    assert made.verify() == [f"{file.path} is not what was written: its digest differs"]
+    with pytest.raises(CorruptState, match="its digest differs"):
+        made.content(file)
+
+
+def test_a_file_that_is_missing_or_cut_short_is_named(simulation: Simulation, any_place: ObjectStore) -> None:
+    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    first, second, *_ = made.manifest.files
+    made.folder.discard(first.path)
+    made.folder.write(second.path, made.content(second)[:-1])
+    assert made.verify() == [
+        f"{first.path} is missing",
+        f"{second.path} has {second.bytes - 1} bytes, not {second.bytes}",
+    ]
+
+
+def test_a_name_is_given_once_and_is_free_again_after_deletion(simulation: Simulation, any_place: ObjectStore) -> None:
+    savepoints = SavepointRepository(any_place, "shop")
+    take(simulation, savepoints, "one")
+    take(simulation, savepoints, "two", batch=1)
+    with pytest.raises(ConfigError, match="there is a savepoint one"):
+        savepoints.create("one")
+    assert [one.manifest.name for one in savepoints] == ["two", "one"], "the oldest first"
+    savepoints.delete("one")
+    assert [one.manifest.name for one in savepoints] == ["two"]
+    with pytest.raises(ConfigError, match="no savepoint one; there are two"):
+        savepoints.delete("one")
+    take(simulation, savepoints, "one")
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a/b", "..", "a" * 64, "a b"])
+def test_a_name_that_is_no_label_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="a name is small letters, digits and -"):
+        check_name(name)
+
+
+def test_a_savepoint_without_a_name_gets_one_of_app_batch_and_epoch() -> None:
+    assert check_name(default_name("shop", 12, 3)) == "shop-b12-e3"
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "text"),
+    [
+        (lambda d: {**d, "format": 9}, ConfigError, "format 9, this program reads 1"),
+        (lambda d: {k: v for k, v in d.items() if k != "files"}, CorruptState, "files: Field required"),
+        (lambda d: [d], ConfigError, "format None"),
+    ],
+)
+def test_a_manifest_that_is_none_of_ours_is_refused(
+    harm: object, error: type[Exception], text: str, simulation: Simulation, any_place: ObjectStore
+) -> None:
+    made = take(simulation, SavepointRepository(any_place, "shop"), "one")
+    assert callable(harm)
+    with pytest.raises(error, match=text):
+        SavepointManifest.from_json(orjson.dumps(harm(orjson.loads(made.manifest.to_json()))), "manifest.json")

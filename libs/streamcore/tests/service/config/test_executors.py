@@ -1,0 +1,93 @@
+"""Executor pods in a service's settings: what is missing is said, and what Spark is told holds no secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streamcore.errors import ConfigError
+from streamcore.kafka.settings import SecurityProtocol
+from streamcore.service.config.documents import KafkaDocument
+from streamcore.service.config.executors import ExecutorsDocument
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.spark.session import _options
+
+POD = {
+    "POD_NAME": "rules-3-1",
+    "POD_NAMESPACE": "shop",
+    "POD_IP": "10.1.2.3",
+    "HEADGATE_IMAGE": "headgate:1",
+    "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+    "KUBERNETES_SERVICE_PORT": "443",
+}
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> Path:
+    path = tmp_path / "executor.yaml"
+    path.write_text("kind: Pod")
+    return path
+
+
+def test_a_driver_that_is_told_enough_asks_the_cluster_for_its_executors(template: Path) -> None:
+    executors = ExecutorsDocument(count=3, cores=2, template=template).value(POD)
+    options = executors.options()
+    assert executors.slots == 6
+    assert options["spark.master"] == "k8s://https://10.0.0.1:443"
+    assert options["spark.executor.instances"] == "3"
+    assert options["spark.driver.bindAddress"] == options["spark.driver.host"] == "10.1.2.3"
+    assert options["spark.kubernetes.driver.pod.name"] == "rules-3-1"
+    assert options["spark.kubernetes.executor.podTemplateFile"] == str(template)
+
+
+def test_an_api_server_with_an_address_of_the_sixth_version_is_written_as_one(template: Path) -> None:
+    options = (
+        ExecutorsDocument(count=1, template=template).value(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}).options()
+    )
+    assert options["spark.master"] == "k8s://https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize("missing", sorted(POD))
+def test_what_the_pod_is_not_told_is_named(template: Path, missing: str) -> None:
+    known = {name: value for name, value in POD.items() if name != missing}
+    with pytest.raises(ConfigError, match=missing):
+        ExecutorsDocument(count=1, template=template).value(known)
+
+
+def test_a_template_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        ExecutorsDocument(count=1, template=tmp_path / "nowhere.yaml").value(POD)
+
+
+def test_a_secret_between_driver_and_executors_is_a_file(template: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    document = ExecutorsDocument(count=1, template=template, secret_file=secret)
+    with pytest.raises(ConfigError, match="mount the secret"):
+        document.value(POD)
+    secret.write_text("hunter2")
+    options = document.value(POD).options()
+    assert options["spark.authenticate"] == "true"
+    assert options["spark.authenticate.secret.file"] == str(secret)
+    assert "hunter2" not in str(options)
+
+
+def test_a_password_is_neither_in_what_spark_is_told_nor_in_what_is_printed(
+    template: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("hunter2")
+    for name, value in POD.items():
+        monkeypatch.setenv(name, value)
+    settings = ServiceSettings(
+        app="rules",
+        kafka=KafkaDocument(
+            bootstrap="k:9092", security=SecurityProtocol.SASL_PLAINTEXT, username="u", password_file=secret
+        ),
+        checkpoint=tmp_path,
+        executors=ExecutorsDocument(count=1, template=template),
+    )
+    told = _options(settings.spark_session)
+    assert told["spark.master"].startswith("k8s://")
+    assert "spark.local.dir" not in told
+    assert "hunter2" not in f"{told}{settings!r}{settings.kafka.settings()!r}"

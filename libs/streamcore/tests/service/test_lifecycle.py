@@ -1,0 +1,201 @@
+"""What a process of a service answers when it cannot go on. Without a session: what is asked of it comes later."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamcore.checkpoint.checkpoint import AppIdentity
+from streamcore.checkpoint.epochs import EpochStore
+from streamcore.control.channel import FileChannel
+from streamcore.control.commands import Promote
+from streamcore.control.status import DriverPhase, DriverStatus, SavepointInfo
+from streamcore.engine.lag import Lag
+from streamcore.errors import Retryable
+from streamcore.leases.acquire import lease_for
+from streamcore.service import lifecycle as life
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.lifecycle import ServiceProcess, StartMode
+from streamcore.spark.runtime import Runtime
+from tests.harness.servers.otlp_collector import Collector, collecting
+
+
+class Sessionless(Runtime):
+    """Owns what it owns."""
+
+    def _run(self) -> None:
+        self._session.set_result(SimpleNamespace(stop=lambda: None))  # type: ignore[arg-type]
+
+    def check_alive(self) -> None:
+        """Nothing can have ended."""
+
+
+class Making:
+    """Makes a checkpoint with nothing."""
+
+    def __init__(self, epochs: EpochStore) -> None:
+        self.epochs = epochs
+
+    def admit(self, go: Promote) -> None:
+        """It may be."""
+
+    def make(self, go: Promote) -> None:
+        self.epochs.checkpoint(go.epoch).initialise(AppIdentity("shop", 2), epoch=go.epoch)
+
+
+class Refusing(Making):
+    """Has a place that is away."""
+
+    def make(self, go: Promote) -> None:
+        raise Retryable("the place is away")
+
+
+class Builds:
+    """Builds the runner that is rehearsed, and then none."""
+
+    rehearsed = False
+
+    def __call__(self, *_: object) -> Any:
+        if self.rehearsed:
+            raise Retryable("no broker answered")
+        self.rehearsed = True
+        return SimpleNamespace(warm_up=lambda *_: None)
+
+
+def standby(
+    folder: Path,
+    kind: type[Making],
+    monkeypatch: pytest.MonkeyPatch,
+    builds: Any = Builds,
+    telemetry: dict[str, str] | None = None,
+) -> tuple[ServiceProcess[ServiceSettings], EpochStore]:
+    monkeypatch.setattr(life, "Runtime", Sessionless)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    settings = ServiceSettings.model_validate(
+        {
+            "app": "shop",
+            "kafka": {"bootstrap": "nowhere:1"},
+            "checkpoint": str(folder / "shop"),
+            "shards": 2,
+            "telemetry": telemetry or {},
+        }
+    )
+    epochs, box = EpochStore(folder / "shop"), FileChannel(folder / "box", exclusive=True)
+    box.send('{"id":"1","command": "promote","epoch":1,"allow_empty":true}')
+    made: Any = lambda *_: kind(epochs)  # noqa: E731
+    return ServiceProcess("shop", settings, builds, box, StartMode(standby=True), made), epochs
+
+
+def said(folder: Path) -> DriverStatus:
+    report = DriverStatus.from_json(FileChannel(folder / "box").last_status() or "")
+    assert report is not None
+    return report
+
+
+def test_a_go_is_not_denied_once_its_checkpoint_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked would take the epoch for one that there is not."""
+    one, epochs = standby(tmp_path, Making, monkeypatch)
+    with pytest.raises(Retryable, match="no broker answered"):
+        one.run()
+    assert epochs.existing() == (1,)
+    report = said(tmp_path)
+    assert (report.phase, report.results) == (DriverPhase.FAILED, {})
+    assert "no broker answered" in report.message
+
+
+def test_a_go_that_made_nothing_is_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, epochs = standby(tmp_path, Refusing, monkeypatch)
+    one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
+    one.run()
+    assert epochs.folders() == ()
+    assert "the place is away" in said(tmp_path).results["1"].message
+
+
+def test_a_go_to_what_another_process_still_holds_may_be_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, epochs = standby(tmp_path, Making, monkeypatch)
+    one._reporter.reject = stopping(one, one._reporter.reject)  # type: ignore[method-assign]
+    with lease_for(epochs.checkpoint(1).path):
+        one.run()
+    answer = said(tmp_path).results["1"]
+    assert (answer.ok, answer.retryable) == (False, True)
+    assert "in use by process" in answer.message
+
+
+def stopping(one: ServiceProcess[ServiceSettings], refuse: Any) -> Any:
+    """Nothing more is asked after a refusal."""
+
+    def refused(identity: str, why: Exception | str) -> None:
+        refuse(identity, why)
+        one.stop()
+
+    return refused
+
+
+class Saving(Making):
+    """Takes savepoints of nothing."""
+
+    def create(self, name: str, _: object) -> SavepointInfo:
+        return SavepointInfo(name, 0, 1, "digest", 0)
+
+
+class Idle:
+    """A runner with nothing to run, until it is asked to stop."""
+
+    def __init__(self) -> None:
+        self.drained = threading.Event()
+
+    def warm_up(self, *_: object) -> None:
+        """Nothing to warm."""
+
+    def run(self) -> None:
+        assert self.drained.wait(30)
+
+    def drain(self, *, finish_open_batch: bool) -> None:
+        self.drained.set()
+
+    def lag(self) -> Lag:
+        return Lag()
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    with collecting() as url:
+        yield url
+
+
+def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
+    collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The go before there is telemetry, and the drain's savepoint after the last cut."""
+    one, _ = standby(tmp_path, Saving, monkeypatch, lambda: lambda *_: Idle(), {"otlp_endpoint": collector})
+    trace, fenced, stopping = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
+    box = FileChannel(tmp_path / "box", exclusive=True)
+    box.send(f'{{"id":"1","command": "promote","epoch":1,"allow_empty":true,"traceparent":"00-{trace}-{fenced}-01"}}')
+
+    def stop() -> None:
+        while not (box.last_status() and said(tmp_path).phase is DriverPhase.RUNNING):
+            time.sleep(0.05)
+        box.send(f'{{"id":"2","command": "drain","savepoint":"last","traceparent":"00-{trace}-{stopping}-01"}}')
+
+    asking = threading.Thread(target=stop, daemon=True)
+    asking.start()
+    one.run()
+    asking.join()
+    answer = said(tmp_path).results["2"]
+    assert answer.savepoint is not None
+    assert (answer.ok, answer.savepoint.name) == (True, "last")
+    found = {span.name: (span.trace_id.hex(), span.parent_span_id.hex()) for span in Collector.spans()}
+    assert found == {"promote": (trace, fenced), "drain": (trace, stopping), "savepoint": (trace, stopping)}
+    by_name = {span.name: span for span in Collector.spans()}
+    drain, savepoint = by_name["drain"], by_name["savepoint"]
+    assert drain.start_time_unix_nano <= savepoint.start_time_unix_nano
+    assert savepoint.end_time_unix_nano <= drain.end_time_unix_nano

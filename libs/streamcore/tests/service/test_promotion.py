@@ -1,0 +1,351 @@
+"""A standby that is told to go makes the checkpoint of its epoch once, whatever dies meanwhile, or leaves no trace."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from streamcore.app import App
+from streamcore.checkpoint import epochs
+from streamcore.checkpoint.checkpoint import AppIdentity
+from streamcore.checkpoint.epoch import read_epoch
+from streamcore.checkpoint.epochs import EpochStore, NewerEpochExists
+from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.checkpoint.origin import RestoreOrigin
+from streamcore.control.commands import Promote
+from streamcore.errors import ConfigError, CorruptState, Fenced, Retryable
+from streamcore.leases.acquire import LeaseHeld, lease_for
+from streamcore.offsets import StreamOffsets
+from streamcore.savepoint import Savepoint
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.promotion import settings_for_epoch, standalone_checkpoint, take_over
+from streamcore.service.spark_savepoints import ServiceSavepoints
+from streamcore.spark.runtime import Runtime
+from streamcore.storage import atomic_files as files
+from streamcore.topology.simulation import Simulation
+from tests.harness.apps.versioned_shop import Version, initial_of, moment, rows, save
+from tests.harness.servers.checkpoint_files import on_disk
+
+BATCH = 7
+
+
+class Crash(BaseException):
+    """kill -9."""
+
+
+@dataclass
+class Standby:
+    """One process: what it needs to go, without a session."""
+
+    settings: ServiceSettings
+    app: App
+
+    def __post_init__(self) -> None:
+        self.start = Runtime(self.app.name, None, self.settings.spark_session)
+        self.savepoints = ServiceSavepoints(self.settings, self.app, self.start)
+
+    def go(
+        self, epoch: int, restore: str | None = None, *, allow_empty: bool = False, discard_newer: bool = False
+    ) -> None:
+        go = Promote("1", epoch, restore, allow_empty, discard_newer)
+        take_over(go, self.settings, self.savepoints, self.start)
+
+
+@dataclass
+class Shop:
+    """An app, and the place of its checkpoints and savepoints. There is a savepoint ``one`` of epoch 1."""
+
+    folder: Path
+    version: Version = Version()  # noqa: RUF009 - a value
+
+    @property
+    def settings(self) -> ServiceSettings:
+        return ServiceSettings.model_validate(
+            {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}, "checkpoint": str(self.folder / "shop"), "shards": 2}
+        )
+
+    @property
+    def epochs(self) -> EpochStore:
+        return EpochStore(self.folder / "shop")
+
+    def standby(self, version: Version | None = None) -> Standby:
+        return Standby(self.settings, (version or self.version).topology("shop").app(shards=2))
+
+    def saved(self) -> Savepoint:
+        simulation = Simulation(self.version.topology("shop"), shards=2)
+        for cut in range(3):
+            simulation.cut(rows(cut), clock_ms=cut)
+        place = Path(self.settings.savepoints_root)
+        return save(simulation.local.app, simulation.blobs, place, moment(BATCH))
+
+    def contents(self) -> dict[str, bytes]:
+        every = (
+            path
+            for path in on_disk(self.epochs.root).rglob("*")
+            if path.is_file() and not path.name.startswith("lease.")
+        )
+        return {path.relative_to(on_disk(self.epochs.root)).as_posix(): path.read_bytes() for path in every}
+
+    def everything(self) -> set[str]:
+        return {str(path) for path in on_disk(self.epochs.root).rglob("*")}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    made = Shop(tmp_path)
+    made.saved()
+    return made
+
+
+def test_it_begins_where_it_may_and_goes_on_the_next_time(shop: Shop) -> None:
+    first = shop.standby()
+    first.go(1, allow_empty=True)
+    root = shop.epochs.checkpoint(1)
+    assert (read_epoch(root.epoch_path), root.path.name) == (1, "e1")
+    assert settings_for_epoch(shop.settings, 1).checkpoint == root.path
+    assert settings_for_epoch(shop.settings, 1).savepoints_root == shop.settings.savepoints_root
+    with pytest.raises(ConfigError, match="in use by"):
+        shop.standby().go(1)
+    first.start.release()
+    before = shop.contents()
+    shop.standby().go(1, "nothing")
+    assert shop.contents() == before
+
+
+def test_it_is_made_from_the_savepoint_once(shop: Shop) -> None:
+    first = shop.standby()
+    first.go(2, "one")
+    root = shop.epochs.checkpoint(2)
+    origin = RestoreOrigin.read(root.restored_from_path)
+    assert origin is not None
+    assert (origin.savepoint, origin.batch, origin.rewinds) == ("one", BATCH, False)
+    assert initial_of(on_disk(root.path), stages=len(first.app.stages))
+    first.start.release()
+    shutil.rmtree(shop.folder / "savepoints")
+    shop.standby().go(2, "one")
+
+
+def test_what_is_accepted_is_told_to_who_looks_again_before_the_first_batch(shop: Shop) -> None:
+    shop.standby().go(2, "one", discard_newer=True)
+    origin = RestoreOrigin.read(shop.epochs.checkpoint(2).restored_from_path)
+    assert origin is not None
+    assert origin.rewinds
+
+
+def test_a_refusal_leaves_everything_as_it_was(shop: Shop) -> None:
+    standby, another = shop.standby(), shop.standby(Version(joined=False))
+    for who, epoch, restore in (
+        (standby, 1, None),
+        (standby, 2, "nothing"),
+        (standby, 1, "one"),  # its own epoch
+        (another, 2, "one"),  # state that nobody takes
+    ):
+        with pytest.raises(ConfigError):
+            who.go(epoch, restore)
+    assert not on_disk(shop.epochs.root).exists()
+    shop.standby().go(3, allow_empty=True)
+    before = shop.everything()
+    with pytest.raises(NewerEpochExists, match="epoch 2 is over"):
+        standby.go(2, "one")
+    assert shop.everything() == before
+
+
+def test_what_cannot_be_read_back_leaves_nothing_and_may_be_told_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standby = shop.standby()
+    folder = shop.folder / "savepoints" / "shop" / "one"
+    file = next(folder.rglob("shard-*.parquet"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    with pytest.raises(CorruptState):
+        standby.savepoints.verify("one")
+    with pytest.raises(CorruptState):
+        standby.go(2, "one")
+    assert shop.everything() == set()
+    with monkeypatch.context() as without:
+        without.setattr(EpochStore, "discard_partial", lambda *_: None)
+        with pytest.raises(CorruptState):
+            standby.go(2, "one")
+        assert shop.everything() != set(), "it is the protection that takes it away"
+    file.write_bytes(content)
+    assert "rows in" in standby.savepoints.verify("one")
+    standby.go(2, "one")
+
+
+def test_a_place_that_goes_away_while_it_is_made_keeps_no_lease(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    standby = shop.standby()
+
+    def away(*_: object) -> bytes | None:
+        raise Retryable("the place is away")
+
+    def made(*_: object) -> None:
+        monkeypatch.setattr(epochs, "read_whole", away)
+        raise Retryable("it was being made")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceSavepoints, "make", made)
+        with pytest.raises(Retryable, match="it was being made"):
+            standby.go(2, "one")
+    monkeypatch.undo()
+    shop.standby().go(2, "one")
+
+
+def test_whatever_becomes_of_the_folder_the_lease_is_given_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    standby = shop.standby()
+
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceSavepoints, "make", crash)
+        patched.setattr(EpochStore, "discard_partial", crash)
+        with pytest.raises(Crash):
+            standby.go(2, "one")
+    shop.standby().go(2, "one")
+
+
+@pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
+def test_whatever_write_it_dies_after_the_next_one_makes_the_same_checkpoint(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool
+) -> None:
+    shop.standby().go(2, restore, allow_empty=allow_empty)
+    wanted = shop.contents()
+    died = 0
+    for writes in range(20):
+        shutil.rmtree(on_disk(shop.epochs.root))
+        if not dies_after(shop.standby(), writes, monkeypatch, restore):
+            break
+        died += 1
+        assert shop.epochs.existing() in ((), (2,))
+        shop.standby().go(2, restore, allow_empty=allow_empty)
+        assert shop.contents() == wanted
+    assert died >= 3, "lease, epoch and identity are written at least"
+
+
+@pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
+def test_a_lost_answer_to_the_last_write_denies_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool
+) -> None:
+    shop.standby().go(2, restore, allow_empty=allow_empty)
+    wanted = shop.contents()
+    shutil.rmtree(on_disk(shop.epochs.root))
+    unheard(monkeypatch, made=True)
+    standby = shop.standby()
+    standby.go(2, restore, allow_empty=allow_empty)
+    standby.start.lease.check()
+    assert shop.contents() == wanted
+
+
+def test_a_last_write_that_was_not_made_is_denied_and_leaves_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unheard(monkeypatch, made=False)
+    with pytest.raises(Retryable, match="no answer"):
+        shop.standby().go(2, "one")
+    assert shop.everything() == set()
+
+
+def test_a_lost_answer_is_no_leave_to_go_on_with_another_apps_checkpoint(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def another_was_made(*_: object) -> None:
+        monkeypatch.undo()
+        shop.epochs.checkpoint(2).initialise(AppIdentity("another", 2), epoch=2)
+        raise Retryable("no answer")
+
+    monkeypatch.setattr(ServiceSavepoints, "make", another_was_made)
+    with pytest.raises(ConfigError, match="belongs to app another"):
+        shop.standby().go(2, "one")
+
+
+def unheard(monkeypatch: pytest.MonkeyPatch, *, made: bool) -> None:
+    """Nobody answers to the write of an identity, which was made or not."""
+    real = files.write_whole
+
+    def write(path: Path, content: bytes) -> None:
+        if path.name == "app.json" and not made:
+            raise Retryable("no answer")
+        real(path, content)
+        if path.name == "app.json":
+            raise Retryable("no answer")
+
+    monkeypatch.setattr(files, "write_whole", write)
+
+
+def test_what_a_dead_restore_left_is_not_begun_with(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.standby().go(2, allow_empty=True)
+    wanted = shop.contents()
+    shutil.rmtree(on_disk(shop.epochs.root))
+    assert dies_after(shop.standby(), 4, monkeypatch)
+    assert "e2/restored_from.json" in shop.contents()
+    shop.standby().go(2, allow_empty=True)
+    assert shop.contents() == wanted
+
+
+def dies_after(standby: Standby, writes: int, monkeypatch: pytest.MonkeyPatch, restore: str | None = "one") -> bool:
+    """Killed before it writes one more file; the kernel lets go of its lease. False if it had no more to write."""
+    real, left = files.write_whole, [writes]
+
+    def write(path: Path, content: bytes) -> None:
+        if not left[0]:
+            raise Crash
+        left[0] -= 1
+        real(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_whole", write)
+        patched.setattr(EpochStore, "discard_partial", lambda *_: None)
+        try:
+            standby.go(2, restore, allow_empty=restore is None)
+        except Crash:
+            return True
+        finally:
+            standby.start.release()
+    return False
+
+
+def test_the_lease_of_an_epoch_ends_with_the_next_one(shop: Shop) -> None:
+    first = shop.standby()
+    first.go(1, allow_empty=True)
+    first.start.lease.check()
+    shop.standby().go(2, "one")
+    with pytest.raises(Fenced, match="epoch 2 has begun"):
+        first.start.lease.check()
+
+
+def test_what_was_begun_counts_as_written_where_a_sink_may_have_its_rows(shop: Shop) -> None:
+    """Kafka, which is nowhere here, has no marker of a batch whose rows a sink took before the process died."""
+    first, second = shop.standby(), shop.standby()
+    first.go(2, "one")
+    shop.epochs.checkpoint(2).offsets.write(0, CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {})))
+    first.start.release()
+    second.app = replace(second.app, tables=frozenset({"windows"}))
+    second.savepoints = ServiceSavepoints(second.settings, second.app, second.start)
+    with pytest.raises(NewerEpochExists, match="batch 0 of epoch 2 is committed, which is newer than the savepoint"):
+        second.go(3, "one")
+    assert shop.epochs.existing() == (2,)
+
+
+def test_a_process_that_is_not_told_to_go_leaves_epochs_alone(shop: Shop) -> None:
+    assert standalone_checkpoint(shop.settings) == shop.epochs.root
+    shop.standby().go(1, allow_empty=True)
+    with pytest.raises(ConfigError, match="name e1 in it as the checkpoint"):
+        standalone_checkpoint(shop.settings)
+
+
+def test_a_lease_that_was_removed_while_it_was_taken_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody lets go of a folder and removes it, between our opening the lock and our locking it."""
+    root, lock = tmp_path / "e1", fcntl.flock
+
+    def removed_first(descriptor: int, how: int) -> None:
+        shutil.rmtree(root)
+        lock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with pytest.raises(LeaseHeld, match="it was removed a moment ago"):
+        lease_for(root).acquire()

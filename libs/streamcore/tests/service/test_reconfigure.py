@@ -1,0 +1,220 @@
+"""Other settings are taken with the first cut that is committed with them, or the ones of before go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streamcore.control.commands import Configure
+from streamcore.control.status import CommandResult
+from streamcore.errors import ConfigError, Fenced, Permanent, Retryable
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.service.reconfigure import ActiveRunner, LiveReconfiguration
+from tests.harness.apps.versioned_shop import Version
+
+BEFORE: dict[str, object] = {"app": "shop", "kafka": {"bootstrap": "nowhere:1"}, "checkpoint": "/shop"}
+SETTINGS = ServiceSettings.model_validate(BEFORE)
+
+
+@dataclass
+class ScriptedRunner:
+    """Ends when it is drained; what it was asked is kept."""
+
+    app: Any = field(default_factory=lambda: Version().topology("shop").app(shards=2))
+    drained: threading.Event = field(default_factory=threading.Event)
+
+    def drain(self, *, finish_open_batch: bool = False) -> None:
+        self.drained.set()
+
+
+@dataclass
+class Told:
+    """A reporter: the answers."""
+
+    results: dict[str, CommandResult] = field(default_factory=dict)
+
+    def respond(self, identity: str, answer: CommandResult) -> None:
+        self.results[identity] = answer
+
+    def reject(self, identity: str, why: Exception | str) -> None:
+        self.respond(identity, CommandResult(False, str(why)))
+
+
+class Scene:
+    """An app that runs. ``make``: what is built for settings."""
+
+    def __init__(self, make: Callable[[ServiceSettings], Any] = lambda _: ScriptedRunner()) -> None:
+        self.told, self.built = Told(), list[ServiceSettings]()
+        self._make = make
+        self.changes: LiveReconfiguration[ServiceSettings] = LiveReconfiguration(self.told, self._build)  # type: ignore[arg-type]
+        self.current: ActiveRunner[ServiceSettings] = ActiveRunner(SETTINGS, ScriptedRunner())  # type: ignore[arg-type]
+        self.changes.start(self.current)
+
+    def _build(self, settings: ServiceSettings) -> ActiveRunner[ServiceSettings]:
+        self.built.append(settings)
+        return ActiveRunner(settings, self._make(settings))
+
+    def request(self, identity: str = "1", **changed: object) -> CommandResult | None:
+        return self.changes.request(Configure(identity, {**BEFORE, **changed}))
+
+    @property
+    def drained(self) -> bool:
+        return bool(self.current.runner.drained.is_set())  # type: ignore[attr-defined]
+
+
+def cut(batch: int) -> Any:
+    return SimpleNamespace(batch=batch)
+
+
+def test_they_are_taken_with_the_first_cut_and_not_before() -> None:
+    scene = Scene()
+    assert scene.request(trigger_ms=5) is None
+    assert scene.drained
+    follows = scene.changes.next_runner(stopping=False)
+    assert follows is not None
+    assert follows.settings.trigger_ms == 5
+    assert scene.told.results == {}
+    scene.changes.cut(cut(8))
+    assert scene.told.results == {"1": CommandResult(True, "taken with batch 8")}
+    scene.changes.cut(cut(9))
+    assert scene.changes.next_runner(stopping=True) is None
+
+
+@pytest.mark.parametrize("error", [Retryable("a worker died"), Permanent("it cannot be")])
+def test_when_the_first_cut_fails_the_settings_of_before_go_on(error: Exception) -> None:
+    scene = Scene()
+    scene.request(trigger_ms=5)
+    tried = scene.changes.next_runner(stopping=False)
+    assert tried is not None
+    if isinstance(error, Retryable):
+        scene.changes.failure(error)
+        assert tried.runner.drained.is_set(), "not tried again and again"  # type: ignore[attr-defined]
+    else:
+        assert scene.changes.roll_back(error)
+    back = scene.changes.next_runner(stopping=False)
+    assert back is not None
+    assert back.settings == SETTINGS
+    assert not scene.told.results["1"].ok
+    assert str(error) in scene.told.results["1"].message
+    assert not scene.changes.roll_back(error), "the settings of before have nothing to go back to"
+
+
+def test_who_is_fenced_goes_back_to_nothing() -> None:
+    scene = Scene()
+    scene.request(trigger_ms=5)
+    scene.changes.next_runner(stopping=False)
+    assert not scene.changes.roll_back(Fenced("another owner"))
+    scene.changes.close("another owner")
+    assert scene.told.results["1"] == CommandResult(False, "another owner")
+
+
+def test_what_cannot_be_read_needs_a_process_or_has_other_state_leaves_the_app_alone() -> None:
+    def make(settings: ServiceSettings) -> ScriptedRunner:
+        if settings.trigger_ms == 1:
+            raise ConfigError("no such topic")
+        return ScriptedRunner(Version(joined=False).topology("shop").app(shards=2))
+
+    scene = Scene(make)
+    for changed, why in (
+        ({"trigger": 5}, "trigger: Extra inputs are not permitted"),
+        ({"shards": 8, "driver_memory": "2g"}, "another process is needed for another shards, driver_memory"),
+        ({"telemetry": {"prometheus_port": 9464}}, "another telemetry"),
+        ({"trigger_ms": 1}, "no such topic"),
+        ({"trigger_ms": 2}, "its state would be another, which needs a savepoint: .*tables"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            scene.request(**changed)
+    assert not scene.drained
+    assert scene.request() == CommandResult(True, "it runs with these already")
+
+
+def test_one_change_at_a_time_and_none_while_it_stops() -> None:
+    scene = Scene()
+    scene.request("1", trigger_ms=5)
+    with pytest.raises(ConfigError, match="another change is under way"):
+        scene.request("2", trigger_ms=6)
+    assert scene.changes.next_runner(stopping=True) is None
+    assert not scene.told.results["1"].ok
+    with pytest.raises(ConfigError, match="it is stopping"):
+        scene.request("3", trigger_ms=6)
+
+
+def test_who_asks_for_what_runs_while_another_change_waits_or_is_tried_is_not_told_that_it_has_it() -> None:
+    scene = Scene()
+    scene.request("1", trigger_ms=5)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="another change is under way; ask again"):
+            scene.request("2")
+        scene.changes.next_runner(stopping=False)
+    assert scene.request("2") == CommandResult(True, "it runs with these already"), "the first failed"
+
+
+def test_a_change_of_what_no_longer_runs_is_refused_and_stands_in_nobodys_way() -> None:
+    """While the second is being built, the first is asked for and taken."""
+
+    def make(settings: ServiceSettings) -> ScriptedRunner:
+        if settings.trigger_ms == 6:
+            scene.request("first", trigger_ms=5)
+            scene.changes.next_runner(stopping=False)
+            scene.changes.cut(cut(8))
+        return ScriptedRunner()
+
+    scene = Scene(make)
+    with pytest.raises(ConfigError, match="another change is under way; ask again"):
+        scene.request("second", trigger_ms=6)
+    assert scene.told.results["first"].ok
+    assert scene.request("third", trigger_ms=7) is None
+
+
+def test_what_is_asked_while_the_settings_of_before_are_built_again_is_refused() -> None:
+    def make(settings: ServiceSettings) -> ScriptedRunner:
+        if settings == SETTINGS:
+            with pytest.raises(ConfigError, match="another change is under way; ask again"):
+                scene.request("second", trigger_ms=6)
+        return ScriptedRunner()
+
+    scene = Scene(make)
+    scene.request("first", trigger_ms=5)
+    scene.changes.next_runner(stopping=False)
+    scene.changes.roll_back(Permanent("it cannot be"))
+    assert scene.changes.next_runner(stopping=False) is not None
+    assert len(scene.built) == 2
+    assert scene.request("second", trigger_ms=6) is None
+
+
+#: Another value for each setting that is not a number or a text.
+OTHER: dict[str, object] = {
+    "kafka": {"bootstrap": "elsewhere:1"},
+    "jars": "/jars",
+    "local_dir": "/other",
+    "java_options": ["-Dx=1"],
+    "spark": {"a": "b"},
+    "telemetry": {"logs": "json"},
+    "executors": {"count": 2},
+    "savepoints": "/elsewhere",
+    "restore": {"drop": ["x"]},
+    "starting_offsets": "latest",
+}
+
+
+@pytest.mark.parametrize("name", ServiceSettings.model_fields)
+def test_what_the_session_is_made_with_is_decided_once(name: str) -> None:
+    """Whoever adds a setting finds it here."""
+    value = getattr(SETTINGS, name)
+    other = OTHER[name] if name in OTHER else value + 1 if isinstance(value, int) else f"{value}2"
+    changed = ServiceSettings.model_validate({**BEFORE, name: other})
+    assert changed != SETTINGS
+    if name != "executors":  # which ask for a pod around them
+        assert bool(changed.fixed(SETTINGS)) or changed.spark_session == SETTINGS.spark_session
+    assert (name in changed.fixed(SETTINGS)) == (name in DECIDED)
+
+
+DECIDED = {
+    *("app", "checkpoint", "shards", "jars", "parallelism", "driver_memory", "local_dir", "java_options"),
+    *("executors", "telemetry", "spark"),
+}

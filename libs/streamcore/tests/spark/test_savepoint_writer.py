@@ -1,0 +1,59 @@
+"""An app that has stopped is saved only where no batch is left half written, unless somebody accepts that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.errors import ConfigError
+from streamcore.offsets import StreamOffsets
+from streamcore.savepoint import SavepointRepository
+from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
+from streamcore.storage import LocalObjectStore
+from tests.harness.apps.versioned_shop import Version
+from tests.harness.servers.checkpoint_files import on_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BOUNDS = CutBounds(StreamOffsets(0, {}), StreamOffsets(1, {}))
+
+
+def stopped(folder: Path, committed: int, begun: int) -> CheckpointRoot:
+    """The last batch that Spark committed, and the last that was decided."""
+    root = CheckpointRoot(folder)
+    (on_disk(root.spark) / "commits").mkdir(parents=True)
+    for batch in range(committed + 1):
+        (on_disk(root.spark) / "commits" / str(batch)).touch()
+    for batch in range(begun + 1):
+        root.offsets.write(batch, BOUNDS)
+    return root
+
+
+def take(root: CheckpointRoot, *, accept_unsettled: bool = False) -> None:
+    """Without Spark: whatever is not refused fails on it."""
+    savepoints = SavepointRepository(LocalObjectStore(on_disk(root.path) / "savepoints"), "shop")
+    app = Version().topology("shop").app()
+    take_savepoint_of_stopped(
+        cast("SparkSession", None), app, root, savepoints, "one", accept_unsettled=accept_unsettled
+    )
+
+
+def test_a_batch_that_was_begun_and_not_finished_is_settled_first(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="batch 3 was begun and not finished; settle it first"):
+        take(stopped(tmp_path, committed=2, begun=3))
+    assert not (tmp_path / "savepoints").exists()
+
+
+def test_that_nobody_knows_its_epoch_is_no_reason_to_guess(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="the epoch is missing"):
+        take(stopped(tmp_path, committed=2, begun=3), accept_unsettled=True)
+
+
+def test_without_a_batch_there_is_nothing_to_save(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no batch is committed yet"):
+        take(CheckpointRoot(tmp_path))

@@ -1,0 +1,77 @@
+"""Positions: a backlog is cut into pieces that hold every record once, whatever the limits."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamcore.errors import CorruptState
+from streamcore.offsets import OffsetRange, StreamOffsets, TopicPartition, assign_ranges, next_offsets, ranges_between
+
+CONTROL = "control"
+SOURCES = {"a": 0, "b": 1, CONTROL: -1}
+
+places = st.tuples(st.sampled_from(["a", "b", CONTROL]), st.integers(0, 3))
+offsets = st.dictionaries(places, st.integers(0, 1_000), max_size=8)
+
+
+@given(offsets, st.integers(0, 2**50))
+def test_a_position_is_the_same_after_a_stay_in_the_log(known: dict[TopicPartition, int], clock_ms: int) -> None:
+    position = StreamOffsets(clock_ms, known)
+    assert StreamOffsets.from_json(json.loads(json.dumps(position.to_json()))) == position
+
+
+@pytest.mark.parametrize("document", [{}, {"clock_ms": 1}, {"clock_ms": "1", "topics": {}}, {"topics": {}}])
+def test_what_is_no_position_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(CorruptState, match="no position of ours"):
+        StreamOffsets.from_json(document)
+
+
+@given(offsets, offsets, st.integers(1, 500), st.lists(st.integers(0, 100), max_size=3))
+def test_cuts_hold_every_record_once_and_no_more_than_the_limit(
+    start: dict[TopicPartition, int], more: dict[TopicPartition, int], limit: int, clocks: list[int]
+) -> None:
+    ends = {place: start.get(place, 0) + more.get(place, 0) for place in start.keys() | more.keys()}
+    position, read = StreamOffsets(5, start), dict.fromkeys(ends, 0)
+    for clock_ms in [*clocks, *([7] * 2_000)]:
+        after = next_offsets(position, ends, (CONTROL,), limit, clock_ms)
+        cut = ranges_between(position, after, SOURCES)
+        for span in cut:
+            place = span.topic, span.partition
+            assert span.start == start.get(place, 0) + read[place], "no gap and no overlap"
+            read[place] += span.end - span.start
+        limited = [span.end - span.start for span in cut if span.topic != CONTROL]
+        assert sum(limited) <= limit + len(limited)
+        assert after.clock_ms == max(clock_ms, position.clock_ms)
+        waiting = {place for place, end in ends.items() if position.offsets.get(place, 0) < end}
+        assert {(span.topic, span.partition) for span in cut} == waiting, "none is starved"
+        position = after
+        if not waiting:
+            break
+    assert position.offsets == ends
+
+
+def test_control_records_are_never_limited() -> None:
+    after = next_offsets(
+        StreamOffsets(0, {("a", 0): 0, (CONTROL, 0): 0}), {("a", 0): 90, (CONTROL, 0): 90}, (CONTROL,), 9, 1
+    )
+    assert after.offsets == {("a", 0): 9, (CONTROL, 0): 90}
+
+
+def test_a_partition_that_is_new_begins_at_its_beginning() -> None:
+    before, after = StreamOffsets(0, {("a", 0): 4}), StreamOffsets(1, {("a", 0): 4, ("a", 1): 3})
+    assert ranges_between(before, after, SOURCES) == [OffsetRange(0, "a", 1, 0, 3)]
+
+
+@given(st.lists(st.integers(1, 1_000), max_size=12), st.integers(1, 5))
+def test_tasks_share_all_spans_and_none_has_more_than_one_span_above_the_least(sizes: list[int], tasks: int) -> None:
+    every = [OffsetRange(0, "a", partition, 10, 10 + size) for partition, size in enumerate(sizes)]
+    shares = assign_ranges(every, tasks)
+    assert sorted(s.partition for share in shares for s in share) == [*range(len(sizes))]
+    assert len(shares) == min(tasks, len(sizes))
+    totals = [sum(s.end - s.start for s in share) for share in shares]
+    if len(totals) > 1:
+        assert max(totals) - min(totals) <= max(sizes)

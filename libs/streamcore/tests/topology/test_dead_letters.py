@@ -1,0 +1,86 @@
+"""A dead letter holds the record that it was, byte for byte, whatever step its row failed at."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from streamcore.engine.in_process import InProcessApp, RawRecord
+from streamcore.schema import StreamSchema
+from streamcore.topology.stream import Stream, source
+from streamcore.topology.topology import Topology
+from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import Record
+
+NOW_MS = 1_790_000_000_000
+SCHEMA = StreamSchema.parse(
+    {
+        "name": "a",
+        "event_time": "at",
+        "keys": [["id"]],
+        "fields": {"at": "timestamp not null", "id": "string not null", "n": "long not null"},
+    }
+)
+
+
+def record(offset: int, at_ms: int = NOW_MS, n: int = 1) -> RawRecord:
+    """With spaces that no encoder of ours would write."""
+    value = json.dumps({"at": at_ms, "id": f"x{offset}", "n": n}, separators=(",  ", " : ")).encode()
+    return RawRecord(0, 2, offset, value, b"key%d" % offset)
+
+
+def letters(stream: Stream, *cuts: list[RawRecord], shards: int = 2) -> list[Record]:
+    app = InProcessApp(Topology("t", stream.sink("out")).app(topics={"a": "a-topic"}, shards=shards))
+    return [record for cut in cuts for record in app.cut(cut, NOW_MS) if record.lane == "deadletters"]
+
+
+def said(letter: Record) -> dict[str, str]:
+    return {name: value.decode() for name, value in letter.headers}
+
+
+def fails(frame: pl.DataFrame) -> pl.DataFrame:
+    if (frame["n"] == 7).any():
+        raise ValueError("seven")
+    return frame
+
+
+def test_of_a_function_that_failed() -> None:
+    sent = [record(n, n=n) for n in range(5, 10)]
+    (letter,) = letters(source(SCHEMA, raw=True).flat_map(fails), sent)
+    assert (letter.key, letter.value) == (sent[2].key, sent[2].value)
+    where = {"source_topic": "a-topic", "source_partition": "2", "source_offset": "7", "reason_code": "failed"}
+    assert where.items() <= said(letter).items()
+
+
+def test_of_a_row_that_an_operator_refused_one_stage_later() -> None:
+    stream = source(SCHEMA, WatermarkStrategy(0), raw=True).key_by("id").deduplicate(1_000)
+    late = record(9, NOW_MS - 60_000)
+    (letter,) = letters(stream, [record(1)], [late])
+    assert (letter.key, letter.value) == (late.key, late.value)
+    assert said(letter)["source_offset"] == "9"
+
+
+def test_of_a_row_that_a_topology_sends_there_with_its_own_reason() -> None:
+    rows = source(SCHEMA, raw=True).map(code=pl.lit("odd"), why=pl.format("n is {}", "n"))
+    topology = Topology("t", rows.dead_letters("code", "why"))
+    app = InProcessApp(topology.app(shards=1))
+    sent = [record(0, n=3), RawRecord(0, 2, 1, b"no json"), record(2, n=4)]
+    found = [r for r in app.cut(sent, NOW_MS) if r.lane == "deadletters"]
+    assert sorted(str(r.value) for r in found) == sorted(str(r.value) for r in sent)
+    assert sorted(said(r)["reason"] for r in found if said(r)["reason_code"] == "odd") == ["n is 3", "n is 4"]
+
+
+def test_without_its_record_a_letter_holds_the_row() -> None:
+    (letter,) = letters(source(SCHEMA).flat_map(fails), [record(7, n=7)])
+    assert json.loads(letter.value or b"")["n"] == 7
+    assert "source_topic" not in said(letter)
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_what_is_no_dead_letter_shows_nothing_of_its_record(tasks: int) -> None:
+    rows = source(SCHEMA, raw=True).select("id", "n")
+    app = InProcessApp(Topology("t", rows.sink("out")).app(shards=2))
+    found = app.cut([record(n) for n in range(6)], NOW_MS, tasks=tasks)
+    assert [set(json.loads(r.value or b"")) for r in found] == [{"id", "n"}] * 6

@@ -1,0 +1,16 @@
+"""Definition of the etl service, for its process and for the ``headgate`` command."""
+
+from __future__ import annotations
+
+from headgate_etl.settings import EtlSettings, RouteTarget
+from streamcore.service.definition import ServiceDefinition
+from streamcore.wire.lanes import DEAD_LETTERS, STATUS
+
+
+def _lanes(settings: EtlSettings) -> tuple[str, ...]:
+    kafka = [route.name for route in settings.routes if route.to is RouteTarget.KAFKA]
+    again = settings.deduplicate.duplicates_to if settings.deduplicate else None
+    return (*kafka, *((again,) if again else ()), DEAD_LETTERS, STATUS)
+
+
+SERVICE = ServiceDefinition("headgate-etl", EtlSettings, "headgate_etl.app", _lanes)

@@ -1,0 +1,151 @@
+"""Phases that begin without a version to go back to: the first start, and the restore that a person asked for.
+
+A first start is tried for ever, with the spec as it is by then. A restore that fails ends with a person: the
+checkpoint that it left is behind an epoch that was promoted out since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.actions import AddFinalizer
+from headgate_operator.reconcile.bring_up import BringUpResult, BringUpState, bring_up
+from headgate_operator.reconcile.context import (
+    Context,
+    ReconcileResult,
+    app_event,
+    close_upgrade,
+    enter_phase,
+    open_upgrade,
+    with_upgrade,
+)
+from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.proving import RESTORE_ATTEMPTS, on_failure
+from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.reconcile.upgrade import prove
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import RunState, UpgradeMode
+from headgate_operator.resources.status import (
+    Checkpoint,
+    Phase,
+    Status,
+    Upgrade,
+    UpgradeKind,
+    UpgradeOutcome,
+)
+
+FIRST_EPOCH = 1
+
+
+def pending(context: Context, status: Status) -> ReconcileResult:
+    """Nothing was done yet."""
+    if not context.desired.finalized:
+        return ReconcileResult(status, (AddFinalizer(),))
+    if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
+        return ReconcileResult(status)
+    restore = context.desired.spec.restore
+    claim = Checkpoint(_first_epoch(context, restore.from_), restore=restore.from_, allow_empty=not restore.from_)
+    upgrade = Upgrade(1, UpgradeKind.INSTALL, context.desired.release, context.now_ms, claim=claim)
+    return ReconcileResult(
+        enter_phase(context, replace(status, upgrade=upgrade, restore_nonce=restore.nonce), Phase.STARTING)
+    )
+
+
+def _first_epoch(context: Context, savepoint: str) -> int:
+    """Above that of the savepoint, whose batches would be taken for written otherwise."""
+    line = context.observed.savepoint(savepoint) if savepoint else None
+    return FIRST_EPOCH if line is None else max(FIRST_EPOCH, line.status.epoch + 1)
+
+
+def wants_restore(context: Context, status: Status) -> bool:
+    """Return true for a new nonce and a savepoint that can be restored: no other request may stop an app."""
+    restore = context.desired.spec.restore
+    if context.desired.problem or not restore.from_ or restore.nonce == status.restore_nonce:
+        return False
+    going = status.garbage_collection.names if status.garbage_collection else ()
+    line = context.observed.savepoint(restore.from_)
+    return line is not None and line.complete and restore.from_ not in going
+
+
+def begin_restore(context: Context, status: Status) -> ReconcileResult:
+    """Stop the owner, with a savepoint to come back to, and go to the one that was asked for."""
+    restore = context.desired.spec.restore
+    number = status.upgrade.number + 1 if status.upgrade else 1
+    claim = Checkpoint(status.epochs + 1, restore=restore.from_, discard_newer=True)
+    upgrade = Upgrade(
+        number,
+        UpgradeKind.RESTORE,
+        context.desired.release,
+        context.now_ms,
+        from_version=status.version,
+        base=status.checkpoint,
+        claim=claim,
+    )
+    status = replace(
+        status,
+        upgrade=upgrade,
+        restore_nonce=restore.nonce,
+        standby=None,
+        restarts=0,
+        retry_after=None,
+        restore_points=(),
+    )
+    event = app_event("Restoring", f"from savepoint {restore.from_}, under epoch {claim.epoch}")
+    if not context.owner_alive(status):
+        return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), (event,))
+    within = upgrade.to.spec.upgrade.stop_deadline
+    stateless = upgrade.to.spec.upgrade.mode is UpgradeMode.STATELESS
+    name = "" if stateless else f"{context.desired.stem}-u{number}"
+    status = replace(enter_phase(context, status, Phase.STOPPING, within), pending_command=None)
+    return ReconcileResult(send(context, status, "drain", name, within), (event,))
+
+
+def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
+    """Stop the owner, however it ends: a person chose the point to go on from."""
+    reply, actions, _ = poll(context, status, SavepointReason.UPGRADE)
+    if reply is CommandState.WAITING:
+        return ReconcileResult(status, actions)
+    status = clear(status, saved=reply is CommandState.DONE)
+    return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), actions)
+
+
+def starting_anew(context: Context, status: Status) -> ReconcileResult:
+    """Until it runs, then the proof."""
+    status = _as_wanted_now(context, status)
+    upgrade = open_upgrade(status)
+    assert upgrade.claim is not None
+    checkpoint = status.checkpoint
+    claim = checkpoint if checkpoint and checkpoint.epoch == upgrade.claim.epoch else upgrade.claim
+    brought = bring_up(context, status, upgrade.to, claim)
+    if brought.state is BringUpState.WAITING:
+        return brought.step
+    if brought.state is BringUpState.UP:
+        return prove(context, brought.step.status)
+    return _start_failed(context, brought)
+
+
+def _start_failed(context: Context, brought: BringUpResult) -> ReconcileResult:
+    status = brought.step.status
+    restoring = open_upgrade(status).kind is UpgradeKind.RESTORE
+    if brought.newer is not None or (restoring and (brought.refused or status.restarts >= RESTORE_ATTEMPTS)):
+        return needs_human(context, status, brought.reason, brought.message)
+    return on_failure(context, status, brought.reason, brought.message)
+
+
+def _as_wanted_now(context: Context, status: Status) -> Status:
+    """Give a first start the spec that is wanted by now, while no pod owns the checkpoint."""
+    upgrade = open_upgrade(status)
+    if upgrade.kind is not UpgradeKind.INSTALL or status.owner is not None:
+        return status
+    if context.desired.release.revision == upgrade.to.revision:
+        return status
+    upgrade = replace(upgrade, to=context.desired.release)
+    return replace(with_upgrade(status, upgrade), standby=None, retry_after=None)
+
+
+def give_up_install(context: Context, status: Status) -> Status:
+    """Suspended before it ever ran."""
+    status = close_upgrade(
+        context, status, UpgradeOutcome.SUPERSEDED, "Suspended", "suspended before the first start was done"
+    )
+    return enter_phase(context, replace(status, standby=None), Phase.SUSPENDING)

@@ -1,0 +1,55 @@
+"""Restart an owner that ended without a request, or hangs: another pod of the same release continues the checkpoint.
+
+The standby is made at once, beside a pod that is still ending or whose node does not answer; it gets the checkpoint
+when nothing of the old pod runs. After each failure it waits longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.bring_up import BringUpResult, BringUpState, bring_up
+from headgate_operator.reconcile.context import Context, ReconcileResult, app_event, enter_phase, resting_phase
+from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.resources.status import Phase, Status
+
+_BACK_OFF_MS = (0, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000)
+#: An app that ran for so long is not in a crash loop.
+HEALTHY_AFTER_MS = 600_000
+
+
+def restart(context: Context, status: Status, reason: str, message: str = "") -> ReconcileResult:
+    """Begin it. The first restart after a healthy time is immediate."""
+    since = status.running_since
+    healthy = since is not None and context.now_ms - since >= HEALTHY_AFTER_MS
+    restarts = 1 if healthy else status.restarts + 1
+    status = replace(
+        status,
+        owner=None,
+        standby=None,
+        pending_command=None,
+        restarts=restarts,
+        running_since=None,
+        retry_after=context.now_ms + _BACK_OFF_MS[min(restarts, len(_BACK_OFF_MS)) - 1],
+    )
+    event = app_event("Restarting", f"{reason}: {message}" if message else reason, warning=True)
+    return ReconcileResult(enter_phase(context, status, Phase.RESTARTING), (event,))
+
+
+def continue_restart(context: Context, status: Status) -> ReconcileResult:
+    """Until it runs."""
+    assert status.stable is not None
+    assert status.checkpoint is not None
+    brought = bring_up(context, status, status.stable, status.checkpoint)
+    if brought.state is BringUpState.FAILED:
+        return _retry(context, brought)
+    if brought.state is BringUpState.WAITING:
+        return brought.step
+    status = replace(brought.step.status, running_since=context.now_ms)
+    return ReconcileResult(enter_phase(context, status, resting_phase(status)))
+
+
+def _retry(context: Context, brought: BringUpResult) -> ReconcileResult:
+    if brought.newer is not None:
+        return needs_human(context, brought.step.status, "NewerEpochExists", brought.message)
+    return restart(context, brought.step.status, brought.reason, brought.message)

@@ -1,0 +1,136 @@
+"""The way back: the version before, from where it is certain that nothing is lost and nothing written twice.
+
+The ways back, in this order:
+
+- the new version never got a checkpoint: the old one goes on where it stopped, same checkpoint, same epoch;
+- the new version could still be drained: its own savepoint, under a new epoch;
+- it is not known to have committed anything: the savepoint of before the upgrade, under a new epoch. The driver
+refuses it when the root holds anything newer, so rows that the new version did commit are never written again;
+- its checkpoint, in place. The driver refuses it when its code cannot read that state.
+
+A refusal leads to the next way, and the last refusal to a person. A crash, or a refusal because a dependency was away
+or held, is no verdict on the way: the operator tries it again, later each time, and in the end leaves it to a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.actions import DeletePod
+from headgate_operator.reconcile.bring_up import BringUpResult, BringUpState, bring_up
+from headgate_operator.reconcile.context import (
+    Context,
+    ReconcileResult,
+    app_event,
+    close_upgrade,
+    enter_phase,
+    open_upgrade,
+    with_upgrade,
+)
+from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import UpgradeMode
+from headgate_operator.resources.status import Checkpoint, Phase, Status, Upgrade, UpgradeOutcome
+
+_ATTEMPTS = 6
+_BACK_OFF_MS = 5_000
+
+
+def rolling_back(context: Context, status: Status) -> ReconcileResult:
+    """Stop the new version, then bring the old one back."""
+    if open_upgrade(status).undo_step == 0:
+        return _stop(context, status)
+    return _bring_back(context, status)
+
+
+def _stop(context: Context, status: Status) -> ReconcileResult:
+    upgrade = open_upgrade(status)
+    if not upgrade.promoted:
+        return _after_stop(status)
+    if status.pending_command is None:
+        if not _can_drain(context, status, upgrade):
+            return _after_stop(status)
+        name = f"{context.desired.stem}-r{upgrade.number}"
+        status = with_upgrade(status, replace(upgrade, undo_savepoint=name))
+        status = send(context, status, "drain", name, upgrade.to.spec.upgrade.stop_deadline)
+    reply, actions, _ = poll(context, status, SavepointReason.ROLLBACK)
+    if reply is CommandState.WAITING:
+        return ReconcileResult(status, actions)
+    status = clear(status, saved=reply is CommandState.DONE)
+    if reply is not CommandState.DONE:
+        status = with_upgrade(status, replace(open_upgrade(status), undo_savepoint=""))
+    return replace(_after_stop(status), actions=actions)
+
+
+def _can_drain(context: Context, status: Status, upgrade: Upgrade) -> bool:
+    """Return true when the driver can still be drained: it has committed state of its own to save, and is alive."""
+    checkpoint = status.checkpoint
+    committed = checkpoint is not None and checkpoint.established
+    return bool(upgrade.savepoint) and committed and context.owner_alive(status) and not upgrade.undo_savepoint
+
+
+def _after_stop(status: Status) -> ReconcileResult:
+    upgrade = open_upgrade(status)
+    target = status.checkpoint if upgrade.promoted else None
+    status = with_upgrade(status, replace(upgrade, undo_step=1, target=target, claim=None))
+    return ReconcileResult(
+        replace(status, owner=None, standby=None, pending_command=None, restarts=0, retry_after=None)
+    )
+
+
+def ways_back(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints to go back to, best first."""
+    assert upgrade.base is not None
+    target = upgrade.target
+    if not upgrade.promoted or target is None:
+        return (upgrade.base,)
+    if upgrade.to.spec.upgrade.mode is not UpgradeMode.SAVEPOINT:
+        return (target,)
+    epoch = status.epochs + 1
+    drained = (Checkpoint(epoch, restore=upgrade.undo_savepoint),) if upgrade.undo_savepoint else ()
+    before = () if target.established else (Checkpoint(epoch, restore=upgrade.savepoint),)
+    return (*drained, *before, replace(target, restore="", allow_empty=False))
+
+
+def _bring_back(context: Context, status: Status) -> ReconcileResult:
+    stable, upgrade = status.stable, open_upgrade(status)
+    assert stable is not None
+    claim = upgrade.claim
+    if claim is None:
+        ways = ways_back(status, upgrade)
+        if upgrade.undo_step > len(ways):
+            return needs_human(context, status, "NoWayBack", upgrade.message)
+        claim = ways[upgrade.undo_step - 1]
+        status = with_upgrade(status, replace(upgrade, claim=claim))
+    if status.owner is not None and status.checkpoint is not None:
+        claim = status.checkpoint
+    brought = bring_up(context, status, stable, claim)
+    if brought.state is BringUpState.FAILED:
+        return _next_way(context, brought)
+    return brought.step if brought.state is BringUpState.WAITING else _back(context, brought.step.status)
+
+
+def _next_way(context: Context, brought: BringUpResult) -> ReconcileResult:
+    """Take the next way after a refusal; after a crash, try the same claim again, and in the end leave it to people."""
+    status = brought.step.status
+    upgrade, attempts = open_upgrade(status), status.restarts + 1
+    owner = context.owner(status)
+    actions = (DeletePod(owner.name, owner.uid),) if owner is not None and owner.alive else ()
+    status = replace(status, owner=None, standby=None, pending_command=None)
+    if not brought.refused and attempts < _ATTEMPTS:
+        return ReconcileResult(
+            replace(status, restarts=attempts, retry_after=context.now_ms + _BACK_OFF_MS * attempts), actions
+        )
+    if not brought.refused:
+        return needs_human(context, status, brought.reason, brought.message).doing(*actions)
+    said = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=brought.message)
+    return ReconcileResult(replace(with_upgrade(status, said), restarts=0, retry_after=context.now_ms), actions)
+
+
+def _back(context: Context, status: Status) -> ReconcileResult:
+    upgrade = open_upgrade(status)
+    status = close_upgrade(context, enter_phase(context, status, Phase.ROLLED_BACK), UpgradeOutcome.ROLLED_BACK)
+    status = replace(status, restarts=0, running_since=context.now_ms)
+    words = f"{upgrade.to.version} was rolled back: {upgrade.reason}: {upgrade.message}"
+    return ReconcileResult(status, (app_event("RolledBack", words, warning=True),))

@@ -1,0 +1,107 @@
+"""Next steps of an app that runs, is suspended, or waits for a person, the most urgent first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.bring_up import wait_for_exclusive
+from headgate_operator.reconcile.context import Context, ReconcileResult, enter_phase
+from headgate_operator.reconcile.driver_commands import CommandState, clear, poll
+from headgate_operator.reconcile.install import begin_restore, wants_restore
+from headgate_operator.reconcile.live_reconfigure import (
+    absorb_config_result,
+    can_reconfigure_live,
+    configure,
+    configuring,
+    restart_if_config_unknown,
+)
+from headgate_operator.reconcile.observed import PodView
+from headgate_operator.reconcile.restart import restart
+from headgate_operator.reconcile.savepoints import due
+from headgate_operator.reconcile.suspend import resume, suspend
+from headgate_operator.reconcile.upgrade import begin
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import RunState, UpgradeMode
+from headgate_operator.resources.status import Status, UpgradeOutcome
+
+_TRIED = (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
+
+
+def reconcile_running(context: Context, status: Status) -> ReconcileResult:
+    """Stable or rolled back."""
+    pod = context.owner(status)
+    if pod is None or not pod.alive:
+        return restart(context, status, "DriverEnded", pod.message if pod else "the pod is gone")
+    if _hangs(context, pod):
+        return restart(context, status, "DriverHangs", f"pod {pod.name} has said nothing for too long")
+    if status.pending_command is not None:
+        return _answering(context, status, pod)
+    status = absorb_config_result(status, pod)
+    if wants_restore(context, status):
+        return begin_restore(context, status)
+    if context.desired.spec.state is RunState.SUSPENDED:
+        return suspend(context, status)
+    if wants_upgrade(context, status):
+        return configure(context, status) if can_reconfigure_live(context, status) else begin(context, status)
+    return restart_if_config_unknown(context, status, pod) or due(context, status)
+
+
+def _hangs(context: Context, pod: PodView) -> bool:
+    deadline = context.desired.spec.driver.hang_deadline
+    return pod.driver_status is not None and context.now_ms - pod.driver_status.at_ms > deadline
+
+
+def wants_upgrade(context: Context, status: Status) -> bool:
+    """Another release than runs, and not one that was tried and failed."""
+    wanted, upgrade = context.desired.release.revision, status.upgrade
+    if context.desired.problem or status.stable is None or wanted == status.stable.revision:
+        return False
+    return not (upgrade is not None and upgrade.outcome in _TRIED and upgrade.to.revision == wanted)
+
+
+def _answering(context: Context, status: Status, pod: PodView) -> ReconcileResult:
+    pending = status.pending_command
+    assert pending is not None
+    if pending.kind == "configure":
+        return configuring(context, status, pod)
+    line = context.observed.savepoint(pending.savepoint)
+    reason = line.reason if line else SavepointReason.SCHEDULED
+    reply, actions, _ = poll(context, status, reason)
+    if reply is CommandState.WAITING:
+        return ReconcileResult(status, actions)
+    return ReconcileResult(clear(status, saved=reply is CommandState.DONE), actions)
+
+
+def reconcile_suspended(context: Context, status: Status) -> ReconcileResult:
+    """Nothing runs."""
+    if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
+        return ReconcileResult(status)
+    return begin_restore(context, status) if wants_restore(context, status) else resume(context, status)
+
+
+def restart_or_else(context: Context, status: Status) -> ReconcileResult | None:
+    """Begin the action that replaces a restart: a restore, a suspension, or a version that a person put in place."""
+    if wants_restore(context, status):
+        return begin_restore(context, status)
+    if context.desired.spec.state is RunState.SUSPENDED:
+        return suspend(context, status)
+    in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
+    if in_place and status.restarts > 1 and wants_upgrade(context, status):
+        return begin(context, replace(status, owner=None))
+    return None
+
+
+def await_human(context: Context, status: Status) -> ReconcileResult:
+    """Wait for a person. Continue when the awaited state has come, or when a person decides how."""
+    if status.resume is not None:
+        if wait_for_exclusive(context, replace(status, terminate_by=None)) is None:
+            return ReconcileResult(replace(enter_phase(context, status, status.resume), resume=None))
+        return ReconcileResult(status)
+    if wants_restore(context, status):
+        return begin_restore(context, status)
+    if context.desired.spec.state is RunState.SUSPENDED:
+        return suspend(context, status)
+    in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
+    if in_place and status.stable is not None and wants_upgrade(context, status) and status.checkpoint is not None:
+        return begin(context, replace(status, owner=None))
+    return ReconcileResult(status)

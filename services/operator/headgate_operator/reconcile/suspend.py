@@ -1,0 +1,43 @@
+"""Suspended: no pods, the checkpoint as it is, and a savepoint of it. Resuming goes on from the checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.bring_up import wait_for_exclusive
+from headgate_operator.reconcile.context import Context, ReconcileResult, enter_phase
+from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import UpgradeMode
+from headgate_operator.resources.status import Phase, Status
+
+
+def suspend(context: Context, status: Status) -> ReconcileResult:
+    """Begin it: a drain if anything runs."""
+    spec = context.desired.spec
+    within = spec.upgrade.stop_deadline
+    status = replace(enter_phase(context, status, Phase.SUSPENDING, within), standby=None)
+    if not context.owner_alive(status) or status.pending_command is not None:
+        return ReconcileResult(replace(status, owner=None, pending_command=None))
+    stateless = spec.upgrade.mode is UpgradeMode.STATELESS
+    name = "" if stateless else f"{context.desired.stem}-s{status.requests + 1}"
+    return ReconcileResult(send(context, status, "drain", name, within))
+
+
+def continue_suspend(context: Context, status: Status) -> ReconcileResult:
+    """Continue, however the owner ended: the checkpoint holds everything that it committed."""
+    if status.pending_command is not None:
+        reply, actions, _ = poll(context, status, SavepointReason.SUSPEND)
+        if reply is CommandState.WAITING:
+            return ReconcileResult(status, actions)
+        return ReconcileResult(replace(clear(status, saved=reply is CommandState.DONE), owner=None), actions)
+    wait = wait_for_exclusive(context, status)
+    return wait if wait is not None else ReconcileResult(enter_phase(context, status, Phase.SUSPENDED))
+
+
+def resume(context: Context, status: Status) -> ReconcileResult:
+    """Resume the version that ran before; if another version is wanted, an upgrade follows."""
+    status = replace(status, restarts=0, retry_after=None, owner=None)
+    if status.stable is None:
+        return ReconcileResult(enter_phase(context, replace(status, upgrade=None), Phase.PENDING))
+    return ReconcileResult(enter_phase(context, status, Phase.RESTARTING))

@@ -1,0 +1,270 @@
+"""Bring a changed spec to run: Preflight, Stopping, SavepointInfo, Verified, Fenced, Starting, Proving, Stable.
+
+Until *Stopping* the old version is not touched; until *Fenced* it can go on as if nothing had happened; from then on
+the way back is ``rolling_back``. A failure has one of four ends: refused (the old version runs on), interrupted (the
+old version ended by itself: it is restarted, and the upgrade begins anew), rolled back, or a person's decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate_operator.reconcile.actions import DeletePod, SendCommand
+from headgate_operator.reconcile.bring_up import (
+    BringUpResult,
+    BringUpState,
+    await_running,
+    ensure_standby,
+    promote,
+    wait_for_exclusive,
+)
+from headgate_operator.reconcile.context import (
+    Context,
+    ReconcileResult,
+    app_event,
+    close_upgrade,
+    enter_phase,
+    open_upgrade,
+    resting_phase,
+    with_upgrade,
+)
+from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.restart import restart
+from headgate_operator.resources.savepoint import SavepointReason
+from headgate_operator.resources.spec import RollbackPolicy, RunState, StopTimeout, UpgradeMode
+from headgate_operator.resources.status import (
+    Checkpoint,
+    PendingCommand,
+    Phase,
+    Status,
+    Upgrade,
+    UpgradeKind,
+    UpgradeOutcome,
+)
+from streamcore.control.commands import UNKNOWN_COMMAND, Verify
+from streamcore.control.status import CompatibilityInfo
+
+
+def begin(context: Context, status: Status) -> ReconcileResult:
+    """Preflight of the release that is wanted."""
+    number = status.upgrade.number + 1 if status.upgrade else 1
+    upgrade = Upgrade(
+        number,
+        UpgradeKind.UPGRADE,
+        context.desired.release,
+        context.now_ms,
+        from_version=status.version,
+        base=status.checkpoint,
+    )
+    status = replace(status, upgrade=upgrade, standby=None, retry_after=None)
+    if _changes_fixed_settings(status, upgrade):
+        return refuse(context, status, "NeedsSavepoint", "another number of partitions needs upgrade.mode: savepoint")
+    alive = context.owner_alive(status)
+    return ReconcileResult(enter_phase(context, status, Phase.PREFLIGHT if alive else Phase.VERIFYING))
+
+
+def _changes_fixed_settings(status: Status, upgrade: Upgrade) -> bool:
+    old, new = status.stable, upgrade.to.spec
+    in_place = new.upgrade.mode is not UpgradeMode.SAVEPOINT
+    return in_place and old is not None and old.spec.shuffle_partitions != new.shuffle_partitions
+
+
+def preflight(context: Context, status: Status) -> ReconcileResult:
+    """Plan the new version against the newest savepoint, beside the old version."""
+    upgrade = open_upgrade(status)
+    if not context.owner_alive(status):
+        return interrupt(context, status)
+    if not _is_still_wanted(context, upgrade):
+        status = close_upgrade(
+            context,
+            status,
+            UpgradeOutcome.SUPERSEDED,
+            "Superseded",
+            "the spec was changed before the old version was stopped",
+        )
+        return ReconcileResult(enter_phase(context, replace(status, standby=None), Phase.STABLE))
+    prepared = ensure_standby(context, status, upgrade.to, status.newest_savepoint)
+    if prepared.state is BringUpState.FAILED:
+        return refuse(context, prepared.step.status, prepared.reason, prepared.message)
+    if prepared.state is BringUpState.WAITING or status.pending_command is not None:
+        return prepared.step
+    return _stop_or_refuse(context, prepared.step.status, upgrade)
+
+
+def _is_still_wanted(context: Context, upgrade: Upgrade) -> bool:
+    wanted = context.desired
+    return wanted.release.revision == upgrade.to.revision and wanted.spec.state is RunState.RUNNING
+
+
+def _stop_or_refuse(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    assert status.standby is not None
+    pod = context.observed.pod(status.standby.name)
+    plan = pod.driver_status.compatibility if pod and pod.driver_status else None
+    if plan is not None and plan.verdict in ("incompatible", "decision"):
+        reason = "Incompatible" if plan.verdict == "incompatible" else "NeedsDecision"
+        return refuse(context, status, reason, _reasons(plan))
+    named = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
+    within = upgrade.to.spec.upgrade.stop_deadline
+    status = with_upgrade(status, replace(upgrade, savepoint=named, base=status.checkpoint))
+    return ReconcileResult(send(context, enter_phase(context, status, Phase.STOPPING, within), "drain", named, within))
+
+
+def _reasons(plan: CompatibilityInfo) -> str:
+    return "; ".join(plan.reasons) or plan.verdict
+
+
+def _mode(upgrade: Upgrade) -> UpgradeMode:
+    return upgrade.to.spec.upgrade.mode
+
+
+def stopping(context: Context, status: Status) -> ReconcileResult:
+    """Wait until the old version has written its savepoint and ended."""
+    if status.pending_command is None:  # answered, recorded, and ending by itself
+        return _await_old_exit(context, status)
+    reply, actions, words = poll(context, status, SavepointReason.UPGRADE)
+    if reply is CommandState.WAITING:
+        return ReconcileResult(status, actions)
+    if reply is CommandState.DONE:
+        return ReconcileResult(clear(status, saved=True))
+    if reply is CommandState.LOST:
+        return interrupt(context, clear(status)).doing(*actions)
+    return _on_stop_timeout(context, status, reply, words).doing(*actions)
+
+
+def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
+    pod = context.owner(status)
+    if pod is None or pod.finished:
+        return ReconcileResult(
+            enter_phase(
+                context, replace(status, owner=None), Phase.VERIFYING, context.desired.spec.upgrade.start_deadline
+            )
+        )
+    over = context.past(status.deadline) and not pod.deleting
+    return ReconcileResult(status, (DeletePod(pod.name, pod.uid),) if over else ())
+
+
+def _on_stop_timeout(context: Context, status: Status, reply: CommandState, words: str) -> ReconcileResult:
+    upgrade = open_upgrade(status)
+    revision = upgrade.to.revision
+    settle = (
+        upgrade.to.spec.upgrade.on_stop_timeout is StopTimeout.FINISH_BATCH and status.drain_retried_for != revision
+    )
+    pod = context.owner(status)
+    if reply is CommandState.LATE and settle and pod is not None:
+        step = interrupt(context, replace(clear(status), drain_retried_for=revision))
+        return step.doing(DeletePod(pod.name, pod.uid))
+    reason = "StopTimeout" if reply is CommandState.LATE else "StopRefused"
+    return refuse(context, clear(status), reason, words or "the old version did not stop")
+
+
+def verifying(context: Context, status: Status) -> ReconcileResult:
+    """Let the new version read the savepoint back: digests, plan, state. An in-place upgrade has nothing to read."""
+    upgrade = open_upgrade(status)
+    prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
+    status = prepared.step.status
+    if prepared.state is BringUpState.FAILED:
+        return undo(context, status, prepared)
+    if prepared.state is BringUpState.WAITING:
+        return prepared.step
+    if not upgrade.savepoint:
+        return ReconcileResult(enter_phase(context, status, Phase.AWAITING_EXIT))
+    return _verify(context, status, upgrade)
+
+
+def _verify(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    assert status.standby is not None
+    pod = context.observed.pod(status.standby.name)
+    assert pod is not None
+    pending = status.pending_command
+    if pending is None or pending.pod != pod.name:
+        by = context.now_ms + upgrade.to.spec.upgrade.start_deadline
+        number = status.requests + 1
+        pending = PendingCommand(f"verify-{number}", "verify", pod.name, by, upgrade.savepoint)
+        status = replace(status, requests=number, pending_command=pending)
+    result = pod.result(pending.id)
+    if result is not None and (result.ok or result.message.startswith(UNKNOWN_COMMAND)):
+        return ReconcileResult(enter_phase(context, clear(status), Phase.AWAITING_EXIT))
+    if result is not None or context.past(pending.deadline):
+        words = result.message if result else "the new version did not verify the savepoint in time"
+        return undo(
+            context, clear(status), BringUpResult(BringUpState.FAILED, ReconcileResult(status), "VerifyFailed", words)
+        )
+    command = Verify(pending.id, upgrade.savepoint)
+    return ReconcileResult(status, () if pod.command_id == pending.id else (SendCommand(pod.name, pod.uid, command),))
+
+
+def awaiting_exit(context: Context, status: Status) -> ReconcileResult:
+    """Wait until the old pod is gone; then give the new pod the checkpoint."""
+    upgrade = open_upgrade(status)
+    prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
+    status = prepared.step.status
+    if prepared.state is BringUpState.FAILED:
+        return undo(context, status, prepared)
+    wait = wait_for_exclusive(context, status)
+    if prepared.state is BringUpState.WAITING or wait is not None:
+        return wait if wait is not None else prepared.step
+    claim = _claim(status, upgrade)
+    status = with_upgrade(status, replace(upgrade, promoted=True, target=claim))
+    return promote(context, enter_phase(context, status, Phase.PROMOTING), claim)
+
+
+def _claim(status: Status, upgrade: Upgrade) -> Checkpoint:
+    if upgrade.savepoint:
+        return Checkpoint(status.epochs + 1, restore=upgrade.savepoint)
+    assert upgrade.base is not None
+    begin_anew = _mode(upgrade) is UpgradeMode.STATELESS
+    return replace(upgrade.base, allow_empty=upgrade.base.allow_empty or begin_anew)
+
+
+def promoting(context: Context, status: Status) -> ReconcileResult:
+    """Wait until the new version has received the command to start."""
+    watched = await_running(context, status)
+    if watched.state is BringUpState.FAILED:
+        return undo(context, watched.step.status, watched)
+    pod, pending = context.owner(status), status.pending_command
+    has_command = pod is not None and (pending is None or pod.command_id == pending.id)
+    return ReconcileResult(enter_phase(context, status, Phase.STARTING)) if has_command else watched.step
+
+
+def starting(context: Context, status: Status) -> ReconcileResult:
+    """Wait until the new version has restored and committed its first batch."""
+    watched = await_running(context, status)
+    if watched.state is BringUpState.FAILED:
+        return undo(context, watched.step.status, watched)
+    return watched.step if watched.state is BringUpState.WAITING else prove(context, watched.step.status)
+
+
+def prove(context: Context, status: Status) -> ReconcileResult:
+    """Begin to prove the version: the present lag is the limit at the end."""
+    upgrade = open_upgrade(status)
+    pod = context.owner(status)
+    lag_rows = pod.driver_status.lag_rows if pod and pod.driver_status else 0
+    status = with_upgrade(status, replace(upgrade, lag_rows=lag_rows))
+    return ReconcileResult(enter_phase(context, status, Phase.PROVING, upgrade.to.spec.upgrade.proof.within))
+
+
+def undo(context: Context, status: Status, failed: BringUpResult) -> ReconcileResult:
+    """Roll back after a failure that followed the stop of the old version, unless a person has reserved that."""
+    upgrade = replace(open_upgrade(status), reason=failed.reason, message=failed.message)
+    status = replace(with_upgrade(status, upgrade), pending_command=None)
+    event = app_event("UpgradeFailed", f"{upgrade.to.version}: {failed.reason}: {failed.message}", warning=True)
+    if upgrade.to.spec.upgrade.rollback is RollbackPolicy.MANUAL and upgrade.promoted:
+        status = close_upgrade(context, enter_phase(context, status, Phase.NEEDS_HUMAN), UpgradeOutcome.NEEDS_HUMAN)
+        return ReconcileResult(status, (event,))
+    return ReconcileResult(enter_phase(context, status, Phase.ROLLING_BACK), (event,))
+
+
+def refuse(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
+    """Close the upgrade before it began: the old version runs on."""
+    version = open_upgrade(status).to.version
+    status = close_upgrade(context, status, UpgradeOutcome.REFUSED, reason, message)
+    event = app_event("UpgradeRefused", f"{version}: {reason}: {message}", warning=True)
+    return ReconcileResult(enter_phase(context, replace(status, standby=None), resting_phase(status)), (event,))
+
+
+def interrupt(context: Context, status: Status) -> ReconcileResult:
+    """Bring the old version back first, as it ended by itself. From there the upgrade begins anew."""
+    status = close_upgrade(
+        context, status, UpgradeOutcome.INTERRUPTED, "OldVersionEnded", "the old version ended; it is restarted first"
+    )
+    return restart(context, replace(status, pending_command=None), "OldVersionEnded")

@@ -1,0 +1,175 @@
+"""The API server, as far as the operator uses it: JSON in, JSON out, and watches. The only module with the client.
+
+The client's models are left aside: the operator reads little, and making an object of each of a pod's hundred fields
+costs more than all the rest of a turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any  # JSON of other people's making
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+
+from headgate_operator.runtime.metrics import Counters
+from headgate_operator.runtime.rate_limiter import RateLimiter
+
+Json = dict[str, Any]
+
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+MANAGER = "headgate-operator"
+#: Statuses of an ``ApiError``: there is no such thing; there is one already, or it is another one by now.
+GONE, CONFLICT = 404, 409
+_TIMEOUT_S = (5.0, 30.0)
+_WATCH_S = 300
+#: Of one operator, whatever it has to do.
+CALLS_PER_SECOND, BURST = 50.0, 200
+
+
+class ApiError(Exception):
+    """The API server refused, or did not answer (``status`` 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+
+
+@contextmanager
+def gone_is_fine() -> Iterator[None]:
+    """Skip the rest of the block when its object does not exist."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status != GONE:
+            raise
+
+
+class Rest:
+    """Requests. One connection pool for all threads."""
+
+    def __init__(self, kubeconfig: str | None, counters: Counters) -> None:
+        configuration = Configuration()
+        if kubeconfig:
+            config.load_kube_config(kubeconfig, client_configuration=configuration)  # type: ignore[no-untyped-call]
+        else:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
+        configuration.connection_pool_maxsize = 16
+        configuration.retries = False
+        self._configuration = configuration
+        self._client = ApiClient(configuration)
+        self._counters = counters
+        self._pace = RateLimiter(CALLS_PER_SECOND, BURST)
+
+    def get(self, path: str, **query: str) -> Json:
+        """One object or a list."""
+        return self._call("GET", path, query=query)
+
+    def post(self, path: str, body: Json) -> Json:
+        """Create."""
+        return self._call("POST", path, body)
+
+    def put(self, path: str, body: Json) -> Json:
+        """Replace; a resource version in ``body`` must be the newest."""
+        return self._call("PUT", path, body)
+
+    def merge(self, path: str, body: Json) -> Json:
+        """Change entries; uid and resource version in ``body``'s metadata must be those that are there."""
+        return self._call("PATCH", path, body, content=MERGE)
+
+    def apply(self, path: str, body: Json) -> Json:
+        """Create or change to this."""
+        return self._call("PATCH", path, body, content=APPLY, query={"fieldManager": MANAGER, "force": "true"})
+
+    def delete(self, path: str, uid: str) -> Json:
+        """Exactly that one."""
+        body = {"preconditions": {"uid": uid}} if uid else {}
+        return self._call("DELETE", path, body)
+
+    def watch(self, path: str, version: str, **query: str) -> Iterator[tuple[str, Json]]:
+        """Events (``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK``) until the server ends it; ``ApiError`` 410:
+        list again.
+        """
+        pending = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(_WATCH_S),
+        }
+        response = self._send("GET", path, None, "", pending | query, (5.0, float(_WATCH_S + 30)))
+        try:
+            for line in _lines(response.response):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise ApiError(int(event["object"].get("code", 0)), str(event["object"].get("message")))
+                yield event["type"], event["object"]
+        except urllib3.exceptions.HTTPError as error:
+            raise ApiError(0, str(error)) from error
+        finally:
+            response.response.release_conn()
+
+    def _call(
+        self, method: str, path: str, body: Json | None = None, content: str = "application/json",
+        query: Mapping[str, str] | None = None,
+    ) -> Json:  # fmt: skip
+        response = self._send(method, path, body, content, query or {}, _TIMEOUT_S)
+        try:
+            said = json.loads(response.read() or b"{}")
+        except (ValueError, urllib3.exceptions.HTTPError) as error:
+            raise ApiError(0, f"{method} {path}: {error}") from error
+        return said if isinstance(said, dict) else {}
+
+    def _send(
+        self, method: str, path: str, body: Json | None, content: str,
+        query: Mapping[str, str], timeout_s: tuple[float, float],
+    ) -> Any:  # fmt: skip
+        self._pace.take()
+        self._counters.add("api_calls", f"{'WATCH' if 'watch' in query else method} {_resource(path)}")
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        try:
+            response = self._client.call_api(method, url, self._headers(content), body, _request_timeout=timeout_s)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(0, f"{method} {path}: {error}") from error
+        if response.status >= 400:
+            raise ApiError(response.status, f"{method} {path}: {_message(_body(response))}")
+        return response
+
+    def _headers(self, content: str) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": MANAGER}
+        if content:
+            headers["Content-Type"] = content
+        token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return headers | ({"authorization": token} if token else {})
+
+
+def _lines(response: Any) -> Iterator[bytes]:
+    rest = b""
+    for chunk in response.stream(amt=None, decode_content=True):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line for line in whole if line)
+
+
+def _resource(path: str) -> str:
+    """``/api/v1/namespaces/shop/pods/rules-1`` to ``pods``; for counting."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return f"{parts[0]}/{parts[2]}" if len(parts) > 2 else parts[0]
+
+
+def _body(response: Any) -> bytes:
+    return bytes(response.read() or b"")
+
+
+def _message(body: bytes) -> str:
+    try:
+        return str(json.loads(body).get("message", ""))[:500]
+    except (ValueError, AttributeError):
+        return body[:200].decode(errors="replace")

@@ -1,0 +1,107 @@
+"""Endpoints of the operator: ``/healthz``, whether its loop is alive (``canary``), and ``/metrics``.
+
+Of each app: its phase, readiness, number of restarts in a row, and the duration of its last upgrade. Every name
+of a phase is an app's series for as long as it is in it, so alerts can ask for one by name.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headgate_operator.resources import Phase, Status
+from headgate_operator.resources.status import Upgrade
+from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime.informer_cache import Key
+from headgate_operator.runtime.metrics import Counters
+
+Apps = Callable[[], Mapping[Key, Status]]
+_APP = ("namespace", "app")
+#: What is counted: the metric, what it says, and the name of its one label.
+COUNTED = {
+    "api_calls": ("headgate_operator_api_calls", "requests to the API server", "call"),
+    "traces": ("headgate_operator_traces", "traces of upgrades, sent, or dropped because nobody took them", "result"),
+    "turns": ("headgate_operator_turns", "looks at an app, and those that have to be repeated", "what"),
+}
+
+
+class MetricsText(Collector):
+    """Counts and apps, as metrics, at the moment of a scrape."""
+
+    def __init__(self, counters: Counters, apps: Apps) -> None:
+        self._counters, self._apps = counters, apps
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them."""
+        yield from self._counts()
+        phase = GaugeMetricFamily("headgate_app_phase", "1 for the phase that the app is in", labels=(*_APP, "phase"))
+        ready = GaugeMetricFamily("headgate_app_ready", "1: it runs as asked", labels=_APP)
+        restarts = GaugeMetricFamily("headgate_app_restarts", "restarts in a row of its driver", labels=_APP)
+        upgrade = GaugeMetricFamily(
+            "headgate_app_upgrade_phase_seconds",
+            "how long the phases of the last upgrade took that are over",
+            labels=(*_APP, "phase"),
+        )
+        for key, status in self._apps().items():
+            phase.add_metric((*key, status.phase.value), 1)
+            ready.add_metric(key, any(one.type == "Ready" and one.status == "True" for one in status.conditions))
+            restarts.add_metric(key, status.restarts)
+            for name, ms in phases_ms(status.upgrade).items():
+                upgrade.add_metric((*key, name), ms / 1_000)
+        yield from (phase, ready, restarts, upgrade)
+
+    def _counts(self) -> Iterator[Metric]:
+        families = {of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in COUNTED.items()}
+        for (of, label), count in self._counters.read().items():
+            families[of].add_metric((label,), count)
+        yield from families.values()
+
+
+def phases_ms(upgrade: Upgrade | None) -> dict[Phase, int]:
+    """Of each phase that is over, in all: a roll-back goes through some of them a second time."""
+    took: dict[Phase, int] = {}
+    for one, following in pairwise(upgrade.phases if upgrade is not None else ()):
+        took[one.phase] = took.get(one.phase, 0) + following.at - one.at
+    return took
+
+
+def serve(port: int, counters: Counters, apps: Apps) -> ThreadingHTTPServer:
+    """On all addresses, in threads that end with the process. Port 0: a free one."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(MetricsText(counters, apps))
+    server = ThreadingHTTPServer(("", port), _handler(registry))
+    threading.Thread(target=server.serve_forever, name="serving", daemon=True).start()
+    return server
+
+
+def _handler(registry: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._say(HTTPStatus.OK, generate_latest(registry))
+            elif self.path != "/healthz":
+                self._say(HTTPStatus.NOT_FOUND, b"")
+            elif canary.is_alive(time.time()):
+                self._say(HTTPStatus.OK, b"alive\n")
+            else:
+                self._say(HTTPStatus.SERVICE_UNAVAILABLE, b"the loop has not come around\n")
+
+        def _say(self, status: HTTPStatus, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Probes ask every few seconds: no line each."""
+
+    return Handler

@@ -1,0 +1,125 @@
+"""Cache of the watches: raw objects by kind and name, newest version each, and the app that each object belongs to."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from typing import Any  # JSON of other people's making
+
+from headgate_operator.pods.labels import APP, COLLECTS
+from headgate_operator.reconcile.observed import Observed
+from headgate_operator.runtime.parse import read_app, read_collector, read_pod, read_savepoint
+from headgate_operator.runtime.reconcile_once import CachedApp
+
+Json = dict[str, Any]
+#: (namespace, name)
+Key = tuple[str, str]
+
+APPS, PODS, SAVEPOINTS = "streamapps", "pods", "savepoints"
+
+#: Uids of objects that are gone: as many as there may be answers on their way, and more.
+_TOMBSTONES = 1_000
+
+
+def object_key(raw: Json) -> Key:
+    """Of any object."""
+    return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+
+
+def app_key(kind: str, raw: Json) -> Key | None:
+    """Return the app that an object belongs to."""
+    namespace, name = object_key(raw)
+    if kind == APPS:
+        return namespace, name
+    labels = raw["metadata"].get("labels") or {}
+    of = raw["spec"].get("app") if kind == SAVEPOINTS else labels.get(APP) or labels.get(COLLECTS)
+    return (namespace, of) if of else None
+
+
+class Cache:
+    """Objects of all kinds. Methods are safe between threads; objects are never changed in place.
+
+    Watches and the answers to our own writes put into it, in any order: an older version never replaces a newer one,
+    and an object that was reported gone does not come back by an answer that was on its way.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._objects: dict[str, dict[Key, Json]] = {APPS: {}, PODS: {}, SAVEPOINTS: {}}
+        self._by_app: dict[str, dict[Key, set[Key]]] = {kind: defaultdict(set) for kind in self._objects}
+        self._gone: deque[str] = deque(maxlen=_TOMBSTONES)
+
+    def replace(self, kind: str, listed: list[Json]) -> set[Key]:
+        """Replace the whole list of a kind; return the apps of its objects, old and new."""
+        with self._lock:
+            about = {app for raw in self._objects[kind].values() if (app := app_key(kind, raw))}
+            self._objects[kind], self._by_app[kind] = {}, defaultdict(set)
+            for raw in listed:
+                self._put(kind, raw)
+            return about | set(self._by_app[kind])
+
+    def put(self, kind: str, raw: Json) -> Key | None:
+        """Store a newer object and ignore one that is older than the stored one; return its app."""
+        with self._lock:
+            there = self._objects[kind].get(object_key(raw))
+            known = raw["metadata"].get("uid") not in self._gone
+            if known and (there is None or _version(raw) >= _version(there)):
+                self._put(kind, raw)
+        return app_key(kind, raw)
+
+    def _put(self, kind: str, raw: Json) -> None:
+        key, app = object_key(raw), app_key(kind, raw)
+        self._objects[kind][key] = raw
+        if app is not None:
+            self._by_app[kind][app].add(key)
+
+    def drop(self, kind: str, raw: Json) -> Key | None:
+        """Remove an object that is gone; return its app."""
+        key, app = object_key(raw), app_key(kind, raw)
+        with self._lock:
+            self._gone.append(raw["metadata"].get("uid", ""))
+            self._objects[kind].pop(key, None)
+            if app is not None:
+                self._by_app[kind][app].discard(key)
+        return app
+
+    def raw(self, kind: str, key: Key) -> Json | None:
+        """As the API server gave it."""
+        with self._lock:
+            return self._objects[kind].get(key)
+
+    def of(self, kind: str, app: Key) -> list[Json]:
+        """Objects of an app, whether or not that is there."""
+        with self._lock:
+            return [self._objects[kind][key] for key in self._by_app[kind].get(app, ())]
+
+    def apps(self) -> list[Key]:
+        """Every app."""
+        with self._lock:
+            return list(self._objects[APPS])
+
+    def seen(self, key: Key) -> CachedApp | None:
+        """All that is known of an app; none when there is none."""
+        with self._lock:
+            raw = self._objects[APPS].get(key)
+            parts = {
+                kind: [self._objects[kind][k] for k in self._by_app[kind].get(key, ())] for kind in (PODS, SAVEPOINTS)
+            }
+            named = [(k, o) for k, o in self._objects[APPS].items() if k[0] == key[0] and k != key]
+        if raw is None:
+            return None
+        desired, status = read_app(raw)
+        return CachedApp(desired, status, raw["metadata"]["resourceVersion"], _observed(parts, named))
+
+
+def _observed(parts: dict[str, list[Json]], others: list[tuple[Key, Json]]) -> Observed:
+    pods = sorted(parts[PODS], key=lambda raw: str(raw["metadata"]["name"]))
+    drivers = tuple(read_pod(raw) for raw in pods if APP in (raw["metadata"].get("labels") or {}))
+    collectors = tuple(read_collector(raw) for raw in pods if COLLECTS in (raw["metadata"].get("labels") or {}))
+    savepoints = sorted(map(read_savepoint, parts[SAVEPOINTS]), key=lambda savepoint: savepoint.name)
+    named = {(raw["spec"].get("restore") or {}).get("from", "") for _, raw in others}
+    return Observed(drivers, tuple(savepoints), collectors, frozenset(named - {""}))
+
+
+def _version(raw: Json) -> int:
+    return int(raw["metadata"]["resourceVersion"])

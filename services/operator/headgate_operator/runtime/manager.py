@@ -1,0 +1,127 @@
+"""The operator as a process: watches feed a queue of apps, workers take turns, one process leads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from headgate_operator.reconcile import wake_ms
+from headgate_operator.resources import Status
+from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime.actuator import KubernetesActuator
+from headgate_operator.runtime.api_client import ApiError, Rest
+from headgate_operator.runtime.informer import Informer
+from headgate_operator.runtime.informer_cache import APPS, PODS, SAVEPOINTS, Cache, Key
+from headgate_operator.runtime.metrics import Counters
+from headgate_operator.runtime.orphaned_savepoints import release_orphans
+from headgate_operator.runtime.otlp_traces import NOBODY, Traces
+from headgate_operator.runtime.parse import Unusable
+from headgate_operator.runtime.reconcile_once import NotExclusive, StaleRead, turn
+from headgate_operator.runtime.work_queue import WorkQueue
+
+_LOG = logging.getLogger(__name__)
+#: Driver pods and collectors. Executors are Spark's.
+_MANAGED = "app.kubernetes.io/managed-by=headgate-operator"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``namespace``: the namespace to watch, all when empty. ``resync_s``: most seconds between two looks at an app."""
+
+    namespace: str = ""
+    workers: int = 2
+    resync_s: float = 30.0
+
+
+def clock_ms() -> int:
+    """Now."""
+    return time.time_ns() // 1_000_000
+
+
+class Manager:
+    """``start``, ``stop``."""
+
+    def __init__(
+        self,
+        rest: Rest,
+        counters: Counters,
+        settings: Settings,
+        clock: Callable[[], int] = clock_ms,
+        traces: Traces = NOBODY,
+    ) -> None:
+        self._rest, self._counters, self._settings, self._clock = rest, counters, settings, clock
+        self._cache = Cache()
+        self._api = KubernetesActuator(rest, self._cache, traces)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        kinds = ((APPS, ""), (SAVEPOINTS, ""), (PODS, _MANAGED))
+        self._watches = [
+            Informer(rest, self._cache, kind, settings.namespace, self._queue.add, selector) for kind, selector in kinds
+        ]
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the watches and workers; return when all lists were read and the workers work."""
+        for watch in self._watches:
+            watch.start()
+        for watch in self._watches:
+            watch.synced.wait()
+        for number in range(self._settings.workers):
+            thread = threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        self._queue.add(canary.CANARY)
+
+    def stop(self) -> None:
+        """Stop the watches and finish the turns that are under way."""
+        for watch in self._watches:
+            watch.stop.set()
+        self._queue.close()
+        for thread in self._threads:
+            thread.join(10.0)
+
+    def apps(self) -> dict[Key, Status]:
+        """Return every app whose status can be read, with that status."""
+        found = {}
+        for key in self._cache.apps():
+            with suppress(Unusable):
+                if (seen := self._cache.seen(key)) is not None:
+                    found[key] = seen.status
+        return found
+
+    def _work(self) -> None:
+        while (key := self._queue.take()) is not None:
+            self._counters.add("turns", "all")
+            try:
+                self._queue.done(key, self._check_loop() if key == canary.CANARY else self._turn(key))
+            except (StaleRead, NotExclusive) as reason:
+                self._counters.add("turns", type(reason).__name__)
+                self._queue.failed(key)
+            except ApiError as error:
+                after_s = self._queue.failed(key)
+                _LOG.warning("%s/%s: again in %.1f s: %s", *key, after_s, error)
+            except Exception:  # a fault of ours in one app must not stop the others
+                self._queue.failed(key)
+                _LOG.exception("%s/%s", *key)
+
+    def _check_loop(self) -> float:
+        canary.check_loop(self._rest, self._settings.namespace)
+        return canary.EVERY_S
+
+    def _turn(self, key: Key) -> float | None:
+        """In how many seconds to look again; none when the app is gone."""
+        try:
+            seen = self._cache.seen(key)
+        except Unusable as reason:
+            _LOG.error("%s/%s is left alone: %s", *key, reason)
+            return self._settings.resync_s
+        if seen is None:
+            release_orphans(self._rest, self._cache, key)
+            return None
+        status = turn(self._api, seen, self._clock)
+        if status.phase is not seen.status.phase:
+            _LOG.info("%s/%s: %s to %s", *key, seen.status.phase.value, status.phase.value)
+        return wake_ms(status, seen.desired, self._clock(), int(self._settings.resync_s * 1_000)) / 1_000 + 0.01

@@ -1,0 +1,43 @@
+"""An operator whose own namespace is being deleted goes with it, perhaps before the apps: then no process is left that
+could let go of them, and the deletion would never end. So it lets go of them as its last action.
+
+Nothing is lost by it that could be kept: no pod can be made there any more, so no savepoint either. Drivers end between
+two batches, as any pod that is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any  # JSON of other people's making
+
+from headgate_operator.runtime.api_client import CONFLICT, ApiError, Rest, gone_is_fine
+from headgate_operator.runtime.api_paths import path
+from headgate_operator.runtime.parse import FINALIZER
+
+_LOG = logging.getLogger(__name__)
+
+
+def remove_finalizers_with_namespace(rest: Rest, namespace: str) -> None:
+    """Take our finalizer off everything in the namespace, if that is being deleted. No turn may be under way."""
+    if not rest.get(path("namespaces", name=namespace))["metadata"].get("deletionTimestamp"):
+        return
+    for kind in ("streamapps", "savepoints"):
+        for raw in rest.get(path(kind, namespace))["items"]:
+            if FINALIZER in raw["metadata"].get("finalizers", ()):
+                _LOG.warning("%s %s/%s: goes with its namespace", kind, namespace, raw["metadata"]["name"])
+                _remove_finalizers(rest, kind, raw)
+
+
+def _remove_finalizers(rest: Rest, kind: str, raw: dict[str, Any]) -> None:
+    meta = raw["metadata"]
+    where = path(kind, meta["namespace"], meta["name"])
+    while True:
+        left = [name for name in meta["finalizers"] if name != FINALIZER]
+        try:
+            with gone_is_fine():
+                rest.merge(where, {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": left}})
+            return
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+        meta = rest.get(where)["metadata"]

@@ -1,0 +1,31 @@
+"""Savepoints whose app is gone. No image remains that could remove their data: the resource goes, the data stays.
+
+A deletion must end, that of a namespace too, in which no pod can be made any more.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headgate_operator.runtime.api_client import Rest, gone_is_fine
+from headgate_operator.runtime.api_paths import path
+from headgate_operator.runtime.informer_cache import SAVEPOINTS, Cache, Key
+
+_LOG = logging.getLogger(__name__)
+
+
+def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
+    """Let go of those that are being deleted."""
+    for raw in cache.of(SAVEPOINTS, app):
+        meta = raw["metadata"]
+        if not meta.get("deletionTimestamp") or not meta.get("finalizers"):
+            continue
+        release_savepoint(rest, meta["namespace"], meta["name"])
+        where = (raw.get("status") or {}).get("location", "its folder")
+        _LOG.warning("savepoint %s/%s: its app is gone; the data stays at %s", meta["namespace"], meta["name"], where)
+
+
+def release_savepoint(rest: Rest, namespace: str, name: str) -> None:
+    """Let go of one, if it is there."""
+    with gone_is_fine():
+        rest.merge(path(SAVEPOINTS, namespace, name), {"metadata": {"finalizers": None}})

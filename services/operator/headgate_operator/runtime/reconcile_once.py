@@ -1,0 +1,88 @@
+"""One turn for one app: what every operator process does, on a cluster and in the simulation.
+
+1. Look: read the cache. Where it lacks a pod that the status names, or the phase ends when nothing runs, ask the API
+server: absence is not taken from a cache. 2. Decide. 3. Write the status, onto the version that was read. If another
+process wrote: stop, look again.
+   Nothing to write but something to do: ask whether the version that was read is still the newest. 4. Act.
+A crash after 1 or 2 leaves nothing; after 3 a status whose actions are missing, which the next turn does; in the midst
+of 4 the same. Before ``PromoteStandby`` the API server is asked for the app's pods: nothing of another one may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from headgate_operator.reconcile import ENDS_WITH_ABSENCE, reconcile
+from headgate_operator.reconcile.actions import Action, PromoteStandby
+from headgate_operator.reconcile.context import ReconcileResult
+from headgate_operator.reconcile.observed import Desired, Observed, PodView
+from headgate_operator.resources.status import Status
+
+
+class StaleRead(Exception):
+    """The read version is not the newest any more. Look again."""
+
+
+class NotExclusive(Exception):
+    """Another driver pod of the app may still run. Look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedApp:
+    """An app as the cache holds it."""
+
+    desired: Desired
+    status: Status
+    resource_version: str
+    observed: Observed
+
+
+class Api(Protocol):
+    """API server calls of a turn. Each call may fail; writes are conditional where the docstring states so."""
+
+    def write_status(self, seen: CachedApp, status: Status) -> None:
+        """Onto ``seen.resource_version``; ``StaleRead`` when there is a newer one."""
+
+    def is_newest(self, seen: CachedApp) -> bool:
+        """Return whether ``seen.resource_version`` is the version on the API server."""
+
+    def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
+        """Return the app's driver pods, from the API server and not from a cache."""
+
+    def perform(self, seen: CachedApp, action: Action) -> None:
+        """Do it, or find it done."""
+
+
+def turn(api: Api, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
+    """Run one turn and return the status after it. Raises the errors of the API; nothing needs undoing."""
+    observed = _confirm_absence(api, seen)
+    step = reconcile(seen.desired, observed, seen.status, clock_ms())
+    if step.status != seen.status:
+        api.write_status(seen, step.status)
+    elif step.actions and not api.is_newest(seen):
+        raise StaleRead(seen.desired.name)
+    act(api, seen, step)
+    return step.status
+
+
+def _confirm_absence(api: Api, seen: CachedApp) -> Observed:
+    named = {ref.name for ref in (seen.status.owner, seen.status.standby) if ref is not None}
+    if named <= {pod.name for pod in seen.observed.pods} and seen.status.phase not in ENDS_WITH_ABSENCE:
+        return seen.observed
+    return replace(seen.observed, pods=api.pods(seen))
+
+
+def act(api: Api, seen: CachedApp, step: ReconcileResult) -> None:
+    """Execute step 4."""
+    for action in step.actions:
+        if isinstance(action, PromoteStandby):
+            _check_exclusive(api, seen, action)
+        api.perform(seen, action)
+
+
+def _check_exclusive(api: Api, seen: CachedApp, action: PromoteStandby) -> None:
+    others = [pod.name for pod in api.pods(seen) if pod.name != action.pod and not pod.finished]
+    if others:
+        raise NotExclusive(", ".join(others))

@@ -1,0 +1,415 @@
+"""Single decisions of the reconciler, each as an example: what is remembered and seen, what is decided."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from headgate_operator.reconcile import ReconcileResult, reconcile
+from headgate_operator.reconcile import actions as act
+from headgate_operator.reconcile.observed import Desired, Observed, PodView, SavepointView
+from headgate_operator.resources import Phase, SavepointPhase, SavepointReason, SavepointStatus, Status, StreamAppSpec
+from headgate_operator.resources.status import (
+    Checkpoint,
+    GarbageCollection,
+    PendingCommand,
+    PodRef,
+    Upgrade,
+    UpgradeKind,
+    UpgradeOutcome,
+)
+from streamcore.control.status import (
+    CommandResult,
+    CompatibilityInfo,
+    DriverPhase,
+    DriverStatus,
+    NewerEpochInfo,
+    SavepointInfo,
+)
+
+_NOW = 10_000_000
+_SPEC = {"service": "rules", "image": "headgate:1", "config": {"level": 1}, "checkpoint": {"root": "/c"}}
+
+
+def _desired(generation: int = 1, **spec: object) -> Desired:
+    made = Desired.of("shop", "rules", "0a1b2c3d", generation, StreamAppSpec.model_validate({**_SPEC, **spec}))
+    return replace(made, finalized=True)
+
+
+def _stable() -> Status:
+    owner = PodRef("old", _desired().release.revision, "u1")
+    return Status(
+        phase=Phase.STABLE,
+        stable=_desired().release,
+        owner=owner,
+        checkpoint=Checkpoint(1, allow_empty=True, established=True, batch=5),
+        epochs=1,
+        attempt=1,
+        version="1",
+        running_since=_NOW,
+    )
+
+
+def _running(**said: object) -> PodView:
+    report = DriverStatus(DriverPhase.RUNNING, epoch=1, batch=9, committed=9, at_ms=_NOW)
+    return PodView("old", "u1", driver_status=replace(report, **said))  # type: ignore[arg-type]
+
+
+def _stopping(desired: Desired, late: bool) -> tuple[Status, Observed]:
+    """An upgrade whose old version was asked to end."""
+    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    assert status.standby is not None
+    standby = PodView(
+        status.standby.name,
+        "u2",
+        driver_status=DriverStatus(DriverPhase.STANDBY, compatibility=CompatibilityInfo("compatible")),
+    )
+    observed = Observed((_running(), standby))
+    status = reconcile(desired, observed, status, _NOW).status
+    assert status.phase is Phase.STOPPING
+    assert status.pending_command is not None
+    if late:
+        status = replace(status, pending_command=replace(status.pending_command, deadline=_NOW))
+    return status, observed
+
+
+def _kinds(step: ReconcileResult) -> list[type]:
+    return [type(action) for action in step.actions if not isinstance(action, act.EmitEvent)]
+
+
+def test_nothing_is_done_when_everything_is_as_it_should_be() -> None:
+    status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
+    again = reconcile(_desired(), Observed((_running(),)), status, _NOW)
+    assert (again.status, again.actions) == (status, ())
+
+
+def test_a_status_is_a_value() -> None:
+    status = reconcile(_desired(), Observed((_running(),)), _stable(), _NOW).status
+    assert pickle.loads(pickle.dumps(status)) == status
+
+
+def test_an_upgrade_begins_with_a_standby_and_the_running_pod_is_not_touched() -> None:
+    step = reconcile(_desired(2, image="headgate:2"), Observed((_running(),)), _stable(), _NOW)
+    assert step.status.phase is Phase.PREFLIGHT
+    assert _kinds(step) == [act.CreatePod]
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("incompatible", "Incompatible"), ("decision", "NeedsDecision")])
+def test_a_plan_that_cannot_be_refuses_the_upgrade_and_it_is_not_tried_again(verdict: str, reason: str) -> None:
+    desired = _desired(2, image="headgate:2")
+    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    assert status.standby is not None
+    standby = PodView(
+        status.standby.name,
+        "u2",
+        driver_status=DriverStatus(DriverPhase.STANDBY, compatibility=CompatibilityInfo(verdict, ("table a",))),
+    )
+    step = reconcile(desired, Observed((_running(), standby)), status, _NOW)
+    assert step.status.phase is Phase.STABLE
+    assert step.status.upgrade is not None
+    assert (step.status.upgrade.outcome, step.status.upgrade.reason) == (UpgradeOutcome.REFUSED, reason)
+    assert step.status.owner == _stable().owner
+    again = reconcile(desired, Observed((_running(),)), step.status, _NOW)
+    assert again.status.phase is Phase.STABLE
+    assert _kinds(again) == []
+
+
+def test_a_version_that_does_not_stop_in_time_is_kept() -> None:
+    desired = _desired(2, image="headgate:2")
+    status, observed = _stopping(desired, late=True)
+    step = reconcile(desired, observed, status, _NOW)
+    assert (step.status.phase, step.status.owner) == (Phase.STABLE, _stable().owner)
+    assert step.status.upgrade is not None
+    assert step.status.upgrade.reason == "StopTimeout"
+
+
+def test_a_version_that_does_not_stop_in_time_is_settled_once_if_that_is_wanted() -> None:
+    desired = _desired(2, image="headgate:2", upgrade={"onStopTimeout": "finishBatch"})
+    status, observed = _stopping(desired, late=True)
+    step = reconcile(desired, observed, status, _NOW)
+    assert step.status.phase is Phase.RESTARTING
+    assert act.DeletePod("old", "u1") in step.actions
+    assert step.status.drain_retried_for == desired.release.revision
+    status = replace(_stable(), drain_retried_for=step.status.drain_retried_for)
+    again, observed = _stopping(desired, late=True)
+    kept = reconcile(desired, observed, replace(again, drain_retried_for=status.drain_retried_for), _NOW)
+    assert kept.status.phase is Phase.STABLE
+
+
+def test_a_savepoint_that_is_behind_what_was_committed_is_not_believed() -> None:
+    desired = _desired(2, image="headgate:2")
+    status, observed = _stopping(desired, late=False)
+    assert status.pending_command is not None
+    behind = SavepointInfo(status.pending_command.savepoint, 4, 1, "digest", 1)
+    pod = _running(results={status.pending_command.id: CommandResult(True, savepoint=behind)})
+    line = SavepointView(status.pending_command.savepoint, SavepointReason.UPGRADE, "7", _NOW)
+    step = reconcile(desired, replace(observed, pods=(pod, *observed.pods[1:]), savepoints=(line,)), status, _NOW)
+    assert step.status.phase is Phase.STABLE
+    recorded = [action for action in step.actions if isinstance(action, act.UpdateSavepointStatus)]
+    assert [one.status.phase for one in recorded] == [SavepointPhase.FAILED]
+
+
+def test_a_savepoint_is_not_asked_for_while_its_data_is_being_removed() -> None:
+    """A cache that has not heard of its deletion still has it as one that somebody waits for."""
+    line = SavepointView("by-hand", SavepointReason.MANUAL, "7", _NOW)
+    observed = Observed((_running(),), savepoints=(line,))
+    asked = reconcile(_desired(), observed, _stable(), _NOW).status.pending_command
+    assert asked is not None
+    assert asked.savepoint == "by-hand"
+    removing = replace(_stable(), garbage_collection=GarbageCollection(("by-hand",), "rules-c1", 1, _NOW + 1_000))
+    assert reconcile(_desired(), observed, removing, _NOW).status.pending_command is None
+
+
+def test_another_number_of_partitions_in_place_is_refused_before_anything_was_done() -> None:
+    desired = _desired(2, shufflePartitions=8, upgrade={"mode": "in-place"})
+    step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
+    assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
+    assert step.status.upgrade is not None
+    assert step.status.upgrade.reason == "NeedsSavepoint"
+
+
+def test_a_checkpoint_that_is_not_there_any_more_is_a_matter_for_a_person() -> None:
+    """The driver found a root that holds something newer, or nothing: it is not begun anew."""
+    lines = tuple(
+        SavepointView(name, SavepointReason.SCHEDULED, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, batch))
+        for name, batch in (("early", 3), ("late", 4))
+    )
+    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
+    refused = PodView(
+        "old",
+        "u1",
+        driver_status=DriverStatus(
+            DriverPhase.STANDBY, results={"promote-1": CommandResult(False, "newer", newer_epoch=NewerEpochInfo(2, 7))}
+        ),
+    )
+    step = reconcile(_desired(), Observed((refused,), lines), status, _NOW)
+    assert step.status.phase is Phase.NEEDS_HUMAN
+    assert [candidate.savepoint for candidate in step.status.restore_points] == ["late", "early"]
+    assert '"from": "late"' in step.status.restore_points[0].command
+
+
+def test_an_epoch_that_the_root_has_seen_is_not_handed_out_again() -> None:
+    """Its checkpoint is there, and would be gone on with instead of restored."""
+    line = SavepointView("kept", SavepointReason.MANUAL, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 1, 3))
+    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    status = replace(_stable(), phase=Phase.RESTARTING, pending_command=asked)
+    refused = PodView(
+        "old",
+        "u1",
+        driver_status=DriverStatus(
+            DriverPhase.STANDBY, results={"promote-1": CommandResult(False, "over", newer_epoch=NewerEpochInfo(4, -1))}
+        ),
+    )
+    status = reconcile(_desired(), Observed((refused,), (line,)), status, _NOW).status
+    assert status.epochs == 4
+    desired = _desired(2, restore={"from": "kept", "nonce": "1"})
+    status = reconcile(desired, Observed((), (line,)), status, _NOW).status
+    assert status.upgrade is not None
+    assert status.upgrade.claim == Checkpoint(5, restore="kept", discard_newer=True)
+
+
+def _rolling_back() -> Status:
+    """The old version was told to go from the savepoint of before the upgrade, the best of two ways back."""
+    claim = Checkpoint(3, restore="before")
+    to = _desired(2, image="headgate:2").release
+    upgrade = Upgrade(1, UpgradeKind.UPGRADE, to, _NOW, base=Checkpoint(1), promoted=True, savepoint="before")
+    upgrade = replace(upgrade, undo_step=1, target=Checkpoint(2, restore="before"), claim=claim)
+    asked = PendingCommand("promote-1", "promote", "old", _NOW + 1_000)
+    return replace(
+        _stable(),
+        phase=Phase.ROLLING_BACK,
+        checkpoint=claim,
+        epochs=3,
+        pending_command=asked,
+        upgrade=upgrade,
+        restarts=0,
+    )
+
+
+def _said_no(*, retryable: bool) -> Observed:
+    answer = CommandResult(False, "Retryable: the storage is away", retryable=retryable)
+    return Observed(
+        (PodView("old", "u1", driver_status=DriverStatus(DriverPhase.STANDBY, results={"promote-1": answer})),)
+    )
+
+
+@pytest.mark.parametrize(("retry", "way"), [(True, 1), (False, 2)])
+def test_a_way_back_is_given_up_for_a_refusal_and_not_because_something_was_away(retry: bool, way: int) -> None:
+    status = _rolling_back()
+    assert status.upgrade is not None
+    after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=retry), status, _NOW).status
+    assert after.upgrade is not None
+    assert (after.phase, after.upgrade.undo_step, after.owner) == (Phase.ROLLING_BACK, way, None)
+    assert (after.upgrade.claim == status.upgrade.claim) == retry
+    assert ((after.retry_after or 0) > _NOW) == retry
+
+
+def test_a_way_back_on_which_something_is_always_away_is_a_persons_in_the_end() -> None:
+    status = replace(_rolling_back(), restarts=5)
+    after = reconcile(_desired(2, image="headgate:2"), _said_no(retryable=True), status, _NOW).status
+    assert after.phase is Phase.NEEDS_HUMAN
+
+
+@pytest.mark.parametrize(("retry", "phase"), [(True, Phase.STARTING), (False, Phase.NEEDS_HUMAN)])
+def test_a_restore_is_tried_again_when_something_was_away(retry: bool, phase: Phase) -> None:
+    claim = Checkpoint(3, restore="before", discard_newer=True)
+    upgrade = Upgrade(1, UpgradeKind.RESTORE, _desired().release, _NOW, base=Checkpoint(1), claim=claim)
+    status = replace(_rolling_back(), phase=Phase.STARTING, checkpoint=claim, upgrade=upgrade)
+    after = reconcile(_desired(), _said_no(retryable=retry), status, _NOW).status
+    assert after.phase is phase
+    assert after.upgrade is not None
+    assert after.upgrade.claim == claim
+
+
+def test_the_first_epoch_is_above_that_of_the_savepoint_it_begins_from() -> None:
+    line = SavepointView("kept", SavepointReason.DELETION, "1", 0, SavepointStatus(SavepointPhase.COMPLETE, 6, 3))
+    for spec, claim in (
+        ({"restore": {"from": "kept", "nonce": "1"}}, Checkpoint(7, restore="kept")),
+        ({}, Checkpoint(1, allow_empty=True)),
+    ):
+        status = reconcile(_desired(**spec), Observed((), (line,)), Status(), _NOW).status  # type: ignore[arg-type]
+        assert status.upgrade is not None
+        assert status.upgrade.claim == claim
+
+
+def test_only_other_settings_are_first_asked_to_be_taken_live_and_are_an_upgrade_if_not() -> None:
+    desired = _desired(2, config={"level": 2})
+    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    step = reconcile(desired, Observed((_running(),)), status, _NOW)
+    assert step.status.pending_command is not None
+    identity = step.status.pending_command.id
+    assert step.actions == (act.ReconfigureDriver("old", "u1", identity, desired.release),)
+    yes, no = (_running(results={identity: CommandResult(ok)}) for ok in (True, False))
+    taken = reconcile(desired, Observed((yes,)), step.status, _NOW).status
+    assert (taken.stable, taken.pending_command, taken.phase) == (desired.release, None, Phase.STABLE)
+    status = reconcile(desired, Observed((no,)), step.status, _NOW).status
+    assert reconcile(desired, Observed((no,)), status, _NOW).status.phase is Phase.PREFLIGHT
+
+
+def _asked_for_settings() -> tuple[Status, str]:
+    """Level 2 was wanted instead of 1, and the driver has been asked to take it."""
+    status = reconcile(_desired(2, config={"level": 2}), Observed((_running(),)), _stable(), _NOW).status
+    assert status.pending_command is not None
+    return status, status.pending_command.id
+
+
+def test_settings_that_nobody_wants_any_more_are_waited_for_and_taken_back_when_they_were_taken() -> None:
+    status, identity = _asked_for_settings()
+    back = _desired(3)
+    step = reconcile(back, Observed((_running(),)), status, _NOW)
+    assert step.status.pending_command == status.pending_command
+    assert [action.release for action in step.actions if isinstance(action, act.ReconfigureDriver)] == [
+        _desired(2, config={"level": 2}).release
+    ]
+    yes = Observed((_running(results={identity: CommandResult(True)}),))
+    taken = reconcile(back, yes, step.status, _NOW).status
+    assert taken.stable == _desired(2, config={"level": 2}).release
+    status = reconcile(back, yes, taken, _NOW).status
+    again = reconcile(back, yes, status, _NOW)
+    assert status.pending_command is not None
+    assert again.actions == (act.ReconfigureDriver("old", "u1", status.pending_command.id, back.release),)
+
+
+def test_settings_that_nobody_wants_any_more_and_that_were_not_taken_change_nothing() -> None:
+    status, identity = _asked_for_settings()
+    no = Observed((_running(results={identity: CommandResult(False, "another process is needed")}),))
+    status = reconcile(_desired(3), no, status, _NOW).status
+    step = reconcile(_desired(3), no, status, _NOW)
+    assert (step.status.phase, step.status.stable, step.actions) == (Phase.STABLE, _desired().release, ())
+
+
+def test_a_driver_that_does_not_say_whether_it_took_settings_that_nobody_wants_is_restarted_where_it_was() -> None:
+    status, _ = _asked_for_settings()
+    silent = Observed((_running(at_ms=_NOW + 30_000),))
+    status = reconcile(_desired(3), silent, status, _NOW + 30_000).status
+    step = reconcile(_desired(3), silent, status, _NOW + 30_000)
+    assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
+    assert step.status.checkpoint is not None
+    assert step.status.checkpoint.epoch == 1
+    assert act.DeletePod("old", "u1") in step.actions
+
+
+@pytest.mark.parametrize("late", [None, CommandResult(True), CommandResult(False)])
+def test_after_an_upgrade_that_was_refused_what_the_driver_runs_with_is_known_or_it_is_restarted(
+    late: CommandResult | None,
+) -> None:
+    """It had not answered in time, so the settings became an upgrade, which cannot be."""
+    status, identity = _asked_for_settings()
+    desired, now_ms = _desired(2, config={"level": 2}), _NOW + 30_000
+    silent = _running(at_ms=now_ms)
+    status = reconcile(desired, Observed((silent,)), status, now_ms).status
+    status = reconcile(desired, Observed((silent,)), status, now_ms).status
+    assert status.phase is Phase.PREFLIGHT
+    assert status.standby is not None
+    standby = PodView(
+        status.standby.name,
+        "u2",
+        driver_status=DriverStatus(DriverPhase.STANDBY, compatibility=CompatibilityInfo("incompatible")),
+    )
+    status = reconcile(desired, Observed((silent, standby)), status, now_ms).status
+    assert status.phase is Phase.STABLE
+    pod = _running(at_ms=now_ms, results={identity: late} if late else {})
+    step = reconcile(desired, Observed((pod,)), status, now_ms)
+    if late is None:
+        assert (step.status.phase, step.status.stable) == (Phase.RESTARTING, _desired().release)
+    else:
+        assert (step.status.phase, step.status.pending_config) == (Phase.STABLE, None)
+        assert step.status.stable == (desired.release if late.ok else _desired().release)
+
+
+def test_a_driver_that_has_not_answered_for_some_settings_is_offered_no_others() -> None:
+    status, _ = _asked_for_settings()
+    desired, now_ms = _desired(3, config={"level": 3}), _NOW + 30_000
+    silent = Observed((_running(at_ms=now_ms),))
+    status = reconcile(desired, silent, status, now_ms).status
+    step = reconcile(desired, silent, status, now_ms)
+    assert step.status.phase is Phase.PREFLIGHT
+    assert not [action for action in step.actions if isinstance(action, act.ReconfigureDriver)]
+
+
+def test_a_restart_goes_on_from_the_checkpoint_and_never_begins_one() -> None:
+    status = reconcile(_desired(), Observed(()), _stable(), _NOW).status
+    assert status.phase is Phase.RESTARTING
+    status = reconcile(_desired(), Observed(()), status, _NOW).status
+    assert status.standby is not None
+    standby = PodView(status.standby.name, "u2", driver_status=DriverStatus(DriverPhase.STANDBY))
+    step = reconcile(_desired(), Observed((standby,)), status, _NOW)
+    gos = [action.command for action in step.actions if isinstance(action, act.PromoteStandby)]
+    assert [(go.epoch, go.restore, go.allow_empty) for go in gos] == [(1, None, False)]
+
+
+def test_a_pod_that_is_deleted_and_not_gone_keeps_the_next_one_waiting() -> None:
+    ending = replace(_running(), deleting=True)
+    status = reconcile(_desired(), Observed((ending,)), _stable(), _NOW).status
+    status = reconcile(_desired(), Observed((ending,)), status, _NOW).status
+    assert status.standby is not None
+    standby = PodView(status.standby.name, "u2", driver_status=DriverStatus(DriverPhase.STANDBY))
+    waiting = reconcile(_desired(), Observed((ending, standby)), status, _NOW)
+    assert not [action for action in waiting.actions if isinstance(action, act.PromoteStandby)]
+    gone = reconcile(_desired(), Observed((standby,)), waiting.status, _NOW)
+    assert [type(action) for action in gone.actions] == [act.PromoteStandby]
+
+
+def test_a_driver_that_says_nothing_for_too_long_is_replaced() -> None:
+    step = reconcile(_desired(), Observed((_running(at_ms=_NOW - 300_001),)), _stable(), _NOW)
+    assert step.status.phase is Phase.RESTARTING
+    assert act.DeletePod("old", "u1") in step.actions
+
+
+def test_a_deletion_ends_at_its_deadline_whatever_hangs() -> None:
+    desired = replace(_desired(), deleting_since_ms=_NOW)
+    status = reconcile(desired, Observed((_running(),)), _stable(), _NOW).status
+    assert status.phase is Phase.DELETING
+    late = reconcile(desired, Observed((_running(),)), status, _NOW + 300_000)
+    assert act.RemoveFinalizer() in late.actions
+
+
+def test_an_edit_that_cannot_be_used_changes_nothing_that_runs() -> None:
+    desired = replace(_desired(2, image="headgate:2"), problem="executors: no number")
+    step = reconcile(desired, Observed((_running(),)), _stable(), _NOW)
+    assert (step.status.phase, _kinds(step)) == (Phase.STABLE, [])
+    degraded = next(condition for condition in step.status.conditions if condition.type == "Degraded")
+    assert (degraded.status, degraded.reason) == ("True", "InvalidSpec")

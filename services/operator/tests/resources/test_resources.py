@@ -1,0 +1,101 @@
+"""What people write: durations, releases, versions; and what is stored reads back as it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from headgate_operator.resources import Status, StreamAppSpec, release_for
+from headgate_operator.resources.base import (
+    format_duration,
+    format_instant,
+    parse_duration_ms,
+    parse_instant_ms,
+)
+from headgate_operator.resources.release import image_version
+from headgate_operator.runtime.parse import write_status
+from tests.harness.operator.schedule import Schedule
+
+_SPEC = {"service": "rules", "image": "headgate:1.4.0", "config": {"shards": 4}, "checkpoint": {"root": "/checkpoints"}}
+
+
+def _spec(**changed: object) -> StreamAppSpec:
+    return StreamAppSpec.model_validate({**_SPEC, **changed})
+
+
+@given(st.integers(0, 10**9))
+def test_a_duration_reads_back_as_it_was_written(duration_ms: int) -> None:
+    assert parse_duration_ms(format_duration(duration_ms)) == duration_ms
+
+
+@given(st.integers(0, 4 * 10**12))
+def test_an_instant_reads_back_as_it_was_written(instant_ms: int) -> None:
+    assert parse_instant_ms(format_instant(instant_ms)) == instant_ms
+
+
+@pytest.mark.parametrize("text", ["1 h", "5", "-1s", "1w", "s"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        _spec(deletionDeadline=text)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(ValidationError, match="exectors"):
+        _spec(exectors=2)
+
+
+def test_policy_is_no_release_and_what_makes_pods_is() -> None:
+    one = release_for(_spec(), 1)
+    assert (
+        release_for(_spec(savepoints={"every": "6h"}, deletionPolicy="purge", state="suspended"), 2).revision
+        == one.revision
+    )
+    assert release_for(_spec(executors=2), 2).revision != one.revision
+    assert release_for(_spec(upgrade={"nonce": "again"}), 2).revision != one.revision
+
+
+def test_settings_of_the_service_are_a_release_of_the_same_shape() -> None:
+    one, other = release_for(_spec(), 1), release_for(_spec(config={"shards": 8}), 2)
+    assert one.revision != other.revision
+    assert one.shape == other.shape
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("headgate:1.4.0", "1.4.0"),
+        ("registry:5000/team/headgate:1.4.0", "1.4.0"),
+        ("registry:5000/headgate", "latest"),
+        ("headgate@sha256:0123456789abcdef", "0123456789ab"),
+    ],
+)
+def test_the_version_is_read_off_the_image(image: str, version: str) -> None:
+    assert image_version(image) == version
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_status_reads_back_from_json_as_it_was(seed: int) -> None:
+    """Of apps that something happened to: all that an operator remembers survives it."""
+    schedule = Schedule(seed)
+    schedule.run()
+    status = schedule.cluster.app.status
+    assert TypeAdapter(Status).validate_python(write_status(status)) == status
+
+
+@pytest.mark.parametrize("name", ["orders.yaml", "streams/orders.yaml", "a_b-c.1"])
+def test_a_file_s_name_is_a_word_or_a_folder_and_a_word(name: str) -> None:
+    assert _spec(files={name: "x"}).files == {name: "x"}
+
+
+@pytest.mark.parametrize("name", ["", "a/b/c", "/a", "a/", "..", "a..b", ".a", "A.yaml", "a" * 121])
+def test_a_file_s_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError, match="file's name"):
+        _spec(files={name: "x"})
+
+
+def test_files_are_counted_in_bytes_and_not_in_letters() -> None:
+    _spec(files={"a": "a" * 192 * 1024})
+    with pytest.raises(ValidationError, match="196608 bytes together"):
+        _spec(files={"a": "é" * 97 * 1024})

@@ -1,0 +1,144 @@
+"""The parts of the shell that decide something by themselves: queue, pace, and what is read from the API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from headgate_operator.runtime.informer_cache import PODS, Cache
+from headgate_operator.runtime.parse import Unusable, read_app, read_pod
+from headgate_operator.runtime.rate_limiter import RateLimiter
+from headgate_operator.runtime.work_queue import WorkQueue
+
+
+def test_a_key_is_in_the_queue_once_however_often_it_is_added() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for _ in range(5):
+        queue.add("a")
+    queue.add("b")
+    assert [queue.take(), queue.take()] == ["a", "b"]
+
+
+def test_a_key_in_work_is_given_to_nobody_else_and_comes_back_when_it_was_added_meanwhile() -> None:
+    queue: WorkQueue[str] = WorkQueue(gap_s=0.0)
+    queue.add("a")
+    assert queue.take() == "a"
+    queue.add("a")
+    queue.add("b", 0.01)
+    assert queue.take() == "b"
+    queue.done("a")
+    assert queue.take() == "a"
+
+
+def test_a_key_that_fails_waits_longer_each_time_until_it_goes_well() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    waits = []
+    for _ in range(3):
+        queue.add("a")
+        queue.take()
+        waits.append(queue.failed("a"))
+    assert waits == [0.1, 0.2, 0.4]
+    queue.take()
+    queue.done("a")
+    queue.add("a")
+    queue.take()
+    assert queue.failed("a") == 0.1
+
+
+def test_an_earlier_wish_wins_over_a_later_one() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 60.0)
+    queue.add("a")
+    assert queue.take() == "a"
+
+
+def test_a_closed_queue_gives_nothing() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    given: list[str | None] = []
+    thread = threading.Thread(target=lambda: given.append(queue.take()))
+    thread.start()
+    time.sleep(0.05)
+    queue.close()
+    thread.join(5.0)
+    assert given == [None]
+
+
+def test_calls_are_as_many_a_second_as_allowed_after_the_first_burst() -> None:
+    now = [0.0]
+    pace = RateLimiter(10.0, 5, lambda: now[0])
+    waits = [pace.wait_s() for _ in range(8)]
+    assert waits == pytest.approx([0, 0, 0, 0, 0, 0.1, 0.2, 0.3])
+    now[0] = 10.0
+    assert pace.wait_s() == 0.0
+
+
+def _pod(version: int, phase: str, *states: dict[str, Any]) -> dict[str, Any]:
+    meta = {
+        "name": "rules-1",
+        "namespace": "shop",
+        "uid": "u",
+        "resourceVersion": str(version),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"headgate.dev/app": "rules"},
+    }
+    return {
+        "metadata": meta,
+        "spec": {},
+        "status": {"phase": phase, "containerStatuses": [{"state": s} for s in states]},
+    }
+
+
+def test_a_pod_is_finished_when_no_container_of_it_runs() -> None:
+    assert read_pod(_pod(1, "Failed", {"terminated": {"exitCode": 1}})).finished
+    assert read_pod(_pod(1, "Succeeded", {"terminated": {"exitCode": 0}})).finished
+    assert not read_pod(_pod(1, "Running", {"running": {}})).finished
+
+
+def test_a_pod_that_is_said_to_have_failed_while_its_container_was_last_seen_to_run_is_not_finished() -> None:
+    """So the control plane says of pods whose node it has lost."""
+    assert not read_pod(_pod(1, "Failed", {"running": {}})).finished
+
+
+def test_the_cache_never_goes_back_to_an_older_version() -> None:
+    cache = Cache()
+    cache.put(PODS, _pod(7, "Running"))
+    cache.put(PODS, _pod(5, "Pending"))
+    raw = cache.raw(PODS, ("shop", "rules-1"))
+    assert raw is not None
+    assert raw["metadata"]["resourceVersion"] == "7"
+
+
+def test_what_is_gone_does_not_come_back_by_an_answer_that_was_on_its_way() -> None:
+    cache = Cache()
+    cache.put(PODS, _pod(7, "Running"))
+    cache.drop(PODS, _pod(8, "Running"))
+    cache.put(PODS, _pod(7, "Running"))
+    assert cache.raw(PODS, ("shop", "rules-1")) is None
+
+
+def _app(spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    meta = {"namespace": "shop", "name": "rules", "uid": "u", "generation": 2}
+    return {"metadata": meta, "spec": spec, "status": status}
+
+
+_GOOD = {"service": "rules", "image": "headgate:1", "config": {}, "checkpoint": {"root": "/c"}}
+
+
+def test_an_edit_that_cannot_be_used_leaves_the_last_that_could() -> None:
+    stable = {"revision": "r", "shape": "s", "version": "1", "generation": 1, "spec": _GOOD}
+    desired, _ = read_app(_app(_GOOD | {"executors": "many"}, {"stable": stable}))
+    assert desired.release.revision == "r"
+    assert "executors" in desired.problem
+
+
+def test_an_app_that_was_never_valid_is_left_alone() -> None:
+    with pytest.raises(Unusable, match="checkpoint"):
+        read_app(_app({"service": "rules"}, {}))
+
+
+def test_a_status_that_somebody_else_wrote_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(Unusable, match="phase"):
+        read_app(_app(_GOOD, {"phase": "Sideways"}))

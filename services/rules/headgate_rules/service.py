@@ -1,0 +1,9 @@
+"""Definition of the rules service, for its process and for the ``headgate`` command."""
+
+from __future__ import annotations
+
+from headgate_rules.settings import RulesSettings
+from headgate_rules.topics import LANES
+from streamcore.service.definition import ServiceDefinition
+
+SERVICE = ServiceDefinition("headgate-rules", RulesSettings, "headgate_rules.app", lambda _: LANES)

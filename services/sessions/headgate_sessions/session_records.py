@@ -1,0 +1,56 @@
+"""The content of a session's record, and the state that the windows must keep for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from headgate_sessions.settings import SessionsSettings
+from streamcore.aggregates import Aggregate, Count, CountDistinct, First, Funnel, Last, Max, Sum, Ties
+from streamcore.topology.stream import Stream
+
+
+def session_aggregates(settings: SessionsSettings) -> Mapping[str, Aggregate]:
+    """Of the events of a session. None of it depends on the order in which they came."""
+    return {
+        "events": Count(),
+        "pages": CountDistinct("page", settings.max_pages),
+        "funnel_step": Funnel("step", settings.funnel),
+        "conversions": Count("conversion"),
+        "revenue": Sum("money"),
+        "currency": First("currency", Ties.VALUE),
+        "first_page": First("page", Ties.VALUE),
+        "last_page": Last("page", Ties.VALUE),
+        "ended_at": Max("at"),
+    }
+
+
+def session_rows(sessions: Stream, settings: SessionsSettings) -> Stream:
+    """Return a row for each record; ``session_id`` is made of the user and of the start that was emitted first."""
+    bounce = (pl.col(settings.bounce.of) <= settings.bounce.at_most) & (pl.col("conversions") == 0)
+    return sessions.select(
+        _id("window_anchor").alias("session_id"),
+        "user_id",
+        pl.col("window_start").alias("started_at"),
+        "ended_at",
+        (pl.col("ended_at") - pl.col("window_start")).dt.total_milliseconds().alias("duration_ms"),
+        "events",
+        "pages",
+        "first_page",
+        "last_page",
+        "funnel_step",
+        (pl.col("conversions") > 0).alias("converted"),
+        pl.col("revenue").fill_null(0),
+        "currency",
+        (bounce & ~pl.col("is_deleted")).alias("bounce"),
+        "is_final",
+        "is_deleted",
+        _id("merged_into").alias("merged_into"),
+        "revision",
+    )
+
+
+def _id(anchor: str) -> pl.Expr:
+    """Text that names a session; null where there is none."""
+    return pl.format("{}.{}", "user_id", pl.col(anchor).dt.epoch("ms"))

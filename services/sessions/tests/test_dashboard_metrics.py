@@ -1,0 +1,101 @@
+"""Figures for the dashboard equal plain counting over the same events."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import polars as pl
+import pytest
+
+from streamcore.topology.simulation import SimulationResult
+from tests.harness.apps.sessions_app import run_cut, settings_of, shop_events
+
+EVENTS = 3_000
+MINUTE_MS = 60_000
+TOP_MS = 180_000
+FIGURES = {"early_ms": 1_500, "top_ms": TOP_MS, "top_every_ms": MINUTE_MS}
+
+
+@pytest.fixture(scope="module")
+def events() -> pl.DataFrame:
+    return shop_events(EVENTS)
+
+
+@pytest.fixture(scope="module", params=[1, 3])
+def result(request: pytest.FixtureRequest, events: pl.DataFrame) -> SimulationResult:
+    settings = settings_of(figures=FIGURES, lateness_ms=3_600_000)
+    return run_cut(settings, events, range(300, EVENTS, 300), shards=request.param)
+
+
+@pytest.fixture(scope="module")
+def taken(events: pl.DataFrame) -> pl.DataFrame:
+    """Each event once, those that come hours late left out."""
+    once = events.unique("event_id", keep="first", maintain_order=True)
+    return once.filter(pl.col("ts") > once["ts"].sort()[60]).with_columns(ms=pl.col("ts").dt.epoch("ms"))
+
+
+def recent(rows: pl.DataFrame, column: str, taken: pl.DataFrame) -> pl.DataFrame:
+    """Without the windows that hold the late or the first few."""
+    least = taken["ms"].min()
+    assert isinstance(least, int)
+    return rows.filter(pl.col(column).dt.epoch("ms") > least)
+
+
+def last(rows: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Return the greatest revision of each."""
+    return rows.sort("revision").group_by(key, maintain_order=True).last()
+
+
+def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult, taken: pl.DataFrame) -> None:
+    found = recent(last(result["activity"], "minute"), "minute", taken)
+    by_minute = defaultdict(list)
+    for ms, user in taken.select("ms", "user_id").rows():
+        by_minute[ms // MINUTE_MS * MINUTE_MS].append(user)
+    assert found["is_final"].all()
+    assert found.height > 5
+    for minute, count, users in found.select(pl.col("minute").dt.epoch("ms"), "events", "users").rows():
+        assert count == len(by_minute[minute])
+        assert users == pytest.approx(len({*by_minute[minute]} - {None}), rel=0.05)
+
+
+def test_revenue_is_exact_by_minute_and_currency_and_said_early(result: SimulationResult, taken: pl.DataFrame) -> None:
+    every = result["revenue"]
+    found = recent(last(every, "minute", "currency"), "minute", taken)
+    wanted: Counter[tuple[int, str]] = Counter()
+    for ms, what, status, cents, currency in taken.select(
+        "ms", "type", "status", (pl.col("amount") * 100).cast(pl.Int64), "currency"
+    ).rows():
+        sign = {"payment": 1, "refund": -1}.get(what, 0)
+        if sign and status == "ok":
+            wanted[ms // MINUTE_MS * MINUTE_MS, currency] += sign * cents
+    money = pl.col("minute").dt.epoch("ms"), "currency", (pl.col("revenue") * 100).cast(pl.Int64)
+    assert found.height > 10
+    for minute, currency, cents in found.select(money).rows():
+        assert cents == wanted[minute, currency]
+    assert every.height > last(every, "minute", "currency").height
+
+
+def test_active_users_are_those_of_the_last_minutes(result: SimulationResult, taken: pl.DataFrame) -> None:
+    found = recent(result["active"], "since", taken)
+    assert found["until"].is_unique().all()
+    for since, until, users in found.select(pl.col("since", "until").dt.epoch("ms"), "users").rows():
+        assert until - since == 5 * MINUTE_MS
+        there = {user for ms, user in taken.select("ms", "user_id").rows() if since <= ms < until and user}
+        assert users == pytest.approx(len(there), rel=0.05)
+
+
+def test_top_pages_are_ranked_by_their_events(result: SimulationResult, taken: pl.DataFrame) -> None:
+    found = recent(result["top"], "since", taken)
+    assert found["until"].n_unique() > 5
+    for (until,), ranked in found.with_columns(pl.col("until").dt.epoch("ms")).group_by("until"):
+        assert isinstance(until, int)
+        pages = taken.filter(pl.col("ms").is_between(until - TOP_MS, until, closed="left"))["product_id"]
+        seen = Counter(pages.drop_nulls().to_list())
+        rows = ranked.sort("rank")
+        assert rows["rank"].to_list() == [*range(1, rows.height + 1)]
+        assert rows["events"].to_list() == [count for _, count in seen.most_common(rows.height)]
+        assert all(seen[page] == count for page, count in rows.select("page", "events").rows())
+
+
+def test_without_figures_there_are_none(events: pl.DataFrame) -> None:
+    assert set(run_cut(settings_of(), events, [1_000]).lanes) == {"sessions", "late"}

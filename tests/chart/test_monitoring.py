@@ -1,0 +1,189 @@
+"""Alerts and dashboard: Prometheus takes them, and every metric that they ask for is one that the product has."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+
+from headgate_operator.resources import Phase, Status, StreamAppSpec
+from headgate_operator.resources.release import release_for
+from headgate_operator.resources.status import PhaseTime, Upgrade, UpgradeKind
+from headgate_operator.runtime.health_server import COUNTED, MetricsText
+from headgate_operator.runtime.metrics import Counters
+from streamcore.engine.lag import Lag
+from streamcore.telemetry import Telemetry, TelemetrySettings
+from tests.harness.operator.api_server import free_port
+from tests.harness.servers.chart import CHART, EVERYTHING, of_kind, program, rendered
+
+_SPEC = {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
+_UPGRADE = Upgrade(
+    1,
+    UpgradeKind.UPGRADE,
+    release_for(StreamAppSpec.model_validate(_SPEC), 1),
+    0,
+    phases=(PhaseTime(Phase.PREFLIGHT, 0), PhaseTime(Phase.STOPPING, 1)),
+)
+_BY_NAME = ("cuts", "lanes", "reasons", "counted", "sink_rows", "sink_refused", "markers", "candidates", "matches")
+_DASHBOARD = CHART / "files/dashboard.json"
+
+
+@pytest.fixture(name="metrics", scope="module")
+def _metrics() -> frozenset[str]:
+    """Every series that a driver and the operator show, by asking both."""
+    port = free_port()
+    with Telemetry(TelemetrySettings("rules", port)) as telemetry:
+        figures = telemetry.figures
+        for name in _BY_NAME:
+            getattr(figures, name)["one"] = 1
+        figures.partition_delay_ms["shop", "0"] = 1
+        telemetry.watch(lambda: Lag(1, 1))
+        telemetry.saved(1)
+        telemetry.progress({"durationMs": {"commit": 1}})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as said:
+            text = said.read().decode()
+    counters, registry = Counters(), CollectorRegistry()
+    for of in COUNTED:
+        counters.add(of, "one")
+    registry.register(MetricsText(counters, lambda: {("shop", "rules"): Status(upgrade=_UPGRADE)}))
+    return _series(text + generate_latest(registry).decode())
+
+
+def _series(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"^([a-z_]+)(?:\{| )", text, re.M))
+
+
+def _asked(expression: str) -> set[str]:
+    return set(re.findall(r"headgate_[a-z_]+", expression))
+
+
+def _alerts() -> list[dict[str, Any]]:
+    (rules,) = of_kind(rendered(EVERYTHING), "PrometheusRule").values()
+    return [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+
+
+def test_alerts_ask_for_metrics_that_there_are(metrics: frozenset[str]) -> None:
+    for alert in _alerts():
+        assert _asked(alert["expr"]) <= metrics, alert["alert"]
+
+
+def test_the_dashboard_asks_for_metrics_that_there_are(metrics: frozenset[str]) -> None:
+    board = json.loads(_DASHBOARD.read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked += [one["query"]["query"] for one in board["templating"]["list"] if isinstance(one["query"], dict)]
+    assert asked
+    for expression in asked:
+        assert _asked(expression) <= metrics, expression
+
+
+def test_the_dashboard_in_the_chart_is_that_file_and_no_panel_lies_on_another() -> None:
+    made = of_kind(rendered(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
+    board = json.loads(made["data"]["headgate.json"])
+    assert board == json.loads(_DASHBOARD.read_text())
+    places = [(p["gridPos"]["y"], p["gridPos"]["x"]) for p in board["panels"]]
+    assert len(set(places)) == len(places) == len({p["id"] for p in board["panels"]})
+
+
+def test_what_the_page_on_kubernetes_lists_is_there(metrics: frozenset[str]) -> None:
+    page = (CHART.parents[1] / "docs/kubernetes.md").read_text()
+    table = [line for line in page.splitlines() if line.strip().startswith("| `headgate_")]
+    named = set(re.findall(r"`(headgate_[a-z_]+)", "".join(table)))
+    assert named
+    assert named <= metrics | {name.removesuffix("_bucket") for name in metrics}
+
+
+@pytest.fixture(name="rules_file")
+def _rules_file(tmp_path: Path) -> Path:
+    (rules,) = of_kind(rendered(EVERYTHING), "PrometheusRule").values()
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(rules["spec"]))
+    return file
+
+
+def _promtool(*arguments: str, cwd: Path) -> None:
+    said = subprocess.run([program("promtool"), *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_prometheus_takes_the_alerts(rules_file: Path) -> None:
+    _promtool("check", "rules", rules_file.name, cwd=rules_file.parent)
+
+
+#: Series a minute, and the alerts that must be there after so long; of none if the list is empty.
+_CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
+    "behind": ({'headgate_lag_time_seconds{namespace="n",app="a"}': "400x30"}, "10m", {"HeadgateLag"}),
+    "keeps-up": ({'headgate_lag_time_seconds{namespace="n",app="a"}': "4x30"}, "10m", set()),
+    "stuck": ({'headgate_cut_clock_seconds{namespace="n",app="a"}': "10x30"}, "10m", {"HeadgateNoBatch"}),
+    "not-begun": ({'headgate_cut_clock_seconds{namespace="n",app="a"}': "0x30"}, "10m", set()),
+    "crash-loop": ({'headgate_app_restarts{namespace="n",app="a"}': "3x30"}, "10m", {"HeadgateRestarts"}),
+    "dead-letters": (
+        {
+            'headgate_deadletters_total{namespace="n",app="a",reason="json"}': "0+10x60",
+            'headgate_events_total{namespace="n",app="a"}': "0+100x60",
+        },
+        "30m",
+        {"HeadgateDeadLetters"},
+    ),
+    "few-dead-letters": (
+        {
+            'headgate_deadletters_total{namespace="n",app="a",reason="json"}': "0+1x60",
+            'headgate_events_total{namespace="n",app="a"}': "0+1000x60",
+        },
+        "30m",
+        set(),
+    ),
+    "old-savepoint": (
+        {'headgate_savepoint_age_seconds{namespace="n",app="a"}': "90000x60"},
+        "30m",
+        {"HeadgateSavepointOld"},
+    ),
+    "person": ({'headgate_app_phase{namespace="n",app="a",phase="NeedsHuman"}': "1x30"}, "5m", {"HeadgateNeedsHuman"}),
+    "rolled-back": (
+        {'headgate_app_phase{namespace="n",app="a",phase="RolledBack"}': "1x30"},
+        "5m",
+        {"HeadgateRolledBack"},
+    ),
+    "not-ready": ({'headgate_app_ready{namespace="n",app="a"}': "0x60"}, "30m", {"HeadgateNotReady"}),
+    "suspended": (
+        {
+            'headgate_app_ready{namespace="n",app="a"}': "0x60",
+            'headgate_app_phase{namespace="n",app="a",phase="Suspended"}': "1x60",
+        },
+        "30m",
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(_CASES))
+def test_an_alert_comes_when_it_should_and_no_other(case: str, rules_file: Path) -> None:
+    series, at, wanted = _CASES[case]
+    turning = {'headgate_operator_turns_total{what="all"}': "0+60x60"}
+    names = sorted({alert["alert"] for alert in _alerts()})
+    text = {
+        "rule_files": [rules_file.name],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": v} for name, v in (series | turning).items()],
+                "promql_expr_test": [
+                    {
+                        "expr": f'count by (alertname) (ALERTS{{alertstate="firing",alertname="{name}"}})',
+                        "eval_time": at,
+                        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1}] if name in wanted else [],
+                    }
+                    for name in names
+                ],
+            }
+        ],
+    }
+    (rules_file.parent / "test.yaml").write_text(yaml.safe_dump(text))
+    _promtool("test", "rules", "test.yaml", cwd=rules_file.parent)

@@ -1,0 +1,322 @@
+"""What the chart makes: for several sets of values, by Helm, read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate_operator import rbac
+from headgate_operator.pods.image import SECRET_FOLDER
+from headgate_operator.resources import StreamAppSpec
+from streamcore.service.config.documents import KafkaDocument
+from tests.harness.servers.chart import (
+    CASES,
+    CHART,
+    EVERYTHING,
+    OWN_SERVERS,
+    Manifest,
+    helm,
+    of_kind,
+    pod_specs,
+    rendered,
+    template,
+)
+from tools.chart_values import SERVICES
+
+_STANDARD = {"name", "instance", "component", "version", "part-of", "managed-by"}
+
+
+@pytest.fixture(name="made", params=sorted(CASES))
+def _made(request: pytest.FixtureRequest) -> list[Manifest]:
+    return rendered(CASES[request.param])
+
+
+def test_helm_has_nothing_to_say_against_it() -> None:
+    said = helm("lint", str(CHART), "--strict", "--kube-version", "1.34.4")
+    assert said.returncode == 0, said.stdout
+
+
+def test_the_suites_of_the_chart_pass_in_helm_unittest() -> None:
+    if "unittest" not in helm("plugin", "list").stdout:
+        pytest.skip("helm has no plugin unittest: the suites in charts/headgate/tests cannot be run")
+    said = helm("unittest", "--strict", str(CHART))
+    assert said.returncode == 0, said.stdout
+    assert len(list((CHART / "tests").glob("*_test.yaml"))) == int(re.findall(r"(\d+) passed", said.stdout)[1])
+
+
+def test_every_pod_passes_the_restricted_profile_and_writes_nothing_into_its_image(made: list[Manifest]) -> None:
+    for name, pod in pod_specs(made).items():
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert pod["enableServiceLinks"] is False, name
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"], name
+            assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]]
+        kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
+        assert kinds <= {"emptyDir", "configMap", "persistentVolumeClaim", "secret"}, name
+
+
+def test_only_the_operator_and_the_hooks_may_speak_to_the_api_server(made: list[Manifest]) -> None:
+    for name, pod in pod_specs(made).items():
+        if name.endswith(("-operator", "-crds", "-uninstall")):
+            assert pod["serviceAccountName"] == name.split("/")[1]
+        else:
+            assert pod["automountServiceAccountToken"] is False, name
+
+
+def test_every_image_says_which_one_it_is(made: list[Manifest]) -> None:
+    images = [c["image"] for pod in pod_specs(made).values() for c in pod["containers"]]
+    images += [app["spec"]["image"] for app in of_kind(made, "StreamApp").values()]
+    for image in images:
+        assert re.search(r"(:[0-9][^:/]*|@sha256:[0-9a-f]{64})$", image), image
+
+
+def test_nothing_secret_is_in_it(made: list[Manifest]) -> None:
+    assert not of_kind(made, "Secret")
+    for name, pod in pod_specs(made).items():
+        for container in pod["containers"]:
+            assert not [e for e in container.get("env", ()) if re.search("(?i)password|secret|token", str(e))], name
+            assert not re.search("(?i)password|token", str(container["args"])) if "args" in container else True
+
+
+def test_secrets_are_mounted_where_kafka_is_spoken_to_and_the_values_name_one(made: list[Manifest]) -> None:
+    named = {app["spec"].get("secret") for app in of_kind(made, "StreamApp").values()} - {None, ""}
+    for name, pod in pod_specs(made).items():
+        mounted = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+        assert mounted == (named if "-test-" in name or name.endswith("-toolbox") else set()), name
+
+
+_ENV = [{"name": "KAFKA_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "kafka"}}}]
+_LOGINS: Manifest = OWN_SERVERS | {
+    "toolbox": {"enabled": True},
+    "appDefaults": {
+        "secret": "headgate-logins",
+        "driver": {
+            "env": _ENV,
+            "volumes": [{"name": "ca", "configMap": {"name": "company-ca"}}],
+            "volumeMounts": [{"name": "ca", "mountPath": "/etc/ca"}],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
+    made = rendered(_LOGINS)
+    (app,) = of_kind(made, "StreamApp").values()
+    (pod,) = (pod for name, pod in pod_specs(made).items() if name.startswith(kind) and not name.endswith("-operator"))
+    (container,) = pod["containers"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert volumes["secret"]["secret"] == {"secretName": "headgate-logins", "defaultMode": 0o440}
+    assert (mounts["secret"], mounts["ca"]) == (SECRET_FOLDER, "/etc/ca")
+    assert volumes["ca"]["configMap"] == {"name": "company-ca"}
+    assert _ENV[0] in container["env"]
+    file = Path(next(entry["value"] for entry in container["env"] if entry["name"] == "HEADGATE_KAFKA"))
+    login = volumes["login"]["configMap"]
+    (item,) = login["items"]
+    assert Path(mounts["login"]) / item["path"] == file
+    said = json.loads(of_kind(made, "ConfigMap")[login["name"]]["data"][item["key"]])
+    assert said == app["spec"]["config"]["kafka"]
+    assert KafkaDocument.model_validate(said).settings().password_file == Path(SECRET_FOLDER) / "kafka"
+
+
+def test_a_probe_logs_in_as_its_own_app_does_where_that_is_another_one() -> None:
+    own = {"secret": "risk-logins", "config": {"kafka": {"username": "risk"}}}
+    made = rendered(OWN_SERVERS | {"apps": {"rules": own}})
+    pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
+    assert [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v] == ["risk-logins"]
+    login = of_kind(made, "ConfigMap")["demo-headgate-test-rules-login"]["data"]["kafka.json"]
+    assert json.loads(login)["username"] == "risk"
+
+
+def test_every_name_and_every_label_fits(made: list[Manifest]) -> None:
+    for one in made:
+        meta = one["metadata"]
+        assert len(meta["name"]) <= 63
+        assert {f"app.kubernetes.io/{name}" for name in _STANDARD} <= set(meta["labels"]), meta["name"]
+        assert all(len(value) <= 63 for value in meta["labels"].values())
+
+
+def test_a_long_name_of_a_release_is_cut_and_still_tells_its_parts_apart() -> None:
+    made = rendered(EVERYTHING, release="a-release-with-a-name-as-long-as-helm-takes-it-at-all")
+    names = [(one["kind"], one["metadata"]["name"]) for one in made]
+    assert len(set(names)) == len(names)
+    assert max(len(name) for _, name in names) <= 63
+
+
+def test_selectors_find_their_own_pods_and_no_others(made: list[Manifest]) -> None:
+    workloads = [one for one in made if one["kind"] in ("Deployment", "StatefulSet")]
+    for one in workloads:
+        wanted = one["spec"]["selector"]["matchLabels"].items()
+        found = [
+            w["metadata"]["name"] for w in workloads if wanted <= w["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        assert found == [one["metadata"]["name"]]
+
+
+def test_the_apps_are_specs_that_the_operator_takes(made: list[Manifest]) -> None:
+    for app in of_kind(made, "StreamApp").values():
+        StreamAppSpec.model_validate(app["spec"])
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_settings_of_every_app_are_settings_that_its_service_takes(case: str) -> None:
+    for name, app in of_kind(rendered(CASES[case]), "StreamApp").items():
+        config = json.loads(json.dumps(app["spec"]["config"]).replace("/app/streams/", f"{CHART.parents[1]}/streams/"))
+        settings = SERVICES[app["spec"]["service"]].model_validate(config | {"checkpoint": "/var/lib/headgate/x"})
+        assert settings.app == name
+
+
+def test_the_streams_that_the_defaults_name_are_in_the_image() -> None:
+    named = set(re.findall(r"/app/(streams/[a-z_]+\.yaml)", (CHART / "values.yaml").read_text()))
+    assert named
+    assert all((CHART.parents[1] / file).is_file() for file in named)
+
+
+def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_topic() -> None:
+    made = rendered()
+    (app,) = of_kind(made, "StreamApp").values()
+    service = of_kind(made, "Service")["demo-headgate-kafka"]
+    bootstrap = app["spec"]["config"]["kafka"]["bootstrap"]
+    assert bootstrap == "demo-headgate-kafka.shop.svc:9092"
+    (kafka,) = of_kind(made, "StatefulSet").values()
+    (container,) = kafka["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [{"name": "KAFKA_ADVERTISED", "value": bootstrap}]
+    assert service["spec"]["selector"].items() <= kafka["spec"]["template"]["metadata"]["labels"].items()
+    topics = next(pod for name, pod in pod_specs(made).items() if "-topics-" in name)
+    assert "shop:4" in topics["containers"][0]["args"]
+
+
+def test_servers_of_one_s_own_are_named_and_nothing_is_put_beside_them() -> None:
+    made = rendered(OWN_SERVERS)
+    (app,) = of_kind(made, "StreamApp").values()
+    assert app["spec"]["config"]["kafka"]["bootstrap"] == "k1.example:9093,k2.example:9093"
+    assert app["spec"]["secret"] == "headgate-logins"
+    assert app["spec"]["checkpoint"] == {"root": "s3://bucket/headgate"}
+    assert not {"StatefulSet", "PersistentVolumeClaim", "Service"} & {one["kind"] for one in made}
+    assert app["spec"]["image"].endswith("a" * 64)
+
+
+def test_kafka_must_be_named_when_it_is_not_made() -> None:
+    with pytest.raises(ValueError, match="name the brokers"):
+        template({"kafka": {"enabled": False}})
+
+
+def test_what_is_said_of_an_app_counts_more_than_the_defaults_also_when_it_is_nothing() -> None:
+    said = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
+    (app,) = of_kind(rendered(said), "StreamApp").values()
+    assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
+    assert app["spec"]["savepoints"] == {"every": "6h", "keep": 10}
+
+
+def test_large_numbers_stay_whole_numbers() -> None:
+    text = template({"apps": {"rules": {"config": {"output_retention_ms": 604800000, "max_matches": 123456789}}}})
+    assert "output_retention_ms: 604800000\n" in text
+    assert "max_matches: 123456789\n" in text
+
+
+def _rules(made: list[Manifest], *kinds: str) -> list[dict[str, Any]]:
+    return [rule for one in made if one["kind"] in kinds for rule in one["rules"]]
+
+
+def test_the_operator_has_the_rights_of_its_own_list_in_one_namespace_or_in_all() -> None:
+    one, everywhere = rendered(), rendered({"operator": {"allNamespaces": True}})
+    assert of_kind(one, "Role")["demo-headgate-operator"]["rules"] == list(rbac.RULES)
+    assert of_kind(everywhere, "ClusterRole")["demo-headgate-operator-shop"]["rules"] == list(rbac.RULES)
+    for made in (one, everywhere):
+        assert of_kind(made, "Role")["demo-headgate-operator-lease"]["rules"] == list(rbac.OWN_RULES)
+    args = next(p for n, p in pod_specs(one).items() if n.endswith("-operator"))["containers"][0]["args"]
+    assert args[-2:] == ["--namespace", "shop"]
+
+
+def test_nobody_is_given_everything_and_nobody_reads_secrets(made: list[Manifest]) -> None:
+    for rule in _rules(made, "Role", "ClusterRole"):
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert rule["resources"] != ["secrets"] or rule["verbs"] == ["create"]
+
+
+def test_without_all_namespaces_only_the_hook_for_crds_has_rights_in_the_cluster() -> None:
+    made = rendered()
+    assert set(of_kind(made, "ClusterRole")) == {"demo-headgate-crds-shop"}
+    hook = of_kind(made, "ClusterRole")["demo-headgate-crds-shop"]["metadata"]["annotations"]
+    assert hook["helm.sh/hook"] == "pre-install,pre-upgrade,pre-rollback"
+    assert not of_kind(rendered({"crds": {"upgrade": False}}), "ClusterRole")
+
+
+def test_the_uninstall_hook_may_delete_the_apps_of_the_release_and_no_others() -> None:
+    made = rendered(EVERYTHING)
+    apps = of_kind(made, "Role")["demo-headgate-uninstall"]["rules"][0]
+    assert (apps["resourceNames"], apps["verbs"]) == (["etl", "rules", "search", "sessions"], ["get", "delete"])
+    assert of_kind(made, "Job")["demo-headgate-uninstall"]["spec"]["activeDeadlineSeconds"] > 600
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_drained_node_never_waits_for_a_pod_that_is_alone(replicas: int) -> None:
+    budgets = of_kind(rendered({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
+    assert len(budgets) == replicas - 1
+    assert all(one["spec"].get("maxUnavailable") == 1 for one in budgets.values())
+
+
+def test_memory_that_is_asked_for_the_operator_is_at_most_150_mebibytes() -> None:
+    operator = next(p for n, p in pod_specs(rendered()).items() if n.endswith("-operator"))
+    assert operator["containers"][0]["resources"]["limits"]["memory"] == "150Mi"
+
+
+def test_drivers_are_reached_by_their_own_executors_only() -> None:
+    policies = of_kind(rendered(EVERYTHING), "NetworkPolicy")
+    driver = policies["demo-headgate-etl-driver"]["spec"]
+    assert driver["podSelector"] == {"matchLabels": {"headgate.dev/app": "etl"}}
+    spark, metrics = driver["ingress"]
+    (peer,) = spark["from"]
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/instance"] == "etl"
+    assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "executor"
+    assert [port["port"] for port in spark["ports"]] == [7078, 7079]
+    assert metrics == {"ports": [{"port": 9464}]}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [("http://collector.observe:4318", 4318), ("https://otel.example/in", 443), ("http://collector", 80), ("", None)],
+)
+def test_the_operator_reaches_its_collector_of_traces_and_knows_of_none_by_default(
+    endpoint: str, port: int | None
+) -> None:
+    made = rendered(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})
+    (pod,) = (pod for name, pod in pod_specs(made).items() if name.endswith("-operator"))
+    said = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
+    assert said == ([endpoint] if endpoint else [])
+    policy = of_kind(made, "NetworkPolicy")["demo-headgate-operator"]["spec"]
+    assert [one["port"] for rule in policy["egress"][1:] for one in rule["ports"]] == ([port] if port else [])
+
+
+def test_files_of_an_app_are_where_its_probe_looks_for_them() -> None:
+    app = {
+        "files": {"streams/orders.yaml": "name: orders\n"},
+        "config": {"streams": [{"schema_file": "/etc/headgate/files/streams/orders.yaml", "topic": "orders"}]},
+    }
+    made = rendered({"apps": {"rules": app}})
+    pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
+    args = pod["containers"][0]["args"]
+    assert args[args.index("--streams") + 1] == "/etc/headgate/files/streams"
+    assert args[args.index("--stream") + 1] == "orders"
+    (item,) = next(v["configMap"]["items"] for v in pod["volumes"] if v["name"] == "files")
+    assert of_kind(made, "ConfigMap")["demo-headgate-test-rules"]["data"][item["key"]] == "name: orders\n"
+    assert item["path"] == "streams/orders.yaml"
+
+
+def test_the_chart_s_version_is_the_product_s() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    said = re.search(r'^version = "(.*)"', (CHART.parents[1] / "pyproject.toml").read_text(), re.M)
+    assert said is not None
+    assert chart["version"] == chart["appVersion"] == said[1]

@@ -1,0 +1,55 @@
+"""The chart's schema of values: as the models have it, and it refuses what could only fail later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.harness.servers.chart import CASES, template
+from tools.chart_values import FILE, rendered
+
+
+def test_the_file_is_what_the_models_give() -> None:
+    assert FILE.read_text() == rendered(), "make chart writes it anew"
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_what_can_be_is_taken(case: str) -> None:
+    template(CASES[case])
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"imge": {}}, "imge"),
+        ({"image": {"tag": "latest"}}, "image/tag"),
+        ({"image": {"digest": "sha256:abc"}}, "image/digest"),
+        ({"operator": {"replicas": 0}}, "operator/replicas"),
+        ({"operator": {"resources": {"limits": {"memory": "lots"}}}}, "operator/resources/limits/memory"),
+        ({"kafka": {"bootstrap": "no-port"}}, "kafka/bootstrap"),
+        ({"kafka": {"settings": {"password": "x"}}}, "password"),
+        ({"kafka": {"topics": {"shop": 0}}}, "kafka/topics/shop"),
+        ({"checkpoints": {"root": "relative"}}, "checkpoints/root"),
+        ({"checkpoints": {"accessMode": "ReadOnlyMany"}}, "checkpoints/accessMode"),
+        ({"appDefaults": {"image": "x:latest"}}, "appDefaults/image"),
+        ({"appDefaults": {"restore": {}}}, "restore"),
+        ({"apps": {"Rules": {"enabled": True, "service": "rules"}}}, "Rules"),
+        ({"apps": {"other": {"enabled": True}}}, "service"),
+        ({"apps": {"rules": {"executers": 2}}}, "executers"),
+        ({"apps": {"rules": {"executors": -1}}}, "executors"),
+        ({"apps": {"rules": {"savepoints": {"every": "often"}}}}, "savepoints/every"),
+        ({"apps": {"rules": {"upgrade": {"mode": "quick"}}}}, "upgrade/mode"),
+        ({"apps": {"rules": {"files": {"a/b/c": ""}}}}, "a/b/c"),
+        ({"apps": {"rules": {"config": {"shard": 4}}}}, "shard"),
+        ({"apps": {"rules": {"config": {"checkpoint": "/elsewhere"}}}}, "checkpoint"),
+        ({"apps": {"rules": {"config": {"streams": []}}}}, "streams"),
+        ({"apps": {"other": {"enabled": True, "service": "rules", "config": {}}}}, "streams"),
+        ({"apps": {"etl": {"config": {"mask": {"card": {"how": "hide"}}}}}}, "mask/card/how"),
+        ({"apps": {"sessions": {"config": {"stream": {"topic": 1}}}}}, "topic"),
+        ({"monitoring": {"rules": {"deadLetterShare": 2}}}, "deadLetterShare"),
+    ],
+)
+def test_nonsense_is_refused_with_its_place(values: dict[str, Any], where: str) -> None:
+    with pytest.raises(ValueError, match=where):
+        template(values)

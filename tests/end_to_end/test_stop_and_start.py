@@ -1,0 +1,80 @@
+"""An ordered stop is exact, and the commit that Spark lost is not written again: because of the marker."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from tests.conftest import NewApp
+from tests.harness.apps import orders
+from tests.harness.apps import published_rules as rules
+from tests.harness.apps.rules_scene import Scene
+from tests.harness.oracles.lane_reader import batch_of, check_transactions, text
+from tests.harness.servers.checkpoint_files import forget_last_commit
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+COUNT = 6_000
+
+
+def test_a_stop_under_load_is_exact_and_a_lost_commit_repeats_nothing_unless_the_marker_is_ignored(
+    new_app: NewApp,
+) -> None:
+    scene = new_app("stop", events_per_cut=500)
+    wanted = rules.all_kinds()
+    scene.publish(*wanted)
+    scene.send(orders.orders(COUNT, seed=21, start_ms=scene.next_day()))
+
+    scene.app.start()
+    stopped_at = stop_under_load(scene)
+    check_nothing_after(scene, stopped_at)
+
+    lost = forget_last_commit(scene.app.checkpoint)
+    assert lost == stopped_at
+    scene.app.start()
+    scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)
+    scene.settle()
+    again = scene.app.this_start[0]
+    assert (again.batch, again.outcome) == (lost, "skipped")
+    assert again.lanes["alerts"] > 0, "there was something to repeat"
+    scene.check_against(wanted)
+    scene.check_counts()
+    check_transactions(scene.outputs)
+
+    scene.send(orders.orders(COUNT, seed=22, start_ms=scene.next_day()))
+    lost = forget_last_commit_after(scene)
+    scene.start_faulty("--forgetful")
+    scene.app.wait_for_cuts(1)
+    again = scene.app.this_start[0]
+    assert (again.batch, again.outcome) == (lost, "committed"), "with the protection off it writes again"
+    alerts = Counter(record.key for record in scene.outputs.read("alerts"))
+    repeated = {key for key, count in alerts.items() if count == 2}
+    assert len(repeated) == again.lanes["alerts"] > 0
+    assert {int(text(r, "batch")) for r in scene.outputs.read("alerts") if r.key in repeated} == {lost}
+
+
+def stop_under_load(scene: Scene) -> int:
+    """SIGTERM while there is a backlog, after a cut with alerts; the last batch that was committed."""
+    scene.app.wait_for_cuts(3)
+    assert scene.app.drain() == 0
+    assert scene.app.taken < scene.count, "it stopped under load"
+    committed = CheckpointRoot(scene.app.checkpoint).last_committed()
+    assert committed is not None
+    return committed
+
+
+def forget_last_commit_after(scene: Scene) -> int:
+    before = len(scene.app.this_start)
+    scene.app.wait_for_cuts(before + 3)
+    assert scene.app.drain() == 0
+    return forget_last_commit(scene.app.checkpoint)
+
+
+def check_nothing_after(scene: Scene, last: int) -> None:
+    """Everything up to the batch is done and reported, nothing of the next one has reached a topic."""
+    assert max(scene.app.batches) == last
+    written = {batch_of(r)[1] for lane in ("alerts", "status") for r in scene.outputs.read(lane)}
+    assert max(written) == last
+    assert len(scene.outputs.read("alerts")) == scene.app.lane("alerts")
+    assert CheckpointRoot(scene.app.checkpoint).last_planned() in (last, last + 1)

@@ -1,0 +1,57 @@
+"""A broker that is away or hangs for a while: the app waits and goes on by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headgate.local.servers.kafka import EmbeddedBroker
+from streamcore.kafka.settings import KafkaSettings
+from tests.conftest import NewApp
+from tests.harness.apps import orders
+from tests.harness.apps import published_rules as rules
+from tests.harness.apps.rules_scene import Scene
+from tests.harness.oracles.lane_reader import check_transactions
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+NewBroker = Callable[..., EmbeddedBroker]
+AWAY_S = 20
+PART = 4_000
+
+
+def test_a_broker_that_is_away_for_20_seconds_or_hangs_costs_no_alert(new_app: NewApp, new_broker: NewBroker) -> None:
+    broker = new_broker()
+    scene = new_app("away", KafkaSettings(broker.start()), events_per_cut=500)
+    wanted = rules.all_kinds()
+    scene.publish(*wanted)
+    events = orders.orders(3 * PART, seed=41)
+    scene.send(events[:PART])
+    scene.app.start()
+    pid = scene.app.pid
+
+    wait_for_more(scene)
+    broker.stop()
+    time.sleep(AWAY_S)
+    assert scene.app.taken < PART, "it was away under load"
+    broker.start()
+    scene.send(events[PART : 2 * PART])
+    wait_for_more(scene)
+    broker.pause()
+    time.sleep(AWAY_S / 2)
+    broker.resume()
+    scene.send(events[2 * PART :])
+    scene.tick(events[-1].ts + orders.HOUR_MS)
+    scene.settle()
+
+    assert scene.app.pid == pid
+    assert scene.app.drain() == 0
+    scene.check_against(wanted)
+    scene.check_counts()
+    check_transactions(scene.outputs)
+
+
+def wait_for_more(scene: Scene) -> None:
+    before = scene.app.taken
+    scene.app.wait_for(lambda: scene.app.taken > before, "more events")

@@ -1,0 +1,21 @@
+"""One checkpoint has one owner."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.apps.rules_scene import Scene
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+
+
+def test_a_second_copy_on_the_checkpoint_is_refused_and_the_first_goes_on(live: Scene) -> None:
+    live.app.wait_for_cuts(1)
+    second = live.app.second_copy()
+    assert second.returncode != 0
+    said = second.stderr.decode().strip().splitlines()
+    assert len(said) == 1, "one line, no traceback"
+    assert f"in use by process {live.app.pid}" in said[0]
+    assert str(live.app.checkpoint) in said[0]
+    assert second.stdout == b"", "it made no cut"
+    live.app.wait_for_cuts(len(live.app.this_start) + 2)

@@ -1,0 +1,20 @@
+"""Expressions that do not compile to columns as they should, wherever rules compile them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from rulecore.groups import subgroups as lanes
+from rulecore.groups.windows import group as windowed
+from rulecore.language import Expr
+from rulecore.lists import fill_columns as columns
+from rulecore.matching import encoded_batch as batch
+
+
+def compile_with(monkeypatch: pytest.MonkeyPatch, form: Callable[[Expr], pl.Expr]) -> None:
+    """``form`` instead of ``to_polars``."""
+    for module in (batch, lanes, windowed, columns):
+        monkeypatch.setattr(module, "to_polars", form)

@@ -1,0 +1,198 @@
+"""Apps on Spark whose cuts a test decides: what each reads and what its clock says, written down before they run.
+
+A process of its own runs the apps one after the other in one Spark session, each until its last cut is committed:
+
+    python -m tests.harness.apps.scripted_cuts FILE     FILE: a pickled list of ``Script``
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from streamcore.app import App
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.checkpoint.epoch import FIRST_EPOCH
+from streamcore.checkpoint.offset_log import CutBounds
+from streamcore.errors import ConfigError
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.leases.acquire import Lease, lease_for
+from streamcore.offsets import StreamOffsets, TopicPartition
+from streamcore.savepoint import RestoreDecisions, Savepoint, SavepointRepository
+from streamcore.spark.session import SparkSettings
+from streamcore.storage import open_object_store
+from tests.harness.servers.checkpoint_files import forget_last_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Step:
+    """One cut: up to where each partition is read, and the clock."""
+
+    ends: Mapping[TopicPartition, int]
+    clock_ms: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """An app and its cuts. ``checkpoint``: a folder of its own, beside that of all savepoints, unless ``place`` says
+    where they are.
+
+    ``midway``: name of a savepoint after the first cut; ``saved``: of one after the last. ``restored``: the savepoint
+    that the checkpoint is made from. ``forgets``: as if it had died before Spark's commit of the last batch.
+    ``refused``: what the error says that is to stop it before its first cut.
+    """
+
+    app: App
+    kafka: KafkaSettings
+    checkpoint: Path
+    spark: SparkSettings
+    steps: Sequence[Step]
+    midway: str = ""
+    saved: str = ""
+    restored: str = ""
+    epoch: int = 0
+    forgets: bool = False
+    refused: str = ""
+    place: str = ""
+    decisions: RestoreDecisions = field(default_factory=RestoreDecisions)
+
+    @property
+    def savepoints(self) -> SavepointRepository:
+        return SavepointRepository(
+            open_object_store(self.place or self.checkpoint.parent / "savepoints"), self.app.name
+        )
+
+    @property
+    def markers_topic(self) -> str:
+        return f"{self.app.name}.markers"
+
+    @property
+    def reports(self) -> Path:
+        """A ``CutReport`` a line, as JSON, once the app has run."""
+        return self.checkpoint / "reports"
+
+    def counted(self) -> Counter[str]:
+        """What operators counted in all cuts."""
+        total: Counter[str] = Counter()
+        for line in self.reports.read_bytes().splitlines():
+            total.update(orjson.loads(line)["counted"])
+        return total
+
+
+def run(folder: Path, scripts: Sequence[Script], *, limit_s: float = 280) -> None:
+    """Run them all; what the process said is in the error if it failed."""
+    from pyspark import cloudpickle
+
+    file = folder / "scripts"
+    file.write_bytes(cloudpickle.dumps([*scripts]))  # type: ignore[no-untyped-call]
+    command = [sys.executable, "-m", "tests.harness.apps.scripted_cuts", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+def _decide(script: Script, batch: int) -> None:
+    """One cut, as a planner would have written it down; none after the last."""
+    log = CheckpointRoot(script.checkpoint).offsets
+    before = log.read(batch - 1)
+    begun = log.read_start() or StreamOffsets(0, {})
+    if batch < len(script.steps) and log.read(batch) is None:
+        start = begun if before is None else before.end
+        step = script.steps[batch]
+        log.write(batch, CutBounds(start, StreamOffsets(step.clock_ms, {**start.offsets, **step.ends})))
+
+
+class _SharedStart:
+    """What a runner asks of a start, with a session that others use too."""
+
+    def __init__(self, session: SparkSession, lease: Lease) -> None:
+        self.lease = lease
+        self.epoch = FIRST_EPOCH
+        self._session = session
+
+    def session(self) -> SparkSession:
+        return self._session
+
+
+def _restore(script: Script) -> None:
+    from streamcore.savepoint.app_description import check_app_compatibility
+    from streamcore.savepoint.restore import restore_checkpoint
+
+    saved = script.savepoints.get(script.restored)
+    planned = check_app_compatibility(saved.manifest, script.app, script.decisions)
+    restore_checkpoint(
+        saved, script.app, planned, CheckpointRoot(script.checkpoint), script.epoch or saved.manifest.epoch + 1
+    )
+
+
+def _run_one(session: SparkSession, script: Script) -> None:
+    from streamcore.engine.report import CutReport, Listeners
+    from streamcore.kafka.topics import ensure_topics
+    from streamcore.spark.launch import own_topics
+    from streamcore.spark.runner import Runner, RunSettings
+
+    ensure_topics(script.kafka, own_topics(script.app, script.markers_topic))
+    place = script.savepoints.place.url
+    settings = RunSettings(script.kafka, script.checkpoint, script.spark, script.markers_topic, savepoints=place)
+    script.checkpoint.mkdir(parents=True, exist_ok=True)
+    session.conf.set("spark.sql.shuffle.partitions", str(script.spark.parallelism))
+    if script.restored:
+        _restore(script)
+    if script.forgets:
+        forget_last_commit(script.checkpoint)
+    with lease_for(script.checkpoint) as lease:
+        runner: Runner
+        asked: list[Future[Savepoint]] = []
+
+        def report(cut: CutReport) -> None:
+            with script.reports.open("ab") as file:
+                file.write(orjson.dumps(dataclasses.asdict(cut)) + b"\n")
+            if cut.batch == 0 and script.midway:
+                asked.append(runner.savepoint(script.midway))
+                asked[0].add_done_callback(lambda _: _decide(script, 1))  # a batch that is decided has begun
+            else:
+                _decide(script, cut.batch + 1)
+            if cut.batch + 1 == len(script.steps):
+                if script.saved:
+                    asked.append(runner.savepoint(script.saved))
+                runner.drain()
+
+        runner = Runner(script.app, settings, _SharedStart(session, lease), Listeners(report))  # type: ignore[arg-type]
+        if not script.forgets:
+            _decide(script, len(CheckpointRoot(script.checkpoint).offsets.batches()))
+        try:
+            runner.run()
+        except ConfigError as error:
+            if not script.refused or script.refused not in str(error):
+                raise
+        else:
+            assert not script.refused, "it ran"
+        for one in asked:
+            one.result()
+
+
+def main() -> None:
+    """Run the scripts of the file that is named."""
+    from pyspark import cloudpickle
+
+    from streamcore.spark.runtime import Runtime
+
+    scripts: list[Script] = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
+    with Runtime("scripted", Path(sys.argv[1]).parent / "session", scripts[0].spark) as start:
+        for script in scripts:
+            _run_one(start.session(), script)
+
+
+if __name__ == "__main__":
+    main()

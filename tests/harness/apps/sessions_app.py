@@ -1,0 +1,141 @@
+"""What the tests run on: settings, the shop's invented events as rows, and the topology cut by cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+
+from headgate.demo.shop.settings import RecordFate, ShopSettings
+from headgate.demo.shop.stream import records
+from headgate_sessions.app import topology
+from headgate_sessions.settings import SessionsSettings
+from streamcore.topology.simulation import Simulation, SimulationResult
+from streamcore.topology.topology import Topology
+
+ROOT = Path(__file__).parents[3]
+START_MS = 1_760_000_000_000
+GAP_MS, CHECKOUT_GAP_MS = 20_000, 60_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
+    """For a stream of ``streams/``; gaps are short, for the shop's hour has a hundred seconds."""
+    given: dict[str, object] = {
+        "kafka": {"bootstrap": "localhost:1"},
+        "checkpoint": "/nowhere",
+        "jars": "/nowhere",
+        "stream": {"schema_file": str(ROOT / "streams" / f"{stream}.yaml"), "topic": stream},
+        "gap": {"gap_ms": GAP_MS, "by_type": {"checkout": CHECKOUT_GAP_MS}},
+        "lateness_ms": 30_000,
+        "early_ms": 0,
+        "figures": None,
+    }
+    return SessionsSettings.model_validate(given | changes)
+
+
+def with_tables() -> dict[str, object]:
+    """Settings of a database that gets all lanes; nobody connects to it."""
+    tables = {
+        "sessions_table": {"table": "sessions.session", "key": ["session_id"], "version": "revision"},
+        "activity_table": {"table": "sessions.activity", "key": ["minute"], "version": "revision"},
+        "revenue_table": {"table": "sessions.revenue", "key": ["minute", "currency"], "version": "revision"},
+        "active_table": {"table": "sessions.active", "key": ["until"]},
+        "top_table": {"table": "sessions.top", "key": ["until", "rank"]},
+    }
+    return {"figures": {}, "postgres": {"host": "localhost", "database": "shop", "user": "sessions", "tables": tables}}
+
+
+def retail_settings(**changes: object) -> SessionsSettings:
+    """For invoice lines: no types, no ids, one currency."""
+    fields = {"user": "customer_id", "event_id": None, "type": None, "page": "stock_code", "currency": None}
+    given: dict[str, object] = {
+        "fields": fields | {"amount": ["quantity", "unit_price"]},
+        "gap": {"gap_ms": 1_800_000},
+        "funnel": ["event"],
+        "conversion": "event",
+        "revenue": {"adds": ["event"], "subtracts": []},
+        "failed": None,
+        "deduplicate_ms": 0,
+        "max_out_of_orderness_ms": 7_200_000,
+        "max_future_ms": 10**15,
+    }
+    return settings_of("retail", **(given | changes))
+
+
+def shop_events(count: int, *, users: int = 300, seed: int = 5) -> pl.DataFrame:
+    """What of the generator's records is an event, in order of arrival: out of order, twice, or hours late."""
+    shop = ShopSettings(seed, START_MS, block_ms=200_000, users=users)
+    rows = [_row(record.value) for record in records(shop, 0, count) if record.fate is not RecordFate.DEAD]
+    kinds = {"ts": pl.Datetime("ms", "UTC"), "quantity": pl.Int64(), "amount": pl.Decimal(12, 2)}
+    names = ["event_id", "ts", "type", "user_id", "session_id", "product_id", "quantity", "amount", "currency"]
+    names += ["card", "country", "ip", "status"]
+    return pl.DataFrame(rows, schema={name: kinds.get(name, pl.String()) for name in names})
+
+
+def _row(value: bytes | None) -> dict[str, object]:
+    row: dict[str, object] = json.loads(value or b"", parse_float=Decimal)
+    ms = row["ts"]
+    assert isinstance(ms, int)
+    return row | {"ts": _EPOCH + timedelta(milliseconds=ms)}
+
+
+def cuts(rows: pl.DataFrame, ends: Sequence[int]) -> Iterator[pl.DataFrame]:
+    """The rows, cut at these places."""
+    first = 0
+    for end in sorted({*(min(end, rows.height) for end in ends), rows.height}):
+        yield rows[first:end]
+        first = end
+
+
+def run_cut(
+    settings: SessionsSettings,
+    rows: pl.DataFrame,
+    ends: Sequence[int],
+    *,
+    shards: int = 1,
+    step_ms: int = 1_000,
+    restart_after: int | None = None,
+) -> SimulationResult:
+    """What all cuts of ``by_cut`` give."""
+    whole = SimulationResult()
+    for result in by_cut(settings, rows, ends, shards=shards, step_ms=step_ms, restart_after=restart_after):
+        whole.add(result)
+    return whole
+
+
+def by_cut(
+    settings: SessionsSettings,
+    rows: pl.DataFrame,
+    ends: Sequence[int],
+    *,
+    shards: int = 1,
+    step_ms: int = 1_000,
+    restart_after: int | None = None,
+) -> Iterator[SimulationResult]:
+    """All rows in these cuts, the clock ``step_ms`` further with each; then the stream ends. ``restart_after``: so many
+    cuts, then a new process with what was stored."""
+    ways = topology(settings)
+    simulation, (source,) = Simulation(ways, shards=shards), ways.sources
+    number = 0
+    for number, part in enumerate(cuts(rows, ends)):
+        yield simulation.cut({source.name: part}, clock_ms=number * step_ms)
+        if number == restart_after:
+            simulation = _again(topology(settings), simulation, shards)
+    yield simulation.end(clock_ms=(number + 1) * step_ms)
+
+
+def _again(ways: Topology, before: Simulation, shards: int) -> Simulation:
+    after = Simulation(ways, shards=shards, blobs=before.blobs)
+    after.offsets, after.seen = before.offsets, before.seen
+    return after
+
+
+def final(records: pl.DataFrame) -> pl.DataFrame:
+    """The table that the records make: of each session the greatest revision, without those that are deleted."""
+    latest = records.sort("revision").group_by("session_id", maintain_order=True).last()
+    return latest.filter(~pl.col("is_deleted"))

@@ -1,0 +1,108 @@
+"""A ``StreamApp`` on the cluster: what its status says, what its driver says, and upgrades of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.harness.cluster.kubectl import Namespace, until
+
+#: Phases in which nothing is under way.
+AT_REST = ("Stable", "RolledBack", "NeedsHuman", "Suspended")
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One app, by its name."""
+
+    namespace: Namespace
+    name: str
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """As the operator wrote it."""
+        return dict(self.namespace.get("streamapp", self.name).get("status") or {})
+
+    @property
+    def phase(self) -> str:
+        """Where it is."""
+        return str(self.status.get("phase", ""))
+
+    def drivers(self) -> list[dict[str, Any]]:
+        """Its driver pods that are not over."""
+        pods = self.namespace.items("pods", "-l", f"headgate.dev/app={self.name}")
+        return [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
+
+    def executors(self) -> list[str]:
+        """Names of its executor pods that run."""
+        marks = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component=executor"
+        pods = self.namespace.items("pods", "-l", marks)
+        return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] == "Running"]
+
+    def report(self) -> dict[str, Any]:
+        """What the driver that runs says of itself; empty while none does."""
+        texts = [pod["metadata"].get("annotations", {}).get("headgate.dev/status") for pod in self.drivers()]
+        reports = [json.loads(text) for text in texts if text]
+        return next((one for one in reports if one["phase"] == "running"), {})
+
+    def change(self, spec: Mapping[str, object]) -> None:
+        """Edit the spec."""
+        self.namespace.patch("streamapp", self.name, {"spec": spec})
+
+    def until_seen(self, limit_s: float) -> None:
+        """Wait until the operator has seen the newest spec and nothing is under way."""
+
+        def seen() -> bool:
+            app = self.namespace.get("streamapp", self.name)
+            status = app.get("status") or {}
+            return status.get("observedGeneration") == app["metadata"]["generation"] and status["phase"] in AT_REST
+
+        until(seen, limit_s, f"{self.name} is at rest", self.told)
+
+    def until_phase(self, phase: str, limit_s: float) -> float:
+        """Wait until it rests, and in this phase."""
+        return until(lambda: self.phase == phase, limit_s, f"{self.name} is {phase}", self.told)
+
+    def until_upgraded(self, after: int, limit_s: float) -> str:
+        """Wait for the end of an upgrade with a number above; how it ended."""
+
+        def ended() -> bool:
+            upgrade = self.status.get("upgrade") or {}
+            return bool(upgrade.get("number", 0) > after and upgrade.get("outcome"))
+
+        until(ended, limit_s, f"the upgrade of {self.name} ends", self.told)
+        return str(self.status["upgrade"]["outcome"])
+
+    @property
+    def upgrades(self) -> int:
+        """The number of the last upgrade."""
+        return int((self.status.get("upgrade") or {}).get("number", 0))
+
+    def until_idle(self, limit_s: float) -> None:
+        """Wait until it runs and nothing waits.
+
+        What it says of its last batch may be older than what was just written: of the second one after that it is not.
+        """
+        first: int | None = None
+
+        def idle() -> bool:
+            nonlocal first
+            said = self.report()
+            if not said or not said["committed"]:
+                return False
+            first = said["batch"] if first is None else first
+            return bool(said["lag_rows"] == 0 and said["batch"] >= first + 2)
+
+        until(idle, limit_s, f"{self.name} has read all", self.told)
+
+    def told(self) -> str:
+        """For who reads a failure."""
+        pods = self.namespace.kubectl("get", "pods", "-o", "wide")
+        logs = [
+            self.namespace.kubectl("logs", pod["metadata"]["name"], "--tail=15")
+            for pod in self.namespace.items("pods", "-l", f"headgate.dev/app={self.name}")
+            if pod["status"]["phase"] != "Pending"
+        ]
+        return "\n".join([json.dumps(self.status)[:3_000], pods, *logs, self.namespace.events()])

@@ -1,0 +1,109 @@
+"""The rules app with faults: run instead of ``-m headgate_rules`` by tests that need it to die at a point, or to lack
+a protection. Everything else is the app.
+
+``--capture DIR`` keeps what each attempt at each batch was about to write. ``--die STEP --when LANE`` ends the driver
+with kill -9 at that step of the first batch that has records on that lane and was not written before.
+``--forgetful`` switches the protection off: no batch counts as written before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from headgate_rules.service import SERVICE
+from streamcore.kafka.delivery import CommitReceipt, CommitStep, DeliverySettings, OutRecord, OutRecords, WriterHooks
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.spark import runner
+from streamcore.writer_id import WriterId
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Faults:
+    """What goes wrong."""
+
+    capture: Path | None
+    die: CommitStep | None
+    when: str
+    forgetful: bool
+
+
+class FaultyWriter(ExactlyOnceWriter):
+    """The writer of the app, with ``faults``."""
+
+    faults: Faults
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        writer: WriterId,
+        markers_topic: str,
+        *,
+        delivery: DeliverySettings | None = None,
+        hooks: WriterHooks | None = None,
+    ) -> None:
+        self._armed = False
+        wired = dataclasses.replace(hooks or WriterHooks(), on_step=self._reached)
+        super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired)
+        self._lane_topic = f"{writer.app}.{self.faults.when}"
+
+    def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
+        rows = list(records)
+        if rows and self.faults.capture is not None:
+            keep(self.faults.capture, batch, [one for some in rows for one in _each(some)])
+        self._armed = any(row.topic == self._lane_topic for row in rows)
+        return super().commit(batch, rows)
+
+    def _is_done(self, batch: int) -> bool:
+        return False if self.faults.forgetful else super()._is_done(batch)
+
+    def _reached(self, step: CommitStep) -> None:
+        if self._armed and step is self.faults.die:
+            time.sleep(0.3)  # what was produced is at the broker by now
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _each(some: OutRecord | OutRecords) -> Iterable[OutRecord]:
+    return some if isinstance(some, OutRecords) else [some]
+
+
+def keep(folder: Path, batch: int, rows: list[OutRecord]) -> None:
+    """One file an attempt, whole or absent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{batch}.{os.getpid()}.partial"
+    lines = [repr((r.topic, r.key, r.value, r.headers)) for r in rows]
+    partial.write_text("\n".join(lines))
+    partial.rename(folder / f"{batch}.{os.getpid()}.attempt")
+
+
+def attempts(folder: Path) -> dict[int, list[str]]:
+    """Return what the attempts at each batch were about to write, down to the byte: a line a record."""
+    found: dict[int, list[str]] = {}
+    for file in sorted(folder.glob("*.attempt")):
+        found.setdefault(int(file.name.partition(".")[0]), []).append(file.read_text())
+    return found
+
+
+def _faults() -> Faults:
+    """Take our arguments; leave the app's."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--capture", type=Path)
+    parser.add_argument("--die", type=CommitStep)
+    parser.add_argument("--when", default="alerts")
+    parser.add_argument("--forgetful", action="store_true")
+    ours, theirs = parser.parse_known_args()
+    sys.argv = [sys.argv[0], *theirs]
+    return Faults(ours.capture, ours.die, ours.when, ours.forgetful)
+
+
+if __name__ == "__main__":
+    FaultyWriter.faults = _faults()
+    vars(runner)["ExactlyOnceWriter"] = FaultyWriter  # the one name by which the runner knows it
+    sys.exit(SERVICE.run())

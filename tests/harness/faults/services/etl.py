@@ -1,0 +1,178 @@
+"""The etl service with the retail lines in two inputs: sales to PostgreSQL and to Delta, returns to Kafka.
+
+Among the lines are records of 20 MB, which Kafka takes and no decoder does.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.local.servers.postgres import EmbeddedPostgres
+from rulecore.language import ListType
+from rulecore.lists.records import ListHead, list_records
+from streamcore.kafka.control_topic import ControlLog
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import ensure_topics
+from streamcore.schema import STRING, Type
+from streamcore.service.topics import topics_of_service
+from tests.harness.apps import retail_etl
+from tests.harness.apps.retail_etl import MODEL
+from tests.harness.faults.services.servers import Postgres
+from tests.harness.faults.services.trial import LINES, Input, Plan, ServiceScene
+from tests.harness.oracles import delta_log
+from tests.harness.oracles.retail_etl_sql import RATES, Expected
+
+TOPICS = ("retail", "retail_text")
+LARGE_BYTES = 20_000_000
+_CREATE = """create table sales (
+    id text not null, invoice text not null, stock text not null, description text, quantity bigint not null,
+    sold_at timestamptz not null, price numeric(12,3) not null, customer text, country text not null,
+    currency text not null, rate numeric(12,6) not null, amount numeric(18,2) not null)"""
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EtlOutput:
+    """``delta``: the table's folder. Neither table has a key: what is written twice is there twice."""
+
+    database: Postgres
+    delta: Path
+
+    def in_postgres(self) -> Counter[Row]:
+        """Return the rows of the one table."""
+        with self.database.connect() as connection:
+            return Counter(map(_shown, connection.execute(f"select {', '.join(MODEL)} from sales").fetchall()))
+
+    def in_delta(self) -> Counter[Row]:
+        """Return the rows of the other."""
+        return Counter(_shown(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
+
+    def check(self, scene: ServiceScene) -> None:
+        """All of it against DuckDB."""
+        expected = Expected(LINES)
+        sales, returns = expected.lane(sales=True), expected.lane(sales=False)
+        same(self.in_postgres(), sales)
+        same(self.in_delta(), sales)
+        same(Counter(_values(r.value) for r in scene.read("returns")), returns)
+        sent = Sent.of(scene.plan.records)
+        letters = [sent.letter(scene.app.name, dict(r.headers), r.value) for r in scene.read("deadletters")]
+        wanted = [(topic, sent.offsets[str(topic)][int(str(line))], code) for topic, line, code in expected.letters()]
+        same(Counter(letters), [*wanted, *((topic, offset, "too_large") for topic, offset in sent.large())])
+        assert len(sales) + len(returns) + len(letters) + expected.duplicates() == len(scene.plan.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """``values``: by topic and offset. ``offsets``: of the lines, which an oracle numbers without the large records
+    between them."""
+
+    values: Mapping[str, Sequence[bytes | None]]
+    offsets: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, records: Sequence[Input]) -> Sent:
+        """Return what was sent."""
+        values = {topic: [value for name, _, value in records if name == topic] for topic in TOPICS}
+        lines = {topic: [n for n, one in enumerate(some) if not _large(one)] for topic, some in values.items()}
+        return cls(values, lines)
+
+    def large(self) -> list[tuple[str, int]]:
+        """Where the large ones are."""
+        return [(topic, n) for topic, some in self.values.items() for n, one in enumerate(some) if _large(one)]
+
+    def letter(self, app: str, said: Mapping[str, bytes], value: bytes | None) -> Row:
+        """Topic, offset and code of a dead letter; its bytes are those that were sent, as many as fit."""
+        topic, offset = said["source_topic"].decode().removeprefix(f"{app}."), int(said["source_offset"])
+        sent = self.values[topic][offset]
+        if _large(sent):
+            assert value is not None
+            assert said["truncated_from_bytes"] == b"%d" % LARGE_BYTES
+            assert len(value) > 900_000
+            assert (sent or b"").startswith(value)
+        else:
+            assert value == sent
+        return topic, offset, said["reason_code"].decode()
+
+
+def _large(value: bytes | None) -> bool:
+    return value is not None and len(value) >= LARGE_BYTES
+
+
+def same(found: Counter[Row], wanted: Iterable[Row]) -> None:
+    """Check that both hold the same rows, each as often; the message shows some of the difference."""
+    must = Counter(wanted)
+    missing, extra = must - found, found - must
+    assert not (missing | extra), (
+        f"missing {missing.total()}: {[*missing][:3]}, too many {extra.total()}: {[*extra][:3]}"
+    )
+
+
+def etl(folder: Path, kafka: KafkaSettings, name: str, server: EmbeddedPostgres) -> tuple[Plan, EtlOutput]:
+    """Return the service, with its server started and its list published."""
+    database = Postgres(server)
+    server.start()
+    with database.connect() as connection:
+        connection.execute(_CREATE)
+    output = EtlOutput(database, folder / "delta")
+    settings = _settings(output, name)
+    ensure_topics(
+        kafka, topics_of_service(retail_etl.settings(app=name, **settings), ("returns", "deadletters", "status"))
+    )
+    with ControlLog(kafka, f"{name}.control") as log:
+        for key, value in _rates():
+            log.publish(key, value)
+    said = retail_etl.settings(app=name, **settings).model_dump(mode="json", include={*_SAID, *settings})
+    return Plan(("headgate_etl",), said, _records(), server, output.check), output
+
+
+_SAID = ("model", "id", "rules", "lists", "derive", "deduplicate", "mask")
+
+
+def _settings(output: EtlOutput, name: str) -> dict[str, object]:
+    document = retail_etl.settings().model_dump(mode="json")
+    inputs = [one | {"topic": f"{name}.{one['topic']}"} for one in document["inputs"]]
+    tables = {"sales-lake": {"uri": str(output.delta), "partition_by": ["currency"], "compact_every": 5}}
+    postgres = output.database.login | {"tables": {"sales": {"table": "public.sales"}}}
+    sales = {"when": "quantity > 0"}
+    routes = [
+        {"name": "sales", "to": "postgres", **sales},
+        {"name": "sales-lake", "to": "delta", **sales},
+        {"name": "returns", "when": "quantity <= 0", "key": ["invoice"]},
+    ]
+    return {"inputs": inputs, "routes": routes, "delta": {"tables": tables}, "postgres": postgres}
+
+
+def _records() -> list[Input]:
+    lines: list[Input] = [(TOPICS[r.source], r.key, r.value) for r in retail_etl.records(LINES)]
+    large: list[Input] = [(topic, b"large", random.Random(1).randbytes(LARGE_BYTES)) for topic in TOPICS]
+    third = len(lines) // 3
+    return [*lines[:third], large[0], *lines[third : 2 * third], large[1], *lines[2 * third :]]
+
+
+def _rates() -> list[tuple[str, bytes]]:
+    kind = ListType("rates", STRING, Type.parse("decimal(12,6)"))
+    head = ListHead(list=kind.name, version=1, owner="finance", of=kind.of, value=kind.value)
+    return list_records(head, [[currency, rate] for currency, rate in RATES.items()])
+
+
+def _shown(row: Iterable[object]) -> Row:
+    """As the oracle shows it: decimals as text, times in UTC."""
+    return tuple(_text(value) for value in row)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S+00:00")
+    return value if value is None or isinstance(value, int) else str(value)
+
+
+def _values(value: bytes | None) -> Row:
+    body = json.loads(value or b"")
+    return tuple(body[name] for name in MODEL)

@@ -1,0 +1,94 @@
+"""The sessions service with the retail lines, out of order and some days late: to Kafka and to PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import headgate_sessions
+from headgate.local.servers.postgres import EmbeddedPostgres
+from headgate.records.file_rows import read_rows
+from streamcore.service.config.documents import load_schema
+from tests.harness.apps.sessions_app import retail_settings
+from tests.harness.faults.services.servers import Postgres
+from tests.harness.faults.services.trial import LATE_DAYS, LINES, ROOT, Input, Plan, ServiceScene, with_garbage
+from tests.harness.oracles.retail_windows import DAY_MS, Oracle
+
+_GAP_MS = 1_800_000
+#: Who comes last, so late that everybody's sessions are final.
+_TICK = 99_999_999
+_SELECT = """
+select user_id, (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from ended_at) * 1000)::bigint,
+       events, (revenue * 1000)::bigint, is_final, session_id, revision, is_deleted
+from sessions.session
+"""
+_SAID = (
+    "fields",
+    "gap",
+    "funnel",
+    "conversion",
+    "revenue",
+    "failed",
+    "deduplicate_ms",
+    "max_out_of_orderness_ms",
+    "max_future_ms",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsOutput:
+    """``oracle``: of the lines as they arrive."""
+
+    database: Postgres
+    oracle: Oracle
+
+    def check(self, scene: ServiceScene) -> None:
+        """Sessions against SQL, table against topic."""
+        with self.database.connect() as connection:
+            rows = connection.execute(_SELECT).fetchall()
+        there = [row for row in rows if not row[8] and row[0] != str(_TICK)]
+        found = [(int(row[0]), row[1], row[2] + _GAP_MS, *row[3:5]) for row in there]
+        assert Counter(found) == Counter(row for row in self.oracle.sessions("customer") if row[0] is not None)
+        assert all(row[5] for row in there), "all are final"
+        said = self.said(scene)
+        assert said.total() == len(said), "no revision is there twice"
+        newest: dict[str, int] = {}
+        for session, revision in said:
+            newest[session] = max(newest.get(session, 0), revision)
+        assert newest == {row[6]: row[7] for row in rows}
+        assert len(scene.read("late")) == self.oracle.late_of_customers()
+        assert len(scene.read("deadletters")) == sum(record[1] == b"bad" for record in scene.plan.records)
+
+    def said(self, scene: ServiceScene) -> Counter[tuple[str, int]]:
+        """Session and revision of each record of the topic."""
+        bodies = [json.loads(record.value or b"") for record in scene.read("sessions")]
+        return Counter((body["session_id"], body["revision"]) for body in bodies)
+
+
+def sessions(name: str, server: EmbeddedPostgres) -> Plan:
+    """Return the service, with its server started and its tables made."""
+    database = Postgres(server)
+    server.start()
+    with database.connect() as connection:
+        connection.execute((Path(headgate_sessions.__file__).parent / "sql" / "tables.sql").read_bytes())
+    output = SessionsOutput(database, Oracle(LINES, LATE_DAYS * DAY_MS))
+    said = retail_settings().model_dump(mode="json", include={*_SAID})
+    table = {"table": "sessions.session", "key": ["session_id"], "version": "revision"}
+    settings = said | {
+        "stream": {"schema_file": str(ROOT / "streams" / "retail.yaml"), "topic": f"{name}.lines"},
+        "lateness_ms": 3_600_000,
+        "early_ms": 1_500,
+        "figures": None,
+        "postgres": database.login | {"tables": {"sessions_table": table}},
+    }
+    return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)
+
+
+def _records(oracle: Oracle) -> list[Input]:
+    lines = [*read_rows(LINES, load_schema(ROOT / "streams" / "retail.yaml"))]
+    records: list[Input] = [("lines", lines[row].key, lines[row].value) for row in oracle.arrivals.order]
+    last = json.loads(lines[-1].value)
+    tick = last | {"customer_id": _TICK, "invoice_date": max(line.time_ms or 0 for line in lines) + 30 * DAY_MS}
+    return [*with_garbage(records), ("lines", None, json.dumps(tick).encode())]

@@ -1,0 +1,197 @@
+"""A service under harm: its input comes all the while, and what is there in the end is compared with an oracle.
+
+The input is a list in an order of its own, one partition a topic, so that what must come of it is known before it is
+sent, however it is cut and whatever dies meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import confluent_kafka as ck
+
+from streamcore.kafka.readers import Record, end_offsets, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import TopicSpec, ensure_topics
+from tests.harness.apps.rules_app import AppUnderTest
+from tests.harness.faults.services.servers import Server
+
+ROOT = Path(__file__).parents[4]
+WHOLE = os.environ.get("HEADGATE_RETAIL")
+#: The file of invoice lines: a sample, or the one that `HEADGATE_RETAIL` names.
+LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
+#: Less than the shortest time by which the late lines of the oracles are late.
+PER_CUT = 20_000 if WHOLE else 1_500
+#: How late those are.
+LATE_DAYS = 60 if WHOLE else 4
+#: What no decoder takes. One a so many records of the input, where a service's oracle knows no bad ones of its own.
+GARBAGE = (None, b"", b"{", b"\xff\xfe", b"[]", b'{"id": 1}')
+GARBAGE_EVERY = 500
+#: What a topic of the input takes, and its producer.
+_MOST_BYTES = 32 * 1024 * 1024
+_READ_MS = 120_000
+_LIMIT_S = 600.0
+_TICK_S = 0.1
+
+#: Topic (its last name), key, value.
+Input = tuple[str, bytes | None, bytes | None]
+
+
+def with_garbage(records: Sequence[Input]) -> list[Input]:
+    """Return the records, with bad ones between them."""
+    mixed: list[Input] = []
+    for number, record in enumerate(records):
+        mixed.append(record)
+        if number % GARBAGE_EVERY == 0:
+            mixed.append((record[0], b"bad", GARBAGE[number // GARBAGE_EVERY % len(GARBAGE)]))
+    return mixed
+
+
+class Feeder:
+    """Sends records in their order, from a thread: so many a second, more when asked, in the end all.
+
+    The thread sends half of them at most: what is asked for is never gone before its time, however slow the machine.
+    """
+
+    def __init__(self, kafka: KafkaSettings, app: str, records: Sequence[Input]) -> None:
+        self._records = records
+        self._app = app
+        options: dict[str, str | int | bool] = {"enable.idempotence": True, "message.max.bytes": _MOST_BYTES}
+        self._client = ck.Producer({"bootstrap.servers": kafka.bootstrap, **options})
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.sent = 0
+
+    @contextmanager
+    def at(self, per_second: float) -> Iterator[None]:
+        """Send while in here."""
+        thread = threading.Thread(target=self._run, args=(per_second,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+    def _run(self, per_second: float) -> None:
+        due, left = 0.0, len(self._records) // 2
+        while left > 0 and not self._stop.wait(_TICK_S):
+            due += per_second * _TICK_S
+            self.burst(int(due))
+            left -= int(due)
+            due -= int(due)
+
+    def burst(self, count: int) -> None:
+        """So many more, at once."""
+        with self._lock:
+            for topic, key, value in self._records[self.sent : self.sent + count]:
+                while not self._accepted(topic, key, value):
+                    self._client.poll(0.1)
+                self.sent += 1
+            self._client.poll(0)
+
+    def _accepted(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+        try:
+            self._client.produce(f"{self._app}.{topic}", value, key, partition=0)
+        except BufferError:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """All that is left, acknowledged."""
+        self.burst(len(self._records))
+        assert self._client.flush(120) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A service: how it is started, what it is told (without where it runs), its input, its server, its comparison."""
+
+    entry: Sequence[str]
+    settings: dict[str, object]
+    records: Sequence[Input]
+    server: Server
+    check: Callable[[ServiceScene], None]
+
+
+@dataclass(slots=True)
+class ServiceScene:
+    """See the module. ``forgetful``: the protections against repeated cuts are off."""
+
+    kafka: KafkaSettings
+    app: AppUnderTest
+    plan: Plan
+    feeder: Feeder
+    forgetful: bool = False
+    topics: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topics = tuple(sorted({f"{self.app.name}.{topic}" for topic, *_ in self.plan.records}))
+
+    def start(self) -> None:
+        """Return the service's own process, on the checkpoint that is there."""
+        before = ("-m", "tests.harness.faults.unprotected_writers") if self.forgetful else ("-m",)
+        self.app.start((*before, *self.plan.entry))
+
+    def work(self, records: int) -> None:
+        """Send so many at once, and wait for a cut with events."""
+        before = self._worked()
+        self.feeder.burst(records)
+        self.wait_for_work(before + 1)
+
+    def wait_for_work(self, cuts: int = 1) -> None:
+        """Until this start has had so many cuts with events."""
+        self.app.wait_for(lambda: self._worked() >= cuts, f"{cuts} cuts with events", _LIMIT_S)
+
+    def _worked(self) -> int:
+        return sum(cut.events > 0 for cut in self.app.this_start)
+
+    def settle(self, pause_s: float = 3.0) -> None:
+        """Wait until all that was sent is committed, and for what the clock brings after that."""
+        ends = {topic: end for (topic, _), end in end_offsets(self.kafka, self.topics).items()}
+
+        def done() -> bool:
+            cuts = self.app.this_start
+            return bool(cuts) and {t: p.get("0", 0) for t, p in cuts[-1].offsets.items() if t in ends} == ends
+
+        self.app.wait_for(done, "the end of the input", _LIMIT_S)
+        cuts, end = len(self.app.this_start), time.monotonic() + pause_s
+        self.app.wait_for(lambda: len(self.app.this_start) >= cuts + 2 and time.monotonic() > end, "two cuts more")
+
+    def read(self, lane: str) -> list[Record]:
+        """Return what is committed on a lane."""
+        return read_topic(self.kafka, f"{self.app.name}.{lane}", limit_ms=_READ_MS)
+
+    def check(self) -> None:
+        """Check that the output is the expected output. (What the app said of its cuts is no measure: a kill may
+        come between a
+        commit and the word about it.)"""
+        taken = sum(self.app.this_start[-1].offsets[topic]["0"] for topic in self.topics)
+        assert taken == len(self.plan.records) == self.feeder.sent
+        self.plan.check(self)
+
+
+def new_service_scene(folder: Path, kafka: KafkaSettings, jars: Path, name: str, plan: Plan) -> ServiceScene:
+    """Topics and settings; nothing is started."""
+    settings: dict[str, object] = {
+        "app": name,
+        "kafka": {"bootstrap": kafka.bootstrap},
+        "checkpoint": str(folder / "checkpoint"),
+        "jars": str(jars),
+        "local_dir": str(folder / "tmp"),
+        "shards": 2,
+        "parallelism": 1,
+        "events_per_cut": PER_CUT,
+        "idle_timeout_ms": 10**12,
+        **plan.settings,
+    }
+    scene = ServiceScene(kafka, AppUnderTest(folder, settings), plan, Feeder(kafka, name, plan.records))
+    large = (("max.message.bytes", str(_MOST_BYTES)),)
+    ensure_topics(kafka, [TopicSpec(topic, 1, config=large) for topic in scene.topics])
+    return scene

@@ -1,0 +1,56 @@
+"""Writers with their protection against repeated cuts switched off, for tests that must be able to fail.
+
+``python -m tests.harness.faults.unprotected_writers headgate_etl --settings F`` runs a service so.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Mapping
+
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.sinks.delta import sink as delta
+from streamcore.sinks.postgres import sink as postgres
+from streamcore.sinks.postgres.connection import Connection
+from streamcore.sinks.postgres.ledger import PostgresLedger, PostgresLedgerEntry
+from streamcore.spark import runner
+
+
+class ForgetfulPostgres(postgres.PostgresSink):
+    """It never sees which cut was written last."""
+
+    def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
+        return PostgresLedgerEntry(super().locked_entry(connection, ledger).epoch, None)
+
+
+class ForgetfulDelta(delta.DeltaSink):
+    """A commit says neither its cut nor its epoch."""
+
+    def _marks(self, lane: str, batch: int) -> Mapping[str, int]:
+        return {}
+
+
+class ForgetfulKafka(ExactlyOnceWriter):
+    """No marker counts."""
+
+    def _is_done(self, batch: int) -> bool:
+        return False
+
+
+def forget() -> None:
+    """Put them in the places where services find the writers."""
+    vars(postgres)["PostgresSink"] = ForgetfulPostgres
+    vars(delta)["DeltaSink"] = ForgetfulDelta
+    vars(runner)["ExactlyOnceWriter"] = ForgetfulKafka
+
+
+def main() -> None:
+    """Run the service that the first argument names."""
+    forget()
+    service = sys.argv.pop(1)
+    runpy.run_module(service, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

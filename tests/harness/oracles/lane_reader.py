@@ -1,0 +1,88 @@
+"""What came out, read by an independent consumer, and laws that hold for every output whatever the app does."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from streamcore.kafka.data_clients import Isolation
+from streamcore.kafka.readers import Record, read_topic
+from streamcore.kafka.settings import KafkaSettings
+from tests.harness.oracles.rule_alerts import Alert
+
+LANES = ("alerts", "shadow", "status", "late", "deadletters")
+_READ_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The output topics of one app."""
+
+    kafka: KafkaSettings
+    app: str
+
+    def topic(self, lane: str) -> str:
+        """The topic of a lane."""
+        return f"{self.app}.{lane}"
+
+    def read(self, lane: str, isolation: Isolation = Isolation.COMMITTED) -> list[Record]:
+        """All records of a lane, by partition and offset."""
+        return read_topic(self.kafka, self.topic(lane), isolation=isolation, limit_ms=_READ_MS)
+
+    def alerts(self) -> list[Alert]:
+        """All alerts."""
+        return [as_object(record) for record in self.read("alerts")]
+
+    def markers(self) -> list[int]:
+        """The batches that markers vouch for."""
+        return sorted(int(r.value or b"") for r in read_topic(self.kafka, self.topic("markers"), limit_ms=_READ_MS))
+
+
+def as_object(record: Record) -> Alert:
+    """A record's value, which is a JSON object."""
+    value = json.loads(record.value or b"null")
+    assert isinstance(value, dict)
+    return value
+
+
+def text(record: Record, header: str) -> str:
+    """A header's value as text; empty when it is missing."""
+    return (record.header(header) or b"").decode()
+
+
+def batch_of(record: Record) -> tuple[int, int]:
+    """(epoch, batch) of an output record."""
+    return int(text(record, "epoch")), int(text(record, "batch"))
+
+
+def check_transactions(outputs: Outputs) -> None:
+    """Every cut became visible by one transaction, once.
+
+    A commit leaves a control record at the end of what it wrote to a partition. So the records of one cut in a
+    partition are one run without a gap in the offsets, and there is a gap between the runs of two cuts. And every cut
+    that wrote anything has exactly one marker, which shares its transaction.
+    """
+    records = [record for lane in LANES for record in outputs.read(lane)]
+    for place, run in itertools.groupby(records, key=lambda r: (r.topic, r.partition)):
+        check_runs(place, list(run))
+    written = sorted({batch_of(record)[1] for record in records})
+    assert outputs.markers() == written, "a marker for each batch that wrote, and no other"
+
+
+def check_runs(place: tuple[str, int], records: Sequence[Record]) -> None:
+    """The law of ``check_transactions`` in one partition; the batches go up."""
+    for before, after in itertools.pairwise(records):
+        step = after.offset - before.offset
+        assert batch_of(before) <= batch_of(after), f"{place}: batch {batch_of(after)} after {batch_of(before)}"
+        if batch_of(before) == batch_of(after):
+            assert step == 1, f"{place}: batch {batch_of(after)} was committed in parts, at offset {after.offset}"
+        else:
+            assert step > 1, f"{place}: two batches in one transaction at offset {after.offset}"
+
+
+def repeated(alerts: Iterable[Alert]) -> list[str]:
+    """Identities of alerts that are there more than once."""
+    return [str(name) for name, count in Counter(a["alert_id"] for a in alerts).items() if count > 1]

@@ -1,0 +1,99 @@
+"""How the tests of a run are spread over its workers: what takes long begins first, so that nothing long is left over.
+
+A worker gets a unit at a time. A unit is a file, so that fixtures of a module are made once; a test that
+``expected_seconds.txt`` names is one of its own, and so are all tests with one ``xdist_group``, which share what is
+costly to set up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TABLE = Path(__file__).with_name("expected_seconds.txt")
+_MB_PER_WORKER = 2_500
+
+
+@cache
+def expected_seconds() -> dict[str, float]:
+    """Return the seconds of what takes long: files, and tests that may run apart from the rest of their file."""
+    lines = [line.split() for line in TABLE.read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
+    return {what: float(seconds) for seconds, what in lines}
+
+
+def unit(item: pytest.Item) -> str:
+    """Return the name of the unit that the test belongs to."""
+    group = item.get_closest_marker("xdist_group")
+    if group is not None:
+        return str(group.args[0])
+    table = expected_seconds()
+    test = item.nodeid.split("[", 1)[0]
+    return item.nodeid if test in table else item.nodeid.split("::", 1)[0]
+
+
+def longest_first(items: list[pytest.Item]) -> dict[str, str]:
+    """Put the units that take longest first, and return the unit of each test."""
+    table = expected_seconds()
+    seconds: dict[str, float] = defaultdict(float)
+    for item in items:
+        name = unit(item)
+        test = item.nodeid.split("[", 1)[0]
+        seconds[name] = max(seconds[name], table.get(name, 0.0), table.get(test, 0.0))
+    units = {item.nodeid: unit(item) for item in items}
+    items.sort(
+        key=lambda item: (-seconds[units[item.nodeid]], units[item.nodeid] if seconds[units[item.nodeid]] else "")
+    )
+    return units
+
+
+def write_units(path: Path, units: dict[str, str]) -> None:
+    """Hand the units to the process that distributes the tests."""
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(units), encoding="utf-8")
+    scratch.replace(path)
+
+
+def new_scheduler(config: pytest.Config, log: Any, path: Path) -> Any:
+    """Create what gives each worker the next unit."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
+        def __init__(self) -> None:
+            config.option.loadscopereorder = False
+            super().__init__(config, log)
+            self._units: dict[str, str] = {}
+
+        def _split_scope(self, nodeid: str) -> str:
+            if not self._units:
+                self._units = json.loads(path.read_text(encoding="utf-8"))
+            return self._units[nodeid]
+
+        def remove_node(self, node: Any) -> str | None:
+            """Hand on what a worker that died had left, but not the test that it died of, which would kill the next."""
+            left = {name: tests for name, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
+            if not left:
+                return None
+            tests = next(iter(left.values()))
+            crashed: str = next(nodeid for nodeid, completed in tests.items() if not completed)
+            tests[crashed] = True
+            self.workqueue.update({name: tests for name, tests in left.items() if not all(tests.values())})
+            for other in self.assigned_work:
+                self._reschedule(other)
+            return crashed
+
+    return ByUnit()
+
+
+def worker_count() -> int:
+    """Return how many workers this machine serves: one more than processors, for long tests wait, if memory lasts."""
+    try:
+        memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    except (ValueError, OSError):
+        memory_mb = 8_000
+    return max(1, min(1 + (os.cpu_count() or 1), memory_mb // _MB_PER_WORKER, 16))

@@ -1,0 +1,102 @@
+"""The chart as Helm renders it. ``helm`` has to be on the PATH; without it a test is skipped and says so."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any  # manifests are made of anything
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts/headgate"
+Manifest = dict[str, Any]
+_KUBE = ("--kube-version", "1.34.4")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def program(name: str) -> str:
+    """Where it is."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not on the PATH: the chart cannot be checked with it")
+    return found
+
+
+def helm(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a command of Helm to its end."""
+    return subprocess.run(
+        [program("helm"), *arguments], input=stdin, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", namespace: str = "shop") -> str:
+    """All manifests, hooks and tests among them; ``ValueError`` with Helm's words."""
+    said = helm(
+        "template", release, str(CHART), "-n", namespace, *_KUBE, "-f", "-", stdin=yaml.safe_dump(dict(values or {}))
+    )
+    if said.returncode:
+        raise ValueError(said.stderr)
+    return said.stdout
+
+
+def rendered(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:
+    """Return the same, read."""
+    return [one for one in yaml.load_all(template(values, release=release), Loader=_LOADER) if one]
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    """By name."""
+    return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
+
+
+def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
+    """Of everything that makes pods, by kind and name."""
+    found = {}
+    for one in manifests:
+        spec = one.get("spec", {})
+        pod = spec if one["kind"] == "Pod" else spec.get("template", {}).get("spec")
+        if pod is not None:
+            found[f"{one['kind']}/{one['metadata']['name']}"] = pod
+    return found
+
+
+#: Everything switched on at once.
+EVERYTHING: Manifest = {
+    "operator": {"replicas": 2, "allNamespaces": True},
+    "apps": {
+        "rules": {"files": {"streams/orders.yaml": "name: orders\n"}, "executors": 2},
+        "etl": {"enabled": True},
+        "sessions": {"enabled": True},
+        "search": {"enabled": True},
+    },
+    "networkPolicy": {"enabled": True},
+    "monitoring": {"podMonitor": {"enabled": True}, "rules": {"enabled": True}, "dashboard": {"enabled": True}},
+}
+#: As where there are servers of one's own.
+OWN_SERVERS: Manifest = {
+    "kafka": {
+        "enabled": False,
+        "bootstrap": "k1.example:9093,k2.example:9093",
+        "settings": {
+            "security": "SASL_SSL",
+            "username": "headgate",
+            "password_file": "/etc/headgate/secret/kafka",
+            "ca_file": "/etc/headgate/secret/ca.pem",
+        },
+    },
+    "image": {"repository": "registry.example:5000/headgate", "digest": f"sha256:{'a' * 64}", "pullSecrets": ["pull"]},
+    "checkpoints": {"root": "s3://bucket/headgate"},
+    "appDefaults": {"secret": "headgate-logins"},
+    "toolbox": {"enabled": False},
+}
+ONLY_APPS: Manifest = {"operator": {"enabled": False}, "checkpoints": {"claim": "shared"}}
+CASES: Mapping[str, Manifest] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "own-servers": OWN_SERVERS,
+    "only-apps": ONLY_APPS,
+}

@@ -1,0 +1,29 @@
+"""A checkpoint's files as a test finds them, and the damage that a crash at the worst moment leaves in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streamcore.checkpoint.checkpoint import CheckpointRoot
+from streamcore.storage.location import Location
+
+
+def on_disk(place: Location) -> Path:
+    """For tests that do to files what no program of ours would."""
+    assert isinstance(place, Path), place
+    return place
+
+
+def forget_last_commit(checkpoint: Path) -> int:
+    """As if the app had died after the sink's commit of the last batch and before Spark's: that batch.
+
+    A plan of the batch after it, which a stop under load leaves, was not there at that moment and goes as well.
+    """
+    root = CheckpointRoot(checkpoint)
+    last = root.last_committed()
+    assert last is not None
+    for name, batch in (("commits", last), ("offsets", last + 1)):
+        for file in (on_disk(root.spark) / name / str(batch), on_disk(root.spark) / name / f".{batch}.crc"):
+            file.unlink(missing_ok=True)
+    assert root.last_committed() == (last - 1 if last else None)
+    return last

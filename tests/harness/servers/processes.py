@@ -1,0 +1,79 @@
+"""The processes of one session, from /proc: a Spark app is a driver, a JVM, a daemon and its Python workers.
+
+They share the session that the driver was started in, though not its process group (Spark's daemon makes its own), so
+the session is what names them. Ends nothing but what it was given.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_DAEMON = "-m streamcore.spark.worker_daemon "
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One live process."""
+
+    pid: int
+    parent: int
+    command: str
+
+
+def members(session: int) -> list[Process]:
+    """Return the live processes of a session; zombies are not among them."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                # The second field is the program's name in parentheses, which may hold blanks and parentheses.
+                state, parent, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(its_session) == session and state != "Z":
+                    command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    found.append(Process(int(folder.name), int(parent), command))
+    return found
+
+
+def python_workers(session: int) -> list[Process]:
+    """Spark's Python workers: the forks of its daemon."""
+    forks = daemon_and_workers(session)
+    daemons = {p.pid for p in forks}
+    return [p for p in forks if p.parent in daemons]
+
+
+def daemon_and_workers(session: int) -> list[Process]:
+    """All Python processes of Spark's own."""
+    return [p for p in members(session) if _DAEMON in p.command]
+
+
+def kill(pid: int) -> None:
+    """kill -9; one that is gone is no error."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_session(session: int, mark: str = "", limit_s: float = 60) -> None:
+    """kill -9 of all of a session, until none is left. With a ``mark``: of those whose command line holds it."""
+
+    def none_left() -> bool:
+        left = [p for p in members(session) if mark in p.command]
+        for process in left:
+            kill(process.pid)
+        return not left
+
+    wait_until(none_left, f"the end of session {session}", limit_s)
+
+
+def wait_until(condition: Callable[[], bool], what: str, limit_s: float) -> None:
+    """Return when the condition holds; ``AssertionError`` after ``limit_s``."""
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end, f"waited {limit_s} s in vain for {what}"
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,55 @@
+"""A Kafka broker that asks for a password."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headgate.local.java import Java
+from headgate.local.servers.base import Lifetime
+from headgate.local.servers.kafka import BrokerSettings, EmbeddedBroker
+from streamcore.kafka.settings import KafkaSettings, SaslMechanism, SecurityProtocol
+
+SECRET = "correct-horse"
+_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+@contextmanager
+def asking_broker(folder: Path, java: Java, password_env: str) -> Iterator[KafkaSettings]:
+    """Login of ann on it; her password, ``SECRET``, has to be in that variable."""
+    port, other = _free_ports()
+    wanted = BrokerSettings(folder, port, lifetime=Lifetime.WITH_PARENT, extra=_asking_on(port, other))
+    with EmbeddedBroker(wanted, java) as broker:
+        yield KafkaSettings(
+            broker.bootstrap,
+            SecurityProtocol.SASL_PLAINTEXT,
+            SaslMechanism.PLAIN,
+            username="ann",
+            password_env=password_env,
+            request_timeout_ms=60_000,  # a guard: machines are shared
+        )
+
+
+def _asking_on(port: int, controller_port: int) -> tuple[tuple[str, str], ...]:
+    """Start a broker and return its settings. It takes ann's password only."""
+    return (
+        ("listeners", f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"),
+        ("controller.quorum.voters", f"1@127.0.0.1:{controller_port}"),
+        ("listener.security.protocol.map", "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
+        ("inter.broker.listener.name", "SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        (
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config",
+            f'{_MODULE} required username="self" password="self" user_self="self" user_ann="{SECRET}";',
+        ),
+    )
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1]), int(other.getsockname()[1])

@@ -1,0 +1,32 @@
+"""Places for files as tests see them: a folder of a disk, and a prefix of a real S3 server where one is named.
+
+A test that takes the fixture ``any_place`` runs once on each; without a server the second run is skipped and says so.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from streamcore.storage import LocalObjectStore, ObjectStore
+from streamcore.storage.s3 import S3ObjectStore
+from tests.harness.servers.s3_server import BUCKET, ENDPOINT, environment
+
+NO_SERVER = "no S3 server: name one (tests/harness/servers/s3_server.py)"
+
+
+def s3_place(monkeypatch: pytest.MonkeyPatch) -> S3ObjectStore:
+    """Return a prefix where nobody has been; its objects stay there."""
+    if not ENDPOINT:
+        pytest.skip(NO_SERVER)
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    return S3ObjectStore(BUCKET, f"headgate-test-{uuid.uuid4().hex}")
+
+
+@pytest.fixture(params=["local", "s3"])
+def any_place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """Empty."""
+    return LocalObjectStore(tmp_path / "place") if request.param == "local" else s3_place(monkeypatch)

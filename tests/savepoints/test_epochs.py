@@ -1,0 +1,93 @@
+"""Batches begin at 0 again after a restore: with the epoch raised lanes are whole, without it the sink skips them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from conftest import NewTopic
+from streamcore.app import App
+from streamcore.errors import Fenced
+from streamcore.kafka.delivery import CommitOutcome, OutRecord
+from streamcore.kafka.exactly_once import ExactlyOnceWriter
+from streamcore.kafka.readers import read_topic
+from streamcore.kafka.settings import KafkaSettings
+from streamcore.kafka.topics import ensure_topics
+from streamcore.spark.launch import own_topics
+from streamcore.topology.simulation import Simulation, SimulationResult
+from streamcore.writer_id import WriterId
+from tests.harness.apps.versioned_shop import LANES, Version, moment, restore, rows, save
+
+pytestmark = pytest.mark.kafka
+CUTS, SAVED_AT = 6, 3
+
+
+def write(simulation: Simulation, writer: ExactlyOnceWriter, batch: int) -> CommitOutcome:
+    """What the last cut of all shards gave, as one batch."""
+    app = simulation.local.app
+    every = [record for output in simulation.local.outputs for record in output.all_records()]
+    return writer.commit(batch, [OutRecord(app.lanes[r.lane], r.key, r.value, r.headers) for r in every]).outcome
+
+
+def two_lives(app: App, kafka: KafkaSettings, folder: Path, epoch: int) -> list[CommitOutcome]:
+    """An app, and the same from its savepoint, which is written in this epoch. The first one wakes up in the end."""
+    ensure_topics(kafka, own_topics(app, f"{app.name}.markers"))
+    first = Simulation(Version().topology(app.name), shards=app.shards, app=app)
+    with ExactlyOnceWriter(kafka, WriterId(app.name, 1, "driver"), f"{app.name}.markers") as old:
+        old.open()
+        for cut in range(SAVED_AT):
+            first.cut(rows(cut), clock_ms=cut)
+            assert write(first, old, cut) is CommitOutcome.COMMITTED
+        saved = save(app, first.blobs, folder, moment(SAVED_AT - 1))
+        second = Simulation(Version().topology(app.name), app=app, blobs=restore(saved, app, folder / "new"))
+        second.offsets = first.offsets
+        outcomes = []
+        with ExactlyOnceWriter(kafka, WriterId(app.name, epoch, "driver"), f"{app.name}.markers") as new:
+            new.open()
+            for cut in range(SAVED_AT, CUTS):
+                second.cut(rows(cut), clock_ms=cut)
+                outcomes.append(write(second, new, cut - SAVED_AT))
+        first.cut(rows(SAVED_AT), clock_ms=SAVED_AT)
+        with pytest.raises(Fenced):
+            write(first, old, SAVED_AT)
+    return outcomes
+
+
+def uninterrupted(app: App) -> SimulationResult:
+    simulation, result = Simulation(Version().topology(app.name), shards=app.shards), SimulationResult()
+    for cut in range(CUTS):
+        result.add(simulation.cut(rows(cut), clock_ms=cut))
+    return result
+
+
+def lane(kafka: KafkaSettings, topic: str) -> list[str]:
+    return sorted(json.dumps(json.loads(record.value or b""), sort_keys=True) for record in read_topic(kafka, topic))
+
+
+def expected(frame: pl.DataFrame) -> list[str]:
+    return sorted(json.dumps(json.loads(line), sort_keys=True) for line in frame.write_ndjson().splitlines())
+
+
+@pytest.fixture
+def app(new_topic: NewTopic) -> App:
+    return Version().topology(new_topic("lives").replace(".", "-").lower()[:40]).app(shards=2)
+
+
+def test_with_the_epoch_raised_the_lanes_of_both_lives_are_those_of_one(
+    app: App, kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    assert two_lives(app, kafka, tmp_path, epoch=2) == [CommitOutcome.COMMITTED] * (CUTS - SAVED_AT)
+    wanted = uninterrupted(app)
+    for name in (*LANES, "pairs"):
+        assert lane(kafka, app.lanes[name]) == expected(wanted[name]), name
+
+
+def test_without_it_the_batches_of_the_second_life_are_taken_for_written(
+    app: App, kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    assert two_lives(app, kafka, tmp_path, epoch=1) == [CommitOutcome.SKIPPED] * (CUTS - SAVED_AT)
+    wanted = uninterrupted(app)
+    assert len(lane(kafka, app.lanes["running"])) < wanted["running"].height
