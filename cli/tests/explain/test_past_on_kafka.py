@@ -242,7 +242,14 @@ def test_an_explanation_loads_one_client_of_kafka_and_no_decoder_of_columns(past
     done = subprocess.run([sys.executable, "-c", code, *asked, *where], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert {"confluent_kafka", "headgate.explain.from_kafka"} <= loaded
-    assert not loaded & {"kafka", "pandas", "pyspark", "streamcore.decode", "fastavro"}
+    assert not loaded & {
+        "kafka",
+        "pandas",
+        "pyspark",
+        "streamcore.decode.json.decoder",
+        "streamcore.decode.assembly",
+        "fastavro",
+    }
 
 
 def test_an_explanation_takes_about_a_second(past: Past, capsys: pytest.CaptureFixture[str]) -> None:

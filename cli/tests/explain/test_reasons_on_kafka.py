@@ -168,7 +168,7 @@ def test_a_silence_names_the_alert_that_began_it(kept: Kept, capsys: pytest.Capt
     first = next(alert for alert in kept.given("quiet") if alert["key"] == {"user_id": "u1"})
     assert kept("explain", "quiet", "--event", kept.place(2), "-o", "json") == 0
     (one,) = shown(capsys)["circumstances"]
-    assert one["said"].startswith(f"alert {first['alert_id']} of 2026-01-05 08:00:00 UTC began a silence of 3600 s")
+    assert one["text"].startswith(f"alert {first['alert_id']} of 2026-01-05 08:00:00 UTC began a silence of 3600 s")
 
 
 @pytest.mark.parametrize("number", [0, 3])
@@ -180,7 +180,7 @@ def test_the_share_of_a_canary_says_where_the_alert_went(
     found = shown(capsys)
     (one,) = found["circumstances"]
     assert one["name"] == "canary"
-    assert one["said"].endswith(f"go to {found['published']['topic']}")
+    assert one["text"].endswith(f"go to {found['published']['topic']}")
 
 
 def test_an_alert_of_a_candidate_is_computed_by_its_version(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,10 +84,10 @@ class Script:
         return self.checkpoint / "reports"
 
     def counted(self) -> Counter[str]:
-        """What operators counted in all cuts."""
+        """Add up the counters of the operators over all cuts."""
         total: Counter[str] = Counter()
         for line in self.reports.read_bytes().splitlines():
-            total.update(orjson.loads(line)["counted"])
+            total.update(orjson.loads(line)["counters"])
         return total
 
 

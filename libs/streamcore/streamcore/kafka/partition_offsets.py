@@ -15,6 +15,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import TopicPartition
 
 _AGAIN_S = 0.5
+_NO_SUCH_RECORD = -1
 
 
 def list_partitions(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
@@ -36,6 +37,18 @@ def _partition_numbers(answer: Future[admin.TopicDescription]) -> list[int]:
         if error.args[0].code() == ck.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return []
         raise
+
+
+def _known_offset(place: ck.TopicPartition, answer: Future[admin.ListOffsetsResultInfo]) -> int:
+    """Return the offset of a partition; -1 where no record has the time that was asked for.
+
+    librdkafka answers with ``OFFSET_INVALID`` and no error for a partition whose broker has just come back. Taken for
+    an offset it would say that the topic had lost its records.
+    """
+    offset: int = answer.result().offset
+    if offset < _NO_SUCH_RECORD:
+        raise Retryable(f"topic {place.topic}, partition {place.partition}: the broker does not know its end yet")
+    return offset
 
 
 class KafkaPartitionOffsets:
@@ -93,7 +106,7 @@ class KafkaPartitionOffsets:
         wanted = {ck.TopicPartition(topic, partition): which for topic, partition in self._places}
         committed = ck.IsolationLevel.READ_COMMITTED
         answers = self._client.list_offsets(wanted, isolation_level=committed, request_timeout=limit_s)
-        return {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
+        return {(place.topic, place.partition): _known_offset(place, answer) for place, answer in answers.items()}
 
     def _partitions(self, topic: str, limit_s: float) -> list[TopicPartition]:
         found = self._client.list_topics(topic, timeout=limit_s).topics[topic]

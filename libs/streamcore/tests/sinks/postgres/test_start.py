@@ -110,11 +110,11 @@ def test_a_table_with_more_columns_and_narrower_types_is_fine(place: Bench) -> N
 def test_a_right_that_is_missing_is_named(
     place: Bench, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = f"clerk_{place.database.name}_{len(grants)}_{len(said)}"
-    monkeypatch.setenv("HG_TEST_CLERK", "tellnobody")
+    role = f"restricted_{place.database.name}_{len(grants)}_{len(said)}".replace("-", "_")
+    monkeypatch.setenv("HEADGATE_TEST_PASSWORD", "tellnobody")
     place.run(CREATE, f"CREATE ROLE {role} LOGIN PASSWORD 'tellnobody'", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
     place.run(*(f"GRANT {grant} TO {role}" for grant in grants))
-    login: dict[str, Any] = {"user": role, "password_file": None, "password_env": "HG_TEST_CLERK"}
+    login: dict[str, Any] = {"user": role, "password_file": None, "password_env": "HEADGATE_TEST_PASSWORD"}
     if not said:
         place.sink(KEYED, **login)
         return
