@@ -16,7 +16,7 @@ import polars as pl
 from rulecore.compile.rule import AggregateSpec, CompiledRule
 from rulecore.documents.rule import Emit, RuleMode
 from rulecore.firing import FiringTime, RuleFailure, RuleFiring
-from rulecore.groups.windows import Aggregation, KeyIndex
+from rulecore.groups.windows import Aggregation
 from rulecore.groups.windows.aggregation import Array
 from rulecore.groups.windows.having import Having, RuleHits
 from rulecore.groups.windows.members import (
@@ -33,6 +33,7 @@ from rulecore.groups.windows.members import (
 )
 from rulecore.language import Expr
 from rulecore.language.columnar.compiler import to_polars
+from streamcore.columnar.key_slots import KeySlots
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 
 Ints = npt.NDArray[np.int64]
@@ -132,7 +133,7 @@ class SubgroupSpec:
         return [RuleFailure(rule, broken[columns[0]]) for rule, columns in found if columns]
 
     def evaluate(
-        self, having: Having, snapshots: WindowSnapshots, keys: KeyIndex
+        self, having: Having, snapshots: WindowSnapshots, keys: KeySlots
     ) -> tuple[RuleHits, list[RuleFailure]]:
         """Return which conditions are true of which rows."""
         results = [
@@ -174,7 +175,7 @@ def firings(
     having: Having,
     hits: RuleHits,
     snapshots: WindowSnapshots,
-    keys: KeyIndex,
+    keys: KeySlots,
     details: Sequence[FiringDetails],
 ) -> Iterator[RuleFiring]:
     """Yield a firing for each hit; ``details`` are in the order of the hits."""

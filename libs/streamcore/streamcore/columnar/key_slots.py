@@ -1,8 +1,12 @@
 """The keys that have state, as small numbers: slots. Arrays by slot take the place of an object per key.
 
 A key is found by its stable hash and then compared, column by column. Keys that share all 64 bits of a hash are kept
-in a dictionary: correct, and slow only for such keys. Null is a key like any other. A slot is held by what is
-stored under it and given out again when nothing is. Slots are private to one process.
+in a dictionary: correct, and slow only for such keys. Null is a key like any other, and one NaN equals the other.
+Slots are private to one process.
+
+The owner of the slots decides when a key is forgotten and its slot given out again, in one of three ways: it counts
+the users of each slot (``hold``, ``release``, ``sweep``), names all slots that are in use (``keep``), or names those
+that are not (``forget``).
 """
 
 from __future__ import annotations
@@ -56,6 +60,10 @@ class KeySlots:
     def size(self) -> int:
         """Return the exclusive upper bound of the slots."""
         return self._size
+
+    def used(self) -> Ints:
+        """Return the slots that have a key, in order."""
+        return np.flatnonzero(self._row[: self._size] >= 0)
 
     def assign(self, frame: pl.DataFrame) -> Ints:
         """Return the slot of every row's key. A new key has one until it is swept, and for longer if it is held by
@@ -113,8 +121,35 @@ class KeySlots:
         unsure, self._older, self._unsure = self._older, self._unsure, []
         slots = np.concatenate([_NONE, *unsure])
         slots = slots[(self._held[slots] == 0) & (self._row[slots] >= 0)]
-        if slots.size:
-            self._forget(slots[distinct(slots, self._size)[1]])
+        self.forget(slots[distinct(slots, self._size)[1]])
+
+    def keep(self, used: Ints) -> None:
+        """Forget at once every key but those of these slots, for owners that do not count what they hold."""
+        unused = self._row[: self._size] >= 0
+        unused[used] = False
+        self._unsure, self._older = [], []
+        self.forget(np.flatnonzero(unused))
+
+    def take_added(self) -> Ints:
+        """Return the slots given out since the last call, for an owner that calls ``forget`` and never ``sweep``."""
+        added, self._unsure = self._unsure, []
+        return np.concatenate([_NONE, *added])
+
+    def forget(self, slots: Ints) -> None:
+        """Forget the keys of these slots, which are distinct and in use."""
+        if not slots.size:
+            return
+        hashes = self.hashes[slots]
+        odd = self._odd(hashes)
+        for key in self.frame(slots[odd]).rows():
+            del self._same_hash[key]
+        self._table.remove(hashes[~odd])
+        self._row[slots] = -1
+        self._free = np.concatenate([self._free, slots])
+        if self._large.height > 2 * len(self) + _SLACK:
+            live = self.used()
+            self._large, self._small = self.frame(live), self._small.clear()
+            self._row[live] = np.arange(len(live))
 
     def _odd(self, hashes: Hashes) -> Mask:
         if not self._same_hashes:
@@ -127,6 +162,8 @@ class KeySlots:
             return
         usual = slice(None) if not odd.any() else np.flatnonzero(~odd)
         stored, here = self.frame(slots[usual]), keys[usual]
+        if stored.equals(here) and not self._same_hashes:
+            return
         wrong = np.zeros(stored.height, dtype=bool)
         for name in self.dtypes:
             wrong |= ~here[name].eq_missing(stored[name]).to_numpy()
@@ -180,19 +217,6 @@ class KeySlots:
         if self._large.height < _FEW or self._small.height > self._large.height // 8:
             self._large = pl.concat([self._large, self._small], rechunk=True)
             self._small = self._small.clear()
-
-    def _forget(self, slots: Ints) -> None:
-        hashes = self.hashes[slots]
-        odd = self._odd(hashes)
-        for key in self.frame(slots[odd]).rows():
-            del self._same_hash[key]
-        self._table.remove(hashes[~odd])
-        self._row[slots] = -1
-        self._free = np.concatenate([self._free, slots])
-        if self._large.height > 2 * len(self) + _SLACK:
-            live = np.flatnonzero(self._row[: self._size] >= 0)
-            self._large, self._small = self.frame(live), self._small.clear()
-            self._row[live] = np.arange(len(live))
 
 
 def _first_rows(hashes: Hashes) -> tuple[Ints, Ints]:

@@ -13,7 +13,6 @@ import polars as pl
 
 from streamcore.errors import ConfigError
 from streamcore.keyed.broadcast import BroadcastState
-from streamcore.keyed.call_records import InputRows
 from streamcore.keyed.call_scope import CallScope
 from streamcore.keyed.collection_states import CollectionState
 from streamcore.keyed.collection_table import CollectionItem, CollectionTable
@@ -76,9 +75,9 @@ class KeyedStore:
         self.migration = StateMigration(versions, self._write)
         self._unused: set[int] = set()
 
-    def admit(self, rows: InputRows) -> list[int]:
+    def admit(self, rows: pl.DataFrame) -> list[int]:
         """Return the slot of each row's key; -1 where there are too many keys."""
-        slots = self.keys.admit([rows.values[name] for name in self.keys.dtypes], len(rows.times), self.limits.keys)
+        slots = self.keys.admit(rows, self.limits.keys)
         self._unused.update(self.keys.take_added())
         self.grow()
         return slots

@@ -175,7 +175,7 @@ class ProcessOperator:
 
     def _take_events(self, frame: pl.DataFrame) -> None:
         events = InputRows.from_frame(frame, self._events, f"{self._name}: events")
-        slots = self._store.admit(events)
+        slots = self._store.admit(frame)
         scope, context, main, watermark_ms = self._scope, self._context, self._ports[MAIN], self._scope.watermark_ms
         process, journal = self._function.process, scope.journal
         for event, slot, event_ms in zip(events.rows(self._event_row), slots, events.times, strict=True):

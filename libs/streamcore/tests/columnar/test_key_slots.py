@@ -86,3 +86,37 @@ def test_grouping_by_nothing_is_one_key() -> None:
     assert slots.assign(pl.DataFrame({"v": [1, 2, 3]})).tolist() == [0, 0, 0]
     slots.hold(np.array([0]))
     assert slots.assign(pl.DataFrame({"v": [1]})).tolist() == [0]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.none() | st.integers(0, 30), max_size=30), max_size=8), st.data())
+def test_keys_that_are_kept_keep_their_slots_and_all_others_go(
+    cuts: list[list[int | None]], data: st.DataObject
+) -> None:
+    slots, used = KeySlots({"k": pl.Int64()}), dict[int | None, int]()
+    for keys in cuts:
+        frame = pl.DataFrame({"k": keys}, schema={"k": pl.Int64})
+        found = dict(zip(keys, slots.assign(frame).tolist(), strict=True))
+        assert all(used.get(key, slot) == slot for key, slot in found.items())
+        used = {key: slot for key, slot in (used | found).items() if data.draw(st.booleans())}
+        slots.keep(np.fromiter(used.values(), np.int64, len(used)))
+        assert slots.used().tolist() == sorted(used.values())
+        kept = np.fromiter(used.values(), np.int64, len(used))
+        assert slots.frame(kept).equals(pl.DataFrame({"k": list(used)}, schema={"k": pl.Int64}))
+
+
+def test_one_nan_is_the_other_and_negative_zero_is_zero() -> None:
+    slots = KeySlots({"f": pl.Float64()})
+    frame = pl.DataFrame({"f": [float("nan"), 0.0, None, float("nan"), -0.0]})
+    first = slots.assign(frame)
+    assert len(slots) == 3
+    assert first.tolist() == slots.assign(frame).tolist()
+
+
+def test_added_slots_are_named_once() -> None:
+    slots = KeySlots({"k": pl.Int64()})
+    found = slots.assign(pl.DataFrame({"k": [1, 2, 1]}))
+    assert sorted(slots.take_added().tolist()) == sorted(set(found.tolist()))
+    slots.forget(found[:1])
+    assert slots.used().tolist() == [int(found[1])]
+    assert not slots.take_added().size

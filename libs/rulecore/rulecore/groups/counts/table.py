@@ -19,8 +19,6 @@ from rulecore.groups.windows.aggregation import Array
 from rulecore.groups.windows.distinct_table import DistinctTable
 from rulecore.groups.windows.pane_table import PANE_MASK, SHIFT, PaneTable
 from rulecore.groups.windows.running import running
-from streamcore.columnar.key_index import Slots
-from streamcore.hashing import bucket_for
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -69,7 +67,7 @@ class CountTable(PaneTable):
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    def number(self, slots: Slots, times: Ints, idle_ms: int) -> NumberedEvents:
+    def number(self, slots: Ints, times: Ints, idle_ms: int) -> NumberedEvents:
         """Assign panes to events in order of arrival. Nothing is written."""
         order = np.argsort(slots, kind="stable")
         slots, times = slots[order], times[order]
@@ -143,7 +141,7 @@ class CountTable(PaneTable):
         order = np.lexsort((found, windows))
         return windows[order], found[order], here[order]
 
-    def _ends(self, slots: Slots) -> tuple[Ints, Ints, Ints]:
+    def _ends(self, slots: Ints) -> tuple[Ints, Ints, Ints]:
         """Return the last pane of each key, how many events it holds, and the latest event time of the key."""
         which, code = self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)
         last = np.zeros(len(slots), np.int64)
@@ -195,7 +193,7 @@ class CountTable(PaneTable):
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         codes = self.runs.codes()
         codes = codes[self._living(codes)]
-        return self._frame(codes[bucket_for(self.keys.hashes[codes >> SHIFT], buckets) == bucket])
+        return self._frame(codes[self.keys.in_bucket(codes >> SHIFT, bucket, buckets)])
 
 
 def distinct_totals(table: DistinctTable, numbered: NumberedEvents, values: Sequence[object], panes: int) -> Ints:

@@ -19,8 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rulecore.groups.sequences.automaton import MatchSet
-from streamcore.columnar.key_index import KeyIndex
-from streamcore.hashing import bucket_for
+from streamcore.columnar.key_slots import KeySlots
 from streamcore.state import HASH
 
 Ints = npt.NDArray[np.int64]
@@ -47,7 +46,7 @@ class PartialMatchTable:
     """
 
     def __init__(self, dtypes: dict[str, pl.DataType]) -> None:
-        self.keys = KeyIndex(dtypes)
+        self.keys = KeySlots(dtypes)
         self._rows: dict[int, int] = {}  # code -> row
         self._free: list[int] = []
         self._codes = np.empty(0, np.int64)
@@ -106,7 +105,7 @@ class PartialMatchTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         live = self._codes[self._wake < _NEVER]
-        mine = live[bucket_for(self.keys.hashes[live & _SLOT], buckets) == bucket]
+        mine = live[self.keys.in_bucket(live & _SLOT, bucket, buckets)]
         return self._frame(np.sort(mine).tolist())
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -151,4 +150,4 @@ class PartialMatchTable:
             pl.Series(COUNT, np.where(live, self._counts[rows], 0) if len(rows) else rows),
             pl.Series(PARTIALS, [self.get(row) for row in rows.tolist()], dtype=pl.Binary),
         ]
-        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])

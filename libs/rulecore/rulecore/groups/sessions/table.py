@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rulecore.groups.windows import Aggregation, Combine, KeyIndex, Partial
+from rulecore.groups.windows import Aggregation, Combine, Partial
 from rulecore.groups.windows.aggregation import Array
-from streamcore.hashing import bucket_for
+from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
 
 Ints = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class SessionTable:
     """The sessions of one subgroup. ``start``, ``last``: event times of the first and the last event, by entry."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], gap_ms: int) -> None:
-        self.keys = KeyIndex(dtypes)
+        self.keys = KeySlots(dtypes)
         self.gap_ms = gap_ms
         self.partials: dict[str, Partial] = {}
         self.columns: dict[str, Array] = {}
@@ -131,9 +131,9 @@ class SessionTable:
         if self._size == len(self.slot):
             room = 2 * self._size
             self.slot, self.anchor, self.start, self.last = (
-                _resized(one, room, _FREE) for one in (self.slot, self.anchor, self.start, self.last)
+                _resize(one, room, _FREE) for one in (self.slot, self.anchor, self.start, self.last)
             )
-            self.columns = {n: _resized(c, room, self.partials[n].identity) for n, c in self.columns.items()}
+            self.columns = {n: _resize(c, room, self.partials[n].identity) for n, c in self.columns.items()}
         self._size += 1
         return self._size - 1
 
@@ -153,8 +153,7 @@ class SessionTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         living = np.flatnonzero(self.slot[: self._size] != _FREE)
-        mine = bucket_for(self.keys.hashes[self.slot[living]], buckets) == bucket
-        return self._frame(living[mine])
+        return self._frame(living[self.keys.in_bucket(self.slot[living], bucket, buckets)])
 
     def load(self, rows: pl.DataFrame) -> None:
         for name in [c for c in rows.columns if c not in _FIXED and c not in self.keys.dtypes]:
@@ -187,14 +186,14 @@ class SessionTable:
         slots = self.slot[entries]
         fired = [_bytes(self.fired[e]) if e in self.fired else b"" for e in entries.tolist()]
         columns = [
-            pl.Series(HASH, self.keys.hashes[slots] if len(slots) else np.empty(0, np.uint64)),
+            pl.Series(HASH, self.keys.hashes[slots]),
             pl.Series(ANCHOR, self.anchor[entries]),
             pl.Series(START, self.start[entries]),
             pl.Series(LAST, self.last[entries]),
             pl.Series(FIRED, fired, dtype=pl.Binary),
             *(pl.Series(name, column[entries]) for name, column in self.columns.items()),
         ]
-        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
 
 
 class SessionSets:
@@ -236,7 +235,7 @@ class SessionSets:
         self.apply_loaded()
         held, sessions = self.sessions.sets[self.column], self.sessions
         entries = np.array(sorted(held), np.int64)
-        mine = entries[bucket_for(sessions.keys.hashes[sessions.slot[entries]], buckets) == bucket]
+        mine = entries[sessions.keys.in_bucket(sessions.slot[entries], bucket, buckets)]
         slots = sessions.slot[mine].tolist()
         triples = zip(slots, mine.tolist(), strict=True)
         return self._frame([(slot, at, value) for slot, entry in triples for value, at in held[entry].items()])
@@ -249,14 +248,14 @@ class SessionSets:
         keys = self.sessions.keys
         slots = np.array([slot for slot, _, _ in triples], np.int64)
         columns = [
-            pl.Series(HASH, keys.hashes[slots] if len(slots) else np.empty(0, np.uint64)),
+            pl.Series(HASH, keys.hashes[slots]),
             pl.Series(AT, [at for _, at, _ in triples], dtype=pl.Int64),
             pl.Series(VALUE, [value for _, _, value in triples], dtype=self.dtype),
         ]
-        return keys.frame(slots).hstack(columns) if keys.dtypes else pl.DataFrame(columns)
+        return pl.DataFrame([*keys.frame(slots).get_columns(), *columns])
 
 
-def _resized(column: Array, room: int, fill: float) -> Array:
+def _resize(column: Array, room: int, fill: float) -> Array:
     result = np.full(room, fill, column.dtype)
     result[: len(column)] = column
     return result

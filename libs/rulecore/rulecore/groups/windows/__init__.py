@@ -3,14 +3,12 @@
 from rulecore.groups.windows.aggregation import Aggregation, Combine, Partial
 from rulecore.groups.windows.distinct_table import DistinctTable
 from rulecore.groups.windows.pane_table import Arrivals, PaneRows, PaneTable, WindowLayout, Windows
-from streamcore.columnar.key_index import KeyIndex
 
 __all__ = [
     "Aggregation",
     "Arrivals",
     "Combine",
     "DistinctTable",
-    "KeyIndex",
     "PaneRows",
     "PaneTable",
     "Partial",

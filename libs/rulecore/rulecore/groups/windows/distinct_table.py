@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 from rulecore.groups.windows.pane_table import PANE, PANE_MASK, SHIFT, Ints, WindowLayout
-from streamcore.columnar.key_index import KeyIndex
-from streamcore.hashing import bucket_for
+from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
 
 VALUE = "__value"
@@ -22,7 +21,7 @@ VALUE = "__value"
 class DistinctTable:
     """The distinct values of one aggregate. A ``StateTable`` that shares its keys with a pane table."""
 
-    def __init__(self, keys: KeyIndex, dtype: pl.DataType, max_values: int) -> None:
+    def __init__(self, keys: KeySlots, dtype: pl.DataType, max_values: int) -> None:
         self.keys = keys
         self.dtype = dtype
         self.max_values = max_values
@@ -74,7 +73,7 @@ class DistinctTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         codes = np.fromiter(sorted(self._sets), np.int64, len(self._sets))
-        mine = codes[bucket_for(self.keys.hashes[codes >> SHIFT], buckets) == bucket]
+        mine = codes[self.keys.in_bucket(codes >> SHIFT, bucket, buckets)]
         return self._frame((c, v) for c in mine.tolist() for v in sorted(self._sets[c], key=repr))
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -101,4 +100,4 @@ class DistinctTable:
             pl.Series(PANE, codes & PANE_MASK),
             pl.Series(VALUE, [v for _, v in listed], dtype=self.dtype),
         ]
-        return self.keys.frame(codes >> SHIFT).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+        return pl.DataFrame([*self.keys.frame(codes >> SHIFT).get_columns(), *columns])

@@ -23,8 +23,7 @@ from rulecore.groups.windows.aggregation import Aggregation, Array, Combine, Par
 from rulecore.groups.windows.pane_runs import Runs
 from rulecore.groups.windows.running import running
 from streamcore.columnar.grouping import expand_counts
-from streamcore.columnar.key_index import KeyIndex, Slots
-from streamcore.hashing import bucket_for
+from streamcore.columnar.key_slots import KeySlots
 from streamcore.state.table import HASH
 
 Ints = npt.NDArray[np.int64]
@@ -40,7 +39,7 @@ PANE_MASK = (1 << SHIFT) - 1
 class PaneRows:
     """Events in order of arrival: key slot, pane number, and a contribution for every partial column."""
 
-    slots: Slots
+    slots: Ints
     panes: Ints
     values: Mapping[str, Array]
 
@@ -55,7 +54,7 @@ class Windows:
     """Windows and the combined partials of each. ``row``: the event after which they stand so, -1 for none."""
 
     row: Ints
-    slots: Slots
+    slots: Ints
     end_panes: Ints
     totals: Mapping[str, Array]
 
@@ -103,7 +102,7 @@ class PaneTable:
     """The panes of one stream under one grouping and pane length. A ``StateTable``."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], pane_ms: int) -> None:
-        self.keys = KeyIndex(dtypes)
+        self.keys = KeySlots(dtypes)
         self.pane_ms = pane_ms
         self.runs = Runs()
         self.partials: dict[str, Partial] = {}
@@ -258,7 +257,7 @@ class PaneTable:
         return self._frame(dirty[self.runs.contains(dirty)])
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        slots = np.flatnonzero(bucket_for(self.keys.hashes[: len(self.keys.keys)], buckets) == bucket)
+        slots = np.flatnonzero(self.keys.in_bucket(np.arange(self.keys.size), bucket, buckets))
         return self._frame(self.runs.members(slots << SHIFT, (slots + 1) << SHIFT)[1])
 
     def load(self, rows: pl.DataFrame) -> None:
@@ -281,7 +280,7 @@ class PaneTable:
         columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
         places = self.runs.locate(codes)
         columns += [pl.Series(n, self.runs.read(n, places, p.identity)) for n, p in self.partials.items()]
-        return self.keys.frame(slots).hstack(columns) if self.keys.dtypes else pl.DataFrame(columns)
+        return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
 
 
 def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:

@@ -67,8 +67,8 @@ def test_every_window_stands_as_recomputed_from_all_events_after_each_event(
         windows = table.trail(rows, table.layout(arrivals, panes), panes)
         table.add(rows, arrivals)
         found: dict[int, dict[tuple[object, int], tuple[int, int, int]]] = {}
-        for i, row in enumerate(windows.row.tolist()):
-            key = table.keys.keys[int(windows.slots[i])]
+        keys = table.keys.frame(windows.slots).to_series().to_list()
+        for i, (row, key) in enumerate(zip(windows.row.tolist(), keys, strict=True)):
             figures = tuple(int(windows.totals[n][i]) for n in ("c.n", "s.s", "m.m"))
             found.setdefault(row, {})[key, int(windows.end_panes[i])] = figures  # type: ignore[assignment]
         for i in range(len(batch)):
@@ -86,9 +86,13 @@ def test_closing_windows_hold_all_events_of_their_panes(
         table.add(rows, table.arrive(rows))
     windows = table.closing(after, after + more, panes)
     found = {
-        (table.keys.keys[int(s)], int(e)): (int(c), int(t))
-        for s, e, c, t in zip(
-            windows.slots, windows.end_panes, windows.totals["c.n"], windows.totals["s.s"], strict=True
+        (key, int(e)): (int(c), int(t))
+        for key, e, c, t in zip(
+            table.keys.frame(windows.slots).to_series(),
+            windows.end_panes,
+            windows.totals["c.n"],
+            windows.totals["s.s"],
+            strict=True,
         )
     }
     expected = {}
