@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import click
 
-_SERVICES: Final = ("etl", "rules", "search", "sessions")
+SERVICES: Final = ("etl", "rules", "search", "sessions")
 _TYPE: Final = r"^ *(boolean|long|double|string|timestamp|decimal\([0-9]+, *[0-9]+\))( not null)? *$"
 
 
 @click.command(name="schema")
 @click.argument("document", type=click.Choice(["rule", "list", "stream", "settings"]))
-@click.option("--service", type=click.Choice(_SERVICES), default=None, help="Whose settings (for `settings`).")
+@click.option("--service", type=click.Choice(SERVICES), default=None, help="Whose settings (for `settings`).")
 def command(document: str, service: str | None) -> None:
     """Print the JSON Schema (draft 2020-12) of a document.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class JsonDocument(Document):
-    """One JSON object a record."""
+    """Each record is one JSON object."""
 
     kind: Annotated[Literal["json"], Field(description="Name of the format.")]
 
@@ -31,7 +31,7 @@ class JsonDocument(Document):
 
 
 class CsvDocument(Document):
-    """One line of CSV a record (see ``Csv``)."""
+    """Each record is one line of CSV."""
 
     kind: Annotated[Literal["csv"], Field(description="Name of the format.")]
     columns: Annotated[
@@ -49,7 +49,7 @@ class CsvDocument(Document):
 
 
 class AccessLogDocument(Document):
-    """One line of an access log a record (see ``AccessLog``). ``fields``: field of the stream to column of the log."""
+    """Each record is one line of an access log."""
 
     kind: Annotated[Literal["access-log"], Field(description="Name of the format.")]
     layout: Annotated[
@@ -74,7 +74,7 @@ class AccessLogDocument(Document):
 
 
 class AvroDocument(Document):
-    """An Avro record (see ``Avro``). ``paths``: field of the stream to its place in Avro's record.
+    """Each record is one Avro record.
 
     Each framing has its own way of naming schemas: ``container`` none, ``bare`` one ``schema_file``, ``single-object``
     ``schema_files``, ``confluent`` ``schemas`` by number.

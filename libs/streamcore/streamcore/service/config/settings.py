@@ -39,8 +39,7 @@ class RestoreDocument(Document):
 
 
 class ServiceSettings(Document):
-    """The settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket "
-    "from the environment."""
+    """The settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket from the environment."""
 
     #: Modules that a worker needs, imported before the first one is forked.
     preload: ClassVar[tuple[str, ...]] = ()

@@ -1,0 +1,25 @@
+"""The page of the functions of the rule language, from ``rulecore.language.function_reference``."""
+
+from __future__ import annotations
+
+from rulecore.language.function_reference import AGGREGATE_REFERENCE, FUNCTION_REFERENCE
+from rulecore.language.functions import ALIASES, FUNCTIONS
+from tools.reference.markdown import head
+
+
+def page() -> str:
+    """Return the page."""
+    lines = head(
+        "Functions of the rule language", "Every example is a condition that is TRUE; a test evaluates each of them."
+    )
+    for name, entry in sorted(FUNCTION_REFERENCE.items()):
+        spellings = sorted(alias for alias, target in ALIASES.items() if target == name)
+        lines += [f"## {name}", "", entry.summary, ""]
+        lines += [f"- usage: `{FUNCTIONS[name].usage}`", f"- result: {entry.result}", f"- NULL: {entry.nulls}"]
+        lines += [f"- also spelt: {', '.join(f'`{alias}`' for alias in spellings)}"] if spellings else []
+        lines += ["", "```sql", *entry.examples, "```", ""]
+    lines += ["# Aggregates", "", "Aggregates are for `having`. Examples are over a column `amount`.", ""]
+    for name, entry in sorted(AGGREGATE_REFERENCE.items()):
+        lines += [f"## {name}", "", entry.summary, "", f"- result: {entry.result}", f"- NULL: {entry.nulls}", ""]
+        lines += ["```sql", *entry.examples, "```", ""]
+    return "\n".join(lines)
