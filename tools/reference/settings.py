@@ -30,9 +30,9 @@ _BOUNDS = {
     "pattern": "`{}`",
 }
 _INTRODUCTION = (
-    "A service reads its settings from the YAML or JSON file of `--settings`. The path `inputs[].topic` names the entry "
-    "`topic` of each item of the list `inputs`, and `tables.*.key` the entry `key` of each value of the mapping `tables`. "
-    "A setting with the default *required* must be in the file."
+    "A service reads its settings from the YAML or JSON file of `--settings`. The path `inputs[].topic` names the "
+    "entry `topic` of each item of the list `inputs`, and `tables.*.key` the entry `key` of each value of the mapping "
+    "`tables`. A setting with the default *required* must be in the file."
 )
 _ENVIRONMENT = (
     "No setting has a form in the environment. A setting whose name ends in `_env` names the variable that holds a "

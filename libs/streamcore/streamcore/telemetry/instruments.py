@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from opentelemetry.util.types import Attributes
 
 from streamcore.engine.lag import Lag
 from streamcore.errors import Retryable
+from streamcore.telemetry.definitions import CUT_DURATION, METRICS, MetricDefinition, MetricKind
 from streamcore.telemetry.exporters import TelemetrySettings, export
 from streamcore.telemetry.totals import MetricTotals
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 _BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _MS_NS = 1_000_000
 _W3C = TraceContextTextMapPropagator()
-
-Numbers = Callable[[MetricTotals], Mapping[str, int]]
 
 
 class Telemetry:
@@ -39,7 +39,10 @@ class Telemetry:
         self._tracer = self._exporting.tracer
         meter = self._exporting.meters.get_meter("headgate")
         self._durations = meter.create_histogram(
-            "headgate.cut.duration", "s", "of a cut, by phase", explicit_bucket_boundaries_advisory=_BUCKETS
+            CUT_DURATION.name,
+            CUT_DURATION.unit,
+            CUT_DURATION.description,
+            explicit_bucket_boundaries_advisory=_BUCKETS,
         )
         self._declare(meter)
 
@@ -57,7 +60,7 @@ class Telemetry:
         """Set the function that returns the lag; it is called at each scrape."""
         self._lag = lag
 
-    def saved(self, at_ms: int) -> None:
+    def savepoint_done(self, at_ms: int) -> None:
         """Record the time of a complete savepoint, in milliseconds."""
         self.figures.savepoint_at_ms = at_ms
 
@@ -88,72 +91,16 @@ class Telemetry:
         self.figures.restarts += 1
 
     def _declare(self, meter: Meter) -> None:
-        figures = self.figures
-        for name, unit, what, read in _TOTALS:
-            meter.create_observable_counter(f"headgate.{name}", [_one(read, figures)], unit, what)
-        for name, label, what, by_name in _TOTALS_BY_NAME:
-            meter.create_observable_counter(f"headgate.{name}", [_named(by_name, label, figures)], "", what)
-        for name, unit, what, read in _GAUGES:
-            meter.create_observable_gauge(f"headgate.{name}", [_one(read, figures)], unit, what)
-        meter.create_observable_gauge(
-            "headgate.marker", [_named(lambda f: f.markers, "sink", figures)], "", "the last batch that a sink has"
-        )
-        meter.create_observable_gauge(
-            "headgate.partition.watermark.delay", [self._partitions], "s", "how far a source partition is behind"
-        )
-        meter.create_observable_gauge("headgate.lag.rows", [self._lag_rows], "", "offsets that are there, unread")
-        meter.create_observable_gauge("headgate.lag.time", [self._lag_time], "s", "age of the oldest unread record")
-        meter.create_observable_gauge("headgate.savepoint.age", [self._age], "s", "since the newest savepoint")
+        for metric in METRICS:
+            if metric.kind is MetricKind.HISTOGRAM:
+                continue
+            counts = metric.kind is MetricKind.COUNTER
+            create = meter.create_observable_counter if counts else meter.create_observable_gauge
+            create(metric.name, [partial(self._observe, metric)], metric.unit, metric.description)
 
-    def _partitions(self, _: CallbackOptions) -> Iterable[Observation]:
-        for (topic, partition), ms in [*self.figures.partition_delay_ms.items()]:
-            yield Observation(ms / 1000, {"topic": topic, "partition": partition})
-
-    def _lag_rows(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(self._lag().rows)
-
-    def _lag_time(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(self._lag().ms / 1000)
-
-    def _age(self, _: CallbackOptions) -> Iterable[Observation]:
-        at_ms = self.figures.savepoint_at_ms
-        if at_ms is not None:
-            yield Observation(time.time() - at_ms / 1000)
-
-
-_TOTALS: Sequence[tuple[str, str, str, Callable[[MetricTotals], float]]] = (
-    ("events", "", "events that were decoded", lambda f: f.events),
-    ("oversized", "", "records that no topic takes, cut to fit", lambda f: f.oversized),
-    ("state.written", "By", "state that cuts changed", lambda f: f.state_bytes),
-    ("state.loads", "", "shards that had to read their state", lambda f: f.loaded),
-    ("restarts", "", "failures after which the query was started again", lambda f: f.restarts),
-)
-_TOTALS_BY_NAME: Sequence[tuple[str, str, str, Numbers]] = (
-    ("cuts", "outcome", "cuts that were committed", lambda f: f.cuts),
-    ("records", "lane", "records and rows of a lane", lambda f: f.lanes),
-    ("deadletters", "reason", "dead letters by reason", lambda f: f.reasons),
-    ("counted", "what", "what operators counted: late, dropped, refused by a limit", lambda f: f.counted),
-    ("rule.candidates", "rule", "events that a rule had to be asked about: what it costs", lambda f: f.candidates),
-    ("rule.matches", "rule", "events that a rule matched", lambda f: f.matches),
-    ("sink.rows", "sink", "rows that a sink took", lambda f: f.sink_rows),
-    ("sink.refused", "sink", "rows that a sink refused", lambda f: f.sink_refused),
-)
-_GAUGES: Sequence[tuple[str, str, str, Callable[[MetricTotals], float]]] = (
-    ("epoch", "", "epoch of the checkpoint", lambda f: f.epoch),
-    ("batch", "", "the last batch committed", lambda f: f.batch),
-    ("watermark.delay", "s", "how far the watermark is behind the clock", lambda f: f.delay_ms / 1000),
-    ("cut.clock", "s", "clock of the last cut, as seconds since 1970", lambda f: f.cut_at_ms / 1000),
-)
-
-
-def _one(
-    read: Callable[[MetricTotals], float], figures: MetricTotals
-) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    return lambda _: [Observation(read(figures))]
-
-
-def _named(read: Numbers, label: str, figures: MetricTotals) -> Callable[[CallbackOptions], Iterable[Observation]]:
-    return lambda _: [Observation(count, {label: name}) for name, count in [*read(figures).items()]]
+    def _observe(self, metric: MetricDefinition, _: CallbackOptions) -> Iterable[Observation]:
+        for value, labels in metric.read(self.figures, self._lag):
+            yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
 
 def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
@@ -168,7 +115,7 @@ def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
     for name, sink in report.sinks.items():
         attributes: Attributes = {
             "headgate.sink": name,
-            "headgate.records.file_rows": sink.rows,
+            "headgate.rows": sink.rows,
             "headgate.result": str(sink.result),
         }
         span = tracer.start_span("sink", within, SpanKind.PRODUCER, attributes, start_time=at_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka.delivery import CommitOutcome
 from streamcore.sinks.sink import WriteOutcome
 from streamcore.telemetry import Telemetry, TelemetrySettings
+from streamcore.telemetry.definitions import METRICS
 from streamcore.telemetry.totals import NAMES, OTHER, MetricTotals, add_all
 from streamcore.watermark import END_OF_TIME_MS
 from tests.harness.servers.otlp_collector import Collector, collecting
@@ -71,7 +73,7 @@ def test_what_cuts_report_can_be_scraped() -> None:
             telemetry.cut(cut(batch))
         telemetry.progress({"batchId": 2, "durationMs": {"triggerExecution": 250}})
         telemetry.failure(Retryable("away"))
-        telemetry.saved(int(time.time() * 1000) - 60_000)
+        telemetry.savepoint_done(int(time.time() * 1000) - 60_000)
         samples = scraped(port)
     assert value(samples, "headgate_events_total") == 300
     assert value(samples, "headgate_records_total", 'lane="alerts"') == 6
@@ -92,6 +94,8 @@ def test_what_cuts_report_can_be_scraped() -> None:
     assert value(samples, "headgate_cut_duration_seconds_count", 'phase="run"') == 3
     assert value(samples, "headgate_cut_duration_seconds_sum", 'phase="spark triggerExecution"') == 0.25
     assert 59 < value(samples, "headgate_savepoint_age_seconds") < 70
+    for metric in METRICS:
+        assert any(re.match(rf"{metric.prometheus_name}(_bucket)?({{|$)", name) for name in samples), metric.name
 
 
 def test_of_many_partitions_those_are_shown_that_are_furthest_behind() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -25,31 +26,63 @@ from headgate_operator.runtime.metrics import Counters
 
 Apps = Callable[[], Mapping[Key, Status]]
 _APP = ("namespace", "app")
-#: What is counted: the metric, what it says, and the name of its one label.
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """One metric of the operator. ``name``: of the scrape, without the ``_total`` that a counter gets."""
+
+    name: str
+    description: str
+    labels: tuple[str, ...]
+    family: type[CounterMetricFamily | GaugeMetricFamily] = GaugeMetricFamily
+
+    def empty(self) -> CounterMetricFamily | GaugeMetricFamily:
+        """Return the metric without samples."""
+        return self.family(self.name, self.description, labels=self.labels)
+
+
+#: The counts of ``Counters``, by the name under which they are counted there.
 COUNTED = {
-    "api_calls": ("headgate_operator_api_calls", "requests to the API server", "call"),
-    "traces": ("headgate_operator_traces", "traces of upgrades, sent, or dropped because nobody took them", "result"),
-    "turns": ("headgate_operator_turns", "looks at an app, and those that have to be repeated", "what"),
+    "api_calls": MetricDefinition(
+        "headgate_operator_api_calls", "Requests to the API server.", ("call",), CounterMetricFamily
+    ),
+    "traces": MetricDefinition(
+        "headgate_operator_traces",
+        "Traces of upgrades: `sent`, or `dropped` because the endpoint did not take them.",
+        ("result",),
+        CounterMetricFamily,
+    ),
+    "turns": MetricDefinition(
+        "headgate_operator_turns",
+        "Reconciliations: `all` of them, and by `StaleRead` and `NotExclusive` those that are repeated for this reason.",
+        ("what",),
+        CounterMetricFamily,
+    ),
 }
+PHASE = MetricDefinition("headgate_app_phase", "1 for the phase that the app is in.", (*_APP, "phase"))
+READY = MetricDefinition("headgate_app_ready", "1 if the condition Ready of the app is True, otherwise 0.", _APP)
+RESTARTS = MetricDefinition(
+    "headgate_app_restarts", "Restarts of the app's driver without a healthy time in between.", _APP
+)
+UPGRADE_PHASES = MetricDefinition(
+    "headgate_app_upgrade_phase_seconds",
+    "Time that each finished phase of the last upgrade took, in seconds.",
+    (*_APP, "phase"),
+)
+METRICS = (PHASE, READY, RESTARTS, UPGRADE_PHASES, *COUNTED.values())
 
 
 class MetricsText(Collector):
-    """Counts and apps, as metrics, at the moment of a scrape."""
+    """The metrics of the operator and its apps at the moment of a scrape."""
 
     def __init__(self, counters: Counters, apps: Apps) -> None:
         self._counters, self._apps = counters, apps
 
     def collect(self) -> Iterator[Metric]:
-        """All of them."""
+        """Yield all metrics."""
         yield from self._counts()
-        phase = GaugeMetricFamily("headgate_app_phase", "1 for the phase that the app is in", labels=(*_APP, "phase"))
-        ready = GaugeMetricFamily("headgate_app_ready", "1: it runs as asked", labels=_APP)
-        restarts = GaugeMetricFamily("headgate_app_restarts", "restarts in a row of its driver", labels=_APP)
-        upgrade = GaugeMetricFamily(
-            "headgate_app_upgrade_phase_seconds",
-            "how long the phases of the last upgrade took that are over",
-            labels=(*_APP, "phase"),
-        )
+        phase, ready, restarts, upgrade = (one.empty() for one in (PHASE, READY, RESTARTS, UPGRADE_PHASES))
         for key, status in self._apps().items():
             phase.add_metric((*key, status.phase.value), 1)
             ready.add_metric(key, any(one.type == "Ready" and one.status == "True" for one in status.conditions))
@@ -59,9 +92,9 @@ class MetricsText(Collector):
         yield from (phase, ready, restarts, upgrade)
 
     def _counts(self) -> Iterator[Metric]:
-        families = {of: CounterMetricFamily(name, what, labels=(label,)) for of, (name, what, label) in COUNTED.items()}
-        for (of, label), count in self._counters.read().items():
-            families[of].add_metric((label,), count)
+        families = {count: metric.empty() for count, metric in COUNTED.items()}
+        for (count, label), value in self._counters.read().items():
+            families[count].add_metric((label,), value)
         yield from families.values()
 
 

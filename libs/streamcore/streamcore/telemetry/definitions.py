@@ -1,0 +1,214 @@
+"""The metrics of an app: each with its kind, unit, labels and description, and with the function that reads it.
+
+``docs/reference/metrics.md`` is generated from ``METRICS``. Promises that a metric which is not listed here is not
+exported. Does not know where metrics go.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from streamcore.engine.lag import Lag
+from streamcore.telemetry.totals import NAMES, MetricTotals
+
+#: A value, and the values of the metric's labels in their order.
+Sample = tuple[float, tuple[str | int, ...]]
+Reader = Callable[[MetricTotals, Callable[[], Lag]], Iterable[Sample]]
+_PROMETHEUS_UNITS = {"s": "_seconds", "By": "_bytes", "": ""}
+
+
+class MetricKind(enum.StrEnum):
+    """The kind of a metric, as OpenTelemetry and Prometheus name it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """One metric. ``unit`` is the code that OpenTelemetry uses: ``s``, ``By``, or nothing for a plain count.
+
+    ``read`` returns the samples at the moment of an export. A histogram is recorded when a cut ends, so it has none.
+    """
+
+    kind: MetricKind
+    name: str
+    unit: str
+    description: str
+    labels: tuple[str, ...] = ()
+    read: Reader = lambda _totals, _lag: ()
+
+    @property
+    def prometheus_name(self) -> str:
+        """Return the name that a scrape of the Prometheus port shows."""
+        total = "_total" if self.kind is MetricKind.COUNTER else ""
+        return f"{self.name.replace('.', '_')}{_PROMETHEUS_UNITS[self.unit]}{total}"
+
+
+def _value(read: Callable[[MetricTotals], float]) -> Reader:
+    return lambda totals, _lag: [(read(totals), ())]
+
+
+def _by_name(read: Callable[[MetricTotals], Mapping[str, int]]) -> Reader:
+    return lambda totals, _lag: [(count, (name,)) for name, count in [*read(totals).items()]]
+
+
+def _partition_delays(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
+    return [(ms / 1000, partition) for partition, ms in [*totals.partition_delay_ms.items()]]
+
+
+def _savepoint_age(totals: MetricTotals, _lag: object) -> Iterable[Sample]:
+    at_ms = totals.savepoint_at_ms
+    return [] if at_ms is None else [(time.time() - at_ms / 1000, ())]
+
+
+_COUNTER, _GAUGE = MetricKind.COUNTER, MetricKind.GAUGE
+_MANY_RULES = f"The first {NAMES} rules have their names, all others together are `other`."
+
+#: It is recorded once for each phase of a cut.
+CUT_DURATION = MetricDefinition(
+    MetricKind.HISTOGRAM,
+    "headgate.cut.duration",
+    "s",
+    "Time that a phase of a cut takes: `run`, `commit`, `sink <name>`, and Spark's own phases as `spark <name>`.",
+    ("phase",),
+)
+
+METRICS = (
+    CUT_DURATION,
+    MetricDefinition(_COUNTER, "headgate.events", "", "Events that were decoded.", (), _value(lambda t: t.events)),
+    MetricDefinition(
+        _COUNTER, "headgate.cuts", "", "Cuts that were committed.", ("outcome",), _by_name(lambda t: t.cuts)
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.records",
+        "",
+        "Records and rows that a lane got; `late` and `deadletters` are lanes too.",
+        ("lane",),
+        _by_name(lambda t: t.lanes),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.deadletters",
+        "",
+        "Dead letters by their reason code.",
+        ("reason",),
+        _by_name(lambda t: t.reasons),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.counted",
+        "",
+        "Counts of operators and rules, such as rows that are late, dropped or refused by a limit.",
+        ("what",),
+        _by_name(lambda t: t.counted),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.oversized",
+        "",
+        "Output records that are larger than a topic takes, and are cut to fit.",
+        (),
+        _value(lambda t: t.oversized),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.rule.candidates",
+        "",
+        f"Events on which a rule is evaluated: the cost of the rule. {_MANY_RULES}",
+        ("rule",),
+        _by_name(lambda t: t.candidates),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.rule.matches",
+        "",
+        f"Events that a rule matches. {_MANY_RULES}",
+        ("rule",),
+        _by_name(lambda t: t.matches),
+    ),
+    MetricDefinition(
+        _COUNTER, "headgate.sink.rows", "", "Rows that a sink takes.", ("sink",), _by_name(lambda t: t.sink_rows)
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.sink.refused",
+        "",
+        "Rows that the system behind a sink refuses; each becomes a dead letter.",
+        ("sink",),
+        _by_name(lambda t: t.sink_refused),
+    ),
+    MetricDefinition(
+        _COUNTER, "headgate.state.written", "By", "State that cuts change.", (), _value(lambda t: t.state_bytes)
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.state.loads",
+        "",
+        "Shards whose state is read from storage because it is not in memory.",
+        (),
+        _value(lambda t: t.loaded),
+    ),
+    MetricDefinition(
+        _COUNTER,
+        "headgate.restarts",
+        "",
+        "Failures after which the process starts its query again.",
+        (),
+        _value(lambda t: t.restarts),
+    ),
+    MetricDefinition(_GAUGE, "headgate.epoch", "", "Epoch of the checkpoint.", (), _value(lambda t: t.epoch)),
+    MetricDefinition(_GAUGE, "headgate.batch", "", "Last batch that was committed.", (), _value(lambda t: t.batch)),
+    MetricDefinition(
+        _GAUGE, "headgate.marker", "", "Last batch that a sink has.", ("sink",), _by_name(lambda t: t.markers)
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.cut.clock",
+        "s",
+        "Clock of the last cut, as seconds since 1970.",
+        (),
+        _value(lambda t: t.cut_at_ms / 1000),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.watermark.delay",
+        "s",
+        "Time by which the watermark is behind the clock.",
+        (),
+        _value(lambda t: t.delay_ms / 1000),
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.partition.watermark.delay",
+        "s",
+        f"Time by which the watermark of a source partition is behind the clock, for the {NAMES} partitions that are "
+        "furthest behind.",
+        ("topic", "partition"),
+        _partition_delays,
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.lag.rows",
+        "",
+        "Records in the source topics that are not committed yet.",
+        (),
+        lambda _totals, lag: [(lag().rows, ())],
+    ),
+    MetricDefinition(
+        _GAUGE,
+        "headgate.lag.time",
+        "s",
+        "Age of the oldest record that is not committed yet.",
+        (),
+        lambda _totals, lag: [(lag().ms / 1000, ())],
+    ),
+    MetricDefinition(
+        _GAUGE, "headgate.savepoint.age", "s", "Time since the newest savepoint was complete.", (), _savepoint_age
+    ),
+)
