@@ -55,7 +55,7 @@ COUNTED = {
     ),
     "turns": MetricDefinition(
         "headgate_operator_turns",
-        "Reconciliations: `all` of them, and by `StaleRead` and `NotExclusive` those that are repeated for this reason.",
+        "Reconciliations: `all` of them, and those that are repeated, by reason: `StaleRead` or `NotExclusive`.",
         ("what",),
         CounterMetricFamily,
     ),
