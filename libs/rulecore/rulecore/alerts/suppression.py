@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import orjson
 
-from rulecore.alerts.expiry_heap import ExpiryHeap
 from rulecore.compile.rule import CompiledRule
 from rulecore.language.types import Value
+from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.state import KeyValueTable
 
 
@@ -25,12 +25,12 @@ class Suppression:
         self.grace_ms = grace_ms
         self.limit = limit
         self.forgotten = 0
-        self._expiries = ExpiryHeap()
+        self._expiries: TimerQueue[tuple[int, str]] = TimerQueue()
         self._count = 0
 
     def on_state_loaded(self) -> None:
         """After the table's rows have been loaded."""
-        self._expiries = ExpiryHeap((_read(value)[0], key) for key, value in self.table)
+        self._expiries = TimerQueue((_read(value)[0], key) for key, value in self.table)
         self._count = len(self._expiries)
 
     def passes(self, rule: CompiledRule, by: Sequence[Value], time_ms: int) -> int | None:
@@ -45,13 +45,14 @@ class Suppression:
         end = time_ms + rule.rule.suppress.duration
         self._count += stored is None
         self.table.put(key, _write(end, 0))
-        self._expiries.add(end, key)
+        self._expiries.put((end, key))
         return count
 
     def expire(self, watermark_ms: int) -> None:
         """Drop the entries that no event within the grace period can still reach, and those beyond the limit."""
         over = watermark_ms - self.grace_ms
-        for end, key in self._expiries.pop_expired(over + 1, lambda: self._count > self.limit):
+        while (expiry := self._expiries.pop_due(None if self._count > self.limit else over)) is not None:
+            end, key = expiry
             stored = self.table.get(key)
             if stored is not None and _read(stored)[0] == end:
                 self.forgotten += end > over

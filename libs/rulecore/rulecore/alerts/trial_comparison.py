@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 
 import orjson
 
-from rulecore.alerts.expiry_heap import ExpiryHeap
+from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.state import KeyValueTable
 
 _LIVE, _CANDIDATE = 1, 2
@@ -44,11 +44,11 @@ class TrialComparison:
         self.subjects = KeyValueTable()
         self.limit = limit
         self.every_ms = every_ms
-        self._expiries = ExpiryHeap()
+        self._expiries: TimerQueue[tuple[int, str]] = TimerQueue()
 
     def on_state_loaded(self) -> None:
         """After the tables' rows have been loaded."""
-        self._expiries = ExpiryHeap((orjson.loads(value)[1], key) for key, value in self.subjects)
+        self._expiries = TimerQueue((orjson.loads(value)[1], key) for key, value in self.subjects)
 
     def record_firing(
         self, rule: str, versions: tuple[int, int], *, candidate: bool, subject: str, end_ms: int
@@ -72,7 +72,7 @@ class TrialComparison:
         self.counts.put(rule, orjson.dumps(astuple(counts)))
         self.subjects.put(key, orjson.dumps([after, end_ms]))
         if stored is None:
-            self._expiries.add(end_ms, key)
+            self._expiries.put((end_ms, key))
 
     def _counts(self, rule: str, versions: tuple[int, int]) -> TrialCounts:
         """Return the counts of these two versions: others begin from nothing."""
@@ -82,8 +82,8 @@ class TrialComparison:
 
     def expire(self, watermark_ms: int) -> None:
         """Forget subjects that are over, and the oldest beyond the limit."""
-        for _, key in self._expiries.pop_expired(watermark_ms, lambda: len(self._expiries) > self.limit):
-            self.subjects.put(key, None)
+        while expiry := self._expiries.pop_due(None if len(self._expiries) > self.limit else watermark_ms - 1):
+            self.subjects.put(expiry[1], None)
 
     def counts_to_report(self, clock_ms: int) -> Iterator[tuple[str, TrialCounts]]:
         """Yield the rules whose counts changed since the last report, at most every ``every_ms``."""

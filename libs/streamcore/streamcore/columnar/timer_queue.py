@@ -1,30 +1,32 @@
-"""What is due when: names by time, taken in order of time, so that nothing is looked at that is not due."""
+"""Timers one by one, in order of time. ``TimerIndex`` serves names that share times and are taken all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar
 
-T = TypeVar("T", bound=Hashable)
+T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class TimerQueue(Generic[T]):
-    """A heap of times, each with its names once."""
+    """A heap of tuples that begin with their time in milliseconds; at equal times the rest of the tuples decides.
 
-    def __init__(self) -> None:
-        self._times: list[int] = []
-        self._due: dict[int, dict[T, None]] = {}
+    A timer cannot be taken back and a moved one is put again, so the owner checks whether a popped one still holds.
+    """
 
-    def put(self, time_ms: int, name: T) -> None:
-        """Enter a name at a time; it may be entered at several."""
-        if time_ms not in self._due:
-            heappush(self._times, time_ms)
-        self._due.setdefault(time_ms, {})[name] = None
+    def __init__(self, timers: Iterable[T] = ()) -> None:
+        self._heap = [*timers]
+        heapify(self._heap)
 
-    def take(self, until_ms: int) -> dict[T, None]:
-        """Return the names of all times up to this one, which leave the agenda."""
-        found: dict[T, None] = {}
-        while self._times and self._times[0] <= until_ms:
-            found |= self._due.pop(heappop(self._times))
-        return found
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def put(self, timer: T) -> None:
+        """Add a timer."""
+        heappush(self._heap, timer)
+
+    def pop_due(self, until_ms: int | None) -> T | None:
+        """Take out the first timer if its time is at most this, or whatever its time for None; else return None."""
+        heap = self._heap
+        return heappop(heap) if heap and (until_ms is None or heap[0][0] <= until_ms) else None

@@ -9,11 +9,11 @@ outnumber the rest, so a key that moves its timer with each event costs no more 
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.keyed.call_scope import CallScope, TimeDomain
 from streamcore.keyed.key_registry import KeyRegistry
 from streamcore.windowing.model import END_OF_TIME_MS
@@ -25,18 +25,18 @@ _ORDER = "__order"
 _FEW = 1_000
 
 
-class TimerHeap:
+class DomainTimers:
     """The timers of one domain. ``waiting``: of each slot that has any, the order number of each time."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, dict[int, int]] = {}
-        self._heap: list[tuple[int, int, int]] = []  # time, order, slot
+        self._queue: TimerQueue[tuple[int, int, int]] = TimerQueue()  # time, order, slot
         self._count = 0
 
     def add(self, slot: int, at_ms: int, order: int) -> None:
-        """Return a timer that is not there yet."""
+        """Add a timer that is not there yet."""
         self.waiting.setdefault(slot, {})[at_ms] = order
-        heapq.heappush(self._heap, (at_ms, order, slot))
+        self._queue.put((at_ms, order, slot))
         self._count += 1
 
     def remove(self, slot: int, at_ms: int) -> int:
@@ -50,22 +50,21 @@ class TimerHeap:
 
     def next_due(self, until_ms: int) -> tuple[int, int, int] | None:
         """Return time, order and slot of the first timer up to that time. ``remove`` it or give it to ``defer``."""
-        while self._heap and self._heap[0][0] <= until_ms:
-            at_ms, order, slot = heapq.heappop(self._heap)
+        while (timer := self._queue.pop_due(until_ms)) is not None:
+            at_ms, order, slot = timer
             if self.waiting.get(slot, _NONE).get(at_ms) == order:
-                return at_ms, order, slot
+                return timer
         return None
 
     def defer(self, timers: Sequence[tuple[int, int, int]]) -> None:
         """Put timers back among the waiting ones."""
         for timer in timers:
-            heapq.heappush(self._heap, timer)
+            self._queue.put(timer)
 
     def compact(self) -> None:
         """Once a cut: throw out the leftovers of deleted timers where they are the larger part."""
-        if len(self._heap) > 2 * self._count + _FEW:
-            self._heap = [(at, order, slot) for slot, times in self.waiting.items() for at, order in times.items()]
-            heapq.heapify(self._heap)
+        if len(self._queue) > 2 * self._count + _FEW:
+            self._queue = TimerQueue((at, n, slot) for slot, times in self.waiting.items() for at, n in times.items())
 
 
 class TimerTable:
@@ -75,7 +74,7 @@ class TimerTable:
         self._keys = keys
         self._scope = scope
         self._most = most
-        self.queues = {domain: TimerHeap() for domain in TimeDomain}
+        self.queues = {domain: DomainTimers() for domain in TimeDomain}
         self.next_order = 0
         self._dirty: dict[tuple[TimeDomain, int, int], None] = {}
 
@@ -178,7 +177,7 @@ class TimerTable:
     def _frame(self, timers: Sequence[tuple[TimeDomain, int, int, int | None]]) -> pl.DataFrame:
         if not timers:
             return pl.DataFrame()
-        columns = self._keys.stored([slot for _, slot, _, _ in timers])
+        columns = self._keys.stored_columns([slot for _, slot, _, _ in timers])
         clock = [domain is TimeDomain.CLOCK for domain, _, _, _ in timers]
         times = [at_ms for _, _, at_ms, _ in timers]
         orders = [order for _, _, _, order in timers]

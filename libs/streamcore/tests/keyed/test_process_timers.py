@@ -178,7 +178,7 @@ def test_moving_a_timer_with_every_event_leaves_no_heap_of_old_timers() -> None:
     run = runner(Inactive())
     for start in range(0, 10_000, 2_000):
         run.cut([("a", 0, ms) for ms in range(start, start + 2_000)])
-    assert len(run.operator._store.timers.queues[TimeDomain.EVENT]._heap) <= 3_001
+    assert len(run.operator._store.timers.queues[TimeDomain.EVENT]._queue) <= 3_001
     assert texts(run.cut(watermark_ms=END_OF_TIME_MS)) == ["a 1009999"]
 
 

@@ -6,7 +6,6 @@ Refuses to know rules and sums.
 from __future__ import annotations
 
 import bisect
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +14,7 @@ import polars as pl
 
 from rulecore.groups.scores.running_sum import ActiveSignal
 from rulecore.language.types import Value
+from streamcore.columnar.timer_queue import TimerQueue
 from streamcore.hashing import bucket_for, hash_columns
 from streamcore.state import StateTable
 from streamcore.state.table import HASH
@@ -38,7 +38,7 @@ class SignalTable(StateTable):
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.held: dict[Key, list[ActiveSignal]] = {}
-        self._oldest: list[tuple[int, int, Key]] = []  # a heap: time, number, key; some are gone already
+        self._oldest: TimerQueue[tuple[int, int, Key]] = TimerQueue()  # time, number, key; some are gone already
         self._number = 0
         self._hashes: dict[Key, int] = {}
         self._buckets: dict[int, dict[Key, None]] = {}
@@ -67,7 +67,7 @@ class SignalTable(StateTable):
             return False
         mine.insert(place, signal)
         self._number += 1
-        heapq.heappush(self._oldest, (signal.time_ms, self._number, key))
+        self._oldest.put((signal.time_ms, self._number, key))
         self._changed[key, signal] = True
         return True
 
@@ -87,8 +87,8 @@ class SignalTable(StateTable):
     def expire(self, before_ms: int) -> list[Key]:
         """Drop the signals up to this time; the keys that lost one."""
         touched: dict[Key, None] = {}
-        while self._oldest and self._oldest[0][0] <= before_ms:
-            touched[heapq.heappop(self._oldest)[2]] = None
+        while (oldest := self._oldest.pop_due(before_ms)) is not None:
+            touched[oldest[2]] = None
         for key in touched:
             while self.held.get(key) and self.held[key][0].time_ms <= before_ms:
                 self.remove_first(key)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from streamcore.columnar.key_slots import KeySlots
-from streamcore.columnar.timer_queue import TimerQueue
+from streamcore.columnar.timer_index import TimerIndex
 from streamcore.operators.windows.general.contents import BufferedContent, FoldedContent
 from streamcore.operators.windows.general.live_window import EmittedPane, LiveWindow, PaneFiring, TriggerRules
 from streamcore.operators.windows.general.window_table import Name, WindowTable, bounds
@@ -58,8 +58,8 @@ class TriggerEngine:
         self._clock_ms = NO_WATERMARK
         self._watermark_ms = NO_WATERMARK
         self._clocked = any(isinstance(one, AfterProcessingTime) for one in walk(spec.trigger))
-        self._by_watermark: TimerQueue[Name] = TimerQueue()
-        self._by_clock: TimerQueue[Name] = TimerQueue()
+        self._by_watermark: TimerIndex[Name] = TimerIndex()
+        self._by_clock: TimerIndex[Name] = TimerIndex()
 
     # --- inputs -------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class TriggerEngine:
         name = (live.slot, live.window)
         self.windows.dirty[name] = None
         if name not in self.before:
-            self.before[name] = WindowBeforeCut(live.content.node, live.emitted)
+            self.before[name] = WindowBeforeCut(live.content.node, live.emitted_panes)
 
     def _drop(self, row: int, window: AnyWindow, reason: DropReason) -> None:
         self.metrics.dropped_expired += reason is DropReason.EXPIRED
@@ -173,7 +173,7 @@ class TriggerEngine:
         if live is None:
             return
         progress = self._past(window, arrived)
-        before = WindowBeforeCut(live.content.node, live.emitted)
+        before = WindowBeforeCut(live.content.node, live.emitted_panes)
         fired = self.rules.due(live, self._moment(progress), progress)
         if fired or progress.expired:
             self.before.setdefault((slot, window), before)
