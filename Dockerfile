@@ -25,7 +25,8 @@ FROM dependencies AS jars
 # Of a network with an authority of its own: the file with certificates, in the build (`--volume`, `--build-arg`).
 ARG SSL_CERT_FILE
 COPY libs/streamcore/streamcore/__init__.py libs/streamcore/streamcore/errors.py cli/streamcore/
-COPY cli/headgate/__init__.py cli/headgate/errors.py cli/headgate/talk.py cli/headgate/
+COPY cli/headgate/__init__.py cli/headgate/errors.py cli/headgate/
+COPY cli/headgate/console/__init__.py cli/headgate/console/messages.py cli/headgate/console/
 COPY cli/headgate/local/ cli/headgate/local/
 RUN PYTHONPATH=cli HEADGATE_CACHE=/jars /opt/headgate/bin/python -c "if 1: \
     from headgate.local import jars, java; \

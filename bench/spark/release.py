@@ -27,7 +27,14 @@ from bench.harness.rules_app import AppUnderTest
 from bench.harness.yardstick import Yardstick
 from bench.spark.latency import SMALL_CUTS
 from bench.spark.throughput import compared, event_pairs_found, refuse_odd_lanes
-from headgate.rules.publish import AppTopics, ChangeNote, publish, publish_in_steps, release_changes
+from headgate.rules.publish import (
+    AppTopics,
+    ChangeNote,
+    PublishedChange,
+    publish,
+    publish_in_steps,
+    release_changes,
+)
 from rulecore.documents.loading import decode_record
 from rulecore.documents.rule import Rule
 from streamcore.kafka.readers import Record, read_topic
@@ -99,8 +106,8 @@ def _key(record: Record) -> str:
     return (record.key or b"").decode()
 
 
-def _refuse_unanswered(published: Sequence[object], wanted: int) -> None:
-    bad = [p for p in published if (answer := getattr(p, "answer", None)) is None or not answer.accepted]
+def _refuse_unanswered(published: Sequence[PublishedChange], wanted: int) -> None:
+    bad = [change for change in published if change.response is None or not change.response.accepted]
     if bad or len(published) != wanted:
         raise RuntimeError(f"{len(published)} of {wanted} records were published; refused or not answered: {bad[:1]}")
 

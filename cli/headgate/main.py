@@ -1,7 +1,7 @@
 """The ``headgate`` command: finds the group, runs it, and turns every error into one line and an exit code.
 
-stdout is data, stderr is talk. Exit codes: 0 done, 1 refused or failed (one line says why and what to do),
-2 wrong usage, 130 interrupted. A traceback is a bug of ours and is shown as one.
+Results go to stdout, messages to stderr. ``CommandExit`` lists the exit codes. A traceback is a bug in Headgate and is
+shown as one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,21 @@ from headgate import commands
 from headgate.console import no_pandas
 from headgate.console.lazy_group import LazyGroup
 from headgate.console.messages import to_stderr
+from streamcore.codes import ExitCode
 from streamcore.errors import StreamError
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+class CommandExit(ExitCode):
+    """Exit codes of the command `headgate`. The help of a command names those that mean something else there."""
+
+    DONE = (0, "The command is done, or the reader of its output closed the pipe.", "Nothing.")
+    FAILED = (
+        1,
+        "The command is refused or fails; for a check, it finds an error.",
+        "Follow the line on standard error: it has the reason and the next step.",
+    )
+    USAGE = (2, "An argument or option is wrong.", "Compare the call with `--help`.")
+    INTERRUPTED = (130, "Ctrl-C interrupts the command.", "Start the command again.")
 
 
 #: The modules of ``headgate.commands``; each holds one click command called ``command``.
@@ -49,23 +61,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         to_stderr("interrupted")
-        return INTERRUPTED
+        return CommandExit.INTERRUPTED
     except BrokenPipeError:  # the reader of stdout has seen enough
         sys.stderr.close()
-        return 0
+        return CommandExit.DONE
     except StreamError as error:
         to_stderr(f"headgate: {error}")
-        return FAILED
-    return result if isinstance(result, int) else 0
+        return CommandExit.FAILED
+    return result if isinstance(result, int) else CommandExit.DONE
 
 
 def main() -> None:
     """Run the command and exit.
 
-    What a command loads lives as long as the command. To look through it at every 700 new objects, as Python does, is a
-    twelfth of the time of a short one, and to look for what may be freed of it at the end is another tenth. NumPy
-    starts a thread a core for linear algebra, which nothing here does. Pydantic looks through all that is installed for
-    plugins of its own, of which there are none.
+    Loaded modules live as long as the command, so garbage collection runs rarely: at Python's default threshold it
+    takes a twelfth of the time of a short command, and at exit another tenth. NumPy would start one thread per core
+    for linear algebra, which the command does not use. Pydantic would search all installed packages for plugins, of
+    which there are none.
     """
     gc.set_threshold(400_000)
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -2,7 +2,7 @@
 
 The app reports on the status topic from which offsets on a version counts. Everything before them is counted here, by
 the code of production, from the topic's history or from files. Promises: with the topic as source the result is exact,
-whatever the app reads meanwhile. Does not check files: they must hold what came before, and no event twice.
+whatever the app reads meanwhile. Does not check files: they must hold every earlier event exactly once.
 """
 
 from __future__ import annotations

@@ -32,22 +32,22 @@ _PHYSICAL = {
 def convert(frame: pl.DataFrame, schema: StreamSchema) -> tuple[pl.DataFrame, pl.Series]:
     """Return the stream's physical columns of a frame that has its names, and which rows are sure; the values of other
     rows are meaningless."""
-    fields = [(f, *_converted(f, frame.schema.get(f.name), load_zone(schema.zone))) for f in schema.fields]
+    fields = [(f, *_convert_column(f, frame.schema.get(f.name), load_zone(schema.zone))) for f in schema.fields]
     values = [value.cast(_PHYSICAL[f.type.kind]).alias(f.name) for f, value, _ in fields]
     columns = frame.select(*values, pl.int_range(pl.len()).alias(_SURE)).drop(_SURE)
-    checks = [_allowed(f, columns[f.name], frame, sure) for f, _, sure in fields]
+    checks = [_nulls_allowed(f, columns[f.name], frame, sure) for f, _, sure in fields]
     every = pl.repeat(True, frame.height, dtype=pl.Boolean, eager=True)
     for check in checks:
         every = every & check
     return columns, every
 
 
-def _allowed(field: Field, value: pl.Series, frame: pl.DataFrame, sure: pl.Expr) -> pl.Series:
+def _nulls_allowed(field: Field, value: pl.Series, frame: pl.DataFrame, sure: pl.Expr) -> pl.Series:
     check = frame.select(_all=sure.fill_null(value=True) & pl.int_range(pl.len()).is_not_null())["_all"]
     return check if field.nullable else check & value.is_not_null()
 
 
-def _converted(field: Field, found: pl.DataType | None, zone: ZoneInfo) -> tuple[pl.Expr, pl.Expr]:
+def _convert_column(field: Field, found: pl.DataType | None, zone: ZoneInfo) -> tuple[pl.Expr, pl.Expr]:
     """Value and whether it is sure (null: the value is null, and that is sure)."""
     column = pl.col(field.name)
     if found is None or found == pl.Null():

@@ -90,10 +90,10 @@ def as_json(result: BacktestResult) -> Json:
     rules: list[Json] = []
     for name in names:
         new, live = report.new.get(name), report.live.get(name)
-        entry: dict[str, Json] = {"rule": name, "new": _tallied(new, report.events)}
+        entry: dict[str, Json] = {"rule": name, "new": _counts_json(new, report.events)}
         if result.against is not None:
             both = report.compared[name]
-            entry |= {"live": _tallied(live, report.events)}
+            entry |= {"live": _counts_json(live, report.events)}
             entry |= {"both": both.both, "only_new": both.only_new, "only_live": both.only_live}
         rules.append(entry)
     return {
@@ -111,7 +111,7 @@ def as_json(result: BacktestResult) -> Json:
     }
 
 
-def _tallied(one: RuleCounts | None, events: int) -> Json:
+def _counts_json(one: RuleCounts | None, events: int) -> Json:
     if one is None:
         return None
     return {

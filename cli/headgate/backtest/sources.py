@@ -1,8 +1,8 @@
 """Where a back-test's events come from: Parquet files, or a range of a topic. Both give batches of the stream's events.
 
 Promises: rows of files become the events that a replay of the files into one partition would give, in the order of the
-files' names; records of a topic become the events that the app decodes of them. What cannot be decoded is counted with
-the decoder's reason.
+files' names; records of a topic become the events that the app decodes of them. Records that cannot be decoded are
+counted with the decoder's reason.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class TopicRange:
 
     @property
     def records(self) -> int:
-        """Offsets in it; transactions' marks and what compaction removed are counted too."""
+        """Number of offsets in the range, including transaction marks and records that compaction has removed."""
         return sum(self.end[place] - self.start[place] for place in self.end)
 
     @property

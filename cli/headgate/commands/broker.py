@@ -47,7 +47,7 @@ def stop(folder: Path | None, output: Output, *, delete: bool) -> None:
     was_running = broker.running is not None
     broker.stop()
     # Only a folder that holds a broker is deleted, whatever was typed after --folder.
-    deleted = delete and broker.files.formatted.exists()
+    deleted = delete and broker.files.formatted_marker.exists()
     if deleted:
         shutil.rmtree(broker.files.folder)
     text = ("stopped" if was_running else "was not running") + (", data deleted" if deleted else "")

@@ -1,4 +1,4 @@
-"""``headgate deadletters``: what an app could not take, why, and how it is sent again."""
+"""``headgate deadletters``: lists the records that an app rejected, repairs them and sends them again."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def replay(
 ) -> None:
     """Send dead letters back to their source topics, repaired by --edit or --set, each once.
 
-    With --edit and without POSITIONS only the dead letters that the file names are sent. A ledger topic records what
-    was sent, so a second run sends only what is new.
+    With --edit and without POSITIONS only the records in the file are sent. A ledger topic lists the records that were
+    sent, so a second run sends only new ones.
     """
     from headgate.console.messages import to_stderr
     from headgate.console.progress import progress

@@ -1,4 +1,4 @@
-"""``headgate savepoint``: the whole state of an app at a batch boundary, taken, looked at, and gone on from."""
+"""``headgate savepoint``: creates, checks and restores savepoints, the state of an app at a batch boundary."""
 
 from __future__ import annotations
 
@@ -15,24 +15,35 @@ from streamcore.storage.location import location
 
 @click.group(name="savepoint")
 def command() -> None:
-    """Take savepoints of an app, look at them, and go on from one: another version, another size, another machine.
+    """Create, check and restore savepoints of an app.
 
-    A savepoint is complete or it does not exist. It holds the state after one batch and where every source goes on.
+    A savepoint holds the state of an app after one batch and the next offset of every source. Another version of the
+    app, another number of shards or another machine can continue from it. It is complete or does not exist.
     """
 
 
 @command.command()
 @click.argument("name", default="")
 @service_option
-@click.option("--accept-unsettled", is_flag=True, help="Although the last process died within a batch.")
-@click.option("--timeout", "limit_s", type=float, default=300, show_default=True, help="For a running app, in seconds.")
+@click.option(
+    "--accept-unsettled", is_flag=True, help="Create it although the last process ended in the middle of a batch."
+)
+@click.option(
+    "--timeout",
+    "limit_s",
+    type=float,
+    default=300,
+    show_default=True,
+    help="Longest wait for a running app, in seconds.",
+)
 @output_option
 def create(
     name: str, service: str, file: Path, place: str | None, accept_unsettled: bool, limit_s: float, output: Output
 ) -> None:
-    """Take one, of an app that runs (it goes on) or of one that has stopped. NAME: <app>-b<batch>-e<epoch> if none.
+    """Create a savepoint of an app that runs or has stopped. NAME is <app>-b<batch>-e<epoch> by default.
 
-    Of an app that an operator runs, the newest epoch's. While that runs it answers to its pod: create a Savepoint.
+    A running app continues afterwards. For an app that the operator manages, the savepoint is of the newest epoch
+    and the app must be stopped; while it runs, create a Savepoint resource instead.
     """
     from headgate.savepoints.create import create as take
     from headgate.savepoints.service_app import load_app
@@ -47,7 +58,7 @@ def create(
 @place_option
 @output_option
 def list_(place: str, app: str, output: Output) -> None:
-    """All of an app that are complete, the oldest first."""
+    """List the savepoints of an app, the oldest first."""
     found = [one.manifest for one in savepoints_at(place, app)]
     data: list[Json] = [summary(one) for one in found]
     emit(output, data, list_text(found))
@@ -73,10 +84,10 @@ def show(name: str, place: str, app: str, output: Output) -> None:
 @place_option
 @output_option
 def verify(name: str, place: str, app: str, output: Output) -> int:
-    """Compare every file with its digest. Exit code 1 when one is not what was written."""
+    """Compare every file of a savepoint with its digest. Exit code 1 when one differs."""
     found = savepoints_at(place, app).get(name)
     faults = found.verify()
-    text = "\n".join(faults) if faults else f"{name}: {len(found.manifest.files)} files are what was written"
+    text = "\n".join(faults) if faults else f"{name}: {len(found.manifest.files)} files have the right digests"
     data: list[Json] = [*faults]
     emit(output, {"name": name, "whole": not faults, "faults": data}, text)
     return 1 if faults else 0
@@ -96,7 +107,7 @@ def plan(
     accept: tuple[str, ...],
     output: Output,
 ) -> int:
-    """Say whether this version of the app can go on from it, and why not. Exit code 1 when it cannot."""
+    """Check whether this version of the app can continue from a savepoint. Exit code 1 when it cannot."""
     from headgate.savepoints.service_app import load_app
     from streamcore.savepoint.app_description import check_app_compatibility
 
@@ -114,7 +125,7 @@ def plan(
 @click.option(
     "--checkpoint",
     default=None,
-    help="A new folder, or s3://bucket/prefix (default: the one in the settings, unless it holds those of epochs).",
+    help="A new folder, or s3://bucket/prefix (default: that of the settings, unless it holds one folder per epoch).",
 )
 @click.option("--epoch", type=click.IntRange(1), default=None, help="Default: one more than the savepoint's.")
 @output_option
@@ -129,7 +140,7 @@ def restore(
     epoch: int | None,
     output: Output,
 ) -> None:
-    """Make a new checkpoint from it; the service that is started with that one goes on where it was."""
+    """Make a new checkpoint from a savepoint; a service that starts with it continues from the savepoint."""
     from headgate.savepoints.create import new_checkpoint
     from headgate.savepoints.create import restore as make
     from headgate.savepoints.service_app import load_app
@@ -145,10 +156,10 @@ def restore(
 @command.command()
 @click.argument("names", nargs=-1, required=True)
 @place_option
-@click.option("--missing-ok", is_flag=True, help="What is not there, or there in part, is removed as well.")
+@click.option("--missing-ok", is_flag=True, help="Ignore missing savepoints, and delete incomplete ones.")
 @output_option
 def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, output: Output) -> None:
-    """Remove some. Checkpoints that were made from them go on without them."""
+    """Delete savepoints. Checkpoints that were made from them do not need them."""
     savepoints = savepoints_at(place, app)
     for name in names:  # all or none, if one was mistyped
         check_name(name) if missing_ok else savepoints.get(name)
@@ -163,14 +174,14 @@ def delete(names: tuple[str, ...], place: str, app: str, missing_ok: bool, outpu
 @click.option(
     "--checkpoint",
     required=True,
-    help="The app's own, with those of all its epochs.",
+    help="The app's checkpoint folder; all its epochs are deleted.",
 )
 @output_option
 def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
-    """Remove all that an app has stored: every savepoint and every checkpoint. Refused while the app runs.
+    """Delete every savepoint and every checkpoint of an app. Refused while the app runs.
 
-    What is not there is no error. Topics and tables are not touched. An epoch that is begun meanwhile
-    stays, and the exit code is 1.
+    Missing ones are no error. Topics and tables stay. If the app starts a new epoch meanwhile, that epoch stays and
+    the exit code is 1.
     """
     from headgate.savepoints.purge import purge as remove
 

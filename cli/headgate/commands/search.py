@@ -1,4 +1,4 @@
-"""``headgate search``: the indexes that an app's OpenSearch sink writes to, and their rebuild."""
+"""``headgate search``: shows and rebuilds the indexes that an app's OpenSearch sink writes to."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ def _server(command: _Command) -> _Command:
     """``--url`` and the login, as parameters of the same names."""
     options = [
         click.option(
-            "--url", "urls", multiple=True, default=["http://127.0.0.1:19200"], show_default=True, help="Node."
+            "--url",
+            "urls",
+            multiple=True,
+            default=["http://127.0.0.1:19200"],
+            show_default=True,
+            help="URL of a node. Repeatable.",
         ),
         click.option("--user", default=None, help="User name."),
         click.option("--password-file", type=_FILE, default=None, help="File that holds the password."),
@@ -58,16 +63,16 @@ def _client(
 
 @click.group(name="search")
 def command() -> None:
-    """Look at the indexes behind an alias, and rebuild them while the app runs.
+    """Show the OpenSearch indexes behind an alias, and rebuild them while the app runs.
 
-    A rebuild makes a new index from the template that the app put last, copies the documents while live updates go to
-    both, compares, and gives the alias to the new one. Done again after a crash, it goes on where it was.
+    A rebuild creates a new index from the app's newest template, copies the documents while live updates go to both
+    indexes, compares them, and moves the alias to the new index. After a crash, run it again: it continues.
     """
 
 
 @command.command()
 @_server
-@click.option("--alias", default=None, help="Only this one (default: all that apps write to).")
+@click.option("--alias", default=None, help="Only this alias (default: all that apps write to).")
 @output_option
 def status(
     urls: tuple[str, ...],
@@ -78,7 +83,7 @@ def status(
     alias: str | None,
     output: Output,
 ) -> None:
-    """Show the indexes of each alias, and where a rebuild stands."""
+    """Show the indexes of each alias and the progress of a rebuild."""
     from headgate.console.tables import table
     from streamcore.sinks.opensearch.status import aliases, read_statuses
 
@@ -115,10 +120,14 @@ def _row(one: IndexStatus) -> tuple[str, ...]:
 
 @command.command()
 @_server
-@click.option("--alias", required=True, help="What readers search.")
+@click.option("--alias", required=True, help="The alias that readers search.")
 @click.option("--sink", default="opensearch", show_default=True, help="Name of the app's sink.")
-@click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For the app, in seconds.")
-@click.option("--samples", type=click.IntRange(1, 10_000), default=1_000, show_default=True, help="To compare.")
+@click.option(
+    "--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Longest wait for the app, in seconds."
+)
+@click.option(
+    "--samples", type=click.IntRange(1, 10_000), default=1_000, show_default=True, help="Documents to compare."
+)
 @output_option
 def rebuild(
     urls: tuple[str, ...],
@@ -132,21 +141,23 @@ def rebuild(
     samples: int,
     output: Output,
 ) -> None:
-    """Fill a new index and search it in place of the old one, which stays until `drop`."""
+    """Copy the documents to a new index and move the alias to it; the old index stays until `drop`."""
     from streamcore.sinks.opensearch.rebuild import Rebuild, RebuildLimits
 
     limits = RebuildLimits(follow_ms=round(wait * 1000), samples=samples)
     with _client(urls, user, password_file, password_env, ca_file) as client:
-        done = Rebuild(client, alias, sink, limits, say=to_stderr).run()
+        done = Rebuild(client, alias, sink, limits, report=to_stderr).run()
     text = f"{alias} is {done.now} now, {done.documents} documents; {done.before} is kept: headgate search drop"
     emit(output, {"alias": alias, **asdict(done)}, text)
 
 
 @command.command()
 @_server
-@click.option("--alias", required=True, help="What readers search.")
+@click.option("--alias", required=True, help="The alias that readers search.")
 @click.option("--sink", default="opensearch", show_default=True, help="Name of the app's sink.")
-@click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For the app, in seconds.")
+@click.option(
+    "--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Longest wait for the app, in seconds."
+)
 @output_option
 def drop(
     urls: tuple[str, ...],
@@ -159,10 +170,10 @@ def drop(
     wait: float,
     output: Output,
 ) -> None:
-    """Delete the indexes that rebuilds left behind."""
+    """Delete the old indexes that rebuilds have replaced."""
     from streamcore.sinks.opensearch.rebuild import Rebuild, RebuildLimits
 
     limits = RebuildLimits(follow_ms=round(wait * 1000))
     with _client(urls, user, password_file, password_env, ca_file) as client:
-        dropped = Rebuild(client, alias, sink, limits, say=to_stderr).drop()
+        dropped = Rebuild(client, alias, sink, limits, report=to_stderr).drop()
     emit(output, {"alias": alias, "dropped": list(dropped)}, "\n".join(dropped) or "nothing to delete")

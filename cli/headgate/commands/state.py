@@ -1,4 +1,4 @@
-"""``headgate state``: what an app keeps, as a savepoint has it."""
+"""``headgate state``: shows the state of an app, read from a savepoint."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Keeps pandas from being loaded where nothing needs it: pyarrow would, for a second, only to know its types.
 
-What starts Spark, or builds an app for it, lifts the ban first.
+Code that starts Spark, or builds an app for it, unblocks pandas first.
 """
 
 from __future__ import annotations

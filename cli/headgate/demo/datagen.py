@@ -1,8 +1,8 @@
-"""The invented shop for an app that runs elsewhere: its events into Kafka, for a first look and for trials.
+"""Sends the events of the invented shop to Kafka, for an app that runs elsewhere.
 
 A stream is a pure function of its seed, and its records carry their numbers (``headgate.demo.shop.producer``), so a
-feed that was stopped in any way goes on where it stopped, and what an app must have made of the first ``n`` records can
-be worked out without it.
+producer that was stopped in any way continues at the next record, and the expected output for the first ``n`` records
+can be computed without the app.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class DemoRun:
         held: list[str] = []
         try:
             with self._timeline.redirect(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
-                while not self._ended():
+                while not self._is_over():
                     view.poll()
                     phase = "running" if self.stack.app.metrics.cuts else f"starting the {self.stack.service.name} app"
                     live.update(view.picture(phase, *console.size), refresh=True)
@@ -104,14 +104,14 @@ class DemoRun:
     def _print_lines(self, view: LiveView) -> None:
         """No terminal: a line now and then."""
         next_s = 0.0
-        while not self._ended():
+        while not self._is_over():
             view.poll()
             if time.monotonic() >= next_s:
                 self._say(view.line())
                 next_s = time.monotonic() + _LINE_EVERY_S
             self._signals.stop.wait(_REFRESH_S)
 
-    def _ended(self) -> bool:
+    def _is_over(self) -> bool:
         self._check()
         done = self.stack.generator.done and self.stack.app.metrics.processed >= self.stack.generator.sent
         return self._signals.stop.is_set() or done

@@ -134,7 +134,7 @@ class DemoStack:
         """Which Kafka this is: the local one is another one after its data was deleted."""
         if self.broker is None:
             return self.kafka.bootstrap
-        formatted = self.broker.files.formatted
+        formatted = self.broker.files.formatted_marker
         return f"local broker of {formatted.stat().st_mtime_ns}" if formatted.exists() else "a new local broker"
 
     def _start_broker(self) -> None:

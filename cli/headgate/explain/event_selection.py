@@ -28,7 +28,7 @@ _DISORDER_MS = 10_000
 
 
 def _ends_at_watermark(rule: CompiledRule) -> bool:
-    """Whether what comes after an event decides, too."""
+    """Return whether events after this one can change the result too."""
     return rule.rule.emit is Emit.FINAL or rule.kind in (RuleKind.SEQUENCE, RuleKind.ABSENCE)
 
 
@@ -74,7 +74,10 @@ def _decode_record(schema: StreamSchema, record: KafkaRecord) -> tuple[pl.DataFr
 
 
 def _start(reader: KafkaReader, record: KafkaRecord, key: Mapping[str, object]) -> Mapping[TopicPartition, int]:
-    """Behind the event in its partition; in the others at its time, unless the record's key says they hold nothing."""
+    """Return the offsets to read from: after the event in its partition, at the event's time in the others.
+
+    Partitions that cannot hold records of the event's key are left out.
+    """
     mine: TopicPartition = record.topic, record.partition
     if len(key) == 1 and record.key is not None and record.key == str(next(iter(key.values()))).encode():
         return {mine: record.offset + 1}

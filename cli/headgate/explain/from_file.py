@@ -39,7 +39,7 @@ def _row(schema: StreamSchema, values: Sequence[Scalar], offset: int) -> Row:
 
 
 def no_event(path: Path, schema: StreamSchema, dead: Iterable[str]) -> InputError:
-    """For a file that holds what is no event of the stream. ``dead``: why, each reason once."""
+    """Return the error for a file with a record that is no event of the stream. ``dead``: the reasons, each once."""
     return InputError(f"--event-json {path}: no event of {schema.name}: {'; '.join(dead)}")
 
 

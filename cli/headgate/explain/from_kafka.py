@@ -75,14 +75,14 @@ def _rules(query: ExplainQuery, known: AppRules) -> tuple[Mapping[str, CompiledR
     if not known.there:
         topic = known.topics.control
         raise InputError(f"app {query.app}: no topic {topic} at {query.kafka.bootstrap}; correct --app or --bootstrap")
-    return {name: one for name in known.names if (one := known.compiled(name)) is not None}, known.history.lists
+    return {name: one for name in known.names if (one := known.find_compiled(name)) is not None}, known.history.lists
 
 
 def _rule(query: ExplainQuery, rules: Mapping[str, CompiledRule], known: AppRules) -> CompiledRule:
     name, version = query.rule
     if version is None or query.rules is not None:
         return known_rule(query.target, rules)
-    rule = known.compiled(name, version)
+    rule = known.find_compiled(name, version)
     if rule is None:
         there = sorted(number for one, number in known.history.documents if one == name)
         raise InputError(f"{name} has no version {version}; it has {', '.join(map(str, there)) or 'none'}")
@@ -124,17 +124,17 @@ def _explain_alert(query: ExplainQuery, reader: KafkaReader, known: AppRules) ->
     name, version = str(alert["rule"]), int(str(alert["version"]))
     if (schema := known.streams.get(str(alert["stream"]))) is None:
         raise InputError(f"alert {query.target} is on stream {alert['stream']!r}, which is not declared; see --streams")
-    rule = known.compiled(name, version)
+    rule = known.find_compiled(name, version)
     notes: tuple[str, ...] = ()
     if rule is None:
-        rule = known_rule(name, {r: c for r in known.names if (c := known.compiled(r)) is not None})
+        rule = known_rule(name, {r: c for r in known.names if (c := known.find_compiled(r)) is not None})
         notes = (
             f"version {version} of {name} is not on the control topic any more; this is version {rule.rule.version}",
         )
     evidence = find_alert_events(reader, schema, rule, alert, query.topic or schema.name, query.scan, query.now_ms)
     evidence = _drop_late(query, reader, rule, evidence)
     signals = rule.rule.score.of if rule.rule.score is not None else ()
-    support = tuple(c for s in signals if (c := known.compiled(s)) is not None)
+    support = tuple(c for s in signals if (c := known.find_compiled(s)) is not None)
     found = explain_evidence(rule, schema, evidence, support, known.history.lists)
     differences = _differences(alert, found.explanation.alerts)
     return ExplainResult(found.explanation, found.about, (), (*notes, *found.notes), alert, differences)

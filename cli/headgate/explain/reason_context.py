@@ -37,7 +37,7 @@ class AppRules:
         """Ids of rules that have a version in any slot."""
         return sorted({place.rule for place in self.history.rules.rules})
 
-    def compiled(self, name: str, version: int | None = None) -> CompiledRule | None:
+    def find_compiled(self, name: str, version: int | None = None) -> CompiledRule | None:
         """Return that version, or the one that counts, else the scheduled one, else the draft.
 
         None where it is not there or does not compile any more.
@@ -54,7 +54,7 @@ class AppRules:
         except RuleError:
             return None
 
-    def published(self, rule: Rule) -> ControlEntry | None:
+    def control_entry(self, rule: Rule) -> ControlEntry | None:
         """Return the control record that brought a version; None for one that was never accepted, or differs."""
         if self.history.documents.get((rule.id, rule.version)) != rule:
             return None
@@ -109,9 +109,9 @@ class ReasonContext:
         return [said for said in self.said if said.response.version == self.rule.rule.version]
 
     @property
-    def published(self) -> ControlEntry | None:
+    def control_entry(self) -> ControlEntry | None:
         """The control record of the rule's version; None for one that is only in a file."""
-        return self.known.published(self.rule.rule)
+        return self.known.control_entry(self.rule.rule)
 
     def came_after(self, time_ms: int) -> bool:
         """Whether the record in question was written after a time; one that is not known was."""

@@ -57,18 +57,18 @@ def _dead_letter(context: ReasonContext) -> RuleReason | None:
 def _unknown(context: ReasonContext) -> RuleReason | None:
     if not context.known.there:
         return None
-    if context.published is None:
+    if context.control_entry is None:
         said = (
             f"this version is not on {context.known.topics.control}, or was not accepted there: "
             "it was never published, or another one was"
         )
-        return None if _refused(context) else RuleReason("not published", said)
+        return None if _rejection_reason(context) else RuleReason("not published", said)
     return None
 
 
-def _replaced(context: ReasonContext) -> RuleReason | None:
+def _replacement(context: ReasonContext) -> RuleReason | None:
     """By the changes that came after this version counted."""
-    if context.published is None or (superseded_by := context.known.superseded_by(context.rule.rule)) is None:
+    if context.control_entry is None or (superseded_by := context.known.superseded_by(context.rule.rule)) is None:
         return None
     version, at_ms = superseded_by
     what, decisive = ("deleted", "replaced")[version is not None], context.came_after(at_ms)
@@ -100,7 +100,7 @@ def _effective(context: ReasonContext) -> RuleReason | None:
     return None
 
 
-def _quarantined(context: ReasonContext) -> RuleReason | None:
+def _quarantine(context: ReasonContext) -> RuleReason | None:
     """Unless the event came before that; a new version is never in quarantine."""
     for said in reversed(context.version_messages):
         if said.response.status == StatusKind.QUARANTINED:
@@ -109,12 +109,12 @@ def _quarantined(context: ReasonContext) -> RuleReason | None:
     return None
 
 
-def _rejected(context: ReasonContext) -> RuleReason | None:
-    reason = _refused(context)
+def _rejection(context: ReasonContext) -> RuleReason | None:
+    reason = _rejection_reason(context)
     return None if reason is None else RuleReason("rejected", f"the app rejected this version: {reason}")
 
 
-def _refused(context: ReasonContext) -> str | None:
+def _rejection_reason(context: ReasonContext) -> str | None:
     """Why the app refused the version; None when it did not. One that it had accepted before counts nevertheless."""
     answers = [said.response for said in context.version_messages if said.response.subject == Subject.RULE]
     if any(response.accepted for response in answers):
@@ -123,7 +123,7 @@ def _refused(context: ReasonContext) -> str | None:
 
 
 def _published_later(context: ReasonContext) -> RuleReason | None:
-    published, record = context.published, context.evidence.record
+    published, record = context.control_entry, context.evidence.record
     if published is None or record is None or published.time_ms <= record.timestamp_ms:
         return None
     said = (
@@ -149,11 +149,11 @@ def _late(context: ReasonContext) -> RuleReason | None:
 CHECKS: tuple[Check, ...] = (
     _dead_letter,
     _unknown,
-    _replaced,
+    _replacement,
     _mode,
     _effective,
-    _quarantined,
-    _rejected,
+    _quarantine,
+    _rejection,
     _late,
     *CHECKS_AFTER_FIRING,
     _published_later,

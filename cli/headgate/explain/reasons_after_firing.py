@@ -61,7 +61,7 @@ def _key(context: ReasonContext) -> list[Value] | None:
     return [found[name] for name in names]
 
 
-def _suppressed(context: ReasonContext) -> RuleReason | None:
+def _suppression(context: ReasonContext) -> RuleReason | None:
     rule = context.rule.rule
     if rule.suppress is None or not context.explanation.asked:
         return None
@@ -115,4 +115,4 @@ def _key_values(alert: Mapping[str, Json], by: tuple[str, ...]) -> list[Json]:
 
 
 #: Checks of ``circumstances``.
-CHECKS_AFTER_FIRING = (_no_alert, _lane, _suppressed)
+CHECKS_AFTER_FIRING = (_no_alert, _lane, _suppression)

@@ -1,7 +1,7 @@
 """The user's cache: things that are fetched or built once and then shared by every checkout and every process.
 
-Promises that what stands under its final name is complete: it is built beside it, by one process at a time, and
-renamed. Deleting the cache is always allowed while nothing runs; it is built again.
+Promises that an entry under its final name is complete: one process at a time builds it under another name and renames
+it. Deleting the cache is always allowed while nothing runs; it is built again.
 """
 
 from __future__ import annotations

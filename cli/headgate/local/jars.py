@@ -44,7 +44,7 @@ _PROGRESS_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """What the jars are for; each has its own lock. ``S3``: those of ``SPARK`` and what a checkpoint in a bucket needs.
+    """A set of jars, each with its own lock file. ``S3``: those of ``SPARK`` and of the client for object stores.
     ``COPY`` and ``DELTA``: Spark's own Kafka source and Delta sink, to compare with. ``POSTGRES``: a server's programs,
     one jar a platform."""
 

@@ -41,8 +41,8 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A runtime. ``home`` is its own; ``spark_home`` is what Spark must get as JAVA_HOME. ``version``: feature release
-    such as 17; ``build``: the full one."""
+    """A Java runtime. ``home``: its folder; ``spark_home``: the JAVA_HOME for Spark. ``version``: feature release such
+    as 17; ``build``: the full version."""
 
     home: Path
     spark_home: Path

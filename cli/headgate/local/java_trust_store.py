@@ -1,7 +1,7 @@
 """The certificate authorities that this machine trusts, in the form that Java reads.
 
 A fetched Java brings its own list, which does not know the authority of a company's network. Python reads the
-machine's list (and ``SSL_CERT_FILE``), so a download by Java then trusts exactly what pip and Python trust.
+machine's list (and ``SSL_CERT_FILE``), so a download by Java then trusts the same authorities as pip and Python.
 
 The file is a Java key store, version 2 of the format (JKS): a header, one entry per certificate, and a keyed SHA-1
 over all of it, which detects damage and protects nothing; no key is stored.

@@ -1,9 +1,9 @@
 """Reads a Parquet or JSON-lines file as the records of a stream: JSON values, keys, event times.
 
-Promises that every row becomes exactly one record, in the file's order. A value is brought to the form that the
-stream's schema asks for where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); what
-does not fit is sent as it is, for it is the engine's business to refuse it with a reason. Only blank lines are no
-rows. NaN and infinities, which JSON cannot say, become null.
+Promises that every row becomes exactly one record, in the file's order. A value is converted to the type of the
+stream's schema where that loses nothing (6.0 becomes 6 for a ``long``, a decimal keeps its digits); any other value is
+sent unchanged, and the engine rejects it with a reason. Blank lines are skipped. NaN and infinities, which JSON does
+not have, become null.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def snake_case(name: str) -> str:
 
 
 def count_rows(path: Path) -> int | None:
-    """How many rows a file has; None when only reading it would tell."""
+    """Return the number of rows of a file; None if that needs reading the whole file."""
     return int(open_parquet(path).metadata.num_rows) if _is_parquet(path) else None
 
 

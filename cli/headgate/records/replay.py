@@ -98,7 +98,7 @@ class KafkaSink:
             self._raise_failed()
             try:
                 with clients.naming_errors(self._settings, self._action):
-                    self._producer.produce(self._topic, row.value, row.key, partition, on_delivery=self._delivered)
+                    self._producer.produce(self._topic, row.value, row.key, partition, on_delivery=self._on_delivery)
                 break
             except BufferError:
                 self._producer.poll(_STEP_SECONDS)
@@ -110,7 +110,7 @@ class KafkaSink:
             self._raise_failed()
         self._raise_failed()
 
-    def _delivered(self, error: object, _message: object) -> None:
+    def _on_delivery(self, error: object, _message: object) -> None:
         if error is not None:
             self._failed.append(clients.confluent_error(error, self._action, self._settings))
 

@@ -17,9 +17,9 @@ SCALAR_LIMIT = 1_000  # each takes about as long as a thousandth of loading the 
 def decode_scalars(
     schema: StreamSchema, values: Iterable[bytes | None], clock_ms: int
 ) -> list[tuple[Scalar, ...] | RejectedRecord]:
-    """Of each record its physical values in the order of the fields, or why it is no event.
+    """Return for each record its physical values in the order of the fields, or the reason why it is no event.
 
-    ``clock_ms``: what is far ahead of it is no event. Fields that the stream does not declare are passed over.
+    Records with a time far after ``clock_ms`` are no events. Fields that the stream does not declare are ignored.
     """
     zone, limits = load_zone(schema.zone), DecodeLimits()
     return [

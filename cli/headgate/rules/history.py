@@ -18,7 +18,7 @@ def read_history(
 ) -> RuleHistory:
     """Apply the control topic from its beginning, against the streams of a folder.
 
-    ``now_ms``: what versions have come and gone by the clock since the last record.
+    ``now_ms``: the clock by which versions start and expire after the last record, in epoch milliseconds.
     """
     history = replay_log(RuleSet.empty(load_streams(streams)), read_log(kafka, topics))
     if now_ms is not None:

@@ -195,10 +195,10 @@ def read_all_responses(kafka: KafkaSettings, topics: AppTopics) -> tuple[Control
 def read_log(kafka: KafkaSettings, topics: AppTopics) -> tuple[ControlEntry, ...]:
     """Read the control topic from its beginning."""
     with ControlLog(kafka, topics.control) as log:
-        return tuple(_written(record) for record in log.read_log())
+        return tuple(_control_entry(record) for record in log.read_log())
 
 
-def _written(record: Record) -> ControlEntry:
+def _control_entry(record: Record) -> ControlEntry:
     control = ControlRecord(record.partition, record.offset, record.key, record.value)
     by, why = (None if (text := record.header(n)) is None else text.decode(errors="replace") for n in ("by", "why"))
     return ControlEntry(control, record.timestamp_ms, by, why)

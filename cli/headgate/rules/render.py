@@ -56,7 +56,7 @@ def _history_row(entry: HistoryEntry, response: ControlResponse | None) -> Row:
 
 
 def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:
-    """Objects with the names of the columns in small letters."""
+    """Return one object a row; its keys are the column names in lower case."""
     return [dict(zip((name.lower() for name in head), row, strict=True)) for row in rows]
 
 

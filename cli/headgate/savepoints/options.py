@@ -25,28 +25,28 @@ def place_option(command: _Command) -> _Command:
         default=DEFAULT_PLACE,
         show_default=True,
         envvar="HEADGATE_SAVEPOINTS",
-        help="Where the savepoints of all apps are.",
+        help="Folder or s3://bucket/prefix with the savepoints of all apps.",
     )
     return place(click.option("--app", default=DEFAULT_APP, show_default=True, help="The app.")(command))
 
 
 def service_option(command: _Command) -> _Command:
-    """``--service --settings --savepoints``, for what needs the app itself; its name is in the settings."""
+    """``--service --settings --savepoints``, for commands that build the app; its name is in the settings."""
     decorators = [
-        click.option("--service", type=click.Choice(SERVICES), required=True, help="What runs the app."),
+        click.option("--service", type=click.Choice(SERVICES), required=True, help="The service that runs the app."),
         click.option(
             "--settings",
             "file",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             required=True,
-            help="Its settings, YAML or JSON.",
+            help="The settings file of the service, YAML or JSON.",
         ),
         click.option(
             "--savepoints",
             "place",
             default=None,
             envvar="HEADGATE_SAVEPOINTS",
-            help="Where the savepoints of all apps are (default: as in the settings).",
+            help="Folder or s3://bucket/prefix with the savepoints of all apps (default: that of the settings).",
         ),
     ]
     for decorator in reversed(decorators):
@@ -57,10 +57,13 @@ def service_option(command: _Command) -> _Command:
 def decisions_option(command: _Command) -> _Command:
     """``--drop --accept``."""
     drop = click.option(
-        "--drop", multiple=True, metavar="OPERATOR", help="Leave out its state, or that of one table; several times."
+        "--drop",
+        multiple=True,
+        metavar="OPERATOR",
+        help="Drop the state of this operator or table (OPERATOR or OPERATOR/TABLE). Repeatable.",
     )
     accept = click.option(
-        "--accept", multiple=True, type=click.Choice(ACCEPTABLE), help="Go on in spite of it; several times."
+        "--accept", multiple=True, type=click.Choice(ACCEPTABLE), help="Restore in spite of this problem. Repeatable."
     )
     return drop(accept(command))
 
@@ -71,5 +74,5 @@ def parse_decisions(drop: tuple[str, ...], accept: tuple[str, ...]) -> RestoreDe
 
 
 def savepoints_at(place: str, app: str) -> SavepointRepository:
-    """Those of an app."""
+    """Return the savepoints of an app in a folder or bucket."""
     return SavepointRepository(open_object_store(place), app)

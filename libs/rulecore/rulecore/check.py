@@ -126,7 +126,7 @@ def _compile(
 def _expression_location(document: YamlDocument, path: Sequence[str | int], error: ExpressionError) -> SourceLocation:
     """Return the place in the file of a place in an expression: exact on one line, else the line or the entry."""
     start = document.place(path)
-    if document.known(path) in document.blocks:
+    if document.known_prefix(path) in document.blocks:
         return SourceLocation(start.line + error.line, 1)
     return SourceLocation(start.line, start.column + error.column - 1) if error.line == 1 else start
 

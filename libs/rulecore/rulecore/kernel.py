@@ -150,7 +150,7 @@ class RulesKernel:
                 rules, self.group_metadata, latest_event_ms.get(group.stream, NO_WATERMARK), watermark_ms
             )
         scores = [r for group, rules in wanted.items() if group.kind == RuleKind.SCORE for r in rules]
-        live = {rule.rule.id: rule for rule in self.rules.evaluated() if rule.rule.status is RuleMode.LIVE}
+        live = {rule.rule.id: rule for rule in self.rules.evaluated_rules() if rule.rule.status is RuleMode.LIVE}
         self.signals = SignalCollector(scores, live)
         self.dispatcher.comparison.keep({rule.rule.id for rule in self.rules.on_trial()})
 

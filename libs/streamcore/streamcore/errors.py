@@ -3,7 +3,7 @@
 ::
 
     StreamError
-    ├── ConfigError          what was asked for cannot be; change the settings and start again
+    ├── ConfigError          the settings cannot work; change them and start again
     ├── Retryable            the same call may go through later (broker away, timed out)
     ├── Permanent            the same call will never go through
     │   ├── Fenced           another owner took over; stop at once and write nothing more

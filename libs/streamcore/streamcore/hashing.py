@@ -45,7 +45,7 @@ def hash_columns(columns: Sequence[pl.Series], height: int) -> UInt64Array:
 
 
 def fingerprint_columns(columns: Sequence[pl.Series], height: int) -> tuple[UInt64Array, UInt64Array]:
-    """``hash_columns`` and a second hash with another seed: 128 bits, for telling keys apart without keeping them.
+    """``hash_columns`` and a second hash with another seed: 128 bits, to distinguish keys without keeping them.
 
     One column of whole numbers or times has no collisions at all: the mixer is a bijection. Null, which is hashed
     as if it were one certain number, is the exception.

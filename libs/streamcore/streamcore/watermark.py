@@ -3,7 +3,7 @@
 A watermark of ``w`` means: no event earlier than ``w`` is expected any more. Each source partition has its own (the
 latest event time seen in it, less the allowed disorder, or the progress that its events carry); the watermark of an
 operator is the smallest over the partitions that feed it and are not idle, and it never goes back. Everything here is
-a value and a pure function of what was seen and of the cut's clock, so every shard computes the same in the same cut.
+a value and a pure function of the events and of the cut's clock, so every shard computes the same in the same cut.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ IdleMs = Callable[[int], int]
 
 @dataclass(frozen=True, slots=True)
 class WatermarkState:
-    """The time of some sources at a cut boundary: of an app, or of what an operator is fed by.
+    """The time of some sources at a cut boundary: of all sources of an app, or of those that feed an operator.
 
     A partition that is expected holds the watermark back until it gives an event or is idle; any other counts from
     the first event that it gave.

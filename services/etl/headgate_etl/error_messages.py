@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from headgate_etl.row_codes import RowCode
 from rulecore.documents.scalars import abbreviate
 from rulecore.language import Expr, columns, to_logical
 from streamcore.schema import TIMESTAMP, Type
@@ -53,16 +54,17 @@ class ErrorMessages:
             asked = [rule.expr, *(one.operand for one in rule.lookups)]
             return f"rule {rule.name}: {rule.text} is false{self._values(asked, self.checked, types, row)}"
         one = fields[number]
-        said = {"not_in_list": "is not in its list", "null_field": "is null"}.get(code, f"is no {one.type}")
+        faults: dict[str, str] = {RowCode.NOT_IN_LIST: "is not in its list", RowCode.NULL_FIELD: "is null"}
+        fault = faults.get(code, f"is no {one.type}")
         asked = [one.expr, *(look.operand for look in one.lookups)]
-        return f"field {one.name}: {one.text} {said}{self._values(asked, self.frame, self.phase.given, row)}"
+        return f"field {one.name}: {one.text} {fault}{self._values(asked, self.frame, self.phase.given, row)}"
 
     def _values(self, asked: Sequence[Expr], frame: pl.DataFrame, types: Mapping[str, Type], row: int) -> str:
         names = sorted(name for name in frozenset().union(*map(columns, asked)) if name in types)
-        shown = [f"{name} = {self._shown(name, frame[name][row], types[name])}" for name in names]
+        shown = [f"{name} = {self._format_value(name, frame[name][row], types[name])}" for name in names]
         return f" for {', '.join(shown)}" if shown else ""
 
-    def _shown(self, name: str, value: object, type_: Type) -> str:
+    def _format_value(self, name: str, value: object, type_: Type) -> str:
         if value is None:
             return "null"
         if name in self.phase.private:

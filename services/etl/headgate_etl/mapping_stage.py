@@ -1,9 +1,9 @@
 """One phase of the way to the clean model: columns are computed, conditions are asked, and a row fails or goes on.
 
-The first phase makes the model's fields of an input's, before anything needs a key; the second computes what is derived
-from them, with the lists' content at that moment. Each row comes out once. A failed row has a code and a reason: its
-first problem, in the order of the model and then of the rules, so that the reason does not depend on the rows beside
-it.
+The first phase maps the fields of an input to those of the model, before anything needs a key; the second computes the
+derived fields, with the content of the lists at that moment. Each row comes out once. A failed row has a code and a
+reason: its first problem, in the order of the model and then of the rules, so that the reason does not depend on the
+rows beside it.
 
 Promises: row by row; nothing raises on data. Does not know where rows come from and where they go.
 """
@@ -21,6 +21,7 @@ import polars as pl
 from headgate_etl import expression_errors
 from headgate_etl.columns import ROW, to_logical, to_physical
 from headgate_etl.error_messages import ErrorMessages
+from headgate_etl.row_codes import RowCode
 from rulecore.language import ColumnRef, Expr, columns
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
@@ -91,7 +92,9 @@ class MappingStage:
             self._check(number, one, frame, found)
         checked = self._evaluate_rules(rows, frame, contents) if self.rules else frame
         for number, rule in enumerate(self.rules, len(self.fields)):
-            found.mark(number, (~checked[_ASKED + rule.name].fill_null(value=True)).to_numpy(), f"rule:{rule.name}")
+            found.mark(
+                number, (~checked[_ASKED + rule.name].fill_null(value=True)).to_numpy(), RowCode.RULE + rule.name
+            )
         made = [self._column(rows, frame, one) for one in self.fields]
         why = ErrorMessages(self, frame, checked).of(found)
         kept = rows.select(*self.keeps, *(name for name in ORIGIN if name in rows.columns))
@@ -110,18 +113,18 @@ class MappingStage:
         column = frame[_NEW + one.name]
         null: Mask | None = column.is_null().to_numpy() if column.null_count() else None
         if one.type == DOUBLE and not (finite := column.is_finite().fill_null(value=True)).all():
-            found.mark(number, ~finite.to_numpy(), "bad_value")
+            found.mark(number, ~finite.to_numpy(), RowCode.BAD_VALUE)
         if null is not None or not expression_errors.is_strict(one.expr):
             if one.needed:
                 found.mark(
                     number,
                     _failed_rows(frame, one.expr, null, expression_errors.not_in_list(one.needed)),
-                    "not_in_list",
+                    RowCode.NOT_IN_LIST,
                 )
             if expression_errors.can_fail(one.expr):
-                found.mark(number, _failed_rows(frame, one.expr, null, expression_errors.is_failed), "bad_value")
+                found.mark(number, _failed_rows(frame, one.expr, null, expression_errors.is_failed), RowCode.BAD_VALUE)
         if null is not None and not one.nullable:
-            found.mark(number, null, "null_field")
+            found.mark(number, null, RowCode.NULL_FIELD)
 
     def _evaluate_rules(
         self, rows: pl.DataFrame, frame: pl.DataFrame, contents: Mapping[str, ListContent]

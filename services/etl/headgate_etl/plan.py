@@ -69,7 +69,7 @@ def build_plan(settings: EtlSettings) -> EtlPlan:
     problems.raise_if_any()
     rules = _rules(settings, model, lists, problems)
     inputs = [_input(settings, n, one, model, rules, problems) for n, one in enumerate(settings.inputs)]
-    derived = _derived(settings, model, lists, rules, problems)
+    derived = _derived_stage(settings, model, lists, rules, problems)
     routes = _routes(settings, model, problems)
     names.check_sinks(settings, problems)
     streams = [one.schema.name for one in inputs if one is not None]
@@ -115,7 +115,7 @@ def _input(
     place = f"inputs.{number}"
     found: Input | None = None
     with problems.at(f"{place}.schema_file"):
-        schema = one.schema_of()
+        schema = one.stream_schema()
         given = {f.name: f.type for f in schema.fields}
         reader, fields = ExpressionReader(given, {}), []
         for name in names.mapped_fields(settings):
@@ -124,7 +124,7 @@ def _input(
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
         phase = MappingStage(given, tuple(fields), early, (), frozenset(private))
-        found = Input(schema, one.topic, one.reject_extra_fields, one.format_of(), phase)
+        found = Input(schema, one.topic, one.reject_extra_fields, one.input_format(), phase)
     return found
 
 
@@ -137,7 +137,7 @@ def _field(declared: Field, text: str | None, place: str, reader: ExpressionRead
     return ComputedField(declared.name, expr, declared.type, declared.nullable, text)
 
 
-def _derived(
+def _derived_stage(
     settings: EtlSettings,
     model: Mapping[str, Field],
     lists: Mapping[str, ListType],

@@ -13,6 +13,7 @@ import polars as pl
 from headgate_etl.columns import ROW, to_physical
 from headgate_etl.mapping_stage import CODE, REASON
 from headgate_etl.masking import Mask, mask_columns
+from headgate_etl.row_codes import RowCode
 from headgate_etl.settings import RouteTarget
 from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
@@ -58,7 +59,7 @@ class RouteRows:
         if self.otherwise is not None:
             taken = taken.with_columns((pl.col(_TO + self.otherwise) | none).alias(_TO + self.otherwise))
         why = taken.select(
-            pl.when(none).then(pl.lit("no_route")).alias(CODE),
+            pl.when(none).then(pl.lit(RowCode.NO_ROUTE)).alias(CODE),
             pl.when(none).then(pl.lit("no route takes this row")).alias(REASON),
         )
         return mask_columns(rows, self.masks).hstack(taken).hstack(why)

@@ -1,4 +1,4 @@
-"""``python -m headgate_operator``: run until SIGTERM. Exit code 1 when another one leads.
+"""``python -m headgate_operator``: run until SIGTERM.
 
 Environment: ``POD_NAME``, ``POD_NAMESPACE``; ``KUBECONFIG`` outside of a cluster; ``OTEL_EXPORTER_OTLP_ENDPOINT`` (or
 ``..._TRACES_ENDPOINT``, and OpenTelemetry's others) for a trace of every upgrade.
@@ -23,8 +23,20 @@ from headgate_operator.runtime.manager import Manager, Settings
 from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.namespace_teardown import remove_finalizers_with_namespace
 from headgate_operator.runtime.otlp_traces import traces
+from streamcore.codes import ExitCode
 
 _LOG = logging.getLogger("headgate_operator")
+
+
+class OperatorExit(ExitCode):
+    """Exit codes of the operator."""
+
+    STOPPED = (0, "The operator stops after SIGTERM or SIGINT.", "Nothing.")
+    LEADERSHIP_LOST = (
+        1,
+        "Another replica leads, because this one could not renew its lease.",
+        "Nothing: the pod restarts and waits. Look at the API server's latency if it happens often.",
+    )
 
 
 def main() -> int:
@@ -48,14 +60,16 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
         signal.signal(number, lambda *_: stop.set())
     me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     namespace = os.environ.get("POD_NAMESPACE", "default")
-    leader = LeaderElector(rest, namespace, me, lambda: os._exit(1), waits=canary.file().touch)
+    leader = LeaderElector(
+        rest, namespace, me, lambda: os._exit(OperatorExit.LEADERSHIP_LOST), waits=canary.file().touch
+    )
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
     sending = traces(os.environ, counters)
     operator = Manager(rest, counters, settings, traces=sending)
     if port:
         serving.serve(port, counters, operator.apps)
     if not leader.wait():
-        return 0
+        return OperatorExit.STOPPED
     operator.start()
     _LOG.info("leads and works as %s", me)
     stop.wait()
@@ -63,7 +77,7 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     _leave(rest, namespace)
     leader.release()
     sending.close()  # the next one leads already
-    return 0
+    return OperatorExit.STOPPED
 
 
 def _leave(rest: Rest, namespace: str) -> None:

@@ -127,7 +127,7 @@ def _crd(kind: str, plural: str, short: str, spec: Schema, status: Schema, colum
     }
 
 
-def _named(crd: Schema, rule: Schema) -> Schema:
+def _with_validation(crd: Schema, rule: Schema) -> Schema:
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [rule]
     return crd
 
@@ -153,7 +153,7 @@ def crds() -> dict[str, Schema]:
     app = structural(StreamAppSpec.model_json_schema(by_alias=True))
     savepoint = structural(SavepointSpec.model_json_schema(by_alias=True))
     return {
-        "streamapps.yaml": _named(
+        "streamapps.yaml": _with_validation(
             _crd("StreamApp", "streamapps", "sapp", app, _status_schema(Status), _APP_COLUMNS), _NAME_RULE
         ),
         "savepoints.yaml": _crd(
@@ -162,7 +162,7 @@ def crds() -> dict[str, Schema]:
     }
 
 
-def rendered(crd: Schema) -> str:
+def render(crd: Schema) -> str:
     """Return the text of the file in the repository."""
     return yaml.safe_dump(crd, sort_keys=False, width=120)
 
@@ -170,9 +170,9 @@ def rendered(crd: Schema) -> str:
 def main(arguments: list[str]) -> None:
     """Print the CRDs, or write them into the folder in ``arguments``."""
     if not arguments:
-        sys.stdout.write("---\n".join(rendered(crd) for crd in crds().values()))
+        sys.stdout.write("---\n".join(render(crd) for crd in crds().values()))
     for name, crd in crds().items() if arguments else ():
-        (Path(arguments[0]) / name).write_text(rendered(crd))
+        (Path(arguments[0]) / name).write_text(render(crd))
 
 
 if __name__ == "__main__":

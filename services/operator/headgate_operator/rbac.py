@@ -51,10 +51,10 @@ def roles() -> tuple[dict[str, Any], ...]:
     )
 
 
-def rendered() -> str:
+def render() -> str:
     """As the file in the repository."""
     return "---\n".join(yaml.safe_dump(role, sort_keys=False) for role in roles())
 
 
 if __name__ == "__main__":
-    sys.stdout.write(rendered())
+    sys.stdout.write(render())

@@ -54,7 +54,16 @@ def trace_spans(app: AppRef, upgrade: Upgrade) -> tuple[Span, ...]:
     trace, root = _trace_id(app.uid, upgrade), _root_id(app.uid, upgrade)
     phases = [one for one in dict.fromkeys(upgrade.phases) if one.phase not in RESTING]
     starts_ms = _rising(upgrade.started, *(one.at for one in phases), upgrade.ended or 0)
-    whole = Span("upgrade", trace, root, 0, upgrade.started, starts_ms[-1], _said(app, upgrade), _failed(upgrade))
+    whole = Span(
+        "upgrade",
+        trace,
+        root,
+        0,
+        upgrade.started,
+        starts_ms[-1],
+        _upgrade_attributes(app, upgrade),
+        _is_failed(upgrade),
+    )
     ends_ms = starts_ms[2:]
     return (
         whole,
@@ -73,7 +82,7 @@ def traceparent(uid: str, upgrade: Upgrade | None) -> str:
     return f"00-{_trace_id(uid, upgrade):032x}-{parent:016x}-01"
 
 
-def _said(app: AppRef, upgrade: Upgrade) -> dict[str, str | int]:
+def _upgrade_attributes(app: AppRef, upgrade: Upgrade) -> dict[str, str | int]:
     return {
         "headgate.namespace": app.namespace,
         "headgate.app": app.name,
@@ -86,7 +95,7 @@ def _said(app: AppRef, upgrade: Upgrade) -> dict[str, str | int]:
     }
 
 
-def _failed(upgrade: Upgrade) -> bool:
+def _is_failed(upgrade: Upgrade) -> bool:
     return upgrade.outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
@@ -99,17 +108,17 @@ def _rising(*instants_ms: int) -> list[int]:
 
 
 def _trace_id(uid: str, upgrade: Upgrade) -> int:
-    return _hashed(_TRACE_BYTES, uid, upgrade.number)
+    return _hash_id(_TRACE_BYTES, uid, upgrade.number)
 
 
 def _root_id(uid: str, upgrade: Upgrade) -> int:
-    return _hashed(_SPAN_BYTES, uid, upgrade.number, "upgrade")
+    return _hash_id(_SPAN_BYTES, uid, upgrade.number, "upgrade")
 
 
 def _phase_id(uid: str, upgrade: Upgrade, phase: PhaseTime) -> int:
-    return _hashed(_SPAN_BYTES, uid, upgrade.number, phase.phase.value, phase.at)
+    return _hash_id(_SPAN_BYTES, uid, upgrade.number, phase.phase.value, phase.at)
 
 
-def _hashed(size_bytes: int, *parts: str | int) -> int:
+def _hash_id(size_bytes: int, *parts: str | int) -> int:
     digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:size_bytes]) or 1  # 0 is no identity

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headgate_operator import rbac
-from headgate_operator.crds import crds, rendered, structural
+from headgate_operator.crds import crds, render, structural
 
 _CHART = Path(__file__).parents[3] / "charts/headgate"
 
@@ -24,18 +24,18 @@ def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", sorted(crds()))
 def test_the_file_is_what_the_models_give(name: str) -> None:
-    assert (_CHART / "crds" / name).read_text() == rendered(crds()[name]), (
+    assert (_CHART / "crds" / name).read_text() == render(crds()[name]), (
         f"python -m headgate_operator.crds charts/headgate/crds writes {name} anew"
     )
 
 
 def test_the_roles_in_the_chart_are_those_of_the_operator() -> None:
-    assert (_CHART / "files/roles.yaml").read_text() == rbac.rendered()
+    assert (_CHART / "files/roles.yaml").read_text() == rbac.render()
 
 
 @pytest.mark.parametrize("name", sorted(crds()))
 def test_a_crd_has_no_reference_no_union_and_nothing_forbidden(name: str) -> None:
-    crd = yaml.safe_load(rendered(crds()[name]))
+    crd = yaml.safe_load(render(crds()[name]))
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for part in _schemas(schema):
         assert not {"$ref", "$defs", "anyOf", "allOf", "exclusiveMinimum"} & set(part)

@@ -200,7 +200,7 @@ def test_the_settings_that_a_driver_is_asked_to_take_differ_from_its_own_in_what
         return RulesSettings.model_validate(request.settings)
 
     assert read() == read()
-    assert read(events_per_cut=7).fixed(read()) == ()
+    assert read(events_per_cut=7).fixed_differences(read()) == ()
     assert read(events_per_cut=7) != read()
-    assert read(driver_memory="2g").fixed(read()) == ("driver_memory",)
-    assert read(telemetry={"logs": "plain"}).fixed(read()) == ("telemetry",)
+    assert read(driver_memory="2g").fixed_differences(read()) == ("driver_memory",)
+    assert read(telemetry={"logs": "plain"}).fixed_differences(read()) == ("telemetry",)

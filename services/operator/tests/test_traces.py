@@ -269,7 +269,7 @@ def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_d
         sending = OtlpTraces(counters, queued=2)
         began = time.monotonic()
         for number in range(50):
-            sending.ended(_APP, replace(_UPGRADE, number=number))
+            sending.upgrade_ended(_APP, replace(_UPGRADE, number=number))
         assert time.monotonic() - began < 0.5
         sending.close()
     took = counters.read()
@@ -295,6 +295,6 @@ def test_either_of_the_standard_variables_is_enough(name: str, collector: str, m
     value = collector if name == "OTEL_EXPORTER_OTLP_ENDPOINT" else f"{collector}/v1/traces"
     monkeypatch.setenv(name, value)
     sending = traces({name: value}, Counters())
-    sending.ended(_APP, _UPGRADE)
+    sending.upgrade_ended(_APP, _UPGRADE)
     sending.close()
     assert len(_received()) == 6

@@ -22,11 +22,11 @@ from streamcore.spark.runtime import Runtime
 
 def build_app(settings: RulesSettings) -> App:
     """Build the app."""
-    schemas = [(stream, stream.schema_of()) for stream in settings.streams]
+    schemas = [(stream, stream.stream_schema()) for stream in settings.streams]
     return App(
         name=settings.app,
         sources=tuple(
-            Source(schema, stream.topic, stream.reject_extra_fields, format=stream.format_of())
+            Source(schema, stream.topic, stream.reject_extra_fields, format=stream.input_format())
             for stream, schema in schemas
         ),
         control_topic=settings.control_topic,

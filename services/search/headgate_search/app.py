@@ -31,8 +31,8 @@ from streamcore.wire.lanes import LATE
 
 def build_topology(settings: SearchSettings) -> Topology:
     """From changes and events to documents."""
-    products = source(settings.products.schema_of(), settings.watermark)
-    events = source(settings.events.schema_of(), settings.watermark)
+    products = source(settings.products.stream_schema(), settings.watermark)
+    events = source(settings.events.stream_schema(), settings.watermark)
 
     spans = [RollingSpan(span.name, span.span_ms, span.step_ms) for span in settings.spans]
     metric_columns = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
@@ -67,7 +67,7 @@ def build_app(settings: SearchSettings) -> App:
 
 def _app(topology: Topology, settings: SearchSettings) -> App:
     app = topology.app(
-        topics={stream.schema_of().name: stream.topic for stream in (settings.products, settings.events)},
+        topics={stream.stream_schema().name: stream.topic for stream in (settings.products, settings.events)},
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,

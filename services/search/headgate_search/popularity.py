@@ -27,13 +27,13 @@ def weighted_events(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         pl.col("product_id").alias("id"),
         _VIEWED.cast(pl.Int64).alias("views"),
-        _signed("quantity").alias("units"),
-        _signed("amount").alias("revenue"),
+        _signed_quantity("quantity").alias("units"),
+        _signed_quantity("amount").alias("revenue"),
         pl.col("^__.*$"),
     )
 
 
-def _signed(column: str) -> pl.Expr:
+def _signed_quantity(column: str) -> pl.Expr:
     """Plus for a sale, minus for a refund; of a view nothing."""
     value = pl.col(column)
     return pl.when(_SOLD).then(value).when(_RETURNED).then(-value)

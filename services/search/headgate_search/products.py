@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from streamcore.codes import Code
 from streamcore.schema import OFFSET, PARTITION
 
 UPSERT, DELETE = "upsert", "delete"
 #: Columns that say why a change cannot be used, and what machines know it by.
 CODE, REASON = "unusable_code", "unusable_reason"
-UNUSABLE = "unusable"
 #: OpenSearch takes no longer id.
 _MAX_ID_BYTES = 512
 #: What a product is said by, besides its id and the time of its change.
@@ -22,6 +22,18 @@ FIELDS = ("name", "description", "category", "price", "currency", "in_stock")
 LOG_POSITION = ("source_partition", "source_offset")
 
 _ID, _OP = pl.col("product_id"), pl.col("op")
+
+
+class ProductCode(Code):
+    """Codes of product changes that the search service rejects."""
+
+    UNUSABLE = (
+        "unusable",
+        "A change of a product has no usable id or operation, or an upsert lacks a name or a price.",
+        "Correct the field that `reason` names, and send the change again.",
+    )
+
+
 #: Reasons and the changes that they are about, the first that is true counts.
 _FAULTS = {
     "product_id is empty": _ID == "",
@@ -37,7 +49,7 @@ def validated(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the changes with ``CODE`` and ``REASON``, null for valid changes."""
     reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items()).alias(REASON)
     return rows.with_columns(reason).with_columns(
-        pl.when(pl.col(REASON).is_not_null()).then(pl.lit(UNUSABLE)).alias(CODE)
+        pl.when(pl.col(REASON).is_not_null()).then(pl.lit(ProductCode.UNUSABLE.value)).alias(CODE)
     )
 
 

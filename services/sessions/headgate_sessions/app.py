@@ -7,7 +7,7 @@
                                                                  └▶ of late ───────▶ <app>.active, <app>.top
     what is late ─▶ <app>.late         what is no event ─▶ <app>.deadletters          (one transaction)
 
-What the settings send to PostgreSQL are the same rows, in a transaction of its own before that one.
+The lanes that the settings send to PostgreSQL hold the same rows, in a transaction of their own before that one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streamcore.wire.lanes import LATE
 
 def topology(settings: SessionsSettings) -> Topology:
     """Build the topology. Lanes that the database settings name appear a second time, as rows."""
-    schema = settings.stream.schema_of()
+    schema = settings.stream.stream_schema()
     events = prepare_events(source(schema, settings.watermark), settings, schema)
     if settings.deduplicate_ms:
         by_id = events.key_by("event_id")

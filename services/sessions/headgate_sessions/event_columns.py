@@ -24,7 +24,7 @@ def prepare_events(events: Stream, settings: SessionsSettings, schema: StreamSch
     """Return the stream with the columns above and no others. ``ConfigError`` names a field that does not exist."""
     fields = settings.fields
     _check(fields, settings, schema)
-    step = pl.when(_succeeded(settings)).then(_type(fields))
+    step = pl.when(_is_successful(settings)).then(_type(fields))
     return events.map(
         event_id=pl.lit(None, pl.String) if fields.event_id is None else pl.col(fields.event_id).cast(pl.String),
         user_id=pl.col(fields.user).cast(pl.String),
@@ -43,7 +43,7 @@ def _type(fields: FieldsDocument) -> pl.Expr:
     return pl.lit(EVENT) if fields.type is None else pl.col(fields.type)
 
 
-def _succeeded(settings: SessionsSettings) -> pl.Expr:
+def _is_successful(settings: SessionsSettings) -> pl.Expr:
     if settings.failed is None:
         return pl.lit(True)
     return ~pl.col(settings.failed.field).is_in(settings.failed.values).fill_null(False)

@@ -63,4 +63,4 @@ def answer(rules: RuleSet, record: ControlRecord, clock_ms: int = NOW) -> RuleSt
 
 def evaluated(rules: RuleSet) -> list[tuple[str, int]]:
     """Id and version of what is evaluated."""
-    return [(c.rule.id, c.rule.version) for c in rules.evaluated()]
+    return [(c.rule.id, c.rule.version) for c in rules.evaluated_rules()]

@@ -102,7 +102,7 @@ class App:
 
 def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.DataFrame:
     """Product changes."""
-    stream = with_settings.products.schema_of()
+    stream = with_settings.products.stream_schema()
     return tables.event_table(
         stream, [(i, op, name, None, "c", price, "EUR", True, _time(at_ms)) for i, op, name, price, at_ms in rows]
     )
@@ -110,7 +110,7 @@ def changes(with_settings: SearchSettings, rows: Sequence[ProductChange]) -> pl.
 
 def events(with_settings: SearchSettings, rows: Sequence[Event]) -> pl.DataFrame:
     """Events of the shop, with the partition that each comes through."""
-    stream = with_settings.events.schema_of()
+    stream = with_settings.events.stream_schema()
     frame = tables.event_table(
         stream,
         [

@@ -12,13 +12,19 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import streams_option, target_option
 
 
-@click.command(short_help="Fill a new rule's windows from history, before it goes live.")
+@click.command(short_help="Fill the windows of a new rule with past events, before it goes live.")
 @click.argument("rule")
 @click.option("--from", "start", required=True, help="A time (2026-12-01T08:00:00Z), or how long ago (24h).")
 @click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
 @click.option("--parquet", type=click.Path(path_type=Path), default=None, help="Files instead of the topic's history.")
 @click.option("--why", default=None, help="The reason of the change, kept in the history.")
-@click.option("--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="For an answer, in seconds.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0.1),
+    default=60.0,
+    show_default=True,
+    help="Longest wait for a response, in seconds.",
+)
 @streams_option
 @target_option
 @output_option
@@ -34,10 +40,11 @@ def backfill(
     app: str,
     output: Output,
 ) -> int:
-    """Count what RULE has missed and give it to the app, so that its windows are full and its alerts not warming.
+    """Count the past events that RULE has missed and send the counts to the app, so that its windows are complete.
 
-    Publish the version in shadow first; the app says from which offsets on it counts. What came before them is counted
-    here, by the same code, and added to what the app has. Then publish the version live: its aggregates are kept.
+    Publish the version in shadow mode first: the app reports the offsets from which it counts. This command counts
+    the events before those offsets with the same code, and the app adds the counts to its state. Then publish the
+    version live: it keeps its aggregates.
 
     \b
     headgate rules publish new.yaml --mode shadow --app shop

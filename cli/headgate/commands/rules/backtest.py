@@ -1,4 +1,4 @@
-"""``headgate rules backtest``: rules of files over past events, next to what the live versions give."""
+"""``headgate rules backtest``: runs the rules of files over past events and compares them with the live versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rulecore.backtest.backtest import AlertSink
 
 
-@click.command(short_help="Run rules over past events and count what would have fired.")
+@click.command(short_help="Run rules over past events and count the alerts.")
 @files_option
 @click.option("--parquet", type=click.Path(path_type=Path), default=None, help="A file, or a folder of *.parquet.")
 @click.option("--from", "start", default=None, help="Kafka: a time, how long ago (2h), or an offset.")
@@ -49,15 +49,15 @@ def backtest(
     app: str,
     output: Output,
 ) -> int:
-    """Run the rules of PATHS over past events and count, rule by rule, what would have fired.
+    """Run the rules of PATHS over past events and count the alerts of each rule.
 
-    The events are those of Parquet files or of a range of a Kafka topic; the code is that of production. With
-    --compare the same is done with other versions, by default (on Kafka) with the live ones of the app, and the table
-    says which alerts both give and which only one of them: alerts of one rule about the same event, or the same key
-    and window.
+    The events come from Parquet files or from a range of a Kafka topic; the rules run in the code of production. With
+    --compare, other versions of the rules run too (default with Kafka: the live versions of the app), and the table
+    shows the alerts that both versions raise and those that only one raises. Two alerts of a rule are the same if
+    they are about the same event, or the same key and window.
 
-    Times of a range are the broker's timestamps of the records. Windows that are open when the events end have not
-    fired. Whatever mode a rule has, it is evaluated. What is no event is counted and does not stop the run.
+    The times of a range are the broker's timestamps of the records. Windows that are open when the events end do not
+    fire. Rules of every mode are evaluated. Records that are not valid events are counted and do not stop the run.
 
     \b
     headgate rules backtest rules/shop --from 24h
@@ -93,14 +93,14 @@ def backtest(
         app,
         now_ms,
     )
-    with _written(alerts) as sink:
+    with _alert_writer(alerts) as sink:
         result = run(request, progress, sink)
     emit(output, as_json(result), as_text(result))
     return 0
 
 
 @contextmanager
-def _written(path: Path | None) -> Iterator[AlertSink | None]:
+def _alert_writer(path: Path | None) -> Iterator[AlertSink | None]:
     """Alerts as lines of a file."""
     if path is None:
         yield None

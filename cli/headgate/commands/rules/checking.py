@@ -1,4 +1,4 @@
-"""``headgate rules check`` and ``test``: what needs no cluster."""
+"""``headgate rules check`` and ``test``: the commands that need no cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @files_option
 @output_option
 def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
-    """Say what is wrong with rules, and what they will cost. Needs no cluster."""
+    """Check rules for errors and estimate their cost. Needs no cluster."""
     bundle = read(paths, streams, lists)
     data: Json = {
         "rules": len(bundle.rules),
@@ -39,7 +39,7 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
 @files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:
-    """Run the tests that rules carry, through the real kernel in this process. Needs no cluster."""
+    """Run the tests in rule files with the engine's kernel, in this process. Needs no cluster."""
     from rulecore.testing.in_process import run_in_process
     from rulecore.testing.rule_tests import run_tests
 

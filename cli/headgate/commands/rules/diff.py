@@ -1,4 +1,4 @@
-"""``headgate rules diff``: what publishing rule files would change, against a running app or against other files."""
+"""``headgate rules diff``: compares rule files with the rules of an app or of other files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAME, DIFFERENT, TROUBLE = 0, 1, 2
 @click.command(name="diff")
 @click.argument("paths", nargs=-1, type=_PATH)
 @click.option("--against", multiple=True, type=_PATH, help="Files or folders instead of the app. Repeatable.")
-@click.option("--prune", is_flag=True, help="The files are the whole truth: other live rules would be removed.")
+@click.option("--prune", is_flag=True, help="Show live rules that are in no file as deleted.")
 @click.option("--streams", type=_FOLDER, default=None, help="Folder of the streams (default: streams/).")
 @login_option
 @click.option("--app", default="shop", show_default=True, help="The rules app.")
@@ -44,9 +44,9 @@ def command(
     *,
     prune: bool,
 ) -> int:
-    """Show what publishing rules would change: entries, conditions in normal form, and what becomes of state.
+    """Compare rule files with the published rules: entries, normalized conditions, and the effect on state.
 
-    Exit codes are those of diff(1): 0 no change, 1 changes, 2 trouble: rules or the app cannot be read.
+    Exit codes are those of diff(1): 0 no difference, 1 differences, 2 the rules or the app cannot be read.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def command(
     from streamcore.errors import StreamError
 
     try:
-        found = _compared(paths, against, streams, AppAt(login, app), prune=prune)
+        found = _diff_rules(paths, against, streams, AppAt(login, app), prune=prune)
     except _UnreadError as error:
         emit(output, {"problems": [problem_json(p) for p in error.problems]}, _refusal(error.problems))
         return TROUBLE
@@ -86,7 +86,7 @@ class _UnreadError(Exception):
         self.problems = problems
 
 
-def _compared(
+def _diff_rules(
     paths: Sequence[Path], against: Sequence[Path], streams: Path | None, app: AppAt, *, prune: bool
 ) -> tuple[RuleDiff, ...]:
     from headgate.rules.bundle import read_bundle, shipped_rules

@@ -12,16 +12,21 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import lists_option, streams_option, target_option
 
 
-@click.command(short_help="Say why a rule fired, or why it did not.")
+@click.command(short_help="Explain why a rule fired, or why it did not.")
 @click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
 @click.option("--event", default=None, help="The event, as topic:partition:offset.")
 @click.option("--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event a line.")
 @click.option("--key", multiple=True, help="The key, as column=value; once for each column of group_by.")
 @click.option("--at", default=None, help="With --key: a time, or how long ago (2h).")
-@click.option("--rules", type=click.Path(path_type=Path), default=None, help="Rules of files, not the published ones.")
+@click.option(
+    "--rules",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Explain the rules of these files instead of the published ones.",
+)
 @click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
 @click.option(
-    "--scan", type=click.IntRange(1), default=200_000, show_default=True, help="Records that are read at most, a topic."
+    "--scan", type=click.IntRange(1), default=200_000, show_default=True, help="Most records to read from a topic."
 )
 @streams_option
 @lists_option
@@ -42,11 +47,11 @@ def explain(
     app: str,
     output: Output,
 ) -> None:
-    """Say why an alert was given, or why a rule fired or did not, clause by clause and with the values.
+    """Explain why an alert was raised, or why a rule fired or did not, clause by clause with the values.
 
-    For an alert (its id), the rule's version and the events are looked up, the alert is computed again by the code of
-    production and compared. For a rule, name an event, or a key and a time. In a tree, * marks the clauses that
-    decided: had the others been anything else, the result would be the same.
+    For an alert, give its id: the command reads the version of the rule and the events, computes the alert again with
+    the code of production and compares. For a rule, name an event, or a key and a time. In the tree, * marks the
+    clauses that decide the result; the other clauses cannot change it.
 
     \b
     headgate rules explain 5f0c2e7b9d1a4c3e8f6b7a9d0c1e2f3a

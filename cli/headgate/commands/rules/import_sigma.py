@@ -1,4 +1,4 @@
-"""``headgate rules import``: Sigma files to rule files, with a table of what became of each."""
+"""``headgate rules import``: converts Sigma files to rule files and lists the result for each."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command(name="import")
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("--stream", required=True, help="The stream that the rules are to be on.")
-@click.option("--map", "map_file", type=_FILE, default=None, help="Which columns Sigma's fields are (YAML).")
+@click.option("--stream", required=True, help="The stream of the rules.")
+@click.option("--map", "map_file", type=_FILE, default=None, help="The column of each Sigma field (YAML).")
 @click.option("--group-by", multiple=True, metavar="COLUMN", help="For correlations without a group-by. Repeatable.")
 @click.option("--out", type=_FOLDER, default=None, help="Folder for the rules; without it nothing is written.")
 @click.option("--streams", type=_FOLDER, default=None, help="Folder of the streams (default: streams/).")
@@ -39,19 +39,20 @@ def command(
     streams: Path | None,
     output: Output,
 ) -> int:
-    """Read Sigma rules and correlations (a file, or a folder of them) and write Headgate rules.
+    """Convert Sigma rules and correlations to Headgate rules.
 
-    What cannot be said exactly is refused with its file, line and reason, or imported with a note that says what was
-    approximated. Exit code 1 when a document was refused. In files of an earlier import, versions of what changed
-    are raised, and tests, mode, outcome and other entries that Sigma has no word for stay.
+    PATHS are files and folders. A Sigma document without an exact equivalent is refused with its file, line and
+    reason, or imported with a note about the approximation. Exit code 1 when a document is refused. In files of an
+    earlier import, the version of a changed rule is raised, and entries that Sigma does not have (tests, mode,
+    outcome and others) are kept.
 
     \b
-    The map says what Sigma's names are in the stream:
+    The map translates Sigma's names to those of the stream:
         fields:
           User: user_id                         # a column
           SourceIp: coalesce(ip, proxy_ip)      # or an expression
-          Status: {is: status, case: lower}     # no capitals in it: looked up by value
-        keywords: [message]                     # where keyword lists are looked for
+          Status: {is: status, case: lower}     # the column is all lower case: index it by value
+        keywords: [message]                     # the columns that keyword lists search
         logsources:
           - {product: windows, category: process_creation, where: type = 'process'}
 
@@ -107,7 +108,7 @@ def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
 
 
 def _content(file: Path) -> str:
-    """As much of the file as is read at most; ``read_yaml`` refuses what is longer."""
+    """Read the file up to one byte above the limit; ``read_yaml`` refuses a longer one."""
     from rulecore.documents.yaml_reader import LoadLimits
 
     try:

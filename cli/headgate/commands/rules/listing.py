@@ -1,4 +1,4 @@
-"""``headgate rules list``: the rules that an app has, and how they came to be."""
+"""``headgate rules list``: the rules of an app and their history."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headgate.rules.options import streams_option, target_option
 @click.command(name="list")
 @streams_option
 @target_option
-@click.option("--history", is_flag=True, help="Every change that was ever published, and what became of it.")
+@click.option("--history", is_flag=True, help="List every published change and its result.")
 @click.option("--rule", default=None, help="Only this rule.")
 @output_option
 def list_(
     streams: Path | None, login: KafkaLogin, app: str, rule: str | None, output: Output, *, history: bool
 ) -> None:
-    """List the rules that were published to an app, with its last answer to each.
+    """List the rules that were published to an app, with its last response to each.
 
-    The list is made from the control topic alone; the app need not run. SLOT says which version counts (live), which
-    one is on trial beside it (candidate), which waits for its time (scheduled), and which is only a draft.
+    The command reads only the control topic; the app need not run. SLOT is the role of a version: live, candidate (on
+    trial in shadow or canary mode), scheduled (waits for its start time) or draft.
     """
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, read_all_responses, require_app

@@ -1,4 +1,4 @@
-"""What the commands of ``headgate rules`` share: how rules are read."""
+"""Reading of rule files, shared by the commands of ``headgate rules``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``headgate rules publish``, ``release`` and ``rollback``: what changes the rules of an app."""
+"""``headgate rules publish``, ``release`` and ``rollback``: the commands that change the rules of an app."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def _waiting(command: _Command) -> _Command:
     """``--wait --why``."""
     why = click.option("--why", default=None, help="The reason of the change, kept in the history.")
     wait = click.option(
-        "--wait", type=click.FloatRange(0.1), default=_ANSWER_S, show_default=True, help="For an answer, in seconds."
+        "--wait",
+        type=click.FloatRange(0.1),
+        default=_ANSWER_S,
+        show_default=True,
+        help="Longest wait for a response, in seconds.",
     )
     return why(wait(command))
 
@@ -39,7 +43,7 @@ def _waiting(command: _Command) -> _Command:
 @target_option
 @_waiting
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
-@click.option("--no-wait", is_flag=True, help="Do not wait for the app's answers.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
 @output_option
 def publish(
     paths: Sequence[Path],
@@ -54,17 +58,17 @@ def publish(
     *,
     no_wait: bool,
 ) -> int:
-    """Check rules, publish all of them or none, and show what the app answers.
+    """Check rules, publish all of them or none, and show the app's responses.
 
-    Each rule takes effect by itself; see release for changes that belong together. Exit code 1 when a rule was
-    rejected, here or by the app, or when an answer did not come in time.
+    Each rule takes effect on its own; use release for changes that belong together. Exit code 1 when this command or
+    the app rejects a rule, or when a response does not come in time.
     """
     from headgate.rules.publish import note_for_user, rule_change
     from headgate.rules.publish import publish as send
 
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _refused(bundle, output)
+        return _report_problems(bundle, output)
     kafka, topics = _app(login, app)
     changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
     done = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
@@ -96,7 +100,7 @@ def release(
     """
     bundle = read(paths, streams, lists)
     if bundle.problems:
-        return _refused(bundle, output)
+        return _report_problems(bundle, output)
     return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
 
 
@@ -105,8 +109,8 @@ def release(
 @streams_option
 @target_option
 @_waiting
-@click.option("--to", type=int, default=None, help="The version to go back to (default: the one that counted before).")
-@click.option("--release", "undone", default=None, metavar="NAME", help="Take back a whole release.")
+@click.option("--to", type=int, default=None, help="The version to go back to (default: the one that was live before).")
+@click.option("--release", "undone", default=None, metavar="NAME", help="Roll back a whole release.")
 @output_option
 def rollback(
     rule: str | None,
@@ -119,9 +123,9 @@ def rollback(
     undone: str | None,
     output: Output,
 ) -> int:
-    """Go back to an earlier version of RULE, or to what counted before a release.
+    """Go back to an earlier version of RULE, or to the rules before a release.
 
-    The earlier version is published again under a new number, so the history says what happened. Aggregates that it
+    The earlier version is published again under a new number, so the history stays complete. Aggregates that it
     shares with the present version keep their state.
     """
     from headgate.rules.history import read_history
@@ -182,7 +186,7 @@ def _in_mode(rule: Rule, text: str | None) -> Rule:
 # --- what the results look like ---------------------------------------------------------------------------------------
 
 
-def _refused(bundle: RuleBundle, output: Output) -> int:
+def _report_problems(bundle: RuleBundle, output: Output) -> int:
     problems: Json = {"published": [], "problems": [problem_json(p) for p in bundle.problems]}
     emit(output, problems, "\n".join([*(p.render() for p in bundle.problems), "nothing was published"]))
     return 1
@@ -201,12 +205,12 @@ def _show(done: Sequence[PublishedChange], app: str, wait: float, output: Output
     return 0 if not waited or all(p.response is not None and p.response.accepted for p in done) else 1
 
 
-def _named(change: ControlChange) -> str:
+def _change_label(change: ControlChange) -> str:
     return f"{change.subject} {change.name}" if change.version is None else f"{change.name} version {change.version}"
 
 
 def _published_line(one: PublishedChange, *, waited: bool) -> str:
-    name = _named(one.change)
+    name = _change_label(one.change)
     if one.response is None:
         return f"published  {name}{': no response' if waited else ''}"
     reason = "" if one.response.reason is None else ": " + one.response.reason.replace("\n", "\n    ")

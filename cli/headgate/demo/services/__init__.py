@@ -1,1 +1,1 @@
-"""The services that ``headgate up`` runs, each a value with what is different about it."""
+"""The services that ``headgate up`` runs, each a value with the parts in which it differs from the others."""

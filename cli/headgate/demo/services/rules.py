@@ -118,7 +118,7 @@ class RulesService:
         return RulesLiveView(stack, self.bundle, timeline)
 
     def verifier(self, stack: DemoStack) -> Verifier:
-        """Alerts by what they are about."""
+        """Return the comparison of the alerts, each known by its subject."""
         from headgate.demo.verify.alerts import AlertVerifier
 
         return AlertVerifier(stack.kafka, stack.workspace, self.bundle, stack.settings.streams)

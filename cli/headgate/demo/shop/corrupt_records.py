@@ -29,7 +29,7 @@ def _more(text: bytes) -> Callable[[Document], bytes]:
     return lambda event: write(event)[:-1] + b"," + text + b"}"
 
 
-def _changed(**fields: Value) -> Callable[[Document], bytes]:
+def _with_fields(**fields: Value) -> Callable[[Document], bytes]:
     return lambda event: write({**event, **fields})
 
 
@@ -40,15 +40,15 @@ _FAULTS: Final[tuple[Callable[[Document], bytes | None], ...]] = (
     lambda event: write(event) + b"}",
     lambda event: b"[" + write(event) + b"]",
     lambda event: write(event).replace(b'"type":"', b'"type":"\xff\xfe'),
-    _changed(event_id=None),
-    _changed(type=None, typ="view"),
-    _changed(ts="yesterday"),
-    _changed(ts=4_070_908_800_000),  # 2099
-    _changed(ts=-1),
-    _changed(quantity=1.5),
-    _changed(amount=0.001),
-    _changed(amount="12,50"),
-    _changed(coupon="SAVE10"),
+    _with_fields(event_id=None),
+    _with_fields(type=None, typ="view"),
+    _with_fields(ts="yesterday"),
+    _with_fields(ts=4_070_908_800_000),  # 2099
+    _with_fields(ts=-1),
+    _with_fields(quantity=1.5),
+    _with_fields(amount=0.001),
+    _with_fields(amount="12,50"),
+    _with_fields(coupon="SAVE10"),
     _more(b'"ts":1'),
     _more(b'"amount":NaN'),
     _more(b'"amount":12345678901.00'),

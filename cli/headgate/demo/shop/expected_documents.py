@@ -101,7 +101,7 @@ class DocumentsExpectation:
         event = json.loads(record.value)
         partition = record.partition(self.partitions)
         self._latest_ms[partition] = max(self._latest_ms.get(partition, event["ts"]), event["ts"])
-        counted = _counted(event)
+        counted = _event_counts(event)
         if counted is not None:
             self._events[event["product_id"]].append(counted)
             fastest_ms = max(self._latest_ms.values()) - self.max_out_of_orderness_ms
@@ -156,7 +156,7 @@ def _time(change: Mapping[str, object]) -> int:
     return updated_ms
 
 
-def _counted(event: Mapping[str, object]) -> _Counted | None:
+def _event_counts(event: Mapping[str, object]) -> _Counted | None:
     """Return the counts of an event; None if it does not count."""
     event_ms, kind = event["ts"], event["type"]
     assert isinstance(event_ms, int)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
-from headgate.demo.shop.formats import Body, encoded
+from headgate.demo.shop.formats import Body, encode
 from headgate.demo.shop.settings import RecordFate, ShopRecord
 
 #: What is published as the list ``rates``.
@@ -73,7 +73,7 @@ class RowsExpectation:
 
     def add(self, record: ShopRecord) -> None:
         """Add the next record."""
-        way, _ = encoded(record)
+        way, _ = encode(record)
         place = self._place(self.topics[way], record.partition(self.partitions))
         self._records += 1
         if record.fate is RecordFate.DEAD:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from headgate.demo.shop import products
-from headgate.demo.shop.formats import ENCODINGS, encoded
+from headgate.demo.shop.formats import ENCODINGS, encode
 from headgate.demo.shop.settings import ShopRecord, ShopSettings
 from headgate.demo.shop.stream import records
 
@@ -59,9 +59,9 @@ def formats_feed(topic: str, others: Callable[[str], str], shop: ShopSettings) -
     format has a topic of its own (``others`` names it)."""
     topics = {None: topic} | {way: others(way) for way in ENCODINGS}
 
-    def all_of(start: int, stop: int | None) -> Iterator[RoutedRecord]:
+    def all_records(start: int, stop: int | None) -> Iterator[RoutedRecord]:
         for record in records(shop, start, stop):
-            way, value = encoded(record)
+            way, value = encode(record)
             yield RoutedRecord(topics[way], replace(record, value=value))
 
-    return Feed(shop, tuple(topics.values()), all_of, clocks=len(topics))
+    return Feed(shop, tuple(topics.values()), all_records, clocks=len(topics))

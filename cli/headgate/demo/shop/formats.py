@@ -1,7 +1,7 @@
 """The shop's events as other systems write them: access-log lines, CSV lines, Avro; good ones and bad ones.
 
-Pure, and written by hand: no library of any format is asked. What a format has no place for (of an access log: the
-milliseconds) is lost here, as it would be outside.
+Pure, and written by hand: uses no library of any format. Values that a format cannot hold (the milliseconds, in an
+access log) are lost here, as they would be outside.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def bad_way(record: ShopRecord) -> str | None:
     return (None, *ENCODINGS)[record.index % (1 + len(ENCODINGS))]
 
 
-def encoded(record: ShopRecord) -> tuple[str | None, bytes | None]:
+def encode(record: ShopRecord) -> tuple[str | None, bytes | None]:
     """Return the format that the record arrives in, and its encoded value."""
     if record.fate is RecordFate.DEAD:
         way = bad_way(record)

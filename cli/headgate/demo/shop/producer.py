@@ -115,7 +115,7 @@ class _Sender:
     def send(self, chunk: Sequence[RoutedRecord], partitions: Mapping[str, int]) -> None:
         with clients.naming_errors(self.settings, f"produce to {self.where}"):
             for one in chunk:
-                while not self._accepted(one, partitions[one.topic]):
+                while not self._enqueue(one, partitions[one.topic]):
                     self.client.poll(0.1)
             self.client.poll(0)
         self._raise_if_failed()
@@ -127,7 +127,7 @@ class _Sender:
             self.failed.append(f"{unsent} records were not acknowledged in {_FLUSH_S:.0f} s")
         self._raise_if_failed()
 
-    def _accepted(self, one: RoutedRecord, partitions: int) -> bool:
+    def _enqueue(self, one: RoutedRecord, partitions: int) -> bool:
         """Return False while the client's queue is full."""
         record = one.record
         try:
@@ -137,13 +137,13 @@ class _Sender:
                 record.key,
                 partition=record.partition(partitions),
                 headers=[(INDEX_HEADER, b"%d" % record.index)],
-                on_delivery=self._delivered,
+                on_delivery=self._on_delivery,
             )
         except BufferError:
             return False
         return True
 
-    def _delivered(self, error: object, _message: object) -> None:
+    def _on_delivery(self, error: object, _message: object) -> None:
         if error is not None:
             self.failed.append(str(error))
 

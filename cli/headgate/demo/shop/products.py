@@ -79,11 +79,11 @@ def _product(settings: ShopSettings, product_id: str, updated_ms: int) -> dict[s
     }
 
 
-def _priced(rng: random.Random, product: Document) -> Document:
+def _change_price(rng: random.Random, product: Document) -> Document:
     return {**product, "price": (100 + int(rng.expovariate(1 / 2_000))) / 100}
 
 
-def _renamed(rng: random.Random, product: Document) -> Document:
+def _rename(rng: random.Random, product: Document) -> Document:
     return {**product, "name": f"{rng.choice(_LOOKS).capitalize()} {rng.choice(_KINDS)}", "description": None}
 
 
@@ -91,11 +91,11 @@ def _sold_out(_: random.Random, product: Document) -> Document:
     return {**product, "in_stock": False}
 
 
-def _deleted(_: random.Random, product: Document) -> Document:
+def _delete(_: random.Random, product: Document) -> Document:
     return {name: product[name] for name in ("product_id", "updated_at")} | {"op": "delete"}
 
 
-_CHANGES: Final[dict[_Change, int]] = {_priced: 60, _renamed: 10, _sold_out: 15, _deleted: 15}
+_CHANGES: Final[dict[_Change, int]] = {_change_price: 60, _rename: 10, _sold_out: 15, _delete: 15}
 
 
 def _record(change: Document, index: int) -> ShopRecord:

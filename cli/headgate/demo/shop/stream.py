@@ -59,12 +59,12 @@ def block(settings: ShopSettings, number: int) -> list[ShopRecord]:
             case "twice":
                 made.append(_again(rng, made, index))
             case "bad":
-                event = _identified(any_customer(rng, settings).does("view", "s0"), index, settings.time_ms(index))
+                event = _with_id(any_customer(rng, settings).does("view", "s0"), index, settings.time_ms(index))
                 made.append(_record(event, index, corrupt(rng, event), RecordFate.DEAD))
             case "late":
                 made.append(_late(rng, settings, index))
             case _:
-                event = _identified(next(steps).fields, index, _disturbed(rng, settings.time_ms(index)))
+                event = _with_id(next(steps).fields, index, _jitter(rng, settings.time_ms(index)))
                 made.append(_record(event, index, write(event), RecordFate.EVENT))
     return made
 
@@ -86,11 +86,11 @@ def _frauds(settings: ShopSettings, number: int) -> Sequence[Fraud]:
     return rng.sample(FRAUDS, len(FRAUDS))[part::ROUND]
 
 
-def _identified(fields: Document, index: int, event_ms: int) -> Document:
+def _with_id(fields: Document, index: int, event_ms: int) -> Document:
     return {"event_id": f"e{index:010d}", "ts": event_ms, **fields}
 
 
-def _disturbed(rng: random.Random, time_ms: int) -> int:
+def _jitter(rng: random.Random, time_ms: int) -> int:
     return time_ms - rng.randrange(_JITTER_MS) if rng.random() < _JITTER_SHARE else time_ms
 
 
@@ -112,5 +112,5 @@ def _late(rng: random.Random, settings: ShopSettings, index: int) -> ShopRecord:
     event_ms = settings.start_ms - MIN_LATENESS_MS - rng.randrange(10 * MIN_LATENESS_MS)
     paid = rng.randrange(4) == 0
     fields = person.pays("s1", "payment", 900_000, "ok") if paid else person.does("view", "s1", product_id="p1")
-    event = _identified(fields, index, event_ms)
+    event = _with_id(fields, index, event_ms)
     return _record(event, index, write(event), RecordFate.LATE)

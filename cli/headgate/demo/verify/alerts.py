@@ -170,7 +170,7 @@ def compare(
     """Compare everything; count the alerts that arrived between the two readings."""
     was, now = (_only(e, rules) for e in expectations(shop, (before.events, after.events)))
     ids = Counter(alert_id for alert_id, _ in after.alerts)
-    before, after = _found(before, rules), _found(after, rules)
+    before, after = _select_rules(before, rules), _select_rules(after, rules)
     seen = {about for _, about in after.alerts}
     run = _difference(after.mark, before.mark)
     return AlertVerifyResult(
@@ -186,7 +186,7 @@ def compare(
     )
 
 
-def _found(found: AlertOutput, rules: frozenset[str]) -> AlertOutput:
+def _select_rules(found: AlertOutput, rules: frozenset[str]) -> AlertOutput:
     alerts = tuple((i, about) for i, about in found.alerts if about is not None and about.rule in rules)
     return replace(found, alerts=alerts)
 

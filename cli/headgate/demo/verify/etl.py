@@ -132,13 +132,13 @@ class EtlVerifier:
     def compare(self) -> EtlVerifyResult:
         """Read everything again, and compare."""
         after = read(self._kafka, self._shop.names, self._table)
-        expectation = expectation_of(self._shop.names, self._key_file.read_bytes().strip())
+        expectation = rows_expectation(self._shop.names, self._key_file.read_bytes().strip())
         for record in records(self._shop.shop, 0, after.events):
             expectation.add(record)
         return judge(self._before, after, expectation.result())
 
 
-def expectation_of(names: TopicNames, key: bytes) -> RowsExpectation:
+def rows_expectation(names: TopicNames, key: bytes) -> RowsExpectation:
     """Of an app with these topics."""
     topics = {None: names.events} | {way: names.input(way) for way in ENCODINGS}
     return RowsExpectation(PARTITIONS, topics, key)
@@ -148,9 +148,9 @@ def read(kafka: KafkaSettings, names: TopicNames, table: Table) -> EtlOutput:
     """Everything that topics and table hold now, as far as it is committed."""
     return EtlOutput(
         events=sum(end_offsets(kafka, names.read).values()),
-        rows=tuple(row_of(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
+        rows=tuple(to_row(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
         table=table(),
-        letters=tuple(letter_of(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
+        letters=tuple(to_rejection(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
     )
 
 
@@ -158,14 +158,14 @@ def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
     return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
 
 
-def row_of(body: Mapping[str, object]) -> Row:
+def to_row(body: Mapping[str, object]) -> Row:
     """Convert a record of the topic to a row."""
     at_ms = round(datetime.fromisoformat(str(body["at"])).timestamp() * 1000)
     named = {**body, "at_ms": at_ms}
     return tuple(value if isinstance(value, int) else _text(value) for value in (named[name] for name in COLUMNS))
 
 
-def letter_of(record: Record) -> tuple[RecordPosition, str]:
+def to_rejection(record: Record) -> tuple[RecordPosition, str]:
     """Which record it was, and its code."""
     said = {name: (record.header(name) or b"").decode() for name in _LETTER}
     place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))

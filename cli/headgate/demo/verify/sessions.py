@@ -159,7 +159,7 @@ def read(kafka: KafkaSettings, shop: Workspace, settings: SessionsSettings) -> S
         events=sum(end_offsets(kafka, [names.events]).values()),
         rows=tuple(StoredRow(SessionRow(*row[4:]), bool(row[3])) for row in table if not row[2]),  # type: ignore[arg-type]
         revisions={str(row[0]): int(str(row[1])) for row in table},
-        said=tuple(_said(record) for record in _all(kafka, names.lane("sessions"))),
+        said=tuple(_session_revision(record) for record in _all(kafka, names.lane("sessions"))),
         dead_letters=len(_all(kafka, names.lane(DEAD_LETTERS))),
         late=len(_all(kafka, names.lane(LATE))),
     )
@@ -169,7 +169,7 @@ def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
     return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
 
 
-def _said(record: Record) -> tuple[str, int]:
+def _session_revision(record: Record) -> tuple[str, int]:
     body = json.loads(record.value or b"")
     return str(body["session_id"]), int(body["revision"])
 

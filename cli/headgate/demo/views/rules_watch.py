@@ -108,7 +108,7 @@ class RulesLiveView:
             self._take_alert(record, lane)
 
     def _take_rule(self, record: Record) -> None:
-        """As the app takes it; what the app rejects is rejected here, and `rules list --history` shows why."""
+        """Apply a control record as the app does; `rules list --history` shows the reasons of rejected records."""
         change = ControlRecord(record.partition, record.offset, record.key, record.value)
         self._rules, _ = self._rules.apply([change], record.timestamp_ms)
 

@@ -59,7 +59,9 @@ def render(state: ServiceState, width: int, height: int) -> Layout:  # noqa: ARG
     sinks = [Layout(_sinks(state.sinks), size=len(state.sinks) + 3)] if state.sinks else []
     layout.split_column(
         Layout(header(state, width), size=1),
-        Layout(metrics_table(state, dict([*_called(state.lanes)][:_LANES_SHOWN]), width), size=METRICS_PANEL_LINES),
+        Layout(
+            metrics_table(state, dict([*_display_names(state.lanes)][:_LANES_SHOWN]), width), size=METRICS_PANEL_LINES
+        ),
         *sinks,
         Layout(_last(state.last)),
         Layout(footer(state.hint, width), size=1),
@@ -67,7 +69,7 @@ def render(state: ServiceState, width: int, height: int) -> Layout:  # noqa: ARG
     return layout
 
 
-def _called(lanes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def _display_names(lanes: Mapping[str, int]) -> Iterator[tuple[str, int]]:
     return ((_CALLED.get(lane, lane), count) for lane, count in lanes.items())
 
 

@@ -129,10 +129,10 @@ def brief(text: str) -> str:
         return text
     if not isinstance(body, dict):
         return text
-    return "  ".join(f"{name} {_shown(value)}" for name, value in body.items() if value is not None)
+    return "  ".join(f"{name} {_format_value(value)}" for name, value in body.items() if value is not None)
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         return value.removesuffix("+00:00")
     return json.dumps(value) if isinstance(value, bool | dict | list) else str(value)

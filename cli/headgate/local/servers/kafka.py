@@ -83,7 +83,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         extra = "\n".join(f"{name}={value}" for name, value in self.settings.extra)
         self.files.write_settings(port, free_port(), self.settings.partition_bytes, extra)
         java = [str(self._java.executable), "-cp", os.pathsep.join(map(str, sorted(library.glob("*.jar"))))]
-        if not self.files.formatted.exists():
+        if not self.files.formatted_marker.exists():
             self._say(f"broker: preparing its folder {self.files.folder}")
         self.files.format([*java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         self._log_before = self.files.log.stat().st_size if self.files.log.exists() else 0

@@ -92,7 +92,7 @@ class BrokerFiles(JavaServerFiles):
         return self.folder / "classes.jsa"
 
     @property
-    def formatted(self) -> Path:
+    def formatted_marker(self) -> Path:
         """Exists once the data folder is formatted completely."""
         return self.folder / "formatted"
 
@@ -113,7 +113,7 @@ class BrokerFiles(JavaServerFiles):
 
     def format(self, java: list[str]) -> None:
         """Prepare the data folder, once. ``java`` is the command up to the main class."""
-        if self.formatted.exists():
+        if self.formatted_marker.exists():
             return
         cluster = "H" + secrets.token_urlsafe(16)[1:]  # an identifier that is no option to the tool
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", str(self.server)]
@@ -121,4 +121,4 @@ class BrokerFiles(JavaServerFiles):
         if done.returncode != 0:
             reason = most_relevant_line([*done.stdout.splitlines(), *done.stderr.splitlines()])
             raise BrokerError(f"broker: cannot prepare {self.folder}: {reason}; delete that folder and try again")
-        self.formatted.touch()
+        self.formatted_marker.touch()

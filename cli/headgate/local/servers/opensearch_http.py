@@ -1,7 +1,7 @@
-"""OpenSearch over plain HTTP with what Python has: for the command's own questions, and for reading an index with code
-that has nothing in common with the sink that wrote it.
+"""An HTTP client for OpenSearch from the standard library, for the command's own requests and for verification.
 
-The password is read when a client is made, and is in no error. Knows nothing of what the indexes hold.
+Verification reads an index with code that shares nothing with the sink that wrote it. The password is read when a
+client is made, and is in no error. Does not know the content of the indexes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OpenSearchHttp:
         return self._ask("DELETE", path, None) is not None
 
     def await_ready(self, limit_s: float) -> None:
-        """Wait until it answers; ``OpenSearchError`` says why it did not."""
+        """Wait until the server answers; raise ``OpenSearchError`` with the reason if it does not in time."""
         deadline = time.monotonic() + limit_s
         while True:
             try:

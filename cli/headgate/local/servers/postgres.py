@@ -22,7 +22,14 @@ from headgate.local.servers import postgres_binaries
 from headgate.local.servers.base import HOST, EmbeddedServer, Lifetime
 from headgate.local.servers.files import ServerProcess
 from headgate.local.servers.postgres_binaries import Binaries
-from headgate.local.servers.postgres_files import DATABASE, USER, PostgresFiles, environment, reachable, unprivileged
+from headgate.local.servers.postgres_files import (
+    DATABASE,
+    USER,
+    PostgresFiles,
+    environment,
+    reachable,
+    unprivileged_account,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
     def __init__(
         self, settings: PostgresServerSettings, binaries: Binaries | None = None, say: Print = to_stderr
     ) -> None:
-        files = PostgresFiles(settings.folder.absolute(), unprivileged())
+        files = PostgresFiles(settings.folder.absolute(), unprivileged_account())
         super().__init__(settings, files, str(files.data), say)
         self._binaries = binaries
 

@@ -54,7 +54,7 @@ class Identity(TypedDict, total=False):
     extra_groups: list[int]
 
 
-def unprivileged() -> Account | None:
+def unprivileged_account() -> Account | None:
     """Return the account to change to; None when this process is not root."""
     if os.geteuid() != 0:
         return None
@@ -96,7 +96,7 @@ class PostgresFiles(ServerFiles):
         return self.folder / "password"
 
     def prepare(self, binaries: Binaries) -> None:
-        """Make the data folder with one user and one database, once; what a crash left half done is made anew."""
+        """Create the data folder with one user and one database, once; recreate it if a crash left it incomplete."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._create_home()
         made = self.data / "headgate-made"
@@ -161,7 +161,7 @@ class PostgresFiles(ServerFiles):
         return {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
 
     def _create_home(self) -> None:
-        """Ours or fresh: in a folder that everybody may write to, somebody else's may lie in wait."""
+        """Create the folder, or check that this user owns it: in a shared parent, another user may have made it."""
         self.home.mkdir(mode=0o755, exist_ok=True)
         if self.account is None:
             return

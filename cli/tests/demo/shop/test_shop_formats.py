@@ -23,7 +23,7 @@ from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import LOGIN_SCHEMA, avro_datum
 from headgate.demo.shop.settings import BLOCK, RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
-from headgate.demo.verify.etl import EtlOutput, RowDifferences, expectation_of, judge, row_of
+from headgate.demo.verify.etl import EtlOutput, RowDifferences, judge, rows_expectation, to_row
 from headgate.demo.workspace import PARTITIONS, Workspace
 from headgate.errors import InputError
 from headgate_etl.app import build_app
@@ -97,14 +97,14 @@ def found_in(output: list[Record]) -> EtlOutput:
             letters.append((place, said["reason_code"]))
     return EtlOutput(
         events=COUNT,
-        rows=tuple(row_of(json.loads(one.value or b"")) for one in output if one.lane == "clean"),
+        rows=tuple(to_row(json.loads(one.value or b"")) for one in output if one.lane == "clean"),
         table=table_rows(output),
         letters=tuple(letters),
     )
 
 
 def wanted_of(folder: Path) -> ExpectedRows:
-    expectation = expectation_of(NAMES, key_file(folder).read_bytes().strip())
+    expectation = rows_expectation(NAMES, key_file(folder).read_bytes().strip())
     for record in records(SHOP, 0, COUNT):
         expectation.add(record)
     return expectation.result()

@@ -109,11 +109,11 @@ def _message(rule: CompiledRule, physical: Mapping[str, Value]) -> str:
 
 
 def _key(row: Mapping[str, Value], schema: StreamSchema, names: tuple[str, ...]) -> dict[str, object]:
-    return {name: _plain(row[name], kind) for name, kind in _typed(schema, names)}
+    return {name: _plain(row[name], kind) for name, kind in _select_fields(schema, names)}
 
 
 @functools.lru_cache(maxsize=1_024)
-def _typed(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
+def _select_fields(schema: StreamSchema, names: tuple[str, ...]) -> tuple[tuple[str, Type], ...]:
     return tuple((f.name, f.type) for name in names if (f := schema.get(name)) is not None)
 
 

@@ -113,9 +113,9 @@ class Backtest:
         hits = self._new.step(events, *moment)
         if self._live is not None and self._comparison is not None:
             others = self._live.step(events, *moment)
-            self._comparison.add(self._reindexed(self._new, hits), self._reindexed(self._live, others))
+            self._comparison.add(self._reindex_hits(self._new, hits), self._reindex_hits(self._live, others))
 
-    def _reindexed(self, run: RuleRun, hits: pl.DataFrame) -> pl.DataFrame:
+    def _reindex_hits(self, run: RuleRun, hits: pl.DataFrame) -> pl.DataFrame:
         """Return the hits with rules as indexes of the comparison's."""
         assert self._comparison is not None
         places = {rule: n for n, rule in enumerate(self._comparison.rules)}

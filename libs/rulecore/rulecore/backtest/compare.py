@@ -49,9 +49,9 @@ class VersionDiff:
         for number, (mine, other) in enumerate((sides, sides[::-1])):
             alone = mine.join(other, on=_ALERT, how="anti")
             _count(self._alone[number], alone.filter(pl.col("settled")))
-            self._waiting[number] = self._kept(number, alone.filter(~pl.col("settled")))
+            self._waiting[number] = self._limit_waiting(number, alone.filter(~pl.col("settled")))
 
-    def _kept(self, number: int, waiting: pl.DataFrame) -> pl.DataFrame:
+    def _limit_waiting(self, number: int, waiting: pl.DataFrame) -> pl.DataFrame:
         over = waiting.height - MAX_WAITING
         if over > 0:
             _count(self._alone[number], waiting[:over])

@@ -52,7 +52,7 @@ def compile_version(value: bytes, context: CompileContext) -> CompiledRule:
     A rule that asks no list does not depend on them, so a new list leaves its compiled form unchanged.
     """
     asks = any(word in value.lower() for word in (b"list", b"lookup"))
-    return _compiled(value, context if asks or not context.lists else _without_lists(context))
+    return _compile_record(value, context if asks or not context.lists else _without_lists(context))
 
 
 @functools.lru_cache(maxsize=8)
@@ -61,7 +61,7 @@ def _without_lists(context: CompileContext) -> CompileContext:
 
 
 @functools.lru_cache(maxsize=_COMPILED_KEPT)
-def _compiled(value: bytes, context: CompileContext) -> CompiledRule:
+def _compile_record(value: bytes, context: CompileContext) -> CompiledRule:
     rule = decode_record(value, len(value))
     streams, lists = {s.name: s for s in context.streams}, {one.name: one for one in context.lists}
     return compile_rule(rule, streams, context.limits, lists)

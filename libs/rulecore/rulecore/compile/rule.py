@@ -196,7 +196,7 @@ def compile_rule(
     names = NameScope.of_stream(schema, lists, limits.expression)
     where = None if rule.where is None else compile_condition(rule.where, "where", names)
     if rule.kind is RuleKind.WINDOW:
-        return _windowed(rule, where, schema, names, limits)
+        return _compile_windowed(rule, where, schema, names, limits)
     if rule.kind is RuleKind.SEQUENCE:
         return _sequence(rule, where, schema, names, limits)
     if rule.kind is RuleKind.ABSENCE:
@@ -238,7 +238,7 @@ def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
         raise RuleSetError(f"suppress.by: must contain {', '.join(missing)}, which the rule's events are routed by")
 
 
-def _windowed(
+def _compile_windowed(
     rule: Rule, condition: EventCondition | None, schema: StreamSchema, names: NameScope, limits: RuleLimits
 ) -> CompiledRule:
     window, family, unit = _window(rule, limits)
@@ -314,7 +314,7 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
     expected = compile_condition(rule.expect.where, "expect.where", names)
     spec = absence_spec.compile_absence(rule, schema, group_by, expected.expr, names.lists)
     figures = tuple(AlertField(name, f"__{name}", kind) for name, kind in absence_spec.ALERT_FIELDS)
-    text, used = _message(rule, _said_of(group_by, names.columns, figures))
+    text, used = _message(rule, _message_fields(group_by, names.columns, figures))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -335,7 +335,7 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
 def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
     group_by, route = grouping_for(rule, schema)
     figures = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
-    text, used = _message(rule, _said_of(group_by, names.columns, figures))
+    text, used = _message(rule, _message_fields(group_by, names.columns, figures))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -350,7 +350,7 @@ def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
     )
 
 
-def _said_of(
+def _message_fields(
     group_by: tuple[str, ...], columns: Mapping[str, Type], figures: Iterable[AlertField]
 ) -> list[MessageField]:
     """Return the fields that a message may name: the key and the figures. A key column hides a figure of its name."""

@@ -81,7 +81,8 @@ def _load(document: YamlDocument) -> LoadedRule:
         rule = None
         faults = _faults(error) if isinstance(error, ValidationError) else [((), "nested too deep")]
     places = [
-        (document.place(path), dotted_path(document.known(path)), _named(path, document, m)) for path, m in faults
+        (document.place(path), dotted_path(document.known_prefix(path)), _with_entry_name(path, document, m))
+        for path, m in faults
     ]
     problems = [Problem(document.file, *found, rule_id) for found in places]
     return LoadedRule(document, None if problems else rule, tuple(dict.fromkeys(problems)))
@@ -102,9 +103,9 @@ def _unreadable(rule: Rule) -> Iterator[tuple[PathKey, str]]:
             yield path, f"character U+{ord(found[0]):04X} is not accepted; remove it"
 
 
-def _named(path: PathKey, document: YamlDocument, message: str) -> str:
+def _with_entry_name(path: PathKey, document: YamlDocument, message: str) -> str:
     """Return the message, with the last part of the path in front when the document has no entry of that name."""
-    missing = bool(path) and path[-1] not in document.known(path)[-1:] and message == "is missing"
+    missing = bool(path) and path[-1] not in document.known_prefix(path)[-1:] and message == "is missing"
     return f"{path[-1]} {message}" if missing else message
 
 
@@ -112,7 +113,7 @@ def _faults(error: ValidationError) -> list[tuple[PathKey, str]]:
     """Return path and message of each; ``name: message`` about the whole rule belongs to the entry of that name."""
     faults: list[tuple[PathKey, str]] = []
     for one in error.errors(include_url=False, include_input=False):
-        path, message = tuple(one["loc"]), _said(one["type"], one["msg"])
+        path, message = tuple(one["loc"]), _plain_message(one["type"], one["msg"])
         path = _without_tags(path)
         name, colon, rest = message.partition(": ")
         about_entry = bool(colon) and not path and name in Rule.model_fields
@@ -127,7 +128,7 @@ def _without_tags(path: PathKey) -> PathKey:
     return (*path[:2], *path[3:]) if path[:1] == ("sequence",) else path
 
 
-def _said(kind: str, message: str) -> str:
+def _plain_message(kind: str, message: str) -> str:
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
@@ -146,17 +147,17 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
         json.loads(value, object_pairs_hook=_once, parse_int=str, parse_float=str)
         rule = Rule.model_validate(parsed)
     except ValidationError as error:
-        raise _refused(_faults(error)) from error
+        raise _document_error(_faults(error)) from error
     except ValueError as error:
         raise DocumentError(f"not JSON: {one_line(error)}") from error
     except RecursionError as error:
         raise DocumentError("nested too deep") from error
     if faults := list(_unreadable(rule)):
-        raise _refused(faults)
+        raise _document_error(faults)
     return rule
 
 
-def _refused(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
+def _document_error(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
     said = [f"{dotted_path(path)}: {message}" if path else message for path, message in faults]
     more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
     return DocumentError(in_one_line("; ".join(said[:_SAID]))[:_SAID_CHARACTERS] + more)
@@ -173,7 +174,7 @@ def _once(pairs: Sequence[tuple[str, object]]) -> None:
 
 def format_faults(error: ValidationError) -> str:
     """Return the first faults of a document in one line."""
-    return str(_refused(_faults(error)))
+    return str(_document_error(_faults(error)))
 
 
 _SAID = 5

@@ -59,12 +59,12 @@ def parse_template(text: str, known: Collection[str]) -> MessageTemplate:
             hint = "write {{ or }} for a brace itself"
             raise ExpressionError(f"a stray {match[0]}", field=_FIELD, text=text, start=match.start(), hint=hint)
         else:
-            parts += [_known(match[1], text, match.start(), known), ""]
+            parts += [_check_known(match[1], text, match.start(), known), ""]
     parts[-1] += text[end:]
     return MessageTemplate(tuple(parts))
 
 
-def _known(name: str, text: str, start: int, known: Collection[str]) -> str:
+def _check_known(name: str, text: str, start: int, known: Collection[str]) -> str:
     if name in known:
         return name
     hint = f"known here: {', '.join('{' + n + '}' for n in sorted(known))}"

@@ -97,7 +97,7 @@ def _scalar(value: object) -> object:
     return value
 
 
-def _expected(value: object) -> object:
+def _check_expected(value: object) -> object:
     if not isinstance(value, dict):
         return _scalar(value)
     for name, inner in value.items():
@@ -109,4 +109,4 @@ def _expected(value: object) -> object:
 
 ScalarValue = bool | int | float | str | None
 Scalar = Annotated[ScalarValue, BeforeValidator(_scalar)]
-Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_expected)]
+Expected = Annotated[ScalarValue | dict[str, ScalarValue], BeforeValidator(_check_expected)]

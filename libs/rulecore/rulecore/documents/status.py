@@ -9,6 +9,7 @@ from typing import Final
 
 import orjson
 
+from streamcore.codes import Code
 from streamcore.kernel import ControlRecord
 from streamcore.wire.lanes import STATUS, Record
 
@@ -16,20 +17,41 @@ REASON_CHARACTERS: Final = 2_000
 NAME_CHARACTERS: Final = 100
 
 
-class StatusKind(enum.StrEnum):
-    """The outcome of a control record, or the new state of a version.
+class StatusKind(Code):
+    """The outcome of a control record, or the new state of a version."""
 
-    ``effective`` and ``expired``: its time came, or is over, by the clock. ``staged``: a part of a release is kept.
-    """
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    DELETED = "deleted"
-    QUARANTINED = "quarantined"
-    EFFECTIVE = "effective"
-    EXPIRED = "expired"
-    STAGED = "staged"
-    COMPARED = "compared"
+    ACCEPTED = (
+        "accepted",
+        "The rule, list, release or backfill is valid and takes effect with this batch.",
+        "Nothing.",
+    )
+    REJECTED = (
+        "rejected",
+        "The document is invalid, or the rule set has no room for it. The previous version stays live.",
+        "Correct what `reason` names, and publish again. `headgate rules check` finds most errors before.",
+    )
+    DELETED = ("deleted", "A rule, list or part of a release is removed, or there was none to remove.", "Nothing.")
+    QUARANTINED = (
+        "quarantined",
+        "The evaluation of a version fails, or it exceeds its budget of matches, so the shard evaluates it no more.",
+        "Read `reason`, and publish a changed version.",
+    )
+    EFFECTIVE = ("effective", "The clock has reached the start of the version's time.", "Nothing.")
+    EXPIRED = (
+        "expired",
+        "The clock has reached the end of the version's time.",
+        "Publish a version with a later end if it is still needed.",
+    )
+    STAGED = (
+        "staged",
+        "A part of a release is kept until the release itself arrives.",
+        "Nothing; `headgate rules release` sends all parts.",
+    )
+    COMPARED = (
+        "compared",
+        "Counts of a version on trial beside the live version are reported, every `compare_every_ms`.",
+        "Decide with the counts whether the trial version goes live.",
+    )
 
 
 class Subject(enum.StrEnum):

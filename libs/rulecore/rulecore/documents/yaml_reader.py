@@ -85,9 +85,9 @@ class YamlDocument:
 
     def place(self, path: Sequence[str | int]) -> SourceLocation:
         """Return the place of the deepest entry that exists on the way to ``path``."""
-        return self.places[self.known(path)]
+        return self.places[self.known_prefix(path)]
 
-    def known(self, path: Sequence[str | int]) -> PathKey:
+    def known_prefix(self, path: Sequence[str | int]) -> PathKey:
         """Return ``path`` without the parts that the document does not have (pydantic adds names of its own)."""
         found: PathKey = ()
         for part in path:

@@ -93,7 +93,7 @@ def explain_with(expr: Expr, value_of: ValueOf, *, decided: bool = True) -> Clau
         parts = [(part, Truth.of(value_of(part))) for part in expr.children]
         clauses = (explain_with(p, value_of, decided=decided and t in decisive) for p, t in parts)
         return Clause(lang.render(expr), truth, decided, expr.node, tuple(clauses))
-    seen = tuple(ObservedValue(lang.render(part), value_of(part), part.type) for part in _observed(expr))
+    seen = tuple(ObservedValue(lang.render(part), value_of(part), part.type) for part in _operands(expr))
     note = "; ".join(dict.fromkeys(_reasons(expr, value_of))) if truth is Truth.NULL else ""
     return Clause(lang.render(expr), truth, decided, seen=seen, note=note)
 
@@ -112,7 +112,7 @@ def _deciding(expr: Expr, truth: Truth) -> frozenset[Truth]:
     return frozenset({truth})
 
 
-def _observed(expr: Expr) -> tuple[Expr, ...]:
+def _operands(expr: Expr) -> tuple[Expr, ...]:
     """Return the operands that are computed, then the columns and aggregates; each once."""
     operands = expr.operand.children if isinstance(expr, lang.Not) else expr.children
     plain = lang.ColumnRef | lang.Literal | lang.IntervalLiteral | lang.AggregateCall

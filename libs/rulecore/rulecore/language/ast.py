@@ -156,12 +156,12 @@ class _Typed(ExprNode):
 
     type: TypeText
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         raise NotImplementedError
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if (expected := self._typed()) != self.type:
+        if (expected := self._result_type()) != self.type:
             raise ValueError(f"type {self.type}, expected {expected}")
         return self
 
@@ -176,7 +176,7 @@ class Negate(_Typed):
     def of(cls, operand: Expr) -> Negate:
         return cls(operand=operand, type=types.negate(operand_for(operand)))
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         return types.negate(operand_for(self.operand))
 
     @property
@@ -196,7 +196,7 @@ class Arithmetic(_Typed):
     def of(cls, op: ArithmeticOp, left: Expr, right: Expr) -> Arithmetic:
         return cls(op=op, left=left, right=right, type=types.arithmetic(op, operand_for(left), operand_for(right)))
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         return types.arithmetic(self.op, operand_for(self.left), operand_for(self.right))
 
     @property
@@ -417,7 +417,7 @@ class Case(_Typed):
     def of(cls, whens: tuple[When, ...], otherwise: Expr | None) -> Case:
         return cls(whens=whens, otherwise=otherwise, type=_case_type(whens, otherwise))
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         return _case_type(self.whens, self.otherwise)
 
     @property
@@ -437,7 +437,7 @@ class Call(_Typed):
     def of(cls, function: str, arguments: tuple[Expr, ...]) -> Call:
         return cls(function=function, arguments=arguments, type=_call_type(function, arguments))
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         return _call_type(self.function, self.arguments)
 
     @property
@@ -456,7 +456,7 @@ class AggregateCall(_Typed):
     def of(cls, function: AggregateFunction, argument: Expr | None) -> AggregateCall:
         return cls(function=function, argument=argument, type=_aggregate_type(function, argument))
 
-    def _typed(self) -> Type:
+    def _result_type(self) -> Type:
         if self.argument is None and self.function != "count":
             raise ValueError(f"{self.function} needs an argument")
         return _aggregate_type(self.function, self.argument)

@@ -69,16 +69,16 @@ class _Ipv6:
 
     def forms(self) -> Iterator[str]:
         """Yield all groups written out; or ``before`` of them, a run of zeros, and ``after`` more."""
-        yield self.written(0)
+        yield self.format_groups(0)
         for before in range(_GROUPS):
             head = ":".join(self.groups[:before])
             if all(self.zero[before : self.reached]):
                 yield f"{head}::{self.anything(_GROUPS - 1 - max(before, self.reached - 1))}"
             for after in range(max(1, _GROUPS + 1 - self.reached), _GROUPS - before):
                 if all(self.zero[before : _GROUPS - after]):
-                    yield f"{head}::{self.written(_GROUPS - after)}"
+                    yield f"{head}::{self.format_groups(_GROUPS - after)}"
 
-    def written(self, first: int) -> str:
+    def format_groups(self, first: int) -> str:
         """Return the groups from ``first`` to the last, the last two perhaps as an IPv4 address."""
         plain = ":".join(self.groups[first:])
         if _GROUPS - first < 2:

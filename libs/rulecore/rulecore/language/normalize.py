@@ -166,10 +166,10 @@ def _constant(expr: Expr) -> Expr:
     exact = convert(expr.right, expr.left.type)
     if exact is not None:
         return expr if exact == expr.right else Compare.of(expr.op, expr.left, exact)
-    return _rounded(expr, expr.right)
+    return _round_bound(expr, expr.right)
 
 
-def _rounded(expr: Compare, bound: Literal) -> Expr:
+def _round_bound(expr: Compare, bound: Literal) -> Expr:
     """Round: ``amount > 10.555`` over two decimals is ``amount > 10.55``, and so are the other inequalities."""
     value, scale = bound.value, expr.left.type.scale
     if not isinstance(value, Decimal) or bound.type.scale <= scale or expr.op in ("=", "<>", "<=>"):

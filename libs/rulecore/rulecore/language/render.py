@@ -64,7 +64,7 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
             own = _AND if isinstance(expr, And) else _OR
             return f" {expr.node} ".join(_at(term, own + 1) for term in expr.terms), own
         case Not():
-            return _negated(expr.operand)
+            return _negation(expr.operand)
         case IsNull() | In() | InList() | Between() | Like():
             return _predicate(expr, "")
         case Case():
@@ -80,7 +80,7 @@ def _render(expr: Expr) -> tuple[str, int]:  # noqa: PLR0912 - one line per node
     raise ValueError(f"{expr!r} has no text")
 
 
-def _negated(operand: Expr) -> tuple[str, int]:
+def _negation(operand: Expr) -> tuple[str, int]:
     if isinstance(operand, IsNull | In | InList | Between | Like):
         return _predicate(operand, "not ")
     return f"not {_at(operand, _PREDICATE)}", _NOT

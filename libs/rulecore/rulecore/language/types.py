@@ -69,7 +69,7 @@ def digits(operand: Operand) -> tuple[int, int]:
 def negate(operand: Operand) -> Type:
     """Type of ``-x``."""
     if not is_numeric(operand.type):
-        raise ExpressionTypeError(f"- takes a number, not {operand.type}", _accepted(Kind.LONG), 0)
+        raise ExpressionTypeError(f"- takes a number, not {operand.type}", _accepted_hint(Kind.LONG), 0)
     return operand.type
 
 
@@ -79,7 +79,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Type:
         return _time_arithmetic(op, left, right)
     for index, operand in enumerate((left, right)):
         if not is_numeric(operand.type):
-            raise ExpressionTypeError(f"{op} takes numbers, not {operand.type}", _accepted(Kind.LONG), index)
+            raise ExpressionTypeError(f"{op} takes numbers, not {operand.type}", _accepted_hint(Kind.LONG), index)
     if op == "/":
         return DOUBLE
     if DOUBLE in (left.type, right.type):
@@ -118,7 +118,7 @@ def _time_arithmetic(op: str, left: Operand, right: Operand) -> Type:
     if op == "-" and other == 1:
         accepted += ", or a timestamp"
     if op not in "+-" or (op == "-" and other == 0):
-        raise ExpressionTypeError(f"{op} does not take a timestamp", _accepted(Kind.LONG), 1 - other)
+        raise ExpressionTypeError(f"{op} does not take a timestamp", _accepted_hint(Kind.LONG), 1 - other)
     if shown == TIMESTAMP:
         raise ExpressionTypeError("two timestamps cannot be added", f"accepted here: {accepted}", 1)
     raise ExpressionTypeError(
@@ -143,7 +143,7 @@ def check_comparable(left: Operand, right: Operand) -> None:
     blame = 0 if left.constant and not right.constant else 1
     kept = (left, right)[1 - blame].type
     other = (left, right)[blame].type
-    raise ExpressionTypeError(f"{kept} cannot be compared with {other}", _accepted(kept.kind), blame)
+    raise ExpressionTypeError(f"{kept} cannot be compared with {other}", _accepted_hint(kept.kind), blame)
 
 
 def unify(operands: Sequence[Operand], what: str) -> Type:
@@ -153,7 +153,7 @@ def unify(operands: Sequence[Operand], what: str) -> Type:
         numbers = is_numeric(first.type) and is_numeric(operand.type)
         if not numbers and operand.type.kind is not first.type.kind:
             raise ExpressionTypeError(
-                f"{what} of {first.type} and {operand.type}: one type is needed", _accepted(first.type.kind), index
+                f"{what} of {first.type} and {operand.type}: one type is needed", _accepted_hint(first.type.kind), index
             )
     types = {operand.type for operand in operands}
     if len(types) == 1:
@@ -183,13 +183,13 @@ def check_list_member(operand: Operand, name: str, of: Type) -> None:
 def check_condition(operand: Operand, what: str, index: int | None = None) -> None:
     """Refuse anything but boolean."""
     if operand.type != BOOLEAN:
-        raise ExpressionTypeError(f"{what} takes a condition, not {operand.type}", _accepted(Kind.BOOLEAN), index)
+        raise ExpressionTypeError(f"{what} takes a condition, not {operand.type}", _accepted_hint(Kind.BOOLEAN), index)
 
 
 def check_text(operand: Operand, what: str, index: int | None = None) -> None:
     """Refuse anything but string."""
     if operand.type != STRING:
-        raise ExpressionTypeError(f"{what} takes string, not {operand.type}", _accepted(Kind.STRING), index)
+        raise ExpressionTypeError(f"{what} takes string, not {operand.type}", _accepted_hint(Kind.STRING), index)
 
 
 def aggregate(function: str, argument: Operand | None) -> Type:
@@ -201,7 +201,7 @@ def aggregate(function: str, argument: Operand | None) -> Type:
         return TIMESTAMP
     if not is_numeric(kind):
         more = " or a timestamp" if function in ("min", "max") else ""
-        raise ExpressionTypeError(f"{function} takes a number{more}, not {kind}", _accepted(Kind.LONG), 0)
+        raise ExpressionTypeError(f"{function} takes a number{more}, not {kind}", _accepted_hint(Kind.LONG), 0)
     if function in ("avg", "stddev"):
         return DOUBLE
     if function == "sum" and kind.kind is Kind.DECIMAL:
@@ -257,5 +257,5 @@ def _decimal_literal(value: Decimal) -> Type:
     return decimal(max(len(parts.digits), scale), scale)
 
 
-def _accepted(kind: Kind) -> str:
+def _accepted_hint(kind: Kind) -> str:
     return f"accepted here: {ACCEPTED[kind]}"

@@ -125,7 +125,7 @@ class ListContent:
 
     def holds(self, keys: pl.Series, kind: Type) -> pl.Series:
         """Boolean column: whether each of the physical ``keys`` of type ``kind`` is an entry; NULL for NULL."""
-        found = self._places(_adapted(keys, kind, self.type.of)) != _NO_ENTRY
+        found = self._places(_rescale_keys(keys, kind, self.type.of)) != _NO_ENTRY
         return _where(keys.is_null(), pl.Series(found))
 
     def look_up(self, keys: pl.Series, kind: Type) -> pl.Series:
@@ -134,7 +134,7 @@ class ListContent:
         values = self.entries.looked_up
         if values is None or not len(values):
             return pl.repeat(None, len(keys), dtype=DTYPES[self.type.value.kind], eager=True)
-        places = self._places(_adapted(keys, kind, self.type.of))
+        places = self._places(_rescale_keys(keys, kind, self.type.of))
         return _where(pl.Series(places == _NO_ENTRY), values.gather(np.maximum(places, 0)))
 
     def _places(self, keys: pl.Series) -> Ints:
@@ -155,7 +155,7 @@ def _where(null: pl.Series, values: pl.Series) -> pl.Series:
     return values.to_frame("v").select(pl.when(~null).then(pl.col("v")))["v"]
 
 
-def _adapted(keys: pl.Series, kind: Type, of: Type) -> pl.Series:
+def _rescale_keys(keys: pl.Series, kind: Type, of: Type) -> pl.Series:
     """Rescale whole numbers and decimals to the list's scale; NULL, which no list holds, where that is not exact.
 
     No entry has more than 18 digits (19 for a long), so a value outside 64 bits equals none.

@@ -52,9 +52,9 @@ def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
             raise ListError(f"entry {number}: an entry is a value, [value, looked up] or [value, looked up, expires]")
     given = [row[1] if len(row) > 1 else None for row in rows]
     ends = [row[2] if len(row) > 2 else None for row in rows]
-    keys: list[Key] = _converted([row[0] for row in rows], kind.of)  # type: ignore[assignment]
+    keys: list[Key] = _convert_values([row[0] for row in rows], kind.of)  # type: ignore[assignment]
     if kind.value is not None:
-        return EntryColumns(keys, _converted(given, kind.value, "what is looked up: "), _ends(ends))
+        return EntryColumns(keys, _convert_values(given, kind.value, "what is looked up: "), _ends(ends))
     for number, value in enumerate(given, 1):
         if value is not None:
             raise ListError(
@@ -63,11 +63,11 @@ def read_entries(entries: Sequence[object], kind: ListType) -> EntryColumns:
     return EntryColumns(keys, (), _ends(ends))
 
 
-def _converted(values: list[object], kind: Type, what: str = "") -> list[Value]:
+def _convert_values(values: list[object], kind: Type, what: str = "") -> list[Value]:
     """Return the values as columns of that type hold them."""
     if _as_they_are(values, kind):
         return values  # type: ignore[return-value]
-    return [_numbered(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
+    return [_read_entry(number, value, lambda v: physical(v, kind), what) for number, value in enumerate(values, 1)]
 
 
 def _as_they_are(values: list[object], kind: Type) -> bool:
@@ -84,12 +84,12 @@ def _ends(values: list[object]) -> list[int]:
     if not any(values):
         return [NEVER_MS] * len(values)
     return [
-        NEVER_MS if value is None else _numbered(number, value, parse_time_ms, "expires: ")
+        NEVER_MS if value is None else _read_entry(number, value, parse_time_ms, "expires: ")
         for number, value in enumerate(values, 1)
     ]
 
 
-def _numbered(number: int, value: object, read: Callable[[object], T], what: str) -> T:
+def _read_entry(number: int, value: object, read: Callable[[object], T], what: str) -> T:
     try:
         return read(value)
     except ValueError as error:

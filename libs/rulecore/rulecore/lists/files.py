@@ -69,7 +69,7 @@ def load_lists(path: Path, limits: ListLimits | None = None) -> tuple[list[ListF
         for document in documents:
             found = _load(document, limits)
             if isinstance(found, ListFile):
-                problems += _repeated(found, loaded)
+                problems += _check_repeated(found, loaded)
                 loaded.append(found)
             else:
                 problems.append(found)
@@ -95,7 +95,7 @@ def build_store(lists: Sequence[ListFile]) -> ListStore:
     return store
 
 
-def _repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem]:
+def _check_repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem]:
     first = next((one for one in before if one.head.list == found.head.list), None)
     if first is None:
         return []
@@ -115,11 +115,11 @@ def _load(document: YamlDocument, limits: ListLimits) -> ListFile | Problem:
     except (ListError, TypeError) as error:
         field, _, message = str(error).partition(": ")
         return Problem(document.file, document.place((field,)), field, message or field)
-    read = _from_file(document, head, file, limits) if file is not None else _written(document, entries)
+    read = _from_file(document, head, file, limits) if file is not None else _entries_in_file(document, entries)
     if isinstance(read, Problem):
         return read
     where, items, lines = read
-    return _checked(ListFile(document, head, items), where, lines, limits)
+    return _check_file(ListFile(document, head, items), where, lines, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class _Lines:
         return SourceLocation(self.lines[number - 1], 1)
 
 
-def _checked(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
+def _check_file(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
     if len(found.entries) > limits.entries:
         said = f"{len(found.entries)} entries, at most {limits.entries}"
         return Problem(where, SourceLocation(1, 1), "entries", said)
@@ -153,7 +153,7 @@ def _checked(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> 
     return found
 
 
-def _written(document: YamlDocument, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
+def _entries_in_file(document: YamlDocument, entries: Json) -> tuple[str, list[Json], _Lines] | Problem:
     if not isinstance(entries, list):
         return Problem(document.file, document.place(("entries",)), "entries", "entries are a sequence")
     return document.file, entries, _Lines(document)

@@ -28,7 +28,7 @@ def with_list_columns(
         if content is None or not _answers(content.type, column):
             frame = frame.with_columns(pl.lit(None, DTYPES[column.type.kind]).alias(column.name))
         elif (keys := _keys(frame, column.operand)) is not None:
-            frame = frame.with_columns(_asked(content, column, keys).alias(column.name))
+            frame = frame.with_columns(_look_up(content, column, keys).alias(column.name))
     return frame
 
 
@@ -49,6 +49,6 @@ def _keys(frame: pl.DataFrame, operand: Expr) -> pl.Series | None:
         return None
 
 
-def _asked(content: ListContent, column: ListColumn, keys: pl.Series) -> pl.Series:
+def _look_up(content: ListContent, column: ListColumn, keys: pl.Series) -> pl.Series:
     kind = column.operand.type
     return content.holds(keys, kind) if column.kind is ListColumnKind.IN else content.look_up(keys, kind)

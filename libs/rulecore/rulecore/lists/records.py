@@ -60,7 +60,7 @@ class ListHead(DocumentModel):
 
     @field_validator("of")
     @classmethod
-    def _listed(cls, of: Type) -> Type:
+    def _check_entry_type(cls, of: Type) -> Type:
         if of.kind not in LIST_ENTRY_KINDS:
             raise ValueError(f"a list of {of}: its entries are of {', '.join(LIST_ENTRY_KINDS)}")
         return of

@@ -122,16 +122,16 @@ class ListStore:
         if digest in self.parts:
             return self
         known = {**self.parts, digest: intern_part(digest, data)}
-        return self._changed(self.lists, known, (*self.unused, digest))
+        return self._with_lists(self.lists, known, (*self.unused, digest))
 
     def _without_part(self, digest: str) -> ListStore:
         if digest in self.parts and digest not in self.unused:
             using = [name for name, live in self.lists.items() if digest in live.head.parts]
             raise ListError(f"list {using[0]} uses this part")
         known = {d: part for d, part in self.parts.items() if d != digest}
-        return self._changed(self.lists, known, tuple(d for d in self.unused if d != digest))
+        return self._with_lists(self.lists, known, tuple(d for d in self.unused if d != digest))
 
-    def _changed(
+    def _with_lists(
         self, lists: Mapping[str, LiveList], known: Mapping[str, ListPart], unused: Sequence[str]
     ) -> ListStore:
         """Return the store with no more unused parts than the limits allow: the oldest go."""
@@ -163,7 +163,7 @@ class ListStore:
         self._check_size(taken, live)
         taken.read()
         self._check_count(taken)
-        return self._replaced({**self.lists, head.list: taken}, live, head.parts)
+        return self._replace_lists({**self.lists, head.list: taken}, live, head.parts)
 
     def _check(self, key: str, head: ListHead, live: LiveList | None) -> None:
         if key != LIST_KEY + head.list:
@@ -197,13 +197,13 @@ class ListStore:
         if rules := users(name):
             shown = ", ".join(list(rules)[:_SHOWN]) + (", ..." if len(rules) > _SHOWN else "")
             raise ListError(f"{len(rules)} rules ask this list ({shown}); change them first")
-        return self._replaced({n: one for n, one in self.lists.items() if n != name}, live, ())
+        return self._replace_lists({n: one for n, one in self.lists.items() if n != name}, live, ())
 
-    def _replaced(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:
+    def _replace_lists(self, lists: Mapping[str, LiveList], before: LiveList | None, now: Sequence[str]) -> ListStore:
         """Replace the lists; parts that only the previous version used become the newest unused parts."""
         used = {digest for live in lists.values() for digest in live.head.parts} if before else set(now)
         freed = [digest for digest in (before.head.parts if before else ()) if digest not in used]
-        return self._changed(lists, self.parts, (*(d for d in self.unused if d not in used), *freed))
+        return self._with_lists(lists, self.parts, (*(d for d in self.unused if d not in used), *freed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class LiveList:
         entries = _ENTRIES.get(digest)
         if entries is None:
             inline = read_entries(self.head.entries, self.head.type)
-            _ENTRIES[digest] = entries = _joined(self.head, (*columns, inline))
+            _ENTRIES[digest] = entries = _join_parts(self.head, (*columns, inline))
         self._read.append((entries, columns))
 
 
@@ -88,7 +88,7 @@ def _columns(part: ListPart, kind: ListType) -> EntryColumns:
     return columns
 
 
-def _joined(head: ListHead, columns: Sequence[EntryColumns]) -> ListEntries:
+def _join_parts(head: ListHead, columns: Sequence[EntryColumns]) -> ListEntries:
     keys = [key for some in columns for key in some.keys]
     values = [value for some in columns for value in some.looked_up]
     ends = [end for some in columns for end in some.expires_ms]

@@ -124,7 +124,7 @@ def _entry(nodes: Sequence[Node], terms: Mapping[str, Expr]) -> IndexEntry:
     if not keys and bound is None:
         scan = min(leaves, key=_scan_cost, default=None)
     taken = {id(leaf) for leaf in (*keys, None if interval else bound, scan) if leaf is not None}
-    shape, residual = _shape_of([n for n in nodes if id(n) not in taken])
+    shape, residual = _find_shape([n for n in nodes if id(n) not in taken])
     return IndexEntry(
         key_terms=tuple(leaf.term for leaf in keys),
         keys=tuple(itertools.product(*(leaf.constants for leaf in keys))),
@@ -185,7 +185,7 @@ def _scan_cost(leaf: Predicate) -> tuple[int, str]:
     return _SCAN_ORDER.index(leaf.kind), leaf.term
 
 
-def _shape_of(nodes: Sequence[Node]) -> tuple[Shape | None, tuple[Predicate, ...]]:
+def _find_shape(nodes: Sequence[Node]) -> tuple[Shape | None, tuple[Predicate, ...]]:
     """Return shape and leaves of a conjunction, its parts in an order that depends on their shapes only."""
     if not nodes:
         return None, ()

@@ -204,7 +204,7 @@ def _ids(values: pl.Series, terms: ConstantPool, term: str) -> Ints:
         import pyarrow.compute as pc  # a twentieth of a second, which small batches do without
 
         column = values.to_arrow(compat_level=pl.CompatLevel.oldest())
-        found = pc.index_in(column, terms.array_of(term, column.type))
+        found = pc.index_in(column, terms.constants_array(term, column.type))
         ids = pc.fill_null(found, NO_ID).to_numpy(zero_copy_only=False).astype(np.int64)
     if values.null_count():
         ids[values.is_null().to_numpy()] = NULL_ID

@@ -59,14 +59,14 @@ class ConstantPool:
     bounds: dict[str, Numbers] = field(default_factory=dict)
     arrays: dict[str, pa.Array] = field(default_factory=dict)
 
-    def id_of(self, term: str, value: Value) -> int:
+    def constant_id(self, term: str, value: Value) -> int:
         """Return the number of a constant, given out on first use; a cell is its own number."""
         if isinstance(value, int) and parse_grid_cell_name(term) is not None:
             return value
         ids = self.ids[term]
         return ids.setdefault(value, len(ids))
 
-    def list_of(self, term: str, values: tuple[Value, ...]) -> int:
+    def list_id(self, term: str, values: tuple[Value, ...]) -> int:
         """Return the number of a list of constants."""
         lists = self.lists[term]
         return lists.setdefault(values, len(lists))
@@ -76,12 +76,12 @@ class ConstantPool:
         for term, lists in self.lists.items():
             for values in lists:
                 for value in values:
-                    self.id_of(term, value)
+                    self.constant_id(term, value)
             ids = self.ids[term]
             pairs = [number * len(ids) + ids[value] for values, number in lists.items() for value in values]
             self.members[term] = np.sort(np.array(pairs, np.int64))
 
-    def array_of(self, term: str, kind: pa.DataType) -> pa.Array:
+    def constants_array(self, term: str, kind: pa.DataType) -> pa.Array:
         """Return the constants of a term in order of their ids, in Arrow's form; made once."""
         if term not in self.arrays:
             self.arrays[term] = pa.array(list(self.ids[term]), kind)

@@ -40,7 +40,7 @@ def build_index(plans: Iterable[Sequence[IndexEntry]], kinds: Mapping[str, type[
             scans[entry.scan].append(number)
         elif not entry.key_terms and entry.bound is None:
             everything.append(number)
-    for key_terms, filed in _filed(entries, terms):
+    for key_terms, filed in _keyed_entries(entries, terms):
         grouped[key_terms].append(filed)
     groups = tuple(_group(key_terms, filed, terms) for key_terms, filed in sorted(grouped.items()))
     residuals, residual, slot = _residuals(entries, terms, opaque)
@@ -80,9 +80,9 @@ def _number(leaf: Predicate, terms: ConstantPool, opaque: dict[str, int]) -> int
     """Return the number that stands for the leaf's constants (``codes`` computes the codes of many bounds at once)."""
     match leaf.kind:
         case PredicateKind.EQUAL | PredicateKind.DIFFERENT:
-            return terms.id_of(leaf.term, leaf.constants[0])
+            return terms.constant_id(leaf.term, leaf.constants[0])
         case PredicateKind.MEMBER | PredicateKind.NO_MEMBER:
-            return terms.list_of(leaf.term, leaf.constants)
+            return terms.list_id(leaf.term, leaf.constants)
         case PredicateKind.OPAQUE:
             return opaque.setdefault(leaf.term, len(opaque))
     return 0
@@ -97,7 +97,7 @@ class _KeyedEntry:
     bound: Predicate | None
 
 
-def _filed(entries: Sequence[IndexEntry], terms: ConstantPool) -> Iterator[tuple[tuple[str, ...], _KeyedEntry]]:
+def _keyed_entries(entries: Sequence[IndexEntry], terms: ConstantPool) -> Iterator[tuple[tuple[str, ...], _KeyedEntry]]:
     """Key terms and filing of every entry that is looked up: by cells where intervals crowd, else by one bound."""
     crowds = Counter((e.key_terms, e.interval[0].term) for e in entries if e.interval is not None)
     for number, entry in enumerate(entries):
@@ -139,7 +139,7 @@ def _ids(key_terms: tuple[str, ...], filed: Sequence[_KeyedEntry], terms: Consta
     combinations = [combination for one in filed for combination in one.keys]
     columns = zip(*combinations, strict=True) if key_terms else ()
     return [
-        np.fromiter((terms.id_of(term, value) for value in column), np.int64, len(combinations))
+        np.fromiter((terms.constant_id(term, value) for value in column), np.int64, len(combinations))
         for term, column in zip(key_terms, columns, strict=True)
     ]
 

@@ -86,7 +86,7 @@ class EventMatcher(Generic[R]):
         batch = EncodedBatch(events, self._expressions, self._index)
         run = _BatchMatch(self._index, batch, np.zeros(len(self.rules), np.int64))
         rows, rules = run.pairs()
-        failed = self._failed(batch.broken) if batch.broken else {}
+        failed = self._failed_rules(batch.broken) if batch.broken else {}
         if failed:
             kept = ~np.isin(rules, list(failed))
             rows, rules = rows[kept], rules[kept]
@@ -99,7 +99,7 @@ class EventMatcher(Generic[R]):
             run.cost,
         )
 
-    def _failed(self, broken: Mapping[str, str]) -> Mapping[int, str]:
+    def _failed_rules(self, broken: Mapping[str, str]) -> Mapping[int, str]:
         """Return every rule that uses a broken term, whether or not it was this rule that asked for it."""
         return {
             number: next(broken[name] for name in rule.plan.terms if name in broken)
@@ -118,7 +118,7 @@ class _BatchMatch:
 
     def pairs(self) -> tuple[Ints, Ints]:
         """Return rows and rules that match, in no order, some of them twice."""
-        found = [pair for rows, entries in self.candidates() for pair in self.checked(rows, entries)]
+        found = [pair for rows, entries in self.candidates() for pair in self.check_residuals(rows, entries)]
         if not found:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         return np.concatenate([r for r, _ in found]), self.index.rule[np.concatenate([e for _, e in found])]
@@ -139,7 +139,7 @@ class _BatchMatch:
         if not len(rows):
             return
         for table in group.tables:
-            yield from self.filed(table, rows, keys)
+            yield from self.matching_entries(table, rows, keys)
 
     def keys(self, group: Group) -> tuple[Ints, Ints]:
         """Rows whose values are a combination that rules name, and its number."""
@@ -157,7 +157,7 @@ class _BatchMatch:
             rows, keys = _mask(keys >= 0, rows, keys)
         return rows, keys
 
-    def filed(self, table: Table, rows: Ints, keys: Ints) -> Iterator[tuple[Ints, Ints]]:
+    def matching_entries(self, table: Table, rows: Ints, keys: Ints) -> Iterator[tuple[Ints, Ints]]:
         low, high = table.start[keys], table.start[keys + 1]
         if table.bound is not None and table.codes is not None:
             ranks = self.batch.ranks(table.bound)[rows]
@@ -168,7 +168,7 @@ class _BatchMatch:
         some = high > low
         yield from _expand(rows[some], low[some], high[some], table.entries)
 
-    def checked(self, rows: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
+    def check_residuals(self, rows: Ints, entries: Ints) -> Iterator[tuple[Ints, Ints]]:
         """Yield the candidate pairs whose residual holds."""
         self.cost[:] += np.bincount(self.index.rule[entries], minlength=len(self.cost))
         kinds = self.index.residual[entries]
@@ -209,10 +209,10 @@ class _BatchMatch:
         return (
             self.batch.opaque(rows, numbers)
             if kind is PredicateKind.OPAQUE
-            else self.compared(kind, term, rows, numbers)
+            else self.evaluate_leaf(kind, term, rows, numbers)
         )
 
-    def compared(self, kind: PredicateKind, term: str, rows: Ints, numbers: Ints) -> Bools:
+    def evaluate_leaf(self, kind: PredicateKind, term: str, rows: Ints, numbers: Ints) -> Bools:
         """Evaluate a leaf for these rows; with NULL, any leaf but ``is null`` is not TRUE."""
         if kind in (PredicateKind.NULL, PredicateKind.VALUE):
             null: Bools = self.batch.nulls(term)[rows] == (kind is PredicateKind.NULL)

@@ -145,7 +145,7 @@ def _compare_leaf(op: str, kind: Type, value: Value) -> Predicate | None:
     strict = op in (">", "<")
     if kind.kind is Kind.DOUBLE and isinstance(value, int | float | Decimal):
         return Predicate(side, "", (float(value),), strict)
-    number = _scaled(kind, value)
+    number = _scale_constant(kind, value)
     return None if number is None else _whole_bound(side, number, strict)
 
 
@@ -156,13 +156,13 @@ def _exact(kind: Type, value: Value) -> Value:
             return value
         case Kind.DOUBLE if isinstance(value, int | float | Decimal):
             return float(value)
-    number = _scaled(kind, value)
+    number = _scale_constant(kind, value)
     if number is None or number != number.to_integral_value() or not _MIN <= number <= _MAX:
         return None
     return int(number)
 
 
-def _scaled(kind: Type, value: Value) -> Decimal | None:
+def _scale_constant(kind: Type, value: Value) -> Decimal | None:
     """Return the constant in units of the column's last digit. A double is compared as a double: not here."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None

@@ -50,9 +50,9 @@ class RuleSetUpdate:
         try:
             answers = list(self._apply(name, record.value))
         except RuleError as error:
-            answers = [_refused(name, error_text(error))]
+            answers = [_rejected_status(name, error_text(error))]
         except Exception as error:  # a fault of ours in one record must not stop the stream
-            answers = [_refused(name, f"internal error: {type(error).__name__}: {error}")]
+            answers = [_rejected_status(name, f"internal error: {type(error).__name__}: {error}")]
         return [as_reply(answer, record) for answer in answers]
 
     def _apply(self, key: str, value: bytes | None) -> Iterator[RuleStatus]:
@@ -191,6 +191,6 @@ def _release_status(name: str, kind: StatusKind, reason: str | None) -> RuleStat
     return RuleStatus(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
 
 
-def _refused(key: str, reason: str) -> RuleStatus:
+def _rejected_status(key: str, reason: str) -> RuleStatus:
     subject, name = parse_key(key)
     return RuleStatus(name, None, StatusKind.REJECTED, reason, 0, 0, 0, subject)

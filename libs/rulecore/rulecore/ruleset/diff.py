@@ -73,7 +73,10 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """``what``: an aggregate, or the kind's own state. ``warming_ms``: until a window is full; None if not known."""
+    """Change of state of a rule. ``what``: an aggregate, or the state of the rule's kind.
+
+    ``warming_ms``: milliseconds until a window is complete; None if not known.
+    """
 
     what: str
     fate: StateFate
@@ -283,15 +286,15 @@ def _pattern(one: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> t
         return None
     names = ("on", "where", "group_by", "within", "sequence", "skip", "expect", "score")
     plain = _plain(one.rule)
-    pattern = _normalized({name: plain[name] for name in names}, one.rule, streams, ())
+    pattern = _normalize_entry({name: plain[name] for name in names}, one.rule, streams, ())
     return f"{one.kind.value} by {', '.join(one.rule.group_by)}", pattern
 
 
-def _normalized(value: Json, rule: Rule, streams: Mapping[str, StreamSchema], path: PathKey) -> Json:
+def _normalize_entry(value: Json, rule: Rule, streams: Mapping[str, StreamSchema], path: PathKey) -> Json:
     if isinstance(value, dict):
-        return {name: _normalized(one, rule, streams, (*path, name)) for name, one in value.items()}
+        return {name: _normalize_entry(one, rule, streams, (*path, name)) for name, one in value.items()}
     if isinstance(value, list):
-        return [_normalized(one, rule, streams, (*path, i)) for i, one in enumerate(value)]
+        return [_normalize_entry(one, rule, streams, (*path, i)) for i, one in enumerate(value)]
     if isinstance(value, str) and path and path[-1] in _EXPRESSIONS:
         expr = _try_parse(rule, path, value, streams)
         return value if expr is None else lang.render(expr)

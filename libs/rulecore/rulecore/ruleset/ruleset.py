@@ -216,7 +216,7 @@ class RuleSet:
         """Return the version on trial beside the live one."""
         return self.rules.get(VersionSlot(rule_id, Slot.CANDIDATE))
 
-    def evaluated(self) -> tuple[CompiledRule, ...]:
+    def evaluated_rules(self) -> tuple[CompiledRule, ...]:
         """Return the versions that are evaluated.
 
         In a mode for it, within their time, not in quarantine; by id and slot.
@@ -259,9 +259,9 @@ class RuleSet:
         Built on first use and kept.
         """
         if (stream, route) not in self._matchers:
-            self._matchers[stream, route] = EventMatcher(
-                [c for c in self.evaluated() if c.kind is RuleKind.EVENT and c.rule.on == stream and c.route == route]
-            )
+            event_rules = [c for c in self.evaluated_rules() if c.kind is RuleKind.EVENT]
+            matching = [c for c in event_rules if c.rule.on == stream and c.route == route]
+            self._matchers[stream, route] = EventMatcher(matching)
         return self._matchers[stream, route]
 
 

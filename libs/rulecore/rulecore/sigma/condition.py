@@ -96,12 +96,12 @@ class _Parser:
                 raise SigmaImportError("condition: a bracket is never closed")
             return inner
         if self.next_is("of"):
-            return self.quantified(word.lower())
+            return self.parse_quantifier(word.lower())
         if word in self.names:
             return self.selection(word)
         raise SigmaImportError(f"condition: there is no {word!r}; there are {', '.join(self.names)}")
 
-    def quantified(self, how_many: str) -> ConditionText:
+    def parse_quantifier(self, how_many: str) -> ConditionText:
         if how_many not in ("1", "any", "all"):
             raise SigmaImportError(f"condition: `{how_many} of` is not Sigma; there are `1 of` and `all of`")
         pattern = self.take()

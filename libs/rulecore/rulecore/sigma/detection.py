@@ -37,7 +37,7 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
     matcher = SelectionTranslator(resolve, fields.keywords)
     made: dict[str, ConditionText] = {}
 
-    def formula_of(name: str) -> ConditionText:
+    def formula_named(name: str) -> ConditionText:
         if name not in made:
             made[name] = _selection(matcher, detection.selections[name], ("detection", name))
         return made[name]
@@ -45,7 +45,7 @@ def translate(detection: SigmaDetection, fields: FieldMap) -> TranslatedDetectio
     alternatives, used = [], set[str]()
     for text in detection.conditions:
         try:
-            formula, some = read_condition(text, tuple(detection.selections), formula_of)
+            formula, some = read_condition(text, tuple(detection.selections), formula_named)
         except SigmaImportError as error:
             raise SigmaImportError(error.message, error.path or ("detection", "condition")) from None
         alternatives.append(formula)

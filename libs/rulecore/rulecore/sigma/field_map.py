@@ -122,7 +122,7 @@ class _Reader:
 
     def fault(self, path: PathKey, message: str) -> None:
         where = self.document.place(path)
-        self.problems.append(Problem(self.document.file, where, dotted_path(self.document.known(path)), message))
+        self.problems.append(Problem(self.document.file, where, dotted_path(self.document.known_prefix(path)), message))
 
     def map(self, value: Mapping[str, Json]) -> FieldMap:
         known = ("owner", "fields", "keywords", "logsources")

@@ -131,7 +131,7 @@ class _Import:
             self.named.setdefault(name, []).append(source)
 
     def refuse(self, document: YamlDocument, title: str, error: SigmaImportError) -> None:
-        path = document.known(error.path)
+        path = document.known_prefix(error.path)
         problem = Problem(document.file, document.place(error.path), dotted_path(path), error.message)
         self.refused.append(RejectedDocument(document.file, title, problem))
 
@@ -169,7 +169,7 @@ class _Import:
     def rule(self, source: _Source) -> tuple[Rule, tuple[str, ...]]:
         header = source.header
         if isinstance(source.rule, SigmaDetection):
-            translated = self.translated(source)
+            translated = self.translate_detection(source)
             found = CorrelatedRule({"where": translated.where.lines}, (), translated.notes)
         else:
             members = [self.member(name) for name in source.rule.rules]
@@ -177,9 +177,9 @@ class _Import:
         about, cut = _about(header, self.fields.owner)
         document = {"id": self.new_id(header), "version": 1, **about, "on": self.fields.schema.name, **found.entries}
         document["then"] = {"severity": header.severity, "message": _message(header.title, found.group_by)}
-        return self.checked(document), (*header.notes, *cut, *found.notes)
+        return self.check_document(document), (*header.notes, *cut, *found.notes)
 
-    def translated(self, source: _Source) -> TranslatedDetection:
+    def translate_detection(self, source: _Source) -> TranslatedDetection:
         """Return the condition of a detection, made once however many rules need it."""
         assert isinstance(source.rule, SigmaDetection)
         if source.translated is None and source.fault is None:
@@ -196,7 +196,7 @@ class _Import:
         """Return the rule of a name or id, as part of a correlation."""
         source = self.only(name)
         if isinstance(source.rule, SigmaCorrelation):
-            return self.counted(name, source.rule)
+            return self.event_count_member(name, source.rule)
         return CorrelationMember(name, source.header.names, self.translated_for(name, source))
 
     def only(self, name: str) -> _Source:
@@ -208,13 +208,13 @@ class _Import:
 
     def translated_for(self, name: str, source: _Source) -> TranslatedDetection:
         try:
-            return self.translated(source)
+            return self.translate_detection(source)
         except SigmaImportError as error:
             file = source.header.document
             where = f"{file.file}:{file.place(error.path).line}"
             raise SigmaImportError(f"its rule {name!r} ({where}): {error.message}", ("correlation", "rules")) from None
 
-    def counted(self, name: str, inner: SigmaCorrelation) -> CorrelationMember:
+    def event_count_member(self, name: str, inner: SigmaCorrelation) -> CorrelationMember:
         """Return an ``event_count`` of one rule, for a sequence: so many of its events."""
         lowest = [bound + (op == "gt") for op, bound in inner.bounds if op in ("gt", "gte")]
         source = self.only(inner.rules[0]) if len(inner.rules) == 1 else None
@@ -240,7 +240,7 @@ class _Import:
             self.numbers[slug] += 1
         return f"{slug}-{number + 1}" if number else slug
 
-    def checked(self, document: Mapping[str, Json]) -> Rule:
+    def check_document(self, document: Mapping[str, Json]) -> Rule:
         """Return the rule as read back from its file; raise the problems that ``headgate rules check`` would report."""
         loaded, problems = load_text(write_document(document, ()))
         report = check_rules(loaded, {self.fields.schema.name: self.fields.schema}, RuleLimits())

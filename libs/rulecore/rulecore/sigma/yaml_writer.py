@@ -76,7 +76,7 @@ def _flow(value: Json) -> str:
 
 def _name(name: str) -> str:
     """Headgate reads YAML 1.2, where ``on`` is a name like any other."""
-    return name if _NAME.match(name) else _quoted(name)
+    return name if _NAME.match(name) else _quote(name)
 
 
 def _scalar(value: Json) -> str:
@@ -85,17 +85,17 @@ def _scalar(value: Json) -> str:
     if not isinstance(value, str):
         return repr(value)
     bare = _DURATION.match(value) or (_BARE.match(value) and value.lower() not in _WORDS)
-    return value if bare else _quoted(value)
+    return value if bare else _quote(value)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Return the text in single quotes if every character shows, else in double quotes with escapes."""
     if value.isprintable():
         return "'" + value.replace("'", "''") + "'"
-    return '"' + "".join(_escaped(c) for c in value) + '"'
+    return '"' + "".join(_escape(c) for c in value) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in '"\\':
         return "\\" + character
     if character.isprintable():

@@ -245,7 +245,7 @@ def test_a_worker_that_was_away_knows_the_parts_of_a_release_that_came_meanwhile
         out = running.cut(records[-1:], CLOCK)
         assert {s["status"] for s in lane(out, STATUS)} <= {"accepted", "rejected"}
         shards = [shard.kernel for shard in worker.values()]
-        assert {len(kernel.rules.evaluated()) for kernel in shards if isinstance(kernel, RulesKernel)} == {101}
+        assert {len(kernel.rules.evaluated_rules()) for kernel in shards if isinstance(kernel, RulesKernel)} == {101}
 
 
 def test_what_each_rule_cost_is_in_the_metrics_of_the_cut() -> None:

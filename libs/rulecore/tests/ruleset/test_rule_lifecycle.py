@@ -34,7 +34,7 @@ def at(**times: int) -> dict[str, str]:
 def test_a_trial_stands_beside_the_live_version(mode: object) -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode=mode))
     assert evaluated(rules) == [("r", 2), ("r", 1)]
-    assert (rules.live("r"), rules.candidate("r")) == (rules.evaluated()[1], rules.evaluated()[0])
+    assert (rules.live("r"), rules.candidate("r")) == (rules.evaluated_rules()[1], rules.evaluated_rules()[0])
 
 
 def test_a_trial_without_a_live_version_stands_alone() -> None:
@@ -208,7 +208,7 @@ def test_a_release_whose_parts_are_no_longer_prepared_is_the_same() -> None:
     rules, _ = fresh().apply(records[:-1], NOW)
     warm = rules.apply(records[-1:], NOW)
     rulecore.compile.cache.decode_part_cached.cache_clear()
-    rulecore.compile.cache._compiled.cache_clear()
+    rulecore.compile.cache._compile_record.cache_clear()
     rulecore.ruleset.ruleset._LAST.clear()
     assert rules.apply(records[-1:], NOW) == warm
 

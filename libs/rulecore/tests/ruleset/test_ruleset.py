@@ -73,7 +73,7 @@ def ids(rules: RuleSet) -> set[str]:
 
 
 def windowed(rules: RuleSet) -> list[str]:
-    return [c.rule.id for c in rules.evaluated() if c.kind is RuleKind.WINDOW]
+    return [c.rule.id for c in rules.evaluated_rules() if c.kind is RuleKind.WINDOW]
 
 
 def one(rules: RuleSet, change: ControlRecord) -> tuple[RuleSet, RuleStatus]:

@@ -30,7 +30,7 @@ _MORE = "more"
 
 
 class _Listing(Aggregate):
-    """Lists of what a limit allows to keep, by column; ``more``: whether there was more than that."""
+    """Lists of the values that the limit allows to keep, by column; ``more``: whether the limit cut some off."""
 
     def merge(self, left: Partials, right: Partials) -> Partials:
         names = [name for name in left if name != _MORE]

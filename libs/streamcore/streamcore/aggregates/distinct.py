@@ -17,10 +17,10 @@ from streamcore.windowing.model import Element, Result
 
 @dataclass(frozen=True)
 class CountDistinct(Aggregate):
-    """How many different values that are not null. Of more than ``limit`` it counts ``limit``: a lower bound.
+    """Number of distinct values that are not null. Of more than ``limit`` it counts ``limit``: a lower bound.
 
-    A partial holds the ``limit`` least of them in a fixed order, so what it counts does not depend on the order of the
-    rows. NaN equals NaN, and -0.0 equals 0.0. For more values than a list can hold there is ``ApproxDistinct``.
+    A partial holds the ``limit`` least values in a fixed order, so the count does not depend on the order of the rows.
+    NaN equals NaN, and -0.0 equals 0.0. For more values than a list can hold there is ``ApproxDistinct``.
     """
 
     column: str

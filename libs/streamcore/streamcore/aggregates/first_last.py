@@ -1,7 +1,7 @@
 """The first and the last value: by event time, and where event times are equal by arrival or by the values themselves.
 
-Arrival is what it was on the shard: rows that came there through another stage have the order in which that one's
-shards are numbered. By the values, the result depends on the rows alone.
+Arrival is the order on the shard: rows from an earlier stage arrive in the order of that stage's shard numbers. By the
+values, the result depends on the rows alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from streamcore.windowing.model import Element, Result, Scalar
 
 
 class Ties(StrEnum):
-    """What decides between values of the same event time."""
+    """Order of values with the same event time."""
 
     ARRIVAL = "arrival"
     VALUE = "value"
@@ -90,7 +90,7 @@ class _PickedValue(Aggregate):
         return np.where(row == self._loses, -1, row)
 
     def _best(self, by: Ints, group: Ints, groups: int, rows: Ints) -> Ints:
-        """Return those of the rows that have what is best in their group."""
+        """Return the rows with the best value of their group."""
         best = np.full(groups, self._loses, dtype=np.int64)
         self._choose.at(best, group, by)
         aggregated: Ints = rows[by == best[group]]

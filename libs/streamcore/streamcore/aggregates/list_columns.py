@@ -1,4 +1,4 @@
-"""Columns of Python objects, and what polars makes of columns of lists: flat values and offsets, not row by row."""
+"""Columns of Python objects, and list columns as flat values and offsets, so that no code runs row by row."""
 
 from __future__ import annotations
 

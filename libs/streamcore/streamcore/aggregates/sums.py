@@ -1,8 +1,8 @@
-"""How many, how much, and how much on average.
+"""Count, sum and average.
 
 Sums of integers and decimals are exact whatever the number of rows, and so they can be undone. Float sums are float64
-in the order in which the rows come: they are rounded, infinities swallow what was there before, and so taking a part
-away again would not give the rest.
+in the order in which the rows come: they are rounded, and an infinity hides the values before it, so subtracting a part
+does not give the rest.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class _Total(Aggregate):
 class Sum(_Total):
     """The sum. Null where there is nothing to add, and where the result does not fit its type.
 
-    Integers give Int64, decimals a Decimal of 38 digits and the column's scale, floats Float64. What a partial holds
-    is exact even where the result does not fit, so a sum that comes back into its range is right again.
+    Integers give Int64, decimals a Decimal of 38 digits and the column's scale, floats Float64. A partial is exact even
+    where the result does not fit, so a sum that comes back into its range is right again.
     """
 
     def check(self, schema: Schema) -> pl.DataType:

@@ -5,7 +5,7 @@
     <root>/app.json      name, shards, output version, format of these files: written once, compared at each start
     <root>/epoch.json    see ``epoch``
     <root>/lease.*       see ``lease``
-    <root>/offsets/N     what batch N reads: see ``offset_log``
+    <root>/offsets/N     the offset ranges of batch N: see ``offset_log``
     <root>/initial/      the state of a savepoint, for batch 0: see ``streamcore.savepoint.restore``
     <root>/restored_from.json  the savepoint that it comes from, its batch and epoch; none where it began with nothing
     <root>/spark/        Spark's own: metadata, offsets/N (batch N planned), commits/N (batch N done), state/
@@ -41,8 +41,10 @@ _RESTORE = "restore from a savepoint, or start with a new checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class AppIdentity:
-    """What may not change during a checkpoint's life. ``output_version``: raised when replaying a batch with new code
-    would give other records than the old code gave."""
+    """Properties of an app that may not change during a checkpoint's life.
+
+    ``output_version``: raised when new code would replay a batch to other records than the old code.
+    """
 
     name: str
     shards: int
@@ -88,7 +90,7 @@ class CheckpointRoot:
     @property
     def is_used(self) -> bool:
         """True when Spark has planned a batch in it."""
-        return bool(self.planned())
+        return bool(self.planned_batches())
 
     def initialise(self, identity: AppIdentity, *, epoch: int = FIRST_EPOCH) -> int:
         """Create a new root or check an existing one; returns its epoch. Call it while holding the lease.
@@ -161,21 +163,21 @@ class CheckpointRoot:
                     f"savepoint with {old} and restore it with {new}"
                 )
 
-    def planned(self) -> tuple[int, ...]:
+    def planned_batches(self) -> tuple[int, ...]:
         """Batches in Spark's offset log, ascending."""
         return list_numbers(self.spark / "offsets")
 
-    def committed(self) -> tuple[int, ...]:
+    def committed_batches(self) -> tuple[int, ...]:
         """Batches in Spark's commit log, ascending."""
         return list_numbers(self.spark / "commits")
 
     def last_planned(self) -> int | None:
         """Return the last batch whose inputs are fixed, or None."""
-        return max(self.planned(), default=None)
+        return max(self.planned_batches(), default=None)
 
     def last_committed(self) -> int | None:
         """Return the last batch that Spark knows to be done, or None. A batch after it may be in Kafka nevertheless."""
-        return max(self.committed(), default=None)
+        return max(self.committed_batches(), default=None)
 
     def check_not_behind(self, written: int, epoch: int) -> None:
         """``ConfigError`` when batches after the one that may be open were written in this epoch: this folder is not
@@ -191,8 +193,8 @@ class CheckpointRoot:
             )
 
     def verify(self) -> None:
-        """``ConfigError`` when Spark must not start on this folder; says which file, and what to do."""
-        planned, committed = self.planned(), self.committed()
+        """Raise ``ConfigError`` when Spark must not start on this folder, with the file and the next step."""
+        planned, committed = self.planned_batches(), self.committed_batches()
         if not planned:
             if committed:
                 self._raise_damaged("spark/commits has batches, spark/offsets has none", "the offset log was deleted")

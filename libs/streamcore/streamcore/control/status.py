@@ -119,7 +119,7 @@ class DriverStatus:
         status = replace(
             self,
             message=self.message[:_TEXT],
-            compatibility=None if self.compatibility is None else _shortened(self.compatibility),
+            compatibility=None if self.compatibility is None else _shorten(self.compatibility),
             results={name: replace(r, message=r.message[:_TEXT]) for name, r in self.results.items()},
         )
         while len((text := _dump(status)).encode()) > STATUS_BYTES and len(status.results) > 1:
@@ -178,7 +178,7 @@ def _float(value: object) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < 2**63 else 0.0
 
 
-def _shortened(info: CompatibilityInfo) -> CompatibilityInfo:
+def _shorten(info: CompatibilityInfo) -> CompatibilityInfo:
     return CompatibilityInfo(info.verdict, tuple(reason[:_TEXT] for reason in info.reasons[:_REASONS]))
 
 

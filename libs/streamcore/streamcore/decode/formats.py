@@ -188,15 +188,15 @@ def _frame(framing: AvroFraming, schema: StreamSchema, want: FieldMapping, extra
         case SingleObject():
             texts = list(enumerate(framing.schemas, 1))
             kinds = {object_prefix(fingerprint(text)): fitted(text, f"schema {n}") for n, text in texts}
-            return _prefixed(schema, kinds, OBJECT_MAGIC, "C3 01 and a fingerprint of eight bytes")
+            return _prefix_framing(schema, kinds, OBJECT_MAGIC, "C3 01 and a fingerprint of eight bytes")
         case Confluent():
             if wrong := [number for number in framing.schemas if not 0 <= number <= _MAX_SCHEMA_ID]:
                 raise ConfigError(f"stream {schema.name}: avro: schema {wrong[0]}: a number of 32 bits is needed")
             kinds = {confluent_prefix(n): fitted(text, f"schema {n}") for n, text in framing.schemas.items()}
-            return _prefixed(schema, kinds, CONFLUENT_MAGIC, "a zero byte and a schema's number of four bytes")
+            return _prefix_framing(schema, kinds, CONFLUENT_MAGIC, "a zero byte and a schema's number of four bytes")
 
 
-def _prefixed(schema: StreamSchema, kinds: Mapping[bytes, AvroType], magic: bytes, what: str) -> PrefixFraming:
+def _prefix_framing(schema: StreamSchema, kinds: Mapping[bytes, AvroType], magic: bytes, what: str) -> PrefixFraming:
     if not kinds:
         raise ConfigError(f"stream {schema.name}: avro: no schemas; give each that a record may be written with")
     return PrefixFraming(kinds, magic, what)

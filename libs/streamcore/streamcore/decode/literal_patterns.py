@@ -1,6 +1,6 @@
-"""Regular expressions for literals that every parser reads alike, and exactly: what a fast path may vouch for.
+"""Regular expressions for literals that every parser reads alike and exactly, so that a fast path may accept them.
 
-They say less than ``scalars`` accepts. What they do not match is not wrong; the reference decides.
+They accept less than the reference. A text that they do not match is not wrong; the reference decides.
 """
 
 from __future__ import annotations

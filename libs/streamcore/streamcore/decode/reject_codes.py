@@ -1,35 +1,96 @@
-"""What a record may be, and why one is refused: the words that every format and every path of decoding share."""
+"""Limits of a record and codes of rejection, shared by every format and every path of decoding."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
+from streamcore.codes import Code
 from streamcore.errors import ConfigError
 
 
-class RejectCode(enum.StrEnum):
+class RejectCode(Code):
     """The reason of a rejected record, for machines. Listed in the order in which a record is checked."""
 
-    NO_VALUE = "no_value"
-    TOO_LARGE = "too_large"
-    NOT_UTF8 = "not_utf8"
-    NOT_JSON = "not_json"
-    NOT_AVRO = "not_avro"
-    UNKNOWN_SCHEMA = "unknown_schema"
-    NOT_ONE_RECORD = "not_one_record"
-    NOT_CSV = "not_csv"
-    WRONG_COLUMNS = "wrong_columns"
-    NOT_A_LOG_LINE = "not_a_log_line"
-    TOO_DEEP = "too_deep"
-    NOT_AN_OBJECT = "not_an_object"
-    DUPLICATE_FIELD = "duplicate_field"
-    EXTRA_FIELD = "extra_field"
-    MISSING_FIELD = "missing_field"
-    WRONG_TYPE = "wrong_type"
-    OUT_OF_RANGE = "out_of_range"
-    BAD_TIMESTAMP = "bad_timestamp"
-    FROM_THE_FUTURE = "from_the_future"
+    NO_VALUE = (
+        "no_value",
+        "The record has no value (null).",
+        "Let the producer send no tombstones to a topic of events.",
+    )
+    TOO_LARGE = (
+        "too_large",
+        "The record has more than `max_record_bytes` bytes, before or after it is unpacked.",
+        "Send smaller records, or raise `max_record_bytes`.",
+    )
+    NOT_UTF8 = (
+        "not_utf8",
+        "A text is not UTF-8. In an Avro record, this is a text of a field that is read.",
+        "Let the producer encode text as UTF-8.",
+    )
+    NOT_JSON = (
+        "not_json",
+        "The record is not JSON, starts with a byte order mark, or has a number such as NaN.",
+        "Correct the producer, or the `format` of the stream.",
+    )
+    NOT_AVRO = (
+        "not_avro",
+        "The bytes do not match their Avro schema, bytes are left over, or the container file is broken.",
+        "Compare the producer's schema and framing with the `format` of the stream.",
+    )
+    UNKNOWN_SCHEMA = (
+        "unknown_schema",
+        "The record names a schema by a fingerprint or id that the settings do not list.",
+        "Add the producer's schema to `format.schema_files` or `format.schemas`.",
+    )
+    NOT_ONE_RECORD = (
+        "not_one_record",
+        "An Avro container file holds no record, or more than one.",
+        "Send one record in each message.",
+    )
+    NOT_CSV = (
+        "not_csv",
+        "Quotes do not match, or the line has a line end outside of quotes or a NUL.",
+        "Correct the producer's quoting.",
+    )
+    WRONG_COLUMNS = (
+        "wrong_columns",
+        "The CSV line has another number of columns than the stream needs.",
+        "Compare the line with `format.columns` and `format.delimiter`.",
+    )
+    NOT_A_LOG_LINE = (
+        "not_a_log_line",
+        "The line does not have the layout of an access log.",
+        "Compare the log format of the web server with `format.layout` and `format.request_time`.",
+    )
+    TOO_DEEP = ("too_deep", "The record nests deeper than the limit.", "Flatten the record.")
+    NOT_AN_OBJECT = ("not_an_object", "The record is JSON, but no object.", "Send one JSON object in each record.")
+    DUPLICATE_FIELD = ("duplicate_field", "A field occurs more than once in the JSON object.", "Correct the producer.")
+    EXTRA_FIELD = (
+        "extra_field",
+        "The record has a field that the stream does not declare, and `reject_extra_fields` is on.",
+        "Declare the field in the stream's schema, or turn `reject_extra_fields` off.",
+    )
+    MISSING_FIELD = (
+        "missing_field",
+        "A field that is `not null` is missing or null.",
+        "Correct the producer, or declare the field without `not null`.",
+    )
+    WRONG_TYPE = (
+        "wrong_type",
+        "A field has a value of another type than the stream declares.",
+        "Correct the producer, or the type in the stream's schema.",
+    )
+    OUT_OF_RANGE = (
+        "out_of_range",
+        "A number does not fit the field's type.",
+        "Correct the producer, or declare a wider type.",
+    )
+    BAD_TIMESTAMP = ("bad_timestamp", "A timestamp cannot be read.", "Send ISO 8601, or milliseconds since 1970.")
+    FROM_THE_FUTURE = (
+        "from_the_future",
+        "The event time is ahead of the clock by more than `max_future_ms`.",
+        "Correct the producer's clock or time zone, or raise `max_future_ms`.",
+    )
 
 
 class ExtraFields(enum.StrEnum):

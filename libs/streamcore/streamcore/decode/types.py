@@ -1,4 +1,4 @@
-"""What goes into a decoder and what comes out, as values.
+"""Input and output of a decoder, as values.
 
 Every row of a ``RawBatch`` is in exactly one of the two tables of ``Decoded``. Nothing here knows a format.
 """
@@ -40,7 +40,7 @@ class Decoded:
 
 
 class Decoder(Protocol):
-    """Turns a batch into columns. Never raises for what is in a record."""
+    """Turns a batch into columns. No content of a record raises."""
 
     def decode(self, batch: RawBatch) -> Decoded:
         """All of the batch's rows, each either decoded or dead."""

@@ -22,10 +22,10 @@ from streamcore.kafka.delivery import CommitReceipt, OutRecord, OutRecords
 from streamcore.kafka.exactly_once import ExactlyOnceWriter
 from streamcore.sinks.sink import RejectedRow, Sink, WriteOutcome, WriteResult
 from streamcore.wire.lane_codec import LaneRecords, group_by_lane
-from streamcore.wire.lanes import DEAD_LETTERS
+from streamcore.wire.lanes import DEAD_LETTERS, DeadLetterCode
 from streamcore.writer_id import WriterId
 
-_UNKNOWN = b"unknown"
+_UNKNOWN = DeadLetterCode.UNKNOWN.encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _ignore_progress(_: Mapping[str, object]) -> None:
 @dataclass(frozen=True, slots=True)
 class Listeners:
     """``report`` is called in the cut, so it must be quick; ``progress`` gets Spark's own metrics of a batch, later;
-    ``failure`` gets what made the query end, before it starts again."""
+    ``failure`` gets the error that ended the query, before the query starts again."""
 
     report: Callable[[CutReport], None] = _ignore_report
     progress: Callable[[Mapping[str, object]], None] = _ignore_progress

@@ -1,7 +1,7 @@
 """A keyed stage: one shard's share of a cut, from shuffle blocks to output, with its state before and after.
 
 The shard unpacks its blocks, moves the watermarks, hands the cut to the kernel, commits the kernel's tables and packs
-what the next stage gets. It is the same code under Spark and in-process; only the blob store differs.
+the output for the next stage. It is the same code under Spark and in-process; only the blob store differs.
 """
 
 from __future__ import annotations

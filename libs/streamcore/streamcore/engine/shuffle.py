@@ -1,10 +1,10 @@
 """The form in which a cut crosses from stage 1 to the shards: few fat rows instead of millions of thin ones.
 
 A shuffle block is ``(shard, kind, clock_ms, blob)``. Rows of one exchange travel as one Arrow IPC stream per shard;
-control records, the list of partitions and their progress are copied to every shard; what is on its way to a lane
-passes through one shard of each stage. Blocks of one cut arrive in any order; ``unpack_blocks`` puts their rows back
-into the order of partition and offset, so a shard's input does not depend on how a shuffle interleaved it. Rows that a
-shard sends to the next stage count it as their partition and are numbered there.
+control records, the list of partitions and their progress are copied to every shard; rows for a lane pass through one
+shard of each stage. Blocks of one cut arrive in any order; ``unpack_blocks`` puts their rows back into the order of
+partition and offset, so a shard's input does not depend on how a shuffle interleaved it. Rows that a shard sends to the
+next stage count it as their partition and are numbered there.
 """
 
 from __future__ import annotations

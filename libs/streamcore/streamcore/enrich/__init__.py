@@ -1,7 +1,7 @@
 """Enrichment: columns added to rows from a store outside, many look-ups at a time, with time-outs, retries and a cache.
 
 Lives in stage 1 and is the one named exception to the law that an output is a pure function of the cut and the state: a
-store answers what it holds at the moment. What it answered becomes part of the rows before anything decides on them.
+store answers with its content of the moment. The answers become part of the rows before anything decides on them.
 """
 
 from streamcore.enrich.enricher import EnrichedRows, Enricher

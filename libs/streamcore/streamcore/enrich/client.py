@@ -1,7 +1,7 @@
 """A store behind its client: opened when first needed, asked with a limit, a time-out and retries.
 
-Runs on the event loop. Whatever a client raises becomes ``LookupFailed`` with its reason, even what is no
-``Exception``: a client that calls ``sys.exit`` must not end a worker.
+Runs on the event loop. Whatever a client raises becomes ``LookupFailed`` with its reason, even a ``BaseException``: a
+client that calls ``sys.exit`` must not end a worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The enrichments of a worker process, shared_enricher from task to task.
+"""The enrichers of a worker process, shared by its tasks.
 
-A worker runs many short tasks, each with the enrichment as a value. What makes look-ups cheap (open connections, the
-cache) has to outlive a task, so there is one enricher for each name.
+A worker runs many short tasks, each with the enrichment as a value. Open connections and the cache make look-ups cheap
+and must outlive a task, so there is one enricher for each name.
 """
 
 from __future__ import annotations

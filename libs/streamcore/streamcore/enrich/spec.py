@@ -1,4 +1,4 @@
-"""What an enrichment is: values that travel to the workers, and what a store's client must offer there.
+"""The description of an enrichment: values that travel to the workers, and the protocol of a store's client.
 
 Refuses to know event loops and frames of data.
 """

@@ -32,7 +32,7 @@ def is_supported(dtype: pl.DataType) -> bool:
 
 
 def coercion_for(dtype: pl.DataType) -> Coercion:
-    """Return a function from a value to what ``series`` takes; it raises ``AnswerTypeMismatch``. Null always fits."""
+    """Return a function that converts a value for ``series``; it raises ``AnswerTypeMismatch``. Null always fits."""
     fit = _decimal(dtype) if isinstance(dtype, pl.Decimal) else _COERCIONS[dtype]
     return lambda value: None if value is None else fit(value)
 

@@ -1,7 +1,7 @@
 """Builds the clients of the data plane and names their errors: code above this module never sees the library's
 exception.
 
-Promises that every failure becomes one of ``streamcore.errors`` with the brokers, the action and what to do. Options
+Promises that every failure becomes one of ``streamcore.errors`` with the brokers, the action and a next step. Options
 that decide correctness (acknowledgements, idempotence, isolation, no topic creation by accident) are fixed here.
 """
 
@@ -180,6 +180,6 @@ def _consumer(settings: KafkaSettings, options: dict[str, Option], log: ClientLo
 
 
 def volume_admin(settings: KafkaSettings) -> ck.admin.AdminClient:
-    """confluent-kafka's administration client, for what is asked in every cut."""
+    """Return confluent-kafka's administration client, for the requests of every cut."""
     with naming_errors(settings, "connect"):
         return ck.admin.AdminClient(_connecting(settings), logger=_LOG)

@@ -1,4 +1,4 @@
-"""The values of the exactly-once writer: what goes in, what comes out, its limits, and what the app brings along.
+"""The values of the exactly-once writer: its input, its results, its limits and the hooks of the app.
 
 No client is used here; ``exactly_once`` is the protocol.
 """
@@ -66,8 +66,8 @@ class CommitOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommitReceipt:
-    """``records`` and ``bytes`` count what went into the transaction, marker not counted; ``oversized`` of the records
-    given were replaced or dropped by the hook; ``attempts`` is above 1 after an unknown outcome."""
+    """``records`` and ``bytes`` of the transaction without the marker; ``oversized`` of the records given were replaced
+    or dropped by the hook; ``attempts`` is above 1 after an unknown outcome."""
 
     batch: int
     outcome: CommitOutcome

@@ -4,7 +4,7 @@ A compacted ledger topic keeps the ``dedup_key`` of every record sent, written i
 itself. Steps:
 
 1. Fence: one transactional id for all senders of a name. An earlier one, alive or not, is ended with its transaction.
-2. Read what was sent, committed only. No other sender can add to it now.
+2. Read the committed ledger of sent records. No other sender can add to it now.
 3. For each batch: begin, produce the records and their names, commit.
 
 A crash after 1 or 2 has done nothing. In 3, before the commit, neither records nor names are there, after it both. A

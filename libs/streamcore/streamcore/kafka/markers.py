@@ -1,4 +1,4 @@
-"""Who writes and what it committed last: the marker of the exactly-once protocol.
+"""The marker of the exactly-once protocol: the writer and its last committed batch.
 
 A marker is one record in a compacted topic. Key: ``app|epoch|writer``; value: the batch id as decimal text. It is
 written in the transaction whose records it vouches for, so it is there exactly when they are. (Offsets of a private

@@ -43,7 +43,7 @@ def _known_offset(place: ck.TopicPartition, answer: Future[admin.ListOffsetsResu
     """Return the offset of a partition; -1 where no record has the time that was asked for.
 
     librdkafka answers with ``OFFSET_INVALID`` and no error for a partition whose broker has just come back. Taken for
-    an offset it would say that the topic had lost its records.
+    an offset, it would look as if the topic had lost its records.
     """
     offset: int = answer.result().offset
     if offset < _NO_SUCH_RECORD:

@@ -49,7 +49,7 @@ class _PartitionBuffer:
         ready, self.ahead = self.ahead[:count], self.ahead[count:]
         return ready
 
-    def reached(self, end: int) -> bool:
+    def has_reached(self, end: int) -> bool:
         """Whether everything before ``end`` has come."""
         return bool(self.ahead) or self.following >= end or self.end >= end
 
@@ -120,7 +120,7 @@ class RangeReader:
         lane = self._buffers[span.topic, span.partition]
         if ready := lane.take(span.end):
             pieces.append((span, ready))
-        return lane.reached(span.end)
+        return lane.has_reached(span.end)
 
     def _piece(self) -> int:
         """Return the number of records that come to about ``_PIECE_BYTES``."""

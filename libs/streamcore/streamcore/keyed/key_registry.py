@@ -67,7 +67,7 @@ class KeyRegistry:
         there: list[int] = used[self._slots.in_bucket(used, bucket, buckets)].tolist()
         return there
 
-    def stored(self, slots: Sequence[int]) -> list[pl.Series]:
+    def stored_columns(self, slots: Sequence[int]) -> list[pl.Series]:
         """Return the hash column and the key columns of these slots, as every table begins."""
         places = np.asarray(slots, dtype=np.int64)
         hashes = pl.Series(HASH, self._slots.hashes[places], dtype=pl.UInt64)

@@ -123,7 +123,7 @@ class CollectionStateTable:
             return pl.DataFrame()
         slots, names, entries, orders, values, stamps = zip(*rows, strict=True)
         columns = [
-            *self._store.keys.stored(slots),
+            *self._store.keys.stored_columns(slots),
             pl.Series(_STATE, names, pl.String),
             pl.Series(_ENTRY, entries, pl.Binary),
             pl.Series(_ORDER, orders, pl.Int64),

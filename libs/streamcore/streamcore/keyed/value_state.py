@@ -194,7 +194,7 @@ class ValueRows:
     def _frame(self, slots: Sequence[int]) -> pl.DataFrame:
         if not slots:
             return pl.DataFrame()
-        columns = self._keys.stored(slots)
+        columns = self._keys.stored_columns(slots)
         for cell in self._cells.values():
             columns += cell.columns(slots)
         return pl.DataFrame(columns)

@@ -42,7 +42,7 @@ class Conditional(Protocol):
         """For messages."""
         ...
 
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
+    def read_tagged(self, name: str) -> tuple[bytes, str] | None:
         """Return the content and the tag of the object; None where there is none."""
         ...
 
@@ -108,7 +108,7 @@ class ObjectLease(Lease):
         return True
 
     def _look(self) -> _Seen:
-        found = self._place.tagged(_RECORD)
+        found = self._place.read_tagged(_RECORD)
         if found is None:
             return _Seen()
         entries = _entries(found[0])
@@ -146,7 +146,7 @@ class ObjectLease(Lease):
     def _check_server_conditions(self) -> None:
         """``ConfigError`` when the server makes a change that it must refuse: two processes could both become the
         owner."""
-        found = self._place.tagged(_RECORD)
+        found = self._place.read_tagged(_RECORD)
         if found is not None:
             made = [self._place.exchange(_RECORD, found[0], tag) for tag in (None, '"no such tag"')]
             if any(made):

@@ -10,7 +10,7 @@ their order of arrival, which is the same whenever the cut runs again.
 
 Within a cut, an operator goes through three moments, in this order: the clock becomes ``clock_ms``; the rows arrive,
 while the watermark is ``watermark_ms``; the watermark becomes ``next_watermark_ms``. A watermark of ``END_OF_TIME_MS``
-says that the stream has ended.
+means that the stream has ended.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from streamcore.wire.lanes import DeadLetterCode
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 #: The port of an operator's proper output; other ports are side outputs.
 MAIN = "main"
 #: The port of rows that came too late, with the columns ``LATE_REASON`` (text) and ``LATENESS_MS`` (int64).
-LATE = "late"
+LATE = DeadLetterCode.LATE.value
 LATE_REASON = "late_reason"
 LATENESS_MS = "lateness_ms"
 

@@ -62,11 +62,12 @@ from streamcore.keyed.value_codec import describe
 from streamcore.operators.base import MAIN, CutTime, Ports
 from streamcore.state.row_versions import Versions
 from streamcore.state.table import StateTable
+from streamcore.wire.lanes import DeadLetterCode
 
 #: The port of events whose call failed: their columns and why.
-FAILED = "failed"
+FAILED = DeadLetterCode.FAILED.value
 #: The same for control records.
-FAILED_CONTROL = "failed_control"
+FAILED_CONTROL = DeadLetterCode.FAILED_CONTROL.value
 #: Text: which method of which function failed, and how.
 FAILED_REASON = "failed_reason"
 

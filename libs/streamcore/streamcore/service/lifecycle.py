@@ -246,7 +246,7 @@ class ServiceProcess(Generic[S]):
         if drain.savepoint is not None:
             if self._current is None:
                 raise ConfigError(f"savepoint {drain.savepoint}: a standby that never ran has nothing to save")
-            made = self._created(drain.savepoint, self._current.runner, drain.traceparent)
+            made = self._create_savepoint(drain.savepoint, self._current.runner, drain.traceparent)
         self._drain = None
         self._reporter.respond(drain.id, CommandResult(True, "stopped", made))
         self._telemetry.command_done("drain", drain.traceparent, self._drain_ns)
@@ -301,7 +301,7 @@ class ServiceProcess(Generic[S]):
         self._running.wait()
         if self._current is None or self._stopping.is_set():
             raise ConfigError("it is stopping; ask for the savepoint with the drain")
-        return CommandResult(True, "", self._created(asked.name, self._current.runner, asked.traceparent))
+        return CommandResult(True, "", self._create_savepoint(asked.name, self._current.runner, asked.traceparent))
 
     def _change(self, asked: Configure) -> CommandResult | None:
         self._running.wait()
@@ -309,11 +309,11 @@ class ServiceProcess(Generic[S]):
             raise ConfigError("it is stopping")
         return self._changes.request(asked)
 
-    def _created(self, name: str, runner: Runner, traceparent: str | None) -> SavepointInfo:
+    def _create_savepoint(self, name: str, runner: Runner, traceparent: str | None) -> SavepointInfo:
         began_ns = time.time_ns()
         made = self._store().create(name, runner)
         self._telemetry.command_done("savepoint", traceparent, began_ns)
-        self._telemetry.saved(time.time_ns() // 1_000_000)
+        self._telemetry.savepoint_done(time.time_ns() // 1_000_000)
         return made
 
     def _store(self) -> Savepoints:

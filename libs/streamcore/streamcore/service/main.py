@@ -5,8 +5,7 @@ checkpoint of an epoch, ``e<epoch>`` in that of the settings. With ``--restore-f
 can go on from that savepoint (see ``requests``, ``report``). Without ``--standby`` it owns the checkpoint of the
 settings itself.
 
-One JSON object a cut goes to standard output, messages go to standard error. Exit codes: 0 stopped as asked, 1 cannot
-go on, 2 settings cannot be used.
+One JSON object a cut goes to standard output, messages go to standard error. ``ServiceExit`` lists the exit codes.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from streamcore.codes import ExitCode
 from streamcore.control.channel import ControlChannel, FileChannel, standby_channel
 from streamcore.errors import ConfigError, StreamError
 from streamcore.service import logs
@@ -30,6 +30,22 @@ S = TypeVar("S", bound=ServiceSettings)
 
 #: ``pod``: annotations of the own pod; else a folder. Without it: the checkpoint, and ``standby`` in it for a standby.
 REPORTS = "HEADGATE_CONTROL_CHANNEL"
+
+
+class ServiceExit(ExitCode):
+    """Exit codes of the services rules, etl, sessions and search."""
+
+    STOPPED = (0, "The service stops between two batches after SIGTERM, SIGINT or a drain.", "Nothing.")
+    FAILED = (
+        1,
+        "The service cannot go on: a dependency is away for too long, or another process owns the checkpoint.",
+        "Read the last message, correct the cause and start the service again; it continues from the checkpoint.",
+    )
+    SETTINGS = (
+        2,
+        "The settings cannot be used.",
+        "Correct the settings that the message names; a restart without a change fails again.",
+    )
 
 
 def run_service(
@@ -46,8 +62,8 @@ def run_service(
         ServiceProcess(name, document, build, _channel(document, mode, os.environ), mode, savepoints).run()
     except StreamError as error:
         log.error("%s: %s", type(error).__name__, error)
-        return 2 if isinstance(error, ConfigError) else 1
-    return 0
+        return ServiceExit.SETTINGS if isinstance(error, ConfigError) else ServiceExit.FAILED
+    return ServiceExit.STOPPED
 
 
 def _parser(name: str) -> argparse.ArgumentParser:

@@ -77,7 +77,7 @@ class LiveReconfiguration(Generic[S]):
         settings = checked_document(asked.settings, type(current.settings), "configure")
         if settings == current.settings:
             return CommandResult(True, "it runs with these already")
-        if fixed := settings.fixed(current.settings):
+        if fixed := settings.fixed_differences(current.settings):
             raise ConfigError(f"another process is needed for another {', '.join(fixed)}")
         # 2. Nothing is stopped for what cannot be built.
         after = self._build(settings)

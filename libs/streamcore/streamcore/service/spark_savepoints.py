@@ -56,7 +56,7 @@ class ServiceSavepoints:
         """See ``service.savepoints``."""
         saved = self._source(go)
         moment = None if saved is None else EpochProgress(saved.manifest.epoch, saved.manifest.batch)
-        self._epochs.check_claim(EpochClaim(go.epoch, moment, go.allow_empty, go.discard_newer), self._written)
+        self._epochs.check_claim(EpochClaim(go.epoch, moment, go.allow_empty, go.discard_newer), self._last_written)
         if saved is not None:
             check_restorable(saved.manifest, self._plan(saved), self._epochs.checkpoint(go.epoch), go.epoch)
 
@@ -89,7 +89,7 @@ class ServiceSavepoints:
             return None
         return self._savepoints.get(go.restore)
 
-    def _written(self, epoch: int, begun: int) -> int | None:
+    def _last_written(self, epoch: int, begun: int) -> int | None:
         """Return the last written batch by the markers, as far as they are known: the next process fences that epoch
         first and looks again. A sink gets its rows before Kafka has the marker, so with any sink a begun batch counts
         as written.

@@ -22,7 +22,7 @@ class TelemetryHook(Protocol):
         """Set the function that returns the lag; it is called at each scrape."""
         ...
 
-    def saved(self, at_ms: int) -> None:
+    def savepoint_done(self, at_ms: int) -> None:
         """Record the time of a complete savepoint, in milliseconds."""
         ...
 
@@ -40,7 +40,7 @@ class NoTelemetry:
     def watch(self, lag: Callable[[], Lag]) -> None:
         """See ``TelemetryHook``."""
 
-    def saved(self, at_ms: int) -> None:
+    def savepoint_done(self, at_ms: int) -> None:
         """See ``TelemetryHook``."""
 
     def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:

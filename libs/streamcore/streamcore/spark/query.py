@@ -1,8 +1,8 @@
-"""One app, one streaming query. Spark gives batches, state and tasks; what a batch reads is decided by the runner.
+"""One app, one streaming query. Spark gives batches, state and tasks; the runner decides which offsets a batch reads.
 
 The source of the query is one empty row a task and batch. A task of stage 1 reads its assignment from a property of the
 job, fetches and decodes its records and emits shuffle blocks, so an event never passes the JVM as a row. Spark's own
-Kafka source is not used: moving events as rows from one language to the other was the largest part of what the JVM did.
+Kafka source is not used: moving events as rows from one language to the other was the largest part of the JVM's work.
 """
 
 from __future__ import annotations

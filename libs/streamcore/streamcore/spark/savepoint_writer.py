@@ -1,9 +1,9 @@
 """Takes the savepoint of a query: its state after a batch, read by Spark's ``statestore`` source, written by its tasks.
 
-Spark keeps the state of the last batches (``minBatchesToRetain``), so a savepoint reads one that is committed and never
-what the query is at; nothing here changes the checkpoint. The rows of a shard lie in one partition, so each task gets
-whole shards, lets the app's kernels read them and writes what is alive (``streamcore.savepoint.state_files``). Spark's
-name for a stage's operator is found by the name of its state variable: it numbers operators from the last one.
+Spark keeps the state of the last batches (``minBatchesToRetain``), so a savepoint reads a committed batch and never the
+one in progress; nothing here changes the checkpoint. The rows of a shard lie in one partition, so each task gets whole
+shards, lets the app's kernels read them and writes the live rows (``streamcore.savepoint.state_files``). Spark's name
+for a stage's operator is found by the name of its state variable: it numbers operators from the last one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def take_savepoint(session: SparkSession, app: App, root: CheckpointRoot, asked:
     if found is not None and (found.manifest.batch, found.manifest.epoch) == (asked.batch, asked.epoch):
         return found
     bounds = root.offsets.read(asked.batch)
-    if bounds is None or asked.batch not in root.committed():
+    if bounds is None or asked.batch not in root.committed_batches():
         raise ConfigError(f"checkpoint {root.path}: batch {asked.batch} is not there; take a savepoint after a cut")
     # 1. Nothing of an earlier attempt stays.
     folder = asked.savepoints.create(asked.name)

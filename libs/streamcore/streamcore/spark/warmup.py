@@ -1,10 +1,10 @@
-"""Some cuts of nothing, so that an app's first real one finds everything awake.
+"""Empty cuts that warm up a process, so that the first real cut of its app is fast.
 
-The first cut of a process takes many times what the next takes: the JVM loads and compiles its classes, Spark generates
+The first cut of a process takes many times as long as the next: the JVM loads and compiles its classes, Spark generates
 code, workers are forked and import, the state store opens. A standby has the time for that before it owns anything. So
 it runs the app's own plan, under another name, on empty cuts, with a checkpoint of its own that is deleted afterwards.
-Nothing is read from Kafka and nothing is written to a sink; a worker keeps what it built under the warm-up's name and
-never uses it for the app.
+Nothing is read from Kafka and nothing is written to a sink; a worker caches under the name of the warm-up and never
+uses those objects for the app.
 """
 
 from __future__ import annotations

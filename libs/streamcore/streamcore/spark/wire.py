@@ -1,4 +1,4 @@
-"""What crosses between the driver, the JVM and the Python workers: the pickled app, task assignments and row schemas.
+"""The formats between the driver, the JVM and the Python workers: the pickled app, task assignments and row schemas.
 
 Exists so that the stages, the workers and the driver share one definition. Imports nothing heavy: Spark's planner loads
 it in a process of its own.

@@ -1,8 +1,8 @@
 """The code of a Python worker for stage 1 and the keyed stages. Thin: it converts rows and calls the engine.
 
-A worker process serves many tasks, one after the other. It keeps what it built (decoders, Kafka clients, shards with
-their tables) in this module, so that a cut pays for its data and not for its set-up. What it keeps is never trusted: a
-shard compares its memory with the stored head before it uses it, a client what it read with what it is asked for.
+A worker process serves many tasks, one after the other. It keeps decoders, Kafka clients and shards with their tables
+in this module, so that a cut pays for its data and not for its set-up. Cached objects are never trusted: a shard
+compares its memory with the stored head before it uses it, and a client compares its read position with the range.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def run_shard(
 
 
 def _new(packed: PackedApp) -> App:
-    """Unpack the app, and drop what this worker cached of the same app with other settings."""
+    """Unpack the app, and drop the cached objects of the same app with other settings."""
     app = packed.unpack()
     for identity in [i for i, ingest in _ingests.items() if i != packed.identity and ingest.app.name == app.name]:
         del _ingests[identity]

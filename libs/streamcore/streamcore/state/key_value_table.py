@@ -1,4 +1,4 @@
-"""A table of text keys and byte values: for what a kernel keeps in ones and twos (rules, positions, settings)."""
+"""A table of text keys and byte values, for the few values that a kernel keeps (rules, positions, settings)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of what is stored, so that a program can read what an older one wrote.
+"""Versions of stored rows, so that a program can read the rows of an older one.
 
 Every stored row has the version of its table's layout, in a column of its own: the log writes one bucket a cut anew,
 so for a while after an upgrade rows of several versions lie beside each other. Rows of an older version are brought up

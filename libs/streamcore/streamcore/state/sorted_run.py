@@ -1,7 +1,7 @@
 """One sorted piece of a row table: rows by hash of their key and event time, with the rows themselves beside.
 
 Exists so that ``RowTable`` can find, merge and drop rows column-wise. Promises: apart from the states of its rows a run
-never changes, so what is computed of it once (its rows by time, by bucket) stays good. Refuses to know other runs.
+never changes, so its indexes (rows by time, by bucket) are computed once. Does not know other runs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SortedRun:
         self.deleted_count += len(places)
 
     def expire(self, before_ms: int) -> Ints:
-        """Drop the live rows before this time, and return their slots. Costs what it drops."""
+        """Drop the live rows before this time, and return their slots. Cost: the number of dropped rows."""
         end = max(self.expired_count, int(np.searchsorted(self.sorted_times, before_ms)))
         places = self.by_time[self.expired_count : end]
         places = places[self.states[places] < DELETED]
@@ -155,10 +155,10 @@ def concat_runs(runs: Sequence[SortedRun]) -> SortedRun:
 
 
 def _order(hashes: UInt64Array, times: Ints) -> Ints:
-    """By hash, then by time, then as they come.
+    """Return the order by hash, then by time, then by arrival.
 
-    Runs that are merged are sorted already, one after the other, which a stable sort by hash makes use of. What is left
-    is to sort those few hashes by time that were in more than one.
+    Runs that are merged are sorted already, so a stable sort by hash is fast. Only the few hashes that are in more than
+    one run need a sort by time.
     """
     order = np.argsort(hashes, kind="stable")
     hashes, times = hashes[order], times[order]

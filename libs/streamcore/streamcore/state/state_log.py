@@ -142,7 +142,7 @@ class StateLog:
 def fresh_log(
     rows: Mapping[str, pl.DataFrame], buckets: int, cells: Mapping[str, object]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the blobs of a log that begins with these rows, each once, by table: what a shard finds after a restore."""
+    """Yield the blobs of a new log with these rows, each once, by table; a shard starts from it after a restore."""
     pieces = {name: _by_bucket(frame, buckets) for name, frame in rows.items()}
     digest = ""
     for bucket in range(buckets):

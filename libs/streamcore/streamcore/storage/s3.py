@@ -103,7 +103,7 @@ class S3ObjectStore:
         with _naming(self, name):
             obstore.put(_store(self.bucket), self._key(name), file, chunk_size=PIECE_BYTES)
 
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
+    def read_tagged(self, name: str) -> tuple[bytes, str] | None:
         """Read a small file with the tag of this version; None where there is none.
 
         A server that keeps the two apart may answer with a tag and a content of two versions while the file is replaced

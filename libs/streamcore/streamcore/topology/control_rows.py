@@ -1,4 +1,4 @@
-"""Control records as rows: what an operator that listens to the control topic gets as its last input."""
+"""Control records as rows: the last input of an operator that listens to the control topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a stateless function over rows so that a row on which it fails harms nobody: it becomes a rejected record.
+"""Runs a stateless function over rows so that a row on which it fails becomes a rejected record; other rows go on.
 
 A function works row by row, so where it fails on many rows it is run on each half of them, down to the rows at fault
 (as many runs as the rows at fault times the logarithm of all).
@@ -15,7 +15,7 @@ from streamcore.operators.base import LATE_REASON
 from streamcore.operators.process import FAILED_REASON
 from streamcore.topology.dead_letters import DeadLetterWriter
 from streamcore.topology.nodes import Transform
-from streamcore.wire.lanes import Record
+from streamcore.wire.lanes import DeadLetterCode, Record
 
 _PLAIN = DeadLetterWriter()
 #: The columns in which operators and look-ups say why a row is not among the others.
@@ -44,7 +44,9 @@ def _run(name: str, function: Transform, rows: pl.DataFrame, result: IsolatedRes
         result.good.append(function(rows))
     except Exception as error:
         if rows.height == 1:
-            result.dead += letters.to_records(rows, ["failed"], [f"{name}: {type(error).__name__}: {error}"])
+            result.dead += letters.to_records(
+                rows, [DeadLetterCode.FAILED], [f"{name}: {type(error).__name__}: {error}"]
+            )
             return
         half = rows.height // 2
         _run(name, function, rows[:half], result, letters)

@@ -21,13 +21,14 @@ from streamcore.operators.base import MAIN
 from streamcore.schema import EVENT_MS, Kind, StreamSchema, Type
 from streamcore.topology.labels import format_duration
 from streamcore.watermark import WatermarkStrategy
+from streamcore.wire.lanes import DeadLetterCode
 from streamcore.wire.raw import ORIGIN
 
 if TYPE_CHECKING:
     from streamcore.operators.base import Operator
 
 #: The port of rows for which something failed.
-FAILED = "failed"
+FAILED = DeadLetterCode.FAILED.value
 
 #: Columns of a row as a user sees them. Every row also has ``EVENT_MS``.
 Schema = Mapping[str, pl.DataType]
@@ -111,7 +112,7 @@ class SourceNode(TopologyNode):
 
 @dataclass(frozen=True, eq=False)
 class StatelessNode(TopologyNode):
-    """``function`` over rows; ``what`` it is called. ``changes``: the columns that it may change; None: any."""
+    """``function`` over rows. ``what``: its name. ``changes``: the columns that it may change; None: any."""
 
     before: OutputPort
     what: str

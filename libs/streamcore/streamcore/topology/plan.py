@@ -1,4 +1,4 @@
-"""What a topology will need when it runs, without starting anything: stages, exchanges, state, lanes, time."""
+"""The plan of a topology, made without running it: stages, exchanges, state, lanes, time."""
 
 from __future__ import annotations
 

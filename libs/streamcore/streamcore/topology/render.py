@@ -9,7 +9,7 @@ from streamcore.topology.topology import Topology
 
 
 def text(topology: Topology) -> str:
-    """Return a line a node: what it is called, what it does, and what it takes its rows from."""
+    """Return one line a node: its name, its operation and its inputs."""
     levels = topology.levels
     lines = [f"topology {topology.name}"]
     for level in range(levels.count):
@@ -78,7 +78,7 @@ def _shape(topology: Topology, node: TopologyNode) -> str:
 
 
 def _arrows(levels: StageAssignment, node: TopologyNode) -> list[str]:
-    """From each input on every level where both are; what is sent to an operator on a later level is dotted."""
+    """Yield the arrows from each input, on every level where both nodes are; those to a later level are dotted."""
     arrows = []
     for port in node.inputs:
         label = "" if port.name == MAIN else f"|{port.name}|"

@@ -1,7 +1,7 @@
 """A topology in this process, on tables: for tests, for trying things out, and for back-tests.
 
 The same operators, shards and state as on Spark; only decoding and the broker are left out. The caller makes the cuts,
-so time and the borders of a cut are whatever a test says they are.
+so a test decides the time and the borders of each cut.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FROM_PARTITION = "partition"
 
 @dataclass
 class SimulationResult:
-    """What came out: ``lanes`` by name, rows in order; ``dead``: dead letters; ``counted``: by operator and name."""
+    """Output of a run: ``lanes`` by name, rows in order; ``dead``: dead letters; ``counted``: by operator and name."""
 
     lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[Record] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""Where each node of a topology runs: on which level, and what has to be sent from one level to the next.
+"""Assigns each node of a topology to levels, and plans the exchanges from one level to the next.
 
 Level 0 is stage 1: no key, no state. Level n is the n-th keyed stage. A node without state runs wherever its rows are,
 on several levels if they come from several. An operator runs one level after the last of its inputs, or on the same
-level if its rows are with their key there already; what it needs from levels before is sent by an exchange.
+level if its rows are with their key there already; an exchange sends it the rows of earlier levels.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlannedExchange:
 
 @dataclass
 class StageAssignment:
-    """The levels of all nodes, each after its inputs, and what is sent between them."""
+    """The levels of all nodes, each after its inputs, and the exchanges between levels."""
 
     nodes: Sequence[TopologyNode]
     names: dict[TopologyNode, str]
@@ -122,7 +122,7 @@ def _send(levels: StageAssignment, node: StatefulNode, one: KeyedInput, before: 
     for place, sending in enumerate(levels.exchanges):
         same = (sending.port.node, sending.port.name, sending.level) == (one.port.node, one.port.name, before)
         if same and sending.exchange == Exchange(sending.exchange.rows, one.key, level - 1, one.broadcast):
-            levels.exchanges[place] = replace(sending, columns=_all_of(sending, one))
+            levels.exchanges[place] = replace(sending, columns=_columns_to_send(sending, one))
             return sending.exchange.rows
     rows = StreamKey(f"{levels.names[node]}.{node.keyed.index(one)}", before)
     levels.exchanges.append(
@@ -131,7 +131,7 @@ def _send(levels: StageAssignment, node: StatefulNode, one: KeyedInput, before: 
     return rows
 
 
-def _all_of(sending: PlannedExchange, one: KeyedInput) -> tuple[str, ...] | None:
+def _columns_to_send(sending: PlannedExchange, one: KeyedInput) -> tuple[str, ...] | None:
     if sending.columns is None or one.columns is None:
         return None
     return tuple(name for name in one.port.schema if name in {*sending.columns, *one.columns})

@@ -1,4 +1,4 @@
-"""Tables as people write and read them: input for a simulation, and what came out of it as text.
+"""Tables as people write and read them: input and output of a simulation as text.
 
 For examples, tests and trying things out. Refuses to know JSON and lanes of Kafka, which have their own rules.
 """
@@ -34,7 +34,7 @@ def event_table(stream: StreamSchema, rows: Sequence[Sequence[object]]) -> pl.Da
 
 def format_tables(lanes: Mapping[str, pl.DataFrame], dead: Sequence[Record] = ()) -> str:
     """Each lane as a table under its name, then a line per rejected record: the reason, and its contents."""
-    parts = [f"{name}\n{_drawn(rows)}" for name, rows in sorted(lanes.items())]
+    parts = [f"{name}\n{_draw(rows)}" for name, rows in sorted(lanes.items())]
     letters = [f"{_reason(record)}\n  {(record.value or b'').decode()}" for record in dead]
     return "\n\n".join([*parts, *(["\n".join(["dead letters", *letters])] if letters else [])])
 
@@ -59,7 +59,7 @@ def _read(kind: Kind, value: object, zone: str) -> object:
     return value
 
 
-def _drawn(rows: pl.DataFrame) -> str:
+def _draw(rows: pl.DataFrame) -> str:
     with pl.Config(
         tbl_formatting="ASCII_MARKDOWN",
         tbl_hide_dataframe_shape=True,

@@ -1,7 +1,7 @@
 """Which elements of a pane its window function sees.
 
 An evictor is a frozen value, and ``keep`` a pure function of the pane's elements in order of arrival. It narrows the
-view only: what it leaves out stays in the window and may be seen by a later pane.
+view only: elements that it leaves out stay in the window, and a later pane may see them.
 """
 
 from __future__ import annotations

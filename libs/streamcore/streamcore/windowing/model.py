@@ -146,7 +146,7 @@ class WindowCounts:
     evicted: int = 0
 
     @property
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         """Return whether the law holds."""
         dropped = self.dropped_expired + self.dropped_closed
         return self.assignments == self.on_time + self.late_accepted + dropped

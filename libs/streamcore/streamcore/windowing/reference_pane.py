@@ -1,7 +1,7 @@
 """One live window of one key in the reference: its elements, its trigger's state, and the panes it has fired.
 
-Knows what a pane holds, how it is named and what it takes back. Refuses to know which windows exist and what time it
-is: that comes as a ``TriggerContext`` and a ``WindowProgress``.
+Knows the content, the name and the retractions of a pane. Does not know the other windows or the time: they come as a
+``TriggerContext`` and a ``WindowProgress``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WindowProgress:
 
 @dataclass
 class LivePane:
-    """``elements``: what the next pane would hold, in order of arrival; ``unfired``: how many of them no pane has held.
+    """``elements``: the content of the next pane, in order of arrival; ``unfired``: how many of them no pane has held.
 
     ``awaits_on_time``: the window was there before its end had passed and has not had its pane on time. ``last``: the
     pane that a retraction would take back. ``superseded``: the last panes of absorbed sessions, to be taken back.

@@ -1,7 +1,7 @@
-"""What a windowed computation is asked for, and which requests make no sense.
+"""The specification of a windowed computation, with the checks of its options.
 
-A ``WindowSpec`` that exists can run. Whatever would lose data in silence, never fire or have no effect is refused with
-what to write instead.
+A ``WindowSpec`` that exists can run. Options that would lose data silently, never fire or have no effect are refused
+with a hint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamcore.windowing.triggers import AfterWatermark, Earliest, Trigger, wal
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """Windows, when they fire, what a pane holds, and for how long after its end a window takes late elements."""
+    """Windows, their trigger, the content of a pane, and the time after its end in which a window takes late elements."""
 
     assigner: Assigner
     trigger: Trigger

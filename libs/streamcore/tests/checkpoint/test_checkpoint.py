@@ -141,7 +141,7 @@ def test_temporary_files_of_a_crash_are_not_batches(root: CheckpointRoot) -> Non
     run_batches(root, 2, 1)
     write_text(root.spark / "offsets" / ".3.7c9e6679-7425-40de-944b-e07fc1f90ae7.tmp", "v1")
     root.initialise(SHOP)
-    assert root.planned() == (0, 1, 2)
+    assert root.planned_batches() == (0, 1, 2)
 
 
 def test_files_of_ours_that_are_lost_while_batches_exist_are_not_made_up(root: CheckpointRoot) -> None:

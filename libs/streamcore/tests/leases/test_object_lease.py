@@ -32,8 +32,8 @@ class Passing:
     def url(self) -> str:
         return self.place.url
 
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
-        return self.place.tagged(name)
+    def read_tagged(self, name: str) -> tuple[bytes, str] | None:
+        return self.place.read_tagged(name)
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         return self.place.exchange(name, content, tag)
@@ -45,7 +45,7 @@ class Careless(Passing):
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.place.write(name, content)
-        found = self.place.tagged(name)
+        found = self.place.read_tagged(name)
         return None if found is None else found[1]
 
 
@@ -89,9 +89,9 @@ class Frozen(Passing):
 
     moving: threading.Event = field(default_factory=threading.Event)
 
-    def tagged(self, name: str) -> tuple[bytes, str] | None:
+    def read_tagged(self, name: str) -> tuple[bytes, str] | None:
         self.moving.wait()
-        return super().tagged(name)
+        return super().read_tagged(name)
 
     def exchange(self, name: str, content: bytes, tag: str | None) -> str | None:
         self.moving.wait()
@@ -236,7 +236,7 @@ def test_the_owner_keeps_its_record_moving_and_no_two_versions_are_alike(bucket:
     for _ in range(2):
         with lease(bucket) as mine:
             for _ in range(10):
-                found = bucket.tagged("lease.json")
+                found = bucket.read_tagged("lease.json")
                 assert found is not None
                 seen.add(found)
                 time.sleep(0.06)

@@ -210,8 +210,8 @@ def test_what_the_session_is_made_with_is_decided_once(name: str) -> None:
     changed = ServiceSettings.model_validate({**BEFORE, name: other})
     assert changed != SETTINGS
     if name != "executors":  # which ask for a pod around them
-        assert bool(changed.fixed(SETTINGS)) or changed.spark_session == SETTINGS.spark_session
-    assert (name in changed.fixed(SETTINGS)) == (name in DECIDED)
+        assert bool(changed.fixed_differences(SETTINGS)) or changed.spark_session == SETTINGS.spark_session
+    assert (name in changed.fixed_differences(SETTINGS)) == (name in DECIDED)
 
 
 DECIDED = {

@@ -102,16 +102,16 @@ def test_a_file_whose_writer_is_killed_is_there_whole_or_not_at_all(any_place: O
 
 def test_a_change_on_a_condition_is_made_once_whoever_else_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = s3_place(monkeypatch)
-    assert folder.tagged("a") is None
+    assert folder.read_tagged("a") is None
     assert folder.exchange("a", b"1", '"some tag"') is None
     first = folder.exchange("a", b"1", None)
     assert first is not None
-    assert folder.tagged("a") == (b"1", first)
+    assert folder.read_tagged("a") == (b"1", first)
     assert folder.exchange("a", b"2", None) is None
     second = folder.exchange("a", b"2", first)
     assert second is not None
     assert folder.exchange("a", b"3", first) is None
-    assert folder.tagged("a") == (b"2", second)
+    assert folder.read_tagged("a") == (b"2", second)
 
 
 def test_a_tag_belongs_to_the_content_that_comes_with_it_while_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_tag_belongs_to_the_content_that_comes_with_it_while_it_is_replaced(mo
 
     writing = threading.Thread(target=replace)
     writing.start()
-    pairs = [folder.tagged("a") for _ in range(1_000)]
+    pairs = [folder.read_tagged("a") for _ in range(1_000)]
     stop.set()
     writing.join()
     seen = {pair for pair in pairs if pair is not None}

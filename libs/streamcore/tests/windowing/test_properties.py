@@ -81,7 +81,7 @@ def seen(given_inputs: Iterable[Input]) -> list[Seen]:
 @given(specs(), inputs())
 def test_what_came_in_is_on_time_or_late_or_dropped(spec: WindowSpec, given_inputs: list[Input]) -> None:
     result = run(spec, given_inputs)
-    assert result.counts.balanced
+    assert result.counts.is_balanced
     assert result.counts.elements == len(seen(given_inputs))
     assert result.counts.dropped_expired + result.counts.dropped_closed == len(result.dropped)
     assert all(one.lateness_ms >= 0 for one in result.dropped)

@@ -5,7 +5,7 @@ The role names the drivers that there are, so it is written anew before each pod
 
 from __future__ import annotations
 
-from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.pods.labels import Manifest, labels, owned_metadata
 from headgate_operator.reconcile.observed import Desired
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -21,7 +21,7 @@ def service_account(app: Desired) -> Manifest | None:
     """Return the app's account; None when the spec names one: then its rights are granted elsewhere."""
     if app.spec.driver.service_account:
         return None
-    metadata = owned(app, service_account_name(app), labels(app, "driver"))
+    metadata = owned_metadata(app, service_account_name(app), labels(app, "driver"))
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
@@ -30,7 +30,7 @@ def access_manifests(app: Desired, pod_names: tuple[str, ...]) -> tuple[Manifest
     if app.spec.driver.service_account:
         return ()
     name = service_account_name(app)
-    metadata = owned(app, name, labels(app, "driver"))
+    metadata = owned_metadata(app, name, labels(app, "driver"))
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": list(EXECUTOR_VERBS)},
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": list(pod_names), "verbs": ["patch"]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate_operator.pods.labels import COLLECTS, Manifest, labels, owned
+from headgate_operator.pods.labels import COLLECTS, Manifest, labels, owned_metadata
 from headgate_operator.pods.parts import pod_spec
 from headgate_operator.reconcile.actions import CreateCollector
 from headgate_operator.reconcile.observed import Desired
@@ -22,7 +22,7 @@ def collector_pod(app: Desired, action: CreateCollector) -> Manifest:
         "resources": _RESOURCES,
     }
     made = pod_spec(spec, spec.driver, container) | {"automountServiceAccountToken": False}
-    metadata = owned(app, action.name, labels(app, "collector", {COLLECTS: app.name}))
+    metadata = owned_metadata(app, action.name, labels(app, "collector", {COLLECTS: app.name}))
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
 
 

@@ -10,7 +10,7 @@ from headgate_operator.pods.image import (
     SETTINGS_FILE,
     SETTINGS_FOLDER,
 )
-from headgate_operator.pods.labels import REVISION, Manifest, driver_selector, labels, owned
+from headgate_operator.pods.labels import REVISION, Manifest, driver_selector, labels, owned_metadata
 from headgate_operator.pods.parts import pod_spec, shared_mounts, shared_volumes
 from headgate_operator.pods.settings import settings_name
 from headgate_operator.reconcile.observed import Desired
@@ -31,7 +31,7 @@ def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> 
         "subdomain": app.name,
     }
     marks = driver_selector(app.name) | {REVISION: release.revision}
-    metadata = owned(app, name, spec.driver.labels | labels(app, "driver", marks))
+    metadata = owned_metadata(app, name, spec.driver.labels | labels(app, "driver", marks))
     metadata["annotations"] = dict(spec.driver.annotations)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
 

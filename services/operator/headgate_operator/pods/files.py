@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from headgate_operator.pods.image import FILES_FOLDER
-from headgate_operator.pods.labels import Manifest, content_name, labels, owned
+from headgate_operator.pods.labels import Manifest, content_name, labels, owned_metadata
 from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.spec import StreamAppSpec
@@ -21,7 +21,7 @@ def files_map(app: Desired, release: Release) -> Manifest | None:
     spec = release.spec
     if not spec.files:
         return None
-    metadata = owned(app, _name(app, spec), labels(app, "settings"))
+    metadata = owned_metadata(app, _name(app, spec), labels(app, "settings"))
     data = {_key(name): text for name, text in spec.files.items()}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data, "immutable": True}
 

@@ -35,7 +35,7 @@ def content_name(stem: str, content: str) -> str:
     return f"{stem}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
 
 
-def owned(app: Desired, name: str, labelled: Mapping[str, str]) -> Manifest:
+def owned_metadata(app: Desired, name: str, labelled: Mapping[str, str]) -> Manifest:
     """Metadata of something that goes with the app."""
     owner = {
         "apiVersion": API_VERSION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate_operator.pods.image import BLOCKS_PORT, DRIVER_PORT, METRICS_PORT
-from headgate_operator.pods.labels import Manifest, driver_selector, labels, owned
+from headgate_operator.pods.labels import Manifest, driver_selector, labels, owned_metadata
 from headgate_operator.reconcile.observed import Desired
 
 
@@ -19,6 +19,6 @@ def headless_service(app: Desired) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owned(app, app.name, labels(app, "driver")),
+        "metadata": owned_metadata(app, app.name, labels(app, "driver")),
         "spec": spec,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 
 from headgate_operator.pods.image import SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
-from headgate_operator.pods.labels import Manifest, labels, owned
+from headgate_operator.pods.labels import Manifest, labels, owned_metadata
 from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.spec import StreamAppSpec
 
@@ -24,7 +24,7 @@ def spark_secret_name(app: Desired) -> str:
 def spark_secret(app: Desired, text: str) -> Manifest:
     """Return the Secret. ``text``: random, at least 32 characters. The caller keeps this manifest private."""
     data = {SPARK_SECRET_KEY: base64.b64encode(text.encode()).decode()}
-    metadata = owned(app, spark_secret_name(app), labels(app, "driver"))
+    metadata = owned_metadata(app, spark_secret_name(app), labels(app, "driver"))
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data} | {
         "immutable": True
     }

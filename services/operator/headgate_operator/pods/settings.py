@@ -11,7 +11,7 @@ import math
 from typing import Any  # a service's settings are made of anything
 
 from headgate_operator.pods.image import EXECUTOR_TEMPLATE, METRICS_PORT, SCRATCH, SPARK_SECRET_FOLDER, SPARK_SECRET_KEY
-from headgate_operator.pods.labels import Manifest, content_name, labels, owned
+from headgate_operator.pods.labels import Manifest, content_name, labels, owned_metadata
 from headgate_operator.pods.parts import executor_template
 from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.release import Release
@@ -32,7 +32,7 @@ def settings_name(app: Desired, release: Release) -> str:
 
 def settings_map(app: Desired, release: Release) -> Manifest:
     """``settings.yaml`` (JSON is YAML) and ``executor.yaml``."""
-    metadata = owned(app, settings_name(app, release), labels(app, "settings"))
+    metadata = owned_metadata(app, settings_name(app, release), labels(app, "settings"))
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     return made | {"data": _data(app, release), "immutable": True}
 

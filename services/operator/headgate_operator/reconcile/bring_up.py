@@ -94,7 +94,7 @@ def _recreate_missing(
 def wait_for_exclusive(context: Context, status: Status) -> ReconcileResult | None:
     """Execute step 2. Nothing when all others are gone; else the wait for it, which ends with a person."""
     keep = (status.standby.name,) if status.standby else ()
-    others = context.observed.unfinished(*keep)
+    others = context.observed.unfinished_pods(*keep)
     if not others:
         return None
     grace = context.desired.spec.driver.termination_grace

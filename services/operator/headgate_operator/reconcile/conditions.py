@@ -107,7 +107,9 @@ def _degraded(context: Context, status: Status) -> _ConditionText:
 
 def _next_step_for_human(context: Context, status: Status) -> str:
     if status.resume is not None:
-        names = [pod.name for pod in context.observed.unfinished(*([status.standby.name] if status.standby else []))]
+        names = [
+            pod.name for pod in context.observed.unfinished_pods(*([status.standby.name] if status.standby else []))
+        ]
         return (
             f"{', '.join(names) or 'a pod'} did not end; when its node is surely dead: kubectl delete pod -n "
             f"{context.desired.namespace} --force --grace-period=0 {' '.join(names)}"

@@ -61,7 +61,7 @@ def continue_delete(context: Context, status: Status) -> ReconcileResult:
         if reply is CommandState.WAITING:
             return ReconcileResult(status, actions)
         return ReconcileResult(replace(clear(status, saved=reply is CommandState.DONE), owner=None), actions)
-    others = context.observed.unfinished()
+    others = context.observed.unfinished_pods()
     if others:
         return ReconcileResult(status, tuple(DeletePod(pod.name, pod.uid) for pod in others if not pod.deleting))
     return _pods_are_gone(context, status)

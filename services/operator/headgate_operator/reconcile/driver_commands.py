@@ -50,9 +50,9 @@ def poll(context: Context, status: Status, reason: SavepointReason) -> tuple[Com
     if result is not None:
         return _on_result(context, status, result, line, reason)
     if pod is None or pod.finished:
-        return _failed(CommandState.LOST, line, "the driver ended before it answered")
+        return _fail_savepoint(CommandState.LOST, line, "the driver ended before it answered")
     if context.past(pending.deadline):
-        return _failed(CommandState.LATE, line, "the driver did not answer in time")
+        return _fail_savepoint(CommandState.LATE, line, "the driver did not answer in time")
     return CommandState.WAITING, _request(context, status, pod, line, reason), ""
 
 
@@ -81,7 +81,7 @@ def _on_result(
     pending, savepoint = status.pending_command, result.savepoint
     assert pending is not None
     if not result.ok or (pending.savepoint and not _is_credible(status, pending, savepoint)):
-        return _failed(
+        return _fail_savepoint(
             CommandState.REFUSED, line, result.message or "the driver named no savepoint that could be right"
         )
     if not pending.savepoint:
@@ -124,7 +124,7 @@ def _complete(context: Context, status: Status, savepoint: SavepointInfo) -> Sav
     )
 
 
-def _failed(
+def _fail_savepoint(
     state: CommandState, line: SavepointView | None, message: str
 ) -> tuple[CommandState, tuple[Action, ...], str]:
     if line is None or not line.open:

@@ -115,6 +115,6 @@ class Observed:
         """By name."""
         return next((savepoint for savepoint in self.savepoints if savepoint.name == name), None)
 
-    def unfinished(self, *except_names: str) -> tuple[PodView, ...]:
+    def unfinished_pods(self, *except_names: str) -> tuple[PodView, ...]:
         """Pods other than these of which something may run."""
         return tuple(pod for pod in self.pods if pod.name not in except_names and not pod.finished)

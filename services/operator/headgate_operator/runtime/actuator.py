@@ -76,7 +76,7 @@ class KubernetesActuator:
         self._cache.put(APPS, made)
         over = ended_upgrade(seen.status, status)
         if over is not None:
-            self._traces.ended(AppRef(app.namespace, app.name, app.uid), over)
+            self._traces.upgrade_ended(AppRef(app.namespace, app.name, app.uid), over)
 
     def is_newest(self, seen: CachedApp) -> bool:
         """One get."""
@@ -143,7 +143,7 @@ class KubernetesActuator:
                 raise
 
     def _drivers(self, app: Desired, name: str) -> tuple[str, ...]:
-        seen = self._cache.seen((app.namespace, app.name))
+        seen = self._cache.find_app((app.namespace, app.name))
         there = {pod.name for pod in seen.observed.pods if not pod.finished} if seen else set()
         return tuple(sorted(there | {name}))
 

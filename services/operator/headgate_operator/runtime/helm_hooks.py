@@ -30,12 +30,12 @@ _PAUSE_S = 1.0
 def replace_crds(rest: Rest) -> None:
     """Each as a whole; labels and annotations of others stay."""
     for crd in crds().values():
-        while not _replaced(rest, crd):
+        while not _replace_crd(rest, crd):
             time.sleep(_PAUSE_S)
         _say(f"{crd['metadata']['name']}: as this version has it")
 
 
-def _replaced(rest: Rest, crd: Json) -> bool:
+def _replace_crd(rest: Rest, crd: Json) -> bool:
     """Put the image's CRD in place; return false when another writer changed it meanwhile."""
     where = f"{_CRDS}/{crd['metadata']['name']}"
     try:

@@ -98,7 +98,7 @@ class Cache:
         with self._lock:
             return list(self._objects[APPS])
 
-    def seen(self, key: Key) -> CachedApp | None:
+    def find_app(self, key: Key) -> CachedApp | None:
         """All that is known of an app; none when there is none."""
         with self._lock:
             raw = self._objects[APPS].get(key)
@@ -109,10 +109,10 @@ class Cache:
         if raw is None:
             return None
         desired, status = read_app(raw)
-        return CachedApp(desired, status, raw["metadata"]["resourceVersion"], _observed(parts, named))
+        return CachedApp(desired, status, raw["metadata"]["resourceVersion"], _parse_observed(parts, named))
 
 
-def _observed(parts: dict[str, list[Json]], others: list[tuple[Key, Json]]) -> Observed:
+def _parse_observed(parts: dict[str, list[Json]], others: list[tuple[Key, Json]]) -> Observed:
     pods = sorted(parts[PODS], key=lambda raw: str(raw["metadata"]["name"]))
     drivers = tuple(read_pod(raw) for raw in pods if APP in (raw["metadata"].get("labels") or {}))
     collectors = tuple(read_collector(raw) for raw in pods if COLLECTS in (raw["metadata"].get("labels") or {}))

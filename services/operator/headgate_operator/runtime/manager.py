@@ -88,7 +88,7 @@ class Manager:
         found = {}
         for key in self._cache.apps():
             with suppress(Unusable):
-                if (seen := self._cache.seen(key)) is not None:
+                if (seen := self._cache.find_app(key)) is not None:
                     found[key] = seen.status
         return found
 
@@ -99,12 +99,12 @@ class Manager:
                 self._queue.done(key, self._check_loop() if key == canary.CANARY else self._turn(key))
             except (StaleRead, NotExclusive) as reason:
                 self._counters.add("turns", type(reason).__name__)
-                self._queue.failed(key)
+                self._queue.mark_failed(key)
             except ApiError as error:
-                after_s = self._queue.failed(key)
+                after_s = self._queue.mark_failed(key)
                 _LOG.warning("%s/%s: again in %.1f s: %s", *key, after_s, error)
             except Exception:  # a fault of ours in one app must not stop the others
-                self._queue.failed(key)
+                self._queue.mark_failed(key)
                 _LOG.exception("%s/%s", *key)
 
     def _check_loop(self) -> float:
@@ -114,7 +114,7 @@ class Manager:
     def _turn(self, key: Key) -> float | None:
         """In how many seconds to look again; none when the app is gone."""
         try:
-            seen = self._cache.seen(key)
+            seen = self._cache.find_app(key)
         except Unusable as reason:
             _LOG.error("%s/%s is left alone: %s", *key, reason)
             return self._settings.resync_s

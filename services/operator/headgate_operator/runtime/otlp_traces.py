@@ -33,7 +33,7 @@ _MS_NS = 1_000_000
 class Traces(Protocol):
     """Who has to hear of upgrades."""
 
-    def ended(self, app: AppRef, upgrade: Upgrade) -> None:
+    def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
         """One is over, and that was written. Returns at once, and raises nothing."""
 
     def close(self) -> None:
@@ -43,7 +43,7 @@ class Traces(Protocol):
 class NoTraces:
     """Traces without a receiver."""
 
-    def ended(self, app: AppRef, upgrade: Upgrade) -> None:
+    def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
         """See ``Traces``."""
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class OtlpTraces:
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()
 
-    def ended(self, app: AppRef, upgrade: Upgrade) -> None:
+    def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
         """See ``Traces``."""
         try:
             self._waiting.put_nowait((app, upgrade))

@@ -87,7 +87,7 @@ def read_pod(raw: Json) -> PodView:
         meta["name"],
         meta["uid"],
         _instant(meta.get("creationTimestamp")) or 0,
-        _finished(status),
+        _is_finished(status),
         bool(meta.get("deletionTimestamp")),
         command_id(marks.get(COMMAND_ANNOTATION)),
         DriverStatus.from_json(marks.get(STATUS_ANNOTATION)),
@@ -95,7 +95,7 @@ def read_pod(raw: Json) -> PodView:
     )
 
 
-def _finished(status: Json) -> bool:
+def _is_finished(status: Json) -> bool:
     """Return true when the pod has ended. A lost node's pod has the phase Failed while containers run: not finished."""
     ended = status.get("phase") in ("Succeeded", "Failed")
     return ended and not any("running" in one.get("state", {}) for one in status.get("containerStatuses") or ())

@@ -1,11 +1,14 @@
-"""One turn for one app: what every operator process does, on a cluster and in the simulation.
+"""One reconciliation of one app, the same on a cluster and in the simulation.
 
-1. Look: read the cache. Where it lacks a pod that the status names, or the phase ends when nothing runs, ask the API
-server: absence is not taken from a cache. 2. Decide. 3. Write the status, onto the version that was read. If another
-process wrote: stop, look again.
-   Nothing to write but something to do: ask whether the version that was read is still the newest. 4. Act.
-A crash after 1 or 2 leaves nothing; after 3 a status whose actions are missing, which the next turn does; in the midst
-of 4 the same. Before ``PromoteStandby`` the API server is asked for the app's pods: nothing of another one may run.
+1. Observe: read the cache. If it lacks a pod that the status names, or if the phase ends when no pod runs, read from
+   the API server: a missing entry in a cache proves nothing.
+2. Decide: call ``reconcile``.
+3. Write the status onto the version that was read. If another process has written meanwhile, stop and observe again. If
+   only actions follow, ask the API server whether the version that was read is still the newest.
+4. Act. Before ``PromoteStandby``, ask the API server for the app's pods: no other driver pod may run.
+
+A crash after step 1 or 2 leaves nothing behind. A crash after step 3 or within step 4 leaves a status with missing
+actions; the next reconciliation performs them.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class WorkQueue(Generic[K]):
         with self._changed:
             self._failures.pop(key, None)
 
-    def failed(self, key: K) -> float:
+    def mark_failed(self, key: K) -> float:
         """Mark the key as failed; return the delay in seconds after which it comes again."""
         with self._changed:
             failures = self._failures[key] = self._failures.get(key, 0) + 1

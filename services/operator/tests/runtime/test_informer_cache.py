@@ -39,13 +39,13 @@ def test_a_key_that_fails_waits_longer_each_time_until_it_goes_well() -> None:
     for _ in range(3):
         queue.add("a")
         queue.take()
-        waits.append(queue.failed("a"))
+        waits.append(queue.mark_failed("a"))
     assert waits == [0.1, 0.2, 0.4]
     queue.take()
     queue.done("a")
     queue.add("a")
     queue.take()
-    assert queue.failed("a") == 0.1
+    assert queue.mark_failed("a") == 0.1
 
 
 def test_an_earlier_wish_wins_over_a_later_one() -> None:

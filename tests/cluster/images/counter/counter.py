@@ -50,7 +50,7 @@ class Hundreds(ProcessFunction):
 def topology(settings: Any) -> Topology:
     """A total a user and event."""
     function = {"1": Numbers, "2": Hundreds}[os.environ["COUNTER_VERSION"]]
-    by_user = source(settings.stream.schema_of(), settings.watermark).key_by("user_id")
+    by_user = source(settings.stream.stream_schema(), settings.watermark).key_by("user_id")
     return Topology(settings.app, by_user.process(function(), name="total").sink("totals", key="user_id"))
 
 

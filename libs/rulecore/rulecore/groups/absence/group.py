@@ -108,7 +108,7 @@ class AbsenceGroup:
         if len(rows):
             seen = frame if len(rows) == frame.height else frame[rows]
             slots = self.entries.keys.assign(seen)[back]
-            self._seen(slots, self._numbers[matches.rule], seen[EVENT_MS].to_numpy()[back])
+            self._record_events(slots, self._numbers[matches.rule], seen[EVENT_MS].to_numpy()[back])
         return [], []
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
@@ -121,7 +121,7 @@ class AbsenceGroup:
             missed += self.deadlines.before_events(first.entry, first.start)
             self.entries.set_last_seen(first.entry, first.end, seen=True)
         if context.watermark_ms == NO_WATERMARK:
-            self.entries.set_last_seen(self.listed.unarmed(self.entries), context.next_watermark_ms, seen=False)
+            self.entries.set_last_seen(self.listed.unarmed_entries(self.entries), context.next_watermark_ms, seen=False)
         missed += self.deadlines.before_watermark(context.next_watermark_ms)
         firings = self._firings(missed)
         self._forget(context)
@@ -132,7 +132,7 @@ class AbsenceGroup:
         self.entries.apply_loaded()
         self.counts["keys_dropped"] += self.listed.sync(self.entries, context)
 
-    def _seen(self, slots: Ints, population: Ints, event_ms: Ints) -> None:
+    def _record_events(self, slots: Ints, population: Ints, event_ms: Ints) -> None:
         """Record the events by key and population."""
         entries = self.entries
         entry = self._admit(slots, population)
@@ -152,7 +152,7 @@ class AbsenceGroup:
         """Move on with events that follow the last one without a gap."""
         last = self.entries.last
         came = event_ms >= last[entry]
-        moved = np.flatnonzero(self.entries.marked(entry[came]))
+        moved = np.flatnonzero(self.entries.as_mask(entry[came]))
         np.maximum.at(last, entry[came], event_ms[came])
         self.entries.seen[moved] = True
         self.entries.renew(moved)
@@ -160,7 +160,7 @@ class AbsenceGroup:
     def _merge_events(self, events: Intervals) -> None:
         """Merge events of entries that have a gap, or had none before."""
         entries = self.entries
-        marked = entries.marked(events.entry)
+        marked = entries.as_mask(events.entry)
         mine = np.flatnonzero(marked)
         rest = mine[entries.last[mine] > NO_EVENT]
         before = entries.last[rest]
@@ -170,7 +170,7 @@ class AbsenceGroup:
         entries.ahead.put(chains.take(~resting))
         entries.touch(mine)
         after = chains.take(resting)
-        came = entries.marked(events.entry[events.end == entries.last[events.entry]])
+        came = entries.as_mask(events.entry[events.end == entries.last[events.entry]])
         moved = (after.end > before) | (came[after.entry] & (after.end == before))
         moved &= ~(entries.seen[after.entry] & (after.end == before))
         entries.set_last_seen(after.entry[moved], after.end[moved], seen=True)

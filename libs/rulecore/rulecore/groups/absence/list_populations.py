@@ -52,7 +52,7 @@ class ListPopulations:
                 self._synced[number] = content
         return dropped
 
-    def unarmed(self, entries: ExpectedKeys) -> Ints:
+    def unarmed_entries(self, entries: ExpectedKeys) -> Ints:
         """Return listed keys that no watermark has armed."""
         live = entries.live()
         unarmed: Ints = live[(entries.last[live] == NO_EVENT) & np.isin(entries.population[live], self.numbers)]
@@ -64,7 +64,7 @@ class ListPopulations:
         keys = self._own(content, context)
         slots = entries.keys.assign(keys[: self.limit])
         found = entries.find(slots, np.full(len(slots), number))
-        there = entries.marked(found[found >= 0])
+        there = entries.as_mask(found[found >= 0])
         live = entries.live()
         entries.drop(live[(entries.population[live] == number) & ~there[live]])
         new = slots[found < 0]

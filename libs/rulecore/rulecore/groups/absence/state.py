@@ -96,7 +96,7 @@ class ExpectedKeys(StateTable):
         """Forget entries for good."""
         if not entries.size:
             return
-        self.ahead.pull(self.marked(entries))
+        self.ahead.pull(self.as_mask(entries))
         self._gone.append(self._frame(entries, gone=True))
         slots, population = self.slot[entries], self.population[entries]
         self._index.remove(_code(slots, population))
@@ -123,7 +123,7 @@ class ExpectedKeys(StateTable):
         """Record that their stretches changed."""
         self._dirty[entries] = True
 
-    def marked(self, entries: Ints) -> Mask:
+    def as_mask(self, entries: Ints) -> Mask:
         """Return the entries as a mask."""
         mask = np.zeros(self.size, dtype=bool)
         mask[entries] = True
@@ -207,7 +207,7 @@ class ExpectedKeys(StateTable):
         self.last[entries] = rows[LAST].fill_null(NO_EVENT).to_numpy()
         self.seen[entries] = rows[SEEN].to_numpy()
         self.times[:, entries] = 0  # nothing of them is to be carried over when rules change
-        self.ahead.pull(self.marked(entries))
+        self.ahead.pull(self.as_mask(entries))
         entry, start, end = _pairs(entries, rows[AHEAD])
         self.ahead.put(Intervals(entry, start, end))
         self._loaded.append((entries, *_pairs(entries, rows[GIVEN])))
@@ -216,7 +216,7 @@ class ExpectedKeys(StateTable):
     def _frame(self, entries: Ints, *, gone: bool) -> pl.DataFrame:
         slots = self.slot[entries]
         last = pl.Series(LAST, self.last[entries]).replace(NO_EVENT, None)
-        stretches = self.ahead.held.take(self.marked(entries)[self.ahead.held.entry])
+        stretches = self.ahead.held.take(self.as_mask(entries)[self.ahead.held.entry])
         order = np.argsort(entries)  # lists are made in the order of entries, and put back
         ranked, back = entries[order], np.argsort(order)
         lists = [_lists(ranked, *stretches), _lists(ranked, *self._alerts_by_entry(ranked))]

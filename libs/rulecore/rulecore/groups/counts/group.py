@@ -166,13 +166,13 @@ class CountUpdate:
             self.subgroup.sets[column].add(self.numbered.codes, values)
         found: list[RuleFiring] = []
         for emit, having, snapshots, rows, hits in self.evaluated:
-            some = self._unfired(having, rows, hits) if emit is Emit.EARLY else hits
+            some = self._first_hits(having, rows, hits) if emit is Emit.EARLY else hits
             found += self._firings(emit, having, snapshots, some)
         return found
 
-    def _unfired(self, having: Having, rows: Ints, hits: RuleHits) -> RuleHits:
+    def _first_hits(self, having: Having, rows: Ints, hits: RuleHits) -> RuleHits:
         panes, codes = self.subgroup.panes, self.numbered.codes
-        hits = hits.select(~panes.fired(codes[rows[hits.row]], having.bits[hits.member]))
+        hits = hits.select(~panes.has_fired(codes[rows[hits.row]], having.bits[hits.member]))
         segment = self.numbered.segment[rows[hits.row]]
         _, first = np.unique(hits.member * len(self.numbered.panes) + segment, return_index=True)
         hits = hits.select(np.sort(first))

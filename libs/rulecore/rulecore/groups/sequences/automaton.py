@@ -50,7 +50,7 @@ class MatchSet:
         self.dropped = 0
         self._soonest = _NEVER  # nothing is over before this time, or it is not known
 
-    def stored(self) -> bytes | None:
+    def to_bytes(self) -> bytes | None:
         """Return the state as bytes, None if there is none."""
         if not self.partials:
             return None

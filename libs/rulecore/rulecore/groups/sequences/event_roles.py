@@ -46,7 +46,7 @@ class RoleTable:
         rows = expand_counts(self.starts[place], counts)
         events = np.repeat(events, counts)
         order = np.lexsort((events, self.sequences[rows]))
-        return EventRoles(self.sequences[rows][order], events[order], self.roles[rows][order]).merged()
+        return EventRoles(self.sequences[rows][order], events[order], self.roles[rows][order]).merge_duplicates()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class EventRoles:
     def __len__(self) -> int:
         return len(self.events)
 
-    def merged(self) -> EventRoles:
+    def merge_duplicates(self) -> EventRoles:
         """Return one row for each sequence and event: an event may satisfy several of its conditions."""
         new = np.ones(len(self), bool)
         new[1:] = (np.diff(self.sequences) != 0) | (np.diff(self.events) != 0)

@@ -48,11 +48,11 @@ class SequenceIds:
         """Assign numbers to new sequences, drop removed ones. ``now_ms``: the latest event time so far."""
         wanted = {s.fingerprint: s for s in sequences}
         conditions = {c.fingerprint for s in wanted.values() for c in s.conditions}
-        self.sequences = self._numbered(self.sequences, wanted)
-        self.conditions = self._numbered(self.conditions, conditions)
+        self.sequences = self._assign_numbers(self.sequences, wanted)
+        self.conditions = self._assign_numbers(self.conditions, conditions)
         self.since_ms = {f: self.since_ms.get(f, now_ms) for f in wanted}
 
-    def _numbered(self, known: dict[str, int], wanted: Iterable[str]) -> dict[str, int]:
+    def _assign_numbers(self, known: dict[str, int], wanted: Iterable[str]) -> dict[str, int]:
         numbers = {}
         for fingerprint in sorted(wanted):
             if fingerprint in known:

@@ -71,7 +71,7 @@ class PartialMatchTable:
         """Replace a row, or delete it when nothing is left."""
         known = code in self._rows
         written = self._dirty.setdefault(code, known)
-        stored = partials.stored()
+        stored = partials.to_bytes()
         if stored is not None:
             self._set(code, stored, partials.wake_ms, len(partials.partials))
         elif known:

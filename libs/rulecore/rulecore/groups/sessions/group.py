@@ -92,8 +92,8 @@ class SessionSubgroup:
         assert self.spec is not None
         table = self.sessions
         self._apply_loaded()
-        table.drop(table.ended(context.watermark_ms))  # they ended in a cut that another process ran
-        over = table.ended(context.next_watermark_ms)
+        table.drop(table.ended_sessions(context.watermark_ms))  # they ended in a cut that another process ran
+        over = table.ended_sessions(context.next_watermark_ms)
         end = table.last[over] + table.gap_ms
         over = over[np.lexsort((table.keys.hashes[table.slot[over]], end))]
         totals = {name: column[over] for name, column in table.columns.items()}

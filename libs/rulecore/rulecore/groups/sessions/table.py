@@ -98,7 +98,7 @@ class SessionTable:
         self._gone += [(int(self.slot[e]), int(self.anchor[e])) for e in entries]
         self._remove(entries)
 
-    def ended(self, watermark_ms: int) -> Ints:
+    def ended_sessions(self, watermark_ms: int) -> Ints:
         """Return the sessions that have ended by this watermark, in no order."""
         living = self.slot[: self._size] != _FREE
         over: Ints = np.flatnonzero(living & (self.last[: self._size] <= watermark_ms - self.gap_ms))

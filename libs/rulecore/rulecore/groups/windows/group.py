@@ -270,7 +270,7 @@ class WindowGroup:
 
     def _first_unfired(self, having: Having, windows: Windows, hits: RuleHits) -> RuleHits:
         """Return each rule's first hit in each window that it has not fired for yet; mark it fired."""
-        hits = hits.select(~self.panes.fired(windows.codes[hits.row], having.bits[hits.member]))
+        hits = hits.select(~self.panes.has_fired(windows.codes[hits.row], having.bits[hits.member]))
         codes, code = np.unique(windows.codes[hits.row], return_inverse=True)
         _, first = np.unique(hits.member * len(codes) + code, return_index=True)
         hits = hits.select(np.sort(first))

@@ -208,7 +208,7 @@ class PaneTable:
             self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
         self._dirty.append(codes)
 
-    def fired(self, codes: Ints, bits: Ints) -> Mask:
+    def has_fired(self, codes: Ints, bits: Ints) -> Mask:
         """Return whether the bit of each pair is set at its entry; an entry that is not there has no bits."""
         result = np.zeros(len(codes), dtype=bool)
         places = self.runs.locate(codes)
@@ -232,7 +232,7 @@ class PaneTable:
         """Clear a bit everywhere, before it is given to something else."""
         codes = self.runs.codes()
         known = f"{FIRED}.{bit >> 6}" in self.partials
-        touched = codes[self.fired(codes, np.full(len(codes), bit))] if known else codes[:0]
+        touched = codes[self.has_fired(codes, np.full(len(codes), bit))] if known else codes[:0]
         name = f"{FIRED}.{bit >> 6}"
         if touched.size:
             mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)

@@ -164,9 +164,9 @@ def _(expr: Like) -> pl.Expr:
 def _(expr: Case) -> pl.Expr:
     result = pl.lit(None, dtype=DTYPES[expr.type.kind])
     if expr.otherwise is not None:
-        result = _operand(expr.otherwise).converted(expr.type)
+        result = _operand(expr.otherwise).convert(expr.type)
     for when in reversed(expr.whens):
-        result = pl.when(_compile(when.condition)).then(_operand(when.result).converted(expr.type)).otherwise(result)
+        result = pl.when(_compile(when.condition)).then(_operand(when.result).convert(expr.type)).otherwise(result)
     return result
 
 

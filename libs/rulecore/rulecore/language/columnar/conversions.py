@@ -49,7 +49,7 @@ def to_decimal(operand: ComputedOperand, kind: Type) -> pl.Expr:
     elif operand.type == DOUBLE:
         wide = let([operand], lambda v: _digits_of_double(v, kind.scale))
     else:
-        wide = _rescaled(operand, kind.scale)
+        wide = _rescale(operand, kind.scale)
     limit = pl.lit(10**kind.precision, dtype=_WIDE)
     return let([ComputedOperand(wide, kind)], lambda v: pl.when(v.abs() < limit).then(v)).cast(pl.Int64)
 
@@ -87,7 +87,7 @@ def _digits_of_double(value: pl.Expr, scale: int) -> pl.Expr:
     return pl.when(scaled.abs() < _EDGE).then(scaled).cast(pl.Int64, strict=False).cast(_WIDE)
 
 
-def _rescaled(operand: ComputedOperand, scale: int) -> pl.Expr:
+def _rescale(operand: ComputedOperand, scale: int) -> pl.Expr:
     if scale >= operand.type.scale:
         return operand.rescale(scale, wide=True)
     unit = pl.lit(10 ** (operand.type.scale - scale), dtype=pl.Int64)

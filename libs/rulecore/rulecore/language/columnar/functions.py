@@ -114,7 +114,7 @@ def _power(_expr: Call, operands: Operands) -> pl.Expr:
 
 def _extreme(expr: Call, operands: Operands) -> pl.Expr:
     """Return the extreme value, without NULLs. Of doubles NaN is the greatest, which Polars leaves out."""
-    values = [operand.converted(expr.type) for operand in operands]
+    values = [operand.convert(expr.type) for operand in operands]
     greatest = expr.function == "greatest"
     if expr.type != DOUBLE:
         return pl.max_horizontal(values) if greatest else pl.min_horizontal(values)
@@ -135,7 +135,7 @@ def _least_double(*values: pl.Expr) -> pl.Expr:
 
 
 def _coalesce(expr: Call, operands: Operands) -> pl.Expr:
-    return pl.coalesce([operand.converted(expr.type) for operand in operands])
+    return pl.coalesce([operand.convert(expr.type) for operand in operands])
 
 
 def _nullif(_expr: Call, operands: Operands) -> pl.Expr:

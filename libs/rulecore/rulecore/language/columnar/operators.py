@@ -59,7 +59,7 @@ class ComputedOperand:
         own = self.type.precision if self.type.kind is Kind.DECIMAL else _LONG_DIGITS
         return own + scale - self.type.scale
 
-    def converted(self, kind: Type) -> pl.Expr:
+    def convert(self, kind: Type) -> pl.Expr:
         """Convert to the type of the place where the value is needed; NULL for a value that does not fit."""
         if kind == self.type or (kind.kind is not Kind.DECIMAL and kind != DOUBLE):
             return self.expr
@@ -134,7 +134,7 @@ def arithmetic(op: str, left: ComputedOperand, right: ComputedOperand, kind: Typ
     if op == "/":
         return quotient(left.to_double(), right.to_double())
     if kind == DOUBLE:
-        return _applied(op, left.to_double(), right.to_double())
+        return _arithmetic(op, left.to_double(), right.to_double())
     scale = kind.scale
     wide = kind in (LONG, TIMESTAMP) or kind.precision >= MAX_DECIMAL_DIGITS or op == "%"
     if op == "*":
@@ -144,7 +144,7 @@ def arithmetic(op: str, left: ComputedOperand, right: ComputedOperand, kind: Typ
     if op == "%":
         result = let([ComputedOperand(a, left.type, left.leaf), ComputedOperand(b, right.type, right.leaf)], _remainder)
     else:
-        result = _applied(op, a, b)
+        result = _arithmetic(op, a, b)
     if not wide:
         return result
     return _long(result) if kind in (LONG, TIMESTAMP) else _digits(result)
@@ -168,7 +168,7 @@ def _digits(wide: pl.Expr) -> pl.Expr:
     return let([ComputedOperand(wide, LONG)], lambda v: pl.when(v.abs() <= limit).then(v)).cast(pl.Int64)
 
 
-def _applied(op: str, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _arithmetic(op: str, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     match op:
         case "+":
             return left + right

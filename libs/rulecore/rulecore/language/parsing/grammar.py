@@ -102,11 +102,11 @@ class _Arrangement:
 
     def _predicate(self) -> SyntaxNode:
         """Group to the left, where there are several: the type checker then asks for brackets."""
-        left = self._joined()
+        left = self._concatenation()
         while True:
             if (kind := self._next()) in COMPARISONS:
                 self.at += 1
-                left = _over(kind, left, self._joined())
+                left = _over(kind, left, self._concatenation())
             elif kind == "is":
                 left = self._is(left)
             elif kind in _NEGATABLE or (kind == "not" and self._next(1) in _NEGATABLE):
@@ -128,10 +128,10 @@ class _Arrangement:
         if kind == "in":
             return self._in(left)
         if kind != "between":
-            return _over(kind, left, self._joined())
-        low = self._joined()
+            return _over(kind, left, self._concatenation())
+        low = self._concatenation()
         self._expect("and")
-        return _over("between", left, low, self._joined())
+        return _over("between", left, low, self._concatenation())
 
     def _in(self, left: SyntaxNode) -> SyntaxNode:
         if self._next() == FUNCTION:
@@ -141,14 +141,14 @@ class _Arrangement:
         members = self._list()
         return SyntaxNode("in", (left, *members), left.first, self.at - 1)
 
-    def _joined(self) -> SyntaxNode:
+    def _concatenation(self) -> SyntaxNode:
         return self._to_the_left(("||",), self._sum)
 
     def _sum(self) -> SyntaxNode:
         return self._to_the_left(("+", "-"), self._product)
 
     def _product(self) -> SyntaxNode:
-        return self._to_the_left(("*", "/", "%"), self._signed)
+        return self._to_the_left(("*", "/", "%"), self._unary)
 
     def _to_the_left(self, kinds: Sequence[str], part: Callable[[], SyntaxNode]) -> SyntaxNode:
         """Parse ``a - b - c`` as ``(a - b) - c``."""
@@ -158,13 +158,13 @@ class _Arrangement:
             left = _over(kind, left, part())
         return left
 
-    def _signed(self) -> SyntaxNode:
+    def _unary(self) -> SyntaxNode:
         first = self.at
         if self._take("+"):
-            return self._signed()
+            return self._unary()
         if not self._take("-"):
             return self._primary()
-        operand = self._signed()
+        operand = self._unary()
         return SyntaxNode("negate", (operand,), first, operand.last)
 
     def _primary(self) -> SyntaxNode:
@@ -176,12 +176,12 @@ class _Arrangement:
             case "function":
                 return self._function()
             case "(":
-                return self._bracketed()
+                return self._parentheses()
             case "case":
                 return self._case()
         raise GrammarError(first)
 
-    def _bracketed(self) -> SyntaxNode:
+    def _parentheses(self) -> SyntaxNode:
         first = self.at
         self.at += 1
         if self._next() == ")":

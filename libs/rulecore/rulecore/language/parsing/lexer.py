@@ -68,7 +68,7 @@ class Lexer:
         try:
             tokens = tokenize(self.text)
         except ValueError:
-            raise self._unclosed() from None
+            raise self._unclosed_quote() from None
         end = 0
         for token in tokens:
             self._check_gap(end, token.start)
@@ -76,7 +76,7 @@ class Lexer:
         self._check_gap(end, len(self.text))
         return tokens
 
-    def _unclosed(self) -> ExpressionError:
+    def _unclosed_quote(self) -> ExpressionError:
         """Return the tokenizer gave up: nearly always a quote that is not closed."""
         for quote in ("'", '"', "`"):
             if self.text.count(quote) % 2:

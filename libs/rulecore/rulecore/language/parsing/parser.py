@@ -28,7 +28,7 @@ def parse(
     try:
         syntax = parse_grammar([_item(p) for p in pieces], limits.depth)
     except GrammarError as error:
-        raise _refused(text, field, pieces, error) from None
+        raise _syntax_error(text, field, pieces, error) from None
     return TypeChecker(text, field, pieces, scope, limits).root(syntax, expect)
 
 
@@ -38,7 +38,7 @@ def _item(piece: Lexeme) -> str:
     return FUNCTION if piece.kind is LexemeKind.FUNCTION else OPERAND
 
 
-def _refused(text: str, field: str, pieces: list[Lexeme], error: GrammarError) -> ExpressionError:
+def _syntax_error(text: str, field: str, pieces: list[Lexeme], error: GrammarError) -> ExpressionError:
     if error.index >= len(pieces) or (not error.message and error.index == len(pieces) - 1 and _wants_more(pieces[-1])):
         last = pieces[-1]
         message = error.message or f"something is missing after {last.text}"

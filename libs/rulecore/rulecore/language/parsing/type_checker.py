@@ -97,7 +97,7 @@ class TypeChecker:
         }
         return named.get(kind, self._arithmetic)
 
-    def _typed(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], make: Callable[[], Expr]) -> Expr:
+    def _make(self, syntax: SyntaxNode, parts: tuple[SyntaxNode, ...], make: Callable[[], Expr]) -> Expr:
         """Make the node with ``make``; a type mismatch underlines the part to blame."""
         try:
             return make()
@@ -142,7 +142,7 @@ class TypeChecker:
             value = -value
         if isinstance(value, int) and not types.MIN_LONG <= value <= types.MAX_LONG:
             raise self.error(syntax, "the number does not fit 64 bits", "a double has an exponent: 1e20")
-        return self._typed(syntax, (), lambda: Literal.of(value))
+        return self._make(syntax, (), lambda: Literal.of(value))
 
     def _column(self, syntax: SyntaxNode, name: str) -> Expr:
         arguments = self.scope.columns if self.scope.arguments is None else self.scope.arguments
@@ -166,17 +166,17 @@ class TypeChecker:
 
     def _condition(self, syntax: SyntaxNode, what: str) -> Expr:
         expr = self.expr(syntax)
-        return self._typed(syntax, (), functools.partial(_as_condition, expr, what))
+        return self._make(syntax, (), functools.partial(_as_condition, expr, what))
 
     def _not(self, syntax: SyntaxNode) -> Expr:
         return Not(operand=self._condition(syntax.parts[0], "not"))
 
     def _compare(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
-        left, right = self._compared(syntax, 0), self._compared(syntax, 1)
-        return self._typed(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
+        left, right = self._comparison_operand(syntax, 0), self._comparison_operand(syntax, 1)
+        return self._make(syntax, syntax.parts, lambda: Compare.of(syntax.kind, left, right))  # type: ignore[arg-type]
 
-    def _compared(self, syntax: SyntaxNode, index: int) -> Expr:
+    def _comparison_operand(self, syntax: SyntaxNode, index: int) -> Expr:
         part = syntax.parts[index]
         piece = self._piece(part)
         if piece is not None and piece.kind is LexemeKind.NULL:
@@ -227,7 +227,7 @@ class TypeChecker:
         if name != "list" or len(call.parts) != 1:
             raise self.error(call, "in takes constants in brackets, or a list", "accepted here: x in list('name')")
         found = self._list(call.parts[0])
-        node = self._typed(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
+        node = self._make(syntax, syntax.parts, lambda: InList.of_list(operand, found.name, found.of))
         return Not(operand=node) if syntax.negated else node
 
     def _lookup(self, syntax: SyntaxNode) -> Expr:
@@ -241,7 +241,7 @@ class TypeChecker:
                 syntax.parts[0], f"the list {found.name} has no values", "accepted here: x in list('name')"
             )
         key, of = self.expr(syntax.parts[1]), found.of
-        return self._typed(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
+        return self._make(syntax, (syntax.parts[1],), lambda: Lookup.of_list(found.name, key, of, kind))
 
     def _list(self, syntax: SyntaxNode) -> ListType:
         """Return the list that a constant names. ``having`` may name one only inside an aggregate."""
@@ -259,10 +259,10 @@ class TypeChecker:
 
     def _between(self, syntax: SyntaxNode) -> Expr:
         self._refuse_chains(syntax)
-        operand, low, high = (self._compared(syntax, index) for index in range(3))
+        operand, low, high = (self._comparison_operand(syntax, index) for index in range(3))
         for index, bound in ((1, low), (2, high)):
             parts = (syntax.parts[0], syntax.parts[index])
-            self._typed(syntax, parts, functools.partial(Compare.of, "<=", operand, bound))
+            self._make(syntax, parts, functools.partial(Compare.of, "<=", operand, bound))
         node = Between(operand=operand, low=low, high=high)
         return Not(operand=node) if syntax.negated else node
 
@@ -280,7 +280,7 @@ class TypeChecker:
                 raise ExpressionTypeError(error.message, error.hint, 1) from None
             return Like(operand=operand, pattern=str(pattern.value), escape=escape)
 
-        node = self._typed(syntax, syntax.parts, make)
+        node = self._make(syntax, syntax.parts, make)
         return Not(operand=node) if syntax.negated else node
 
     def _pattern(self, syntax: SyntaxNode, what: str, limit: int) -> Lexeme:
@@ -305,11 +305,11 @@ class TypeChecker:
         operand = self.expr(syntax.parts[0])
         if isinstance(operand, Literal) and types.is_number(operand.value) and operand.value != types.MIN_LONG:
             return Literal.of(-operand.value)  # type: ignore[operator]
-        return self._typed(syntax, syntax.parts, lambda: Negate.of(operand))
+        return self._make(syntax, syntax.parts, lambda: Negate.of(operand))
 
     def _arithmetic(self, syntax: SyntaxNode) -> Expr:
         left, right = (self.expr(part) for part in syntax.parts)
-        return self._typed(
+        return self._make(
             syntax,
             syntax.parts,
             lambda: Arithmetic.of(syntax.kind, left, right),  # type: ignore[arg-type]
@@ -322,7 +322,7 @@ class TypeChecker:
             expr = self.expr(part)
             chained = part.kind == "||" and not part.bracketed and isinstance(expr, Call)
             parts += expr.arguments if chained and isinstance(expr, Call) else (expr,)
-        return self._grown(syntax, self._typed(syntax, (), lambda: Call.of("concat", tuple(parts))))
+        return self._check_growth(syntax, self._make(syntax, (), lambda: Call.of("concat", tuple(parts))))
 
     def _case(self, syntax: SyntaxNode) -> Expr:
         pairs = [syntax.parts[i : i + 2] for i in range(0, len(syntax.parts), 2)]
@@ -350,7 +350,7 @@ class TypeChecker:
             whens = tuple(When(condition=c, result=r) for c, r in zip(conditions, found, strict=False))
             return Case.of(whens, found[len(conditions)] if len(found) > len(conditions) else None)
 
-        return self._typed(syntax, shown, make)
+        return self._make(syntax, shown, make)
 
     def _is_null_constant(self, syntax: SyntaxNode) -> bool:
         piece = self._piece(syntax)
@@ -388,7 +388,7 @@ class TypeChecker:
         if name in ("regexp_like", "regexp_extract") and len(syntax.parts) > 1:
             self._pattern(syntax.parts[1], name, self.limits.regex_bytes)
         arguments = tuple(self.expr(part) for part in syntax.parts)
-        return self._grown(syntax, self._typed(syntax, syntax.parts, lambda: Call.of(name, arguments)))
+        return self._check_growth(syntax, self._make(syntax, syntax.parts, lambda: Call.of(name, arguments)))
 
     def _aggregate(self, syntax: SyntaxNode, name: str) -> Expr:
         if not self.scope.aggregates:
@@ -404,9 +404,9 @@ class TypeChecker:
         self.inside = name
         argument = self.expr(syntax.parts[0])
         self.inside = ""
-        return self._typed(syntax, syntax.parts, lambda: AggregateCall.of(name, argument))  # type: ignore[arg-type]
+        return self._make(syntax, syntax.parts, lambda: AggregateCall.of(name, argument))  # type: ignore[arg-type]
 
-    def _grown(self, syntax: SyntaxNode, expr: Expr) -> Expr:
+    def _check_growth(self, syntax: SyntaxNode, expr: Expr) -> Expr:
         if growth(expr) > self.limits.text_growth:
             raise self.error(syntax, f"the text may grow more than {self.limits.text_growth} times")
         return expr

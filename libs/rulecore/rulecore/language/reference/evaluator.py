@@ -84,7 +84,7 @@ def evaluate(expr: Expr, row: Row, lists: Lists = _NO_LISTS) -> Value:  # noqa: 
         case Case():
             return _case(expr, row, lists)
         case Negate():
-            return coerce_number(_negated(evaluate(expr.operand, row, lists)), expr.type)
+            return coerce_number(_negate(evaluate(expr.operand, row, lists)), expr.type)
         case Arithmetic():
             return _arithmetic(expr, evaluate(expr.left, row, lists), evaluate(expr.right, row, lists))
         case Call():
@@ -112,7 +112,7 @@ def _kleene(values: Sequence[Value], *, decisive: bool) -> bool | None:
     return None if None in values else not decisive
 
 
-def _negated(value: Value) -> Number | None:
+def _negate(value: Value) -> Number | None:
     if value is None:
         return None
     assert not isinstance(value, str)

@@ -66,12 +66,12 @@ def found(
     for number, (ms, roles) in enumerate(moments):
         if number in stored_at:
             matches += partials.advance_to(ms)
-            stored = partials.stored()
+            stored = partials.to_bytes()
             assert (stored is None) == (not partials.partials)
             partials = MatchSet(which, limit, stored)
         matches += partials.take((ms, 0, number, roles, {}))
     matches += partials.advance_to(1_000)
-    assert partials.stored() is None
+    assert partials.to_bytes() is None
     return [([e[2] for e in m.events], m.end_ms) for m in matches]
 
 
@@ -107,7 +107,7 @@ def test_state_grows_with_the_events_and_not_with_events_times_partials(times: i
     partials = MatchSet(which, 1_000)
     for ms in range(times):
         partials.take((ms, 0, ms, 1, {}))
-    stored = partials.stored()
+    stored = partials.to_bytes()
     assert stored is not None
     assert len(partials.partials) == times
     assert len(stored) < 40 * times
@@ -121,6 +121,6 @@ def test_events_that_only_ended_partials_held_are_forgotten() -> None:
     for ms in range(1, 500, 2):
         partials.take((ms, 0, ms, 0b0001, {}))
         partials.take((ms + 1, 0, ms + 1, 0b0010, {}))
-    stored = partials.stored()
+    stored = partials.to_bytes()
     assert stored is not None
     assert len(stored) < 100

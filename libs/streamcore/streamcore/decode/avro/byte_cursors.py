@@ -1,7 +1,7 @@
 """A place in each of many records at once: the numpy side of Avro's binary encoding.
 
 Reads one thing from every row and moves each row's place. A row whose bytes do not fit is no longer ``ok`` and stays
-within its record; the reference says what is wrong with it. Knows no schema.
+within its record; the reference finds the reason. Knows no schema.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a block of an Avro container file holds when it is unpacked, and never more than the limit.
+"""Decompresses a block of an Avro container file, up to a limit of bytes.
 
-A block's own word for its size is not trusted: deflate stops at the limit, snappy's and zstandard's announcements are
-read before anything is allocated. A zstandard block is one frame with a window of at most 8 MiB, which its format asks
-every decoder to support.
+The size that a block declares is not trusted: deflate stops at the limit, and the declared sizes of snappy and
+zstandard are read before anything is allocated. A zstandard block is one frame with a window of at most 8 MiB, which
+its format asks every decoder to support.
 """
 
 from __future__ import annotations

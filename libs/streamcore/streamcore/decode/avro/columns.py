@@ -1,7 +1,7 @@
 """Many Avro datums of one schema at once: field by field over all rows, to the stream's physical columns.
 
-What is not ``ok`` at the end is not vouched for: the reference decides. Left to it are numbers of more than nine bytes,
-arrays and maps that are not empty, uuids as bytes, decimals of more than eight, and schemas of very many fields.
+Rows that are not ``ok`` at the end are left to the reference, among them numbers of more than nine bytes, arrays and
+maps that are not empty, uuids as bytes, decimals of more than eight, and schemas of very many fields.
 """
 
 from __future__ import annotations
@@ -177,10 +177,10 @@ def _value(rows: ByteCursors, kind: AvroType, field: Field, zone: str) -> pl.Ser
         case Primitive("string"):
             return _text(rows, field, zone)
         case Primitive("bytes"):
-            return _scaled(rows, _units(rows, *rows.read_prefixed()), field, kind.scale)
+            return _rescale(rows, _units(rows, *rows.read_prefixed()), field, kind.scale)
         case Fixed() if kind.logical == "decimal":
             begin = rows.skip(kind.size)
-            return _scaled(rows, _units(rows, begin, np.full(len(rows), kind.size)), field, kind.scale)
+            return _rescale(rows, _units(rows, begin, np.full(len(rows), kind.size)), field, kind.scale)
         case Enumeration():
             number = _int(rows)
             rows.ok &= (number >= 0) & (number < len(kind.symbols))
@@ -225,13 +225,13 @@ def _number(rows: ByteCursors, number: Ints, field: Field, sort: str, zone: str)
         case Kind.DOUBLE:
             return pl.Series(number.astype(np.float64))
         case Kind.DECIMAL:
-            return _scaled(rows, number, field, 0)
+            return _rescale(rows, number, field, 0)
         case Kind.TIMESTAMP:
             return _times(rows, number, sort, zone)
     return pl.Series(number)
 
 
-def _scaled(rows: ByteCursors, units: Ints, field: Field, scale: int) -> pl.Series:
+def _rescale(rows: ByteCursors, units: Ints, field: Field, scale: int) -> pl.Series:
     """Units of one scale as the field's units, where none is lost and they fit."""
     more = field.type.scale - scale
     limit = 10**field.type.precision - 1

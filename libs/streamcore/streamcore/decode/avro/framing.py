@@ -64,7 +64,7 @@ class BareFraming:
 
 @dataclass(frozen=True)
 class PrefixFraming:
-    """A prefix of one length, which names the schema. ``magic``: how it begins. ``what``: for messages."""
+    """A prefix of one length, which names the schema. ``magic``: how it begins. ``what``: its name in messages."""
 
     schemas: Mapping[bytes, AvroType]
     magic: bytes

@@ -1,4 +1,4 @@
-"""One Avro datum, byte by byte: slow, bounded whatever the bytes say, and the definition of what is read.
+"""The reference reader of one Avro datum, byte by byte: slow, and bounded for any bytes.
 
 Every length is compared with what is left before anything is taken, so no more than the record itself is ever held; a
 type that takes no byte is passed over at once, so work is bounded by the record's bytes times the nesting, which has a
@@ -188,7 +188,7 @@ class _Reader:
                 self.cursor.read_prefixed()
 
     def skip_blocks(self, items: tuple[AvroType, ...], depth: int) -> None:
-        """Blocks of items until one of none; a block of a negative number says how many bytes it has."""
+        """Skip blocks of items until an empty one; a block with a negative count has its length in bytes."""
         solid = [item for item in items if not is_empty(item)]
         while count := self.cursor.read_long():
             if count < 0:

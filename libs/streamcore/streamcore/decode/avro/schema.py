@@ -1,4 +1,4 @@
-"""Avro schemas as values: what a writer's schema says, read with limits, since it may come inside a hostile message.
+"""Avro schemas as values: parses a writer's schema with limits, since it may come inside a hostile message.
 
 Promises that a schema that was read can be walked: names are known, nesting is bounded, and no record contains itself
 without a way out. Empty types take no byte at all; a reader passes over any number of them at once. Knows nothing
@@ -121,14 +121,14 @@ class _Parser:
         if depth > MAX_NESTING:
             raise AvroSchemaError(f"the schema nests deeper than {MAX_NESTING} levels, which is the limit")
         if isinstance(document, str):
-            return self._named(document, namespace)
+            return self._find_type(document, namespace)
         if isinstance(document, list):
             return self._union(document, namespace, depth)
         if not isinstance(document, dict):
             raise AvroSchemaError("the schema has a type that is neither a name, a list nor an object")
         return self._object(document, namespace, depth)
 
-    def _named(self, name: str, namespace: str) -> AvroType:
+    def _find_type(self, name: str, namespace: str) -> AvroType:
         if name in _PRIMITIVES:
             return Primitive(name)
         found = self.names.get(_full(name, namespace)) or self.names.get(name)

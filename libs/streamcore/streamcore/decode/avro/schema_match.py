@@ -1,7 +1,7 @@
-"""Where a stream's fields are in a writer's Avro schema, and whether they fit: found once a schema, not once a record.
+"""Matches the fields of a stream with those of a writer's Avro schema: once per schema, not once per record.
 
 Fields are found by name, or by the path that the settings give (``customer.id``: field ``id`` of the record in field
-``customer``, which may be null). No conversion is guessed: what an Avro type may become is ``_FITS``.
+``customer``, which may be null). No conversion is guessed: ``_FITS`` lists the types that an Avro type may become.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FITS: dict[Kind, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FieldMapping:
-    """What is read of a record, by the name of its field: a field of the stream, or more within a record."""
+    """The fields to read of a record, by name: a field of the stream, or a nested mapping within a record."""
 
     inside: Mapping[str, Field | FieldMapping]
 

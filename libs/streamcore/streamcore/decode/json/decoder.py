@@ -1,4 +1,4 @@
-"""The fast decoder of JSON records: what a known shape vouches for in columns, the rest record by record.
+"""The fast decoder of JSON records: records of a known shape in columns, the others record by record.
 
 ::
 

@@ -105,12 +105,12 @@ def learn_shape(schema: StreamSchema, samples: Iterable[JsonObject]) -> JsonShap
         merged = {name: set(after) for name, after in followers.items()}
         for name, following in zip(names, [*names[1:], None], strict=True):
             merged.setdefault(name, set()).update([following] if following else [])
-        if _sorted(merged) is not None and all(forms.get(n, f) == f for n, f in new_forms.items()):
+        if _topological_order(merged) is not None and all(forms.get(n, f) == f for n, f in new_forms.items()):
             followers = merged
             forms.update(new_forms)
             for name, value in sample.pairs:
                 depths[name] = max(depths.get(name, 0), min(_depth(value), MAX_IGNORED_DEPTH))
-    order = _sorted(followers)
+    order = _topological_order(followers)
     if not order:
         return None
     return JsonShape(
@@ -146,7 +146,7 @@ def _any_value(depth: int) -> str:
     return rf"(?:{_ANY_SCALAR}|{array}|\{{(?:{member}(?:,{_SPACE}{member})*)?\}})"
 
 
-def _sorted(followers: Mapping[str, set[str]]) -> list[str] | None:
+def _topological_order(followers: Mapping[str, set[str]]) -> list[str] | None:
     """Return an order in which every name is before its followers; None when there is none."""
     sorter: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()
     for name, after in followers.items():

@@ -1,6 +1,6 @@
-"""What a stream accepts, said once: one record at a time, in plain Python. Slow and obviously right.
+"""The reference decoder: defines the records that a stream accepts, one record at a time, in plain Python.
 
-Promises: a record is its physical values (``decode_one``), or a rejection that says why. Every faster way of decoding
+Promises: a record is its physical values (``decode_one``), or a rejection with its reason. Every faster decoder
 (``streamcore.decode``) gives the same values and the same reasons, for it asks this one whenever it is not sure.
 Refuses to know columns: nothing here loads Arrow, Polars or NumPy.
 """

@@ -53,7 +53,7 @@ def convert(field: Field, value: object, zone: ZoneInfo) -> Scalar:
 
 
 def show(value: object) -> str:
-    """Return a value as a message may carry it: short, printable ASCII, and what it is."""
+    """Return a value for a message: short, in printable ASCII, with its type."""
     match value:
         case None:
             return "null"

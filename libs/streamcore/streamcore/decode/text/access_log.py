@@ -6,7 +6,7 @@
     remote_host ident user [time] "request" status bytes "referer" "agent"    combined
 
 ``-`` is null in every column. A request ``METHOD TARGET`` or ``METHOD TARGET PROTOCOL`` falls into method, path, query
-(what is behind the first ``?``) and protocol; of any other (attackers' bytes, an empty one) these four are null
+(the part after the first ``?``) and protocol; of any other (attackers' bytes, an empty one) these four are null
 and ``request`` holds it. Escapes inside quotes (``_ESCAPE``; nginx writes ``\\xhh`` only) are undone, unless the bytes
 make no UTF-8: then the text stays as it is written. Nothing may follow the last column.
 """
@@ -68,7 +68,7 @@ class LogLines:
     times: frozenset[str]
 
     @property
-    def accepted(self) -> str:
+    def record_name(self) -> str:
         """The name of a record in messages."""
         return f"one line of an access log ({self.layout.value}{' with a request time' if self.request_time else ''})"
 
@@ -76,7 +76,7 @@ class LogLines:
         """Return the cells of one line, by field; raise ``RecordError``."""
         found = self._line.fullmatch(line)
         if found is None:
-            raise RecordError(RejectCode.NOT_A_LOG_LINE, f"found {show(line)}; accepted is {self.accepted}")
+            raise RecordError(RejectCode.NOT_A_LOG_LINE, f"found {show(line)}; accepted is {self.record_name}")
         names = [n for n in log_columns(self.layout, request_time=self.request_time) if n not in _IN_REQUEST]
         columns = {name: _plain(text) for name, text in zip(names, found.groups(), strict=True)}
         columns |= _request(columns["request"])

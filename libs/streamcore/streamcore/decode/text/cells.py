@@ -1,8 +1,8 @@
-"""Values that came as bare text (CSV cells, parts of a log line): what each type of field makes of them.
+"""Converts bare text (CSV cells, parts of a log line) to the type of a field.
 
-A cell has no type of its own, so the field's type says how it is read; from there on the rules are ``scalars``':
-``01`` and ``1.0`` are no whole numbers in any format. ``parse_cell`` is the definition; ``parse_cells`` does the same
-for a column and says of which cells it is sure.
+A cell has no type of its own, so the type of the field decides how it is read. The rules are those of the scalar
+decoder: ``01`` and ``1.0`` are no whole numbers in any format. ``parse_cell`` is the reference; ``parse_cells`` does
+the same for a column and returns the cells of which it is sure.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class CsvLines:
     null_values: frozenset[str]
 
     @property
-    def accepted(self) -> str:
+    def record_name(self) -> str:
         """The name of a record in messages."""
         return "one line of CSV"
 
@@ -69,7 +69,7 @@ class CsvLines:
 
     @cached_property
     def _cell(self) -> re.Pattern[str]:
-        """A cell and what comes after it: the delimiter or the end."""
+        """Return the pattern of a cell with the delimiter or the end after it."""
         mark = re.escape(self.delimiter)
         return re.compile(rf'(?:"((?:[^"]|"")*+)"|([^"\r\n{mark}]*+))(?={mark}|\Z)')
 

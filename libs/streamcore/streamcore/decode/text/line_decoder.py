@@ -44,7 +44,7 @@ class LineFormat(Protocol):
     """How a line falls into cells, by the names of the stream's fields. Fields without a cell are null."""
 
     @property
-    def accepted(self) -> str:
+    def record_name(self) -> str:
         """The name of a record in messages."""
         ...
 
@@ -62,7 +62,7 @@ def decode_line(
 ) -> tuple[Scalar, ...] | RejectedRecord:
     """Return the physical values of the schema's fields, in order, or the rejection."""
     try:
-        text = decode_text(check_bytes(record, limits, lines.accepted))
+        text = decode_text(check_bytes(record, limits, lines.record_name))
         cells = lines.split_line(without_line_end(text))
         found = {f.name: parse_cell(f, cells[f.name]) for f in schema.fields if f.name in cells}
         return convert_values(schema, found, clock_ms=clock_ms, zone=load_zone(schema.zone), limits=limits)

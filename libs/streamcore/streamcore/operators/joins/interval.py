@@ -99,7 +99,7 @@ class IntervalJoin:
         return {
             MAIN: pl.concat(output),
             LATE: self._columns.late(left.late, right.late, time.watermark_ms),
-            REFUSED: self._columns.refused(left.refused, right.refused),
+            REFUSED: self._columns.refused_rows(left.refused, right.refused),
         }
 
     def tables(self) -> Mapping[str, StateTable]:

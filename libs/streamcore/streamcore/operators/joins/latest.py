@@ -110,14 +110,14 @@ class TableTableJoin:
         )
         main = self._join_rows(concat_runs([run for run in (now, free) if len(run)] or [now]), time.watermark_ms)
         refused = refused_left.height or refused_right.height
-        lost = self._columns.refused(refused_left, refused_right) if refused else self._nothing[REFUSED]
+        lost = self._columns.refused_rows(refused_left, refused_right) if refused else self._nothing[REFUSED]
         return {MAIN: main, REFUSED: lost}
 
     @cached_property
     def _nothing(self) -> Ports:
         """Return the output of a cut without changes."""
         none = (self._left.table.schema.to_frame(), self._right.table.schema.to_frame())
-        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused(*none)}
+        return {MAIN: self.schema.to_frame(), REFUSED: self._columns.refused_rows(*none)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"left": self._left.table, "right": self._right.table, "pace": self._throttle.table}

@@ -99,7 +99,7 @@ class LookupJoin:
         output = [self.spec.join_rows(self._columns, rows, self._table.table, places)]
         if self.spec.kind is JoinKind.LEFT:
             output.append(self._columns.left_only(keyless))
-        return {MAIN: pl.concat(output), REFUSED: self._columns.refused(rows.clear(), refused)}
+        return {MAIN: pl.concat(output), REFUSED: self._columns.refused_rows(rows.clear(), refused)}
 
     def tables(self) -> Mapping[str, StateTable]:
         return {"table": self._table.table}

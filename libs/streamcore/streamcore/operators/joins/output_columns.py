@@ -121,7 +121,7 @@ class JoinColumns:
             for rows, side in parts
         )
 
-    def refused(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    def refused_rows(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         """Return the refused rows of both inputs."""
         parts = ((self.left_only(left), "left"), (self.right_only(right), "right"))
         return pl.concat(rows.with_columns(pl.lit(side).alias(INPUT)) for rows, side in parts)

@@ -56,7 +56,7 @@ class TemporalJoin:
         return {
             MAIN: pl.concat(output),
             LATE: self._columns.late(rows.late, changes.late, time.watermark_ms),
-            REFUSED: self._columns.refused(rows.refused, changes.refused),
+            REFUSED: self._columns.refused_rows(rows.refused, changes.refused),
         }
 
     def tables(self) -> Mapping[str, StateTable]:

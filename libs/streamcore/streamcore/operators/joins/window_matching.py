@@ -89,7 +89,7 @@ class WindowedInputs:
         left, right = admitted
         return {
             LATE: self.columns.late(left.late, right.late, time.watermark_ms),
-            REFUSED: self.columns.refused(left.refused, right.refused),
+            REFUSED: self.columns.refused_rows(left.refused, right.refused),
         }
 
     def tables(self) -> dict[str, StateTable]:

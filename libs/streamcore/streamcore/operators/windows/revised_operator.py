@@ -155,7 +155,7 @@ class RevisedWindows:
         key."""
         sessions = self._sessions
         over = self._in_output_order(sessions.take_ended(self._expired_end(time.next_watermark_ms)))
-        changed = sessions.changed(time.next_watermark_ms, time.clock_ms)
+        changed = sessions.take_changed(time.next_watermark_ms, time.clock_ms)
         lasting = self._in_output_order(changed[~np.isin(changed, over)])
         frames = [self._deleted_rows(records) for records in sessions.take_absorbed()]
         frames += [self._rows(lasting, final=False), self._rows(over, final=True)]

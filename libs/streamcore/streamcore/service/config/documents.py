@@ -89,11 +89,11 @@ class StreamDocument(Document):
         Field(description="Format of the records; JSON without it."),
     ] = JsonDocument(kind="json")
 
-    def schema_of(self) -> StreamSchema:
+    def stream_schema(self) -> StreamSchema:
         """Return the stream's schema; ``ConfigError`` names the file."""
         return load_schema(self.schema_file)
 
-    def format_of(self) -> InputFormat:
+    def input_format(self) -> InputFormat:
         """Return the format of its records; ``ConfigError`` names a file that cannot be read."""
         return self.format.value()
 

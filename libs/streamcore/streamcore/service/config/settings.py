@@ -39,7 +39,7 @@ class RestoreDocument(Document):
 
 
 class ServiceSettings(Document):
-    """The settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket from the environment."""
+    """Settings of a service; ``streamcore.storage.s3`` reads the server and keys of a bucket from the environment."""
 
     #: Modules that a worker needs, imported before the first one is forked.
     preload: ClassVar[tuple[str, ...]] = ()
@@ -130,7 +130,7 @@ class ServiceSettings(Document):
     ] = None
     restore: Annotated[RestoreDocument, Field(description="Decisions for a restore.")] = RestoreDocument()
 
-    def fixed(self, other: ServiceSettings) -> tuple[str, ...]:
+    def fixed_differences(self, other: ServiceSettings) -> tuple[str, ...]:
         """Return the settings that differ from ``other`` and that a process's session, ports and checkpoint fix."""
         return tuple(name for name in _FIXED if getattr(self, name) != getattr(other, name))
 

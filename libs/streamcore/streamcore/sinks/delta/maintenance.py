@@ -99,7 +99,7 @@ def run_maintenance(turn: MaintenanceRun, storage: Mapping[str, str], reached: C
     table = DeltaTable(turn.spec.uri, storage_options=dict(storage))
     if turn.compact:
         # 1. Few files instead of many.
-        for files in _crowded(table, turn):
+        for files in _compactable_files(table, turn):
             compact(table, files)
             reached("compacted")
         # 2. Files that nobody needs.
@@ -119,7 +119,7 @@ def run_maintenance(turn: MaintenanceRun, storage: Mapping[str, str], reached: C
         table.cleanup_metadata()
 
 
-def _crowded(table: DeltaTable, turn: MaintenanceRun) -> Iterator[list[DataFile]]:
+def _compactable_files(table: DeltaTable, turn: MaintenanceRun) -> Iterator[list[DataFile]]:
     """Files to put together."""
     target = turn.spec.target_file_bytes
     for partition, files in small_files(table, target).items():

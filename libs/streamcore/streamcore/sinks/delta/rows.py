@@ -14,7 +14,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+from streamcore.codes import Code
 from streamcore.sinks.sink import RejectedRow
+
+
+class DeltaRowCode(Code):
+    """Codes of rows that the Delta sink rejects."""
+
+    NULL = (
+        "null",
+        "A column that is not nullable in the table is null.",
+        "Give the field a value, or make the column of the table nullable.",
+    )
+    TIMESTAMP_OUT_OF_RANGE = (
+        "timestamp_out_of_range",
+        "A timestamp is before the year 1 or after the year 9999.",
+        "Correct the field.",
+    )
+    PARTITION_TOO_LONG = (
+        "partition_too_long",
+        "The names of the row's partition directories are longer than a file system allows.",
+        "Partition the table by columns with short values.",
+    )
+
 
 #: A file's name has at most 255 bytes in most file systems; the directories of a row's partition together stay below.
 PARTITION_BYTES = 240
@@ -59,15 +81,16 @@ def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> li
             continue
         values = rows.column(column.name)
         if not column.nullable and (nulls := _places(values.is_null())):
-            faults.append(("null", f"{column.name} is null and the table's must not be", nulls))
+            faults.append((DeltaRowCode.NULL, f"{column.name} is null and the table's must not be", nulls))
         if types.is_timestamp(values.type):
             epoch_ms = values.cast(pa.int64())
             outside = pc.or_(pc.less(epoch_ms, _YEAR_1_MS), pc.greater_equal(epoch_ms, _YEAR_10000_MS))
-            faults.append(("timestamp_out_of_range", f"{column.name} is not in the years 1 to 9999", _places(outside)))
+            reason = f"{column.name} is not in the years 1 to 9999"
+            faults.append((DeltaRowCode.TIMESTAMP_OUT_OF_RANGE, reason, _places(outside)))
     if partition_by:
         long = pc.greater(_directory_bytes(rows, partition_by), PARTITION_BYTES)
         reason = f"the partition's name would have more than {PARTITION_BYTES} bytes"
-        faults.append(("partition_too_long", reason, _places(long)))
+        faults.append((DeltaRowCode.PARTITION_TOO_LONG, reason, _places(long)))
     return faults
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from streamcore.codes import Code
 from streamcore.sinks.opensearch.settings import IndexSpec
 from streamcore.sinks.sink import RejectedRow
 from streamcore.wire.arrow_ipc import to_table
@@ -22,6 +23,21 @@ from streamcore.wire.arrow_ipc import to_table
 ID_BYTES = 512
 _ID, _ROW, _EARLIER = "__id", "__row", "__earlier"
 _EPOCH_BITS, _BATCH_BITS = 23, 40
+
+
+class DocumentCode(Code):
+    """Codes of documents that the OpenSearch sink rejects before it sends them."""
+
+    ID_MISSING = (
+        "id_missing",
+        "The document's id is null or empty.",
+        "Give every column of `opensearch.indexes.*.id` a value.",
+    )
+    ID_TOO_LONG = (
+        "id_too_long",
+        f"The document's id has more than {ID_BYTES} bytes.",
+        "Choose columns with shorter values for `opensearch.indexes.*.id`.",
+    )
 
 
 def document_version(epoch: int, batch: int) -> int:
@@ -83,7 +99,7 @@ class LaneDocuments:
         length = pl.col(_ID).str.len_bytes()
         fit = frame.select(length.is_between(1, ID_BYTES).fill_null(value=False)).to_series()
         self.rejected = [_reject(lane, row) for row in frame.filter(~fit).select(_ROW, _ID).iter_rows()]
-        self._frame = _ranked(frame.filter(fit) if self.rejected else frame)
+        self._frame = _add_rank(frame.filter(fit) if self.rejected else frame)
         self._ids = self._frame.select(pl.col(_ID).n_unique()).item()
 
     @property
@@ -124,7 +140,7 @@ def _id(columns: tuple[str, ...]) -> pl.Expr:
     return pl.when(pl.all_horizontal(text.is_not_null() for text in texts)).then(array)
 
 
-def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
+def _add_rank(frame: pl.DataFrame) -> pl.DataFrame:
     """With the number of later rows of the same id."""
     if frame.select(pl.col(_ID).n_unique()).item() == frame.height:
         return frame.with_columns(pl.lit(0, pl.Int64).alias(_EARLIER))
@@ -135,7 +151,10 @@ def _ranked(frame: pl.DataFrame) -> pl.DataFrame:
 def _reject(lane: str, row: tuple[int, str | None]) -> RejectedRow:
     place, name = row
     if not name:
-        return RejectedRow(lane, place, "id_missing", "the id is null or empty")
+        return RejectedRow(lane, place, DocumentCode.ID_MISSING, "the id is null or empty")
     return RejectedRow(
-        lane, place, "id_too_long", f"the id has {len(name.encode())} bytes, at most {ID_BYTES} are allowed"
+        lane,
+        place,
+        DocumentCode.ID_TOO_LONG,
+        f"the id has {len(name.encode())} bytes, at most {ID_BYTES} are allowed",
     )

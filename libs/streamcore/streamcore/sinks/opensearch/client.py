@@ -124,14 +124,14 @@ class SearchClient:
         except NotReached as error:
             raise Overloaded(RequestError.AWAY, f"{method} {path}: {_words(error)}") from error
         except TransportError as error:
-            raise _refused(error, f"{method} {path}") from error
+            raise _request_error(error, f"{method} {path}") from error
         except OpenSearchException as error:
             raise Permanent(f"{method} {path}: {error}") from error
 
 
-def _refused(error: Any, where: str) -> Retryable | ConfigError | RequestRejected:
+def _request_error(error: Any, where: str) -> Retryable | ConfigError | RequestRejected:
     status = error.status_code
-    code, reason = _said(error)
+    code, reason = _error_reason(error)
     if status == 429:
         return Overloaded(RequestError.OVERLOADED, f"{where}: {code}: {reason}")
     if status == 408 or status >= 500:
@@ -141,7 +141,7 @@ def _refused(error: Any, where: str) -> Retryable | ConfigError | RequestRejecte
     return RequestRejected(status, code, reason, where)
 
 
-def _said(error: Any) -> tuple[str, str]:
+def _error_reason(error: Any) -> tuple[str, str]:
     """Type and words of an error's document; a proxy's answer has none."""
     said = error.info.get("error") if isinstance(error.info, dict) else None
     if isinstance(said, dict):

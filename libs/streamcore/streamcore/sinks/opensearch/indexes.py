@@ -165,7 +165,7 @@ def check_index(client: SearchClient, lane: IndexLane, index: str, late_ms: int)
 
 
 def index_owner(mappings: Mapping[str, Any]) -> dict[str, Any]:
-    """Whose an index is, from its mapping; empty when it is nobody's of ours."""
+    """Return the owner of an index from its mapping; empty if no app owns it."""
     found = mappings.get("_meta", {}).get("headgate", {})
     return found if isinstance(found, dict) else {}
 

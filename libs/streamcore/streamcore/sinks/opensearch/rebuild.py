@@ -113,7 +113,7 @@ def read_alias_state(client: SearchClient, alias: str) -> AliasState:
 
 
 class Rebuild:
-    """Of one alias of one app's sink. ``say`` receives progress messages, for people."""
+    """Rebuild of one alias of one app's sink. ``report`` receives progress messages, for people."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Rebuild:
         limits: RebuildLimits | None = None,
         patience: RetryPolicy | None = None,
         hooks: SinkHooks | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._client = client
         self._alias = alias
@@ -131,7 +131,7 @@ class Rebuild:
         self._limits = limits or RebuildLimits()
         self._patience = patience or RetryPolicy()
         self._hooks = hooks or SinkHooks()
-        self._say = say
+        self._report = report
 
     def run(self) -> RebuildResult:
         """Run steps 1 to 7 from where the latest run stopped; begin a new rebuild when it is complete.
@@ -147,24 +147,24 @@ class Rebuild:
             return RebuildResult(before, found.new, self._count(found.new))
         # 1. The new index.
         new = found.new or self._create(before)
-        self._reached("created")
+        self._report_step("created")
         # 2. Live updates go to both.
         if found.stage is not RebuildStage.LIVE:
             self._point([{"add": {"index": new, "alias": live_alias(self._alias)}}])
-        self._reached("live")
+        self._report_step("live")
         # 3. The app has seen it.
         self._follow(lambda written: {before, new} <= written, f"writes to {new}")
-        self._reached("followed")
+        self._report_step("followed")
         # 4. Everything that was there before.
         self._copy(before, new)
-        self._reached("copied")
+        self._report_step("copied")
         # 5. Is it the same?
         documents = self._verify(before, new)
-        self._reached("verified")
+        self._report_step("verified")
         # 6. Readers.
         add: Json = {"add": {"index": new, "alias": self._alias}}
         self._point([{"remove": {"index": before, "alias": self._alias}}, add])
-        self._reached("swapped")
+        self._report_step("swapped")
         # 7. The old one rests.
         self._retire(before, new)
         return RebuildResult(before, new, documents)
@@ -175,11 +175,11 @@ class Rebuild:
         if old:
             self._follow(lambda written: written.isdisjoint(old), f"writes without {', '.join(old)}")
         for index in old:
-            self._say(f"deleting {index}")
+            self._report(f"deleting {index}")
             self._retry(lambda index=index: self._client.request("DELETE", f"/{index}"))  # type: ignore[misc]
         return old
 
-    def _reached(self, step: str) -> None:
+    def _report_step(self, step: str) -> None:
         self._hooks.on_step(step)
 
     def _retry(self, action: Callable[[], T]) -> T:
@@ -189,7 +189,7 @@ class Rebuild:
         match = _NUMBER.match(before)
         assert match is not None
         new = f"{match[1]}-{int(match[2]) + 1:06}"
-        self._say(f"creating {new}")
+        self._report(f"creating {new}")
         body: Json = {"settings": {"index": {"gc_deletes": _REMEMBER}}}
         try:
             self._retry(lambda: self._client.request("PUT", f"/{new}", body))
@@ -205,7 +205,7 @@ class Rebuild:
         """Wait until the ledger's latest note is enough."""
         ledger = IndexLedger(self._client, self._app(), self._sink)
         deadline = time.monotonic() + self._limits.follow_ms / 1000
-        self._say(f"waiting until the app {what}")
+        self._report(f"waiting until the app {what}")
         while True:
             entry = self._retry(ledger.read)
             if entry is not None and entry.batch is not None and enough(set(entry.indexes)):
@@ -233,13 +233,13 @@ class Rebuild:
         }
         task = self._running_copy(before, new)
         if task is None:
-            self._say(f"copying {before} to {new}")
+            self._report(f"copying {before} to {new}")
             params = {"wait_for_completion": "false"}
             task = str(self._retry(lambda: self._client.request("POST", "/_reindex", body, params))["task"])
-            self._reached("copying")
+            self._report_step("copying")
             self._await_copy(task)
             return
-        self._say(f"a copy of {before} to {new} is under way; waiting for it")
+        self._report(f"a copy of {before} to {new} is under way; waiting for it")
         self._await_copy(task)
 
     def _running_copy(self, before: str, new: str) -> str | None:
@@ -264,7 +264,7 @@ class Rebuild:
                 break
             status: Mapping[str, Any] = found["task"].get("status", {})
             done = status.get("created", 0) + status.get("version_conflicts", 0) + status.get("updated", 0)
-            self._say(f"copied {done} of {status.get('total', 0)}")
+            self._report(f"copied {done} of {status.get('total', 0)}")
             time.sleep(self._limits.poll_ms / 1000)
         failures = found.get("response", {}).get("failures") or found.get("error")
         if failures:
@@ -281,7 +281,7 @@ class Rebuild:
             counts = self._count(before), self._count(new)
             different = self._different(before, new) if counts[0] == counts[1] else []
             if counts[0] == counts[1] and not different:
-                self._say(f"{counts[1]} documents in both")
+                self._report(f"{counts[1]} documents in both")
                 return counts[1]
             if time.monotonic() > deadline:
                 what = f"{len(different)} sampled ones differ: {different[:3]}" if different else f"counts {counts}"
@@ -315,9 +315,9 @@ class Rebuild:
         own = self._retry(lambda: self._template_gc(new))
         settings: Json = {"index.gc_deletes": own}
         self._retry(lambda: self._client.request("PUT", f"/{new}/_settings", settings))
-        self._reached("remembering")
+        self._report_step("remembering")
         self._point([{"remove": {"index": before, "alias": live_alias(self._alias)}}])
-        self._reached("retired")
+        self._report_step("retired")
 
     def _template_gc(self, new: str) -> str:
         found = self._client.request("POST", f"/_index_template/_simulate_index/{new}")

@@ -108,7 +108,7 @@ class OpenSearchSink:
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
         """Run steps 1 to 3 of writing."""
-        session = self._opened()
+        session = self._require_session()
         if not any(table.num_rows for table in rows.values()):
             self._follow_quietly(session, batch)
             return WriteResult(WriteOutcome.EMPTY)
@@ -136,7 +136,7 @@ class OpenSearchSink:
             session.client.close()
             session.quick.close()
 
-    def _opened(self) -> _Session:
+    def _require_session(self) -> _Session:
         if self._session is None:
             raise ConfigError(f"sink {self.name} is not open; call open() before write()")
         return self._session
@@ -145,7 +145,7 @@ class OpenSearchSink:
         return RequestRetries(self._settings.patience, self._hooks)
 
     def _open(self) -> int | None:
-        session = self._opened()
+        session = self._require_session()
         # 1. The server.
         _check_server(session.client)
         self._hooks.on_step("server")

@@ -87,7 +87,7 @@ def check_table(connection: Connection, wanted: LaneTable) -> dict[str, Postgres
 def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
     where = f"postgres lane {wanted.lane}: table {wanted.spec.table}"
     try:
-        row = connection.execute(_TABLE, (wanted.quoted,)).fetchone()
+        row = connection.execute(_TABLE, (wanted.sql_name,)).fetchone()
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"{where}: {error_text(error)}; "
@@ -102,7 +102,7 @@ def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
     needed = [n for n, held in zip(names, rights, strict=True) if not held and _needs(wanted, n)]
     if needed:
         raise ConfigError(
-            f"{where}: a right is missing; run: GRANT {', '.join(needed)} ON {wanted.quoted} TO {_user(connection)}"
+            f"{where}: a right is missing; run: GRANT {', '.join(needed)} ON {wanted.sql_name} TO {_user(connection)}"
         )
     return oid
 
@@ -133,11 +133,11 @@ def _problems(
             yield f"needs a value for column {column.name!r}, which the lane does not have; give it a default"
     for name in wanted.required_columns:
         if not found[name].not_null:
-            yield f'may hold nulls in column {name!r}; run: ALTER TABLE {wanted.quoted} ALTER "{name}" SET NOT NULL;'
+            yield f'may hold nulls in column {name!r}; run: ALTER TABLE {wanted.sql_name} ALTER "{name}" SET NOT NULL;'
     if wanted.spec.key and frozenset(wanted.spec.key) not in unique_keys():
         yield (
             f"has no primary key or unique constraint of exactly ({wanted.key_list}) that is checked at once; "
-            f"run: ALTER TABLE {wanted.quoted} ADD PRIMARY KEY ({wanted.key_list});"
+            f"run: ALTER TABLE {wanted.sql_name} ADD PRIMARY KEY ({wanted.key_list});"
         )
 
 
@@ -146,7 +146,7 @@ def _column_problems(
 ) -> Iterable[str]:
     column = found.get(name)
     if column is None:
-        yield f'has no column {name!r}; run: ALTER TABLE {wanted.quoted} ADD COLUMN "{name}" {ours.create};'
+        yield f'has no column {name!r}; run: ALTER TABLE {wanted.sql_name} ADD COLUMN "{name}" {ours.create};'
         return
     key = name in wanted.spec.key
     if not ours.is_compatible(column.type, key=key):

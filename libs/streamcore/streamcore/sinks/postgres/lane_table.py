@@ -49,10 +49,10 @@ class LaneTable:
         ]
         if self.spec.key:
             lines.append(f"    PRIMARY KEY ({self.key_list})")
-        return f"CREATE TABLE {self.quoted} (\n" + ",\n".join(lines) + "\n)"
+        return f"CREATE TABLE {self.sql_name} (\n" + ",\n".join(lines) + "\n)"
 
     @property
-    def quoted(self) -> str:
+    def sql_name(self) -> str:
         """The table's name for a statement; its parts hold no quotes."""
         return f'"{self.spec.table.schema}"."{self.spec.table.table}"'
 

@@ -97,11 +97,11 @@ class PostgresLedger:
         match row:
             case (int(epoch), int() | None as batch, int(rows), str(refused)):
                 if epoch > self.owner.epoch:
-                    raise Fenced(f"postgres {self._named}: epoch {epoch} owns it, this is epoch {self.owner.epoch}")
-                return PostgresLedgerEntry(epoch, batch, rows, _parsed(refused))
+                    raise Fenced(f"postgres {self._label}: epoch {epoch} owns it, this is epoch {self.owner.epoch}")
+                return PostgresLedgerEntry(epoch, batch, rows, _parse_rejected(refused))
             case _:
                 raise Permanent(
-                    f"postgres {self._named}: its row is gone from {self.table}; what was written is unknown"
+                    f"postgres {self._label}: its row is gone from {self.table}; what was written is unknown"
                 )
 
     def record_batch(self, connection: Connection, batch: int, rows: int, refused: Sequence[RejectedRow]) -> None:
@@ -114,17 +114,17 @@ class PostgresLedger:
         return self.owner.app, self.sink
 
     @property
-    def _named(self) -> str:
+    def _label(self) -> str:
         return f"sink {self.sink} of app {self.owner.app}"
 
     def _sql(self, text: str) -> sql.Composed:
-        return _composed(text, self.table)
+        return _compose(text, self.table)
 
 
-def _composed(text: str, table: TableName) -> sql.Composed:
+def _compose(text: str, table: TableName) -> sql.Composed:
     # psycopg wants literal texts, to keep values out of them; these are the module's own constants.
     return sql.SQL(text).format(sql.Identifier(table.schema, table.table))
 
 
-def _parsed(text: str) -> list[RejectedRow]:
+def _parse_rejected(text: str) -> list[RejectedRow]:
     return [RejectedRow(*one) for one in orjson.loads(text)]

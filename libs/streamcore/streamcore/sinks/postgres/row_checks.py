@@ -1,4 +1,4 @@
-"""What can be said of a lane's rows without asking the server.
+"""Checks of a lane's rows that need no server.
 
 Some values no table of PostgreSQL takes; those rows are refused here, for the staging table could not take them
 either. Of several rows with one key, the one that would stand at the end were they written one by one is the winner;
@@ -13,14 +13,26 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 import pyarrow as pa
 
+from streamcore.codes import Code
 from streamcore.sinks.postgres.settings import TableSpec
 from streamcore.sinks.sink import RejectedRow
 
 #: Place of a row in its lane's table.
 ROW = "__row"
-_NULL_NOT_TAKEN, _BAD_TEXT, _BAD_TIME = "23502", "22021", "22008"
 #: Years 1 to 9999, in milliseconds since 1970: what ISO 8601 can say and common clients can read.
 _TIMES_MS = (-62_135_596_800_000, 253_402_300_799_999)
+
+
+class PostgresRowCode(Code):
+    """Codes of rows that the PostgreSQL sink rejects before it sends them; SQLSTATE has the same codes."""
+
+    NULL = ("23502", "A column of the key, or the version, is null.", "Give the column a value.")
+    ZERO_BYTE = ("22021", "A text contains a zero byte.", "Remove zero bytes from the field.")
+    BAD_TIME = (
+        "22008",
+        "A timestamp is before the year 1 or after the year 9999.",
+        "Correct the field.",
+    )
 
 
 class CheckedRows:
@@ -30,7 +42,7 @@ class CheckedRows:
         self.lane = lane
         self.spec = spec
         frame = pl.DataFrame(pl.from_arrow(rows)).with_row_index(ROW)
-        self.refused: Sequence[RejectedRow] = _refused(lane, spec, frame)
+        self.refused: Sequence[RejectedRow] = _find_rejected(lane, spec, frame)
         self._rows = _without(frame, self.refused)
 
     def winners(self) -> pl.DataFrame:
@@ -67,7 +79,7 @@ def _without(rows: pl.DataFrame, refused: Sequence[RejectedRow]) -> pl.DataFrame
     return rows.filter(~pl.col(ROW).is_in(gone.implode()))
 
 
-def _refused(lane: str, spec: TableSpec, rows: pl.DataFrame) -> list[RejectedRow]:
+def _find_rejected(lane: str, spec: TableSpec, rows: pl.DataFrame) -> list[RejectedRow]:
     """At most one a row, in order of rows: the first thing that is wrong with it."""
     found: dict[int, RejectedRow] = {}
     for column, bad, code, reason in _questions(spec, rows):
@@ -79,10 +91,20 @@ def _refused(lane: str, spec: TableSpec, rows: pl.DataFrame) -> list[RejectedRow
 
 def _questions(spec: TableSpec, rows: pl.DataFrame) -> Iterable[tuple[str, pl.Expr, str, str]]:
     for name in (*spec.key, *([spec.version] if spec.version else ())):
-        yield name, pl.col(name).is_null(), _NULL_NOT_TAKEN, "a null in a key or version"
+        yield name, pl.col(name).is_null(), PostgresRowCode.NULL, "a null in a key or version"
     for name, kind in rows.schema.items():
         if kind == pl.String:
-            yield name, pl.col(name).str.contains("\0", literal=True), _BAD_TEXT, "a zero byte in a text"
+            yield (
+                name,
+                pl.col(name).str.contains("\0", literal=True),
+                PostgresRowCode.ZERO_BYTE,
+                "a zero byte in a text",
+            )
         elif isinstance(kind, pl.Datetime):
             ms = pl.col(name).dt.epoch("ms")
-            yield name, ~ms.is_between(*_TIMES_MS), _BAD_TIME, "a time before year 1 or after year 9999"
+            yield (
+                name,
+                ~ms.is_between(*_TIMES_MS),
+                PostgresRowCode.BAD_TIME,
+                "a time before year 1 or after year 9999",
+            )

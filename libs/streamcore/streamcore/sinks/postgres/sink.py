@@ -101,7 +101,7 @@ class PostgresSink:
         """Connect, check every table, and fence earlier epochs; the last batch. Also raises ``Retryable``."""
         self.close()
         self._ledger = PostgresLedger(self._settings.ledger, owner, self._name)
-        entry = self._retry(self._opened, "at start")
+        entry = self._retry(self._open_ledger, "at start")
         self._last = entry.batch
         return entry.batch
 
@@ -151,8 +151,8 @@ class PostgresSink:
             # Only the words of the error are kept: the settings of a connection stay out of every traceback.
             raise translate_error(error, f"{self._settings}, {what}") from None
 
-    def _opened(self) -> PostgresLedgerEntry:
-        connection, ledger = self._connected(), self._own_ledger
+    def _open_ledger(self) -> PostgresLedgerEntry:
+        connection, ledger = self._ensure_connection(), self._own_ledger
         ledger.create(connection)
         # 0. Take the row, or learn that a later epoch has it.
         entry = ledger.fence(connection)
@@ -160,7 +160,7 @@ class PostgresSink:
         self._hooks.on_step(PostgresStep.FENCED)
         return entry
 
-    def _connected(self) -> Connection:
+    def _ensure_connection(self) -> Connection:
         """Return the connection there is, or a new one with its staging tables, all tables checked."""
         if self._connection is None:
             self._connection = connect(self._settings, f"headgate {self._own_ledger.owner.app} {self._name}")
@@ -176,7 +176,7 @@ class PostgresSink:
         return self._connection
 
     def _write(self, attempt: _Attempt) -> WriteResult:
-        connection, ledger = self._connected(), self._own_ledger
+        connection, ledger = self._ensure_connection(), self._own_ledger
         # 1. From here on, we are the only one.
         entry = self.locked_entry(connection, ledger)
         self._hooks.on_step(PostgresStep.LOCKED)

@@ -117,7 +117,7 @@ def check(
         assert by_key(seen.firings) == by_key(wanted.firings)
         assert names(seen.dropped) == names(wanted.dropped)
     assert operator.counts == reference.counts
-    assert operator.counts.balanced
+    assert operator.counts.is_balanced
     assert operator.forgotten
 
 

@@ -41,7 +41,7 @@ def document(**written: object) -> StreamDocument:
 
 
 def test_json_is_what_nothing_says() -> None:
-    assert StreamDocument(schema_file=Path("t.yaml"), topic="t").format_of() == Json()
+    assert StreamDocument(schema_file=Path("t.yaml"), topic="t").input_format() == Json()
 
 
 def test_every_document_is_its_format(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_every_document_is_its_format(tmp_path: Path) -> None:
         document(kind="avro", framing="single-object", schema_files=[str(path)]),
         document(kind="avro", framing="confluent", schemas={"7": str(path)}),
     ]
-    assert [each.format_of() for each in found] == [
+    assert [each.input_format() for each in found] == [
         Json(),
         Csv(("a", "time"), ";", ("NULL",)),
         AccessLog(LogLayout.COMMON, request_time=True, fields={"time": "time"}),
@@ -85,7 +85,7 @@ def test_a_document_that_cannot_be_is_refused(written: dict[str, object]) -> Non
 
 def test_a_schema_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match=r"/nowhere/x\.avsc: the Avro schema cannot be read"):
-        document(kind="avro", framing="bare", schema_file="/nowhere/x.avsc").format_of()
+        document(kind="avro", framing="bare", schema_file="/nowhere/x.avsc").input_format()
 
 
 def test_a_source_whose_format_does_not_fit_its_stream_is_refused_before_anything_runs() -> None:

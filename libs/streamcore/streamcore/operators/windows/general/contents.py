@@ -106,7 +106,7 @@ class BufferedContent:
         content.upto = max(other.upto for other in (content, *others))
 
     def view(self, content: WindowContent) -> tuple[View, int]:
-        seen = self.seen(content.elements)
+        seen = self.visible_elements(content.elements)
         return seen, len(content.elements) - len(seen)
 
     def clear(self, content: WindowContent) -> None:
@@ -114,6 +114,6 @@ class BufferedContent:
             self.keeper.release(element)
         content.elements, content.since = [], content.upto
 
-    def seen(self, elements: Sequence[Element]) -> tuple[Element, ...]:
+    def visible_elements(self, elements: Sequence[Element]) -> tuple[Element, ...]:
         """Return the elements that the evictor keeps."""
         return self.evictor.keep(elements) if self.evictor else tuple(elements)

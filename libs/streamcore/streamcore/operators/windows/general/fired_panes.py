@@ -41,7 +41,7 @@ class EmittedPaneTable(KeyedJournaledTable):
 
     def replace(self, before: Mapping[Name, WindowBeforeCut], living: Iterable[LiveWindow]) -> None:
         """Forget the panes that windows had emitted before the cut, and keep those of the live windows."""
-        now = {(live.slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted}
+        now = {(live.slot, emitted_pane.window): emitted_pane for live in living for emitted_pane in live.emitted_panes}
         for (slot, _), one in before.items():
             for emitted_pane in one.emitted:
                 if (slot, emitted_pane.window) not in now:

@@ -60,7 +60,7 @@ class LiveWindow:
     evicted: int = 0
 
     @property
-    def emitted(self) -> tuple[EmittedPane, ...]:
+    def emitted_panes(self) -> tuple[EmittedPane, ...]:
         """Return all that may have to be taken back, in the order of taking back."""
         return (*self.superseded, self.last) if self.last else tuple(self.superseded)
 
@@ -86,7 +86,7 @@ class TriggerRules:
             live.latest_ms = max(other.latest_ms for other in absorbed)
             live.unfired = sum(other.unfired for other in absorbed)
         for other in absorbed if self._retracting else ():
-            live.superseded += other.emitted
+            live.superseded += other.emitted_panes
         return live
 
     def add(self, live: LiveWindow, element: Element, row: int, context: TriggerContext) -> None:

@@ -74,7 +74,7 @@ class TriggeredWindowStore:
         if self.partial_store is not None:
             old = {node for one in before.values() for node in (one.node, *_nodes(one.emitted))}
             self.partial_store.keep(
-                old, {node for live in living for node in (live.content.node, *_nodes(live.emitted))}
+                old, {node for live in living for node in (live.content.node, *_nodes(live.emitted_panes))}
             )
         return panes.at(pane), values
 
@@ -126,7 +126,7 @@ class TriggeredWindowStore:
                 emitted_pane = EmittedPane(
                     emitted_pane.window,
                     emitted_pane.pane,
-                    self._contents.seen(seen),
+                    self._contents.visible_elements(seen),
                     emitted_pane.latest_ms,
                     emitted_pane.upto,
                 )

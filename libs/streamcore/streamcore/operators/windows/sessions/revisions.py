@@ -93,7 +93,7 @@ class RevisedSessionWindowTable(SessionWindowTable):
         found, self._absorbed = self._absorbed, []
         return found
 
-    def changed(self, watermark_ms: int, clock_ms: int) -> Ints:
+    def take_changed(self, watermark_ms: int, clock_ms: int) -> Ints:
         """Return the live entries with changes that are due."""
         parts = [_NONE, *self._urgent, *self._take_waiting(clock_ms)]
         self._urgent = []

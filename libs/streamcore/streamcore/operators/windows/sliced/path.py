@@ -83,7 +83,7 @@ class SlicedWindows:
         time_slice = self.slicing.slices(rows[EVENT_MS].to_numpy())
         last = time_slice // self.slicing.step
         first = (time_slice - self.slicing.length) // self.slicing.step + 1
-        expired, ended = self._expired(time.watermark_ms), self.slicing.last_ended(time.watermark_ms)
+        expired, ended = self._last_expired(time.watermark_ms), self.slicing.last_ended(time.watermark_ms)
         self.metrics.elements += rows.height
         self.metrics.assignments += int((last - first + 1).sum())
         drops = self._expire(first, last, expired)
@@ -146,7 +146,7 @@ class SlicedWindows:
         """Return the windows that the next watermark ends, by their ends; and it forgets the pieces of those that
         expire."""
         before, now = self.slicing.last_ended(time.watermark_ms), self.slicing.last_ended(time.next_watermark_ms)
-        expired = self._expired(time.next_watermark_ms)
+        expired = self._last_expired(time.next_watermark_ms)
         windows = self._windows(before, now)
         parts = [
             combine_slices(self._slices_for_window(window), self.keys, self.plan.aggregate_set) for window in windows
@@ -177,7 +177,7 @@ class SlicedWindows:
         first = window * self.slicing.step
         return [self.slices[number] for number in self.slices.between(first, first + self.slicing.length)]
 
-    def _expired(self, watermark_ms: int) -> int:
+    def _last_expired(self, watermark_ms: int) -> int:
         """Return the last window that has expired; with the stream all have."""
         ended = watermark_ms >= END_OF_TIME_MS
         return self.slicing.last_ended(watermark_ms - (0 if ended else self.plan.spec.allowed_lateness_ms))
@@ -204,7 +204,7 @@ class SlicedWindows:
         stored = {name: table.take_loaded() for name, table in journals.items()}
         self._reset()
         self.triggered.restore(stored)
-        over = (self._expired(self.progress.watermark_ms) + 1) * self.slicing.step
+        over = (self._last_expired(self.progress.watermark_ms) + 1) * self.slicing.step
         self.slices.restore(stored["pieces"].filter(pl.col(SLICE) >= over))
 
     def _journals(self) -> dict[str, JournaledTable]:
