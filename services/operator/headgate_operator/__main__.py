@@ -60,9 +60,7 @@ def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
         signal.signal(number, lambda *_: stop.set())
     me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     namespace = os.environ.get("POD_NAMESPACE", "default")
-    leader = LeaderElector(
-        rest, namespace, me, lambda: os._exit(OperatorExit.LEADERSHIP_LOST), waits=canary.file().touch
-    )
+    leader = LeaderElector(rest, namespace, me, _end, waits=canary.file().touch)
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
     sending = traces(os.environ, counters)
     operator = Manager(rest, counters, settings, traces=sending)
@@ -85,6 +83,10 @@ def _leave(rest: Rest, namespace: str) -> None:
         remove_finalizers_with_namespace(rest, namespace)
     except ApiError as error:
         _LOG.warning("namespace %s: %s", namespace, error)
+
+
+def _end() -> None:
+    os._exit(OperatorExit.LEADERSHIP_LOST)
 
 
 def _when_stopped(stop: threading.Event, do: Callable[[], None]) -> None:

@@ -9,11 +9,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamcore.codes import Code
+
 ALERTS = "alerts"
 SHADOW = "shadow"
 STATUS = "status"
 LATE = "late"
 DEAD_LETTERS = "deadletters"
+
+
+class DeadLetterCode(Code):
+    """Codes of dead letters that every stream program can have. A program adds codes of its own."""
+
+    FAILED = (
+        "failed",
+        "A step of the program fails on the row, or a look-up gets no response for it.",
+        "Read `reason`, correct the step or the data, and send the record again with `headgate deadletters replay`.",
+    )
+    FAILED_CONTROL = (
+        "failed_control",
+        "A keyed function fails on a control record.",
+        "Read `reason`, correct the control record, and publish it again.",
+    )
+    LATE = (
+        "late",
+        "The row is too far behind the watermark for the step, such as deduplication.",
+        "Raise `max_out_of_orderness_ms`, or the lateness or horizon of the step.",
+    )
+    UNKNOWN = (
+        "unknown",
+        "The dead letter has no header `reason_code`; only the metric shows this code.",
+        "Give the program's dead letters a code.",
+    )
+
 
 Headers = tuple[tuple[str, bytes], ...]
 

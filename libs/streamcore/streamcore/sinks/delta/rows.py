@@ -75,7 +75,7 @@ def _column(rows: pa.Table, column: pa.Field, partition: bool) -> pa.ChunkedArra
 
 
 def _faults(rows: pa.Table, table: pa.Schema, partition_by: Sequence[str]) -> list[tuple[str, str, list[int]]]:
-    faults = []
+    faults: list[tuple[str, str, list[int]]] = []
     for column in table:
         if column.name not in rows.column_names:
             continue
