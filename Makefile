@@ -8,9 +8,11 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NEED_PYTHON = [ -n "$(PYTHON)" ] || { echo "make: Headgate needs Python >= 3.11: install it, or make PYTHON=/path/to/python3" >&2; exit 1; }
 VENV := .venv/bin
 ARGS ?=
-# Processes that run tests side by side: two for each processor, for the long tests wait; 0 is none.
+# Processes that run tests side by side: one for each processor and one more, for long tests wait; 0 is none.
 WORKERS ?= auto
 SERVICE ?= rules
+# pytest rewrites the assertions of each test file, half of the time of collecting: it keeps what it wrote.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'

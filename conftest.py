@@ -31,6 +31,7 @@ from streamcore.kafka.topics import TopicSpec, ensure_topics
 from streamcore.sinks.postgres.settings import PostgresSettings, TableSpec
 from tests.harness.run import distribution
 from tests.harness.run.shared_servers import ServerKeeper, ServerSource, WorkerServers, unique_name, worker_id
+from tests.harness.servers import class_archive
 from tests.harness.servers.storage_locations import any_place  # noqa: F401 - a fixture
 
 _SLOW_IS_FINE = (HealthCheck.too_slow,)  # machines are shared
@@ -81,7 +82,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of workers for ``-n auto``."""
-    return distribution.worker_count()
+    return distribution.worker_count(tests_wait=_PROFILE != "quick")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,6 +167,13 @@ def java() -> Java:
 def spark_jars(java: Java) -> Path:
     """The folder for ``SparkSettings(jars=...)``."""
     return jars.ensure(jars.JarSet.SPARK, java, to_stderr)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let every JVM of Spark that a test starts map its classes from an archive."""
+    if item.get_closest_marker("spark") is not None:
+        class_archive.use()
 
 
 @pytest.fixture(scope="session")

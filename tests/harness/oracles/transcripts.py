@@ -152,7 +152,7 @@ class Transcript(Strict):
         total = _At(self.place)
         for name, count in self.counts.items():
             total.same(f"counts: {name}", getattr(runner.counts, name), count)
-        total.same("counts balance", runner.counts.balanced, True)
+        total.same("counts balance", runner.counts.is_balanced, True)
 
 
 class _At:
@@ -177,7 +177,10 @@ def _compare(at: _At, step: StepText, output: WindowOutput) -> None:
     at.same("dropped", by_key(map(_drop_seen, output.dropped)), by_key(step.drops))
 
 
-class _UniqueKeys(yaml.SafeLoader):
+_SAFE_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _UniqueKeys(_SAFE_LOADER):  # type: ignore[valid-type,misc]
     """YAML in which writing a key twice is an error and not a loss."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
