@@ -187,7 +187,8 @@ class _UniqueKeys(_SAFE_LOADER):  # type: ignore[valid-type,misc]
         names = [key.value for key, _ in node.value]
         if len(set(names)) != len(names):
             raise TranscriptError(f"a key stands twice, line {node.start_mark.line + 1}")
-        return super().construct_mapping(node, deep)
+        mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
+        return mapping
 
 
 def load(path: Path) -> list[Transcript]:
