@@ -1,7 +1,7 @@
 """Decide the next actions in one pure function: no network, no clock, no memory but the status.
 
-The shell writes the resulting status *first*, onto the version of the resource that it read, and performs the actions
-after; so every action is recorded before it happens, by a process that knew the newest version. If the shell wrote a
+The runtime writes the resulting status *first*, onto the version of the resource that it read, and performs the actions
+after; so every action is recorded before it happens, by a process that knew the newest version. If the runtime wrote a
 status and did not perform its actions, the next call repairs that: it looks at the present state, not at past events.
 """
 
@@ -42,12 +42,12 @@ __all__ = ["ENDS_WITH_ABSENCE", "Action", "Desired", "Observed", "ReconcileResul
 
 _MOST_PHASES = 6
 #: Phases that are over when no pod is there any more. Absence is proof only if the API server was asked, so they are
-#: never passed in the turn in which they were entered.
+#: never passed in the reconciliation in which they were entered.
 ENDS_WITH_ABSENCE = frozenset({Phase.SUSPENDING, Phase.DELETING})
 
 
 def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int) -> ReconcileResult:
-    """Return the status to write and the actions that follow it. Does nothing when everything is as it should be."""
+    """Return the status to write and the actions that follow it. Return no action when nothing has to change."""
     context = Context(desired, observed, now_ms)
     step = _decide(context, absorb_status(context, status))
     if step.status.phase is not Phase.DELETING:
@@ -61,7 +61,7 @@ def reconcile(desired: Desired, observed: Observed, status: Status, now_ms: int)
 
 
 def _decide(context: Context, status: Status) -> ReconcileResult:
-    """Phases that need no action follow each other at once. The end of an upgrade is written before another begins."""
+    """Run phases until one needs an action or a wait. The end of an upgrade is written before another begins."""
     step = _phase(context, status)
     for _ in range(_MOST_PHASES):
         if step.actions or step.status.phase is status.phase or step.status.phase in ENDS_WITH_ABSENCE:
@@ -118,7 +118,7 @@ _PHASES: dict[Phase, Callable[[Context, Status], ReconcileResult]] = {
 
 
 def _delete_strays(context: Context, step: ReconcileResult) -> tuple[DeletePod, ...]:
-    """Pods that the status does not name. While the app is deleted or waits for a dead node, others see to that."""
+    """Delete pods that the status does not name, unless the app is being deleted or waits for a dead node."""
     status = step.status
     named = {ref.name for ref in (status.owner, status.standby) if ref is not None}
     told = {action.name for action in step.actions if isinstance(action, DeletePod)}
@@ -127,7 +127,9 @@ def _delete_strays(context: Context, step: ReconcileResult) -> tuple[DeletePod, 
 
 
 def wake_ms(status: Status, desired: Desired, now_ms: int, at_most_ms: int) -> int:
-    """In how many milliseconds something may be due although nothing was seen to change."""
+    """Return the milliseconds until the next deadline, at most ``at_most_ms``: then look again even if nothing has
+    changed.
+    """
     pending = status.pending_command.deadline if status.pending_command else None
     every = desired.spec.savepoints.every
     scheduled = status.last_scheduled + every if status.last_scheduled is not None and every else None

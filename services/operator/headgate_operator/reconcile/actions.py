@@ -1,6 +1,4 @@
-"""Actions that the shell performs after it has written the status. Each may run twice: the second time changes
-nothing.
-"""
+"""Actions that the runtime performs after it has written the status. Performing one twice changes nothing."""
 
 from __future__ import annotations
 
@@ -13,17 +11,19 @@ from streamcore.control.commands import Configure, Drain, Promote, TakeSavepoint
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer:
-    """So that a deletion waits for us."""
+    """Add the operator's finalizer, so that a deletion of the app waits for the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer:
-    """The deletion may go on."""
+    """Remove the operator's finalizer, so that the deletion of the app completes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A standby, with the settings of its release. ``against``: the savepoint that it plans against, or empty."""
+    """Create a standby pod with the settings of its release. ``against``: the savepoint to check compatibility with, or
+    empty.
+    """
 
     name: str
     release: Release
@@ -32,7 +32,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Exactly this one."""
+    """Delete the pod with this name and uid."""
 
     name: str
     uid: str
@@ -40,7 +40,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class SendCommand:
-    """Give a pod a request."""
+    """Send a command to a driver pod."""
 
     pod: str
     uid: str
@@ -49,7 +49,7 @@ class SendCommand:
 
 @dataclass(frozen=True, slots=True)
 class ReconfigureDriver:
-    """Send a pod the settings of ``release``, as a new pod would read them, to apply without a restart."""
+    """Send a driver pod the settings of ``release``, as a new pod would read them, to apply without a restart."""
 
     pod: str
     uid: str
@@ -59,7 +59,9 @@ class ReconfigureDriver:
 
 @dataclass(frozen=True, slots=True)
 class PromoteStandby:
-    """Give a standby the checkpoint. The shell looks once more, past its cache, that nothing of another pod runs."""
+    """Give a standby the checkpoint. The runtime first asks the API server that no container of another driver pod
+    runs.
+    """
 
     pod: str
     uid: str
@@ -68,7 +70,7 @@ class PromoteStandby:
 
 @dataclass(frozen=True, slots=True)
 class CreateSavepoint:
-    """The line in the ledger, before there is data."""
+    """Create the ``Savepoint`` resource, before there is data."""
 
     name: str
     reason: SavepointReason
@@ -85,21 +87,21 @@ class UpdateSavepointStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSavepoint:
-    """Mark it as going; its data goes next."""
+    """Delete the ``Savepoint`` resource; our finalizer holds it until its data is removed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSavepointFinalizer:
-    """Its data is gone, or will stay: let go of the resource."""
+    """Remove our finalizer from a savepoint whose data is removed or stays for good."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class CreateCollector:
-    """A pod that removes the data of savepoints, or with ``everything`` all that the app ever stored."""
+    """Create a pod that removes the data of savepoints, or with ``everything`` all data that the app has stored."""
 
     name: str
     release: Release
@@ -109,7 +111,7 @@ class CreateCollector:
 
 @dataclass(frozen=True, slots=True)
 class DeleteCollector:
-    """It has done its work."""
+    """Delete a pod that has finished removing data."""
 
     name: str
     uid: str
@@ -117,7 +119,7 @@ class DeleteCollector:
 
 @dataclass(frozen=True, slots=True)
 class EmitEvent:
-    """An event on the app."""
+    """Emit a Kubernetes event about the app."""
 
     reason: str
     message: str

@@ -1,10 +1,10 @@
-"""Bring a driver to run, in the one sequence that every driver follows: standby, alone, go, running.
+"""Bring up a driver, in the one sequence that every driver follows: standby, exclusive, promoted, running.
 
-1. The operator makes a standby pod. It owns nothing, so there may be one beside a running owner. A crash here leaves a
-stray standby.
-2. Every other driver pod of the app is gone: absent, or its containers have ended. Deleted is not gone.
+1. The operator creates a standby pod. It owns nothing, so it may run beside a running owner. A crash here leaves a
+   stray standby.
+2. Every other driver pod of the app is gone: absent, or its containers have ended. A deleted pod may still run.
 3. The claim (epoch, and the source of its checkpoint) and the owner's name are written.
-4. The request ``go``. A crash before it is repaired by asking again: the same claim, the same id, the same pod.
+4. The command ``promote`` is sent. A crash before it is repaired by sending it again: same claim, same id, same pod.
 5. The driver reports that it runs under that epoch and has committed a batch.
 """
 
@@ -16,6 +16,7 @@ from enum import Enum
 from headgate_operator.reconcile.actions import CreatePod, DeletePod, PromoteStandby
 from headgate_operator.reconcile.context import Context, ReconcileResult
 from headgate_operator.reconcile.observed import PodView
+from headgate_operator.resources.reasons import FailureReason
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.status import Checkpoint, PendingCommand, Phase, PodRef, Status
 from streamcore.control.commands import Promote
@@ -26,7 +27,7 @@ GONE_WITHIN_MS = 120_000
 
 
 class BringUpState(Enum):
-    """Of a driver that is being brought up."""
+    """Progress of a driver that is being brought up."""
 
     WAITING = 1
     READY = 2
@@ -36,8 +37,10 @@ class BringUpState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BringUpResult:
-    """How far it is. ``refused``: a ``go`` was, for good; a no that is not is like a crash. ``newer``: why, if it was
-    for something newer than its claim.
+    """Result of one step. ``refused``: the driver rejected ``promote`` for good; a rejection that may pass counts as a
+    crash.
+
+    ``newer``: the reason, if the driver found data newer than its claim.
     """
 
     state: BringUpState
@@ -49,7 +52,7 @@ class BringUpResult:
 
 
 def ensure_standby(context: Context, status: Status, release: Release, against: str = "") -> BringUpResult:
-    """Execute step 1. Ready when the standby of ``release`` reports so."""
+    """Execute step 1. The result is ready when the standby of ``release`` reports so."""
     standby = status.standby
     if standby is None or standby.revision != release.revision:
         return _create_standby(context, status, release, against)
@@ -59,14 +62,16 @@ def ensure_standby(context: Context, status: Status, release: Release, against: 
     if not standby.uid:
         status = replace(status, standby=replace(standby, uid=pod.uid))
     if not pod.alive:
-        return BringUpResult(BringUpState.FAILED, ReconcileResult(status), "StandbyFailed", _driver_message(pod))
+        return BringUpResult(
+            BringUpState.FAILED, ReconcileResult(status), FailureReason.STANDBY_FAILED, _driver_message(pod)
+        )
     if pod.driver_status is not None and pod.driver_status.phase is DriverPhase.STANDBY:
         return BringUpResult(BringUpState.READY, ReconcileResult(status))
     if context.past(status.prepare_by):
         return BringUpResult(
             BringUpState.FAILED,
             ReconcileResult(status),
-            "StandbyTimeout",
+            FailureReason.STANDBY_TIMEOUT,
             f"pod {pod.name} did not become a standby in time",
         )
     return BringUpResult(BringUpState.WAITING, ReconcileResult(status))
@@ -87,12 +92,14 @@ def _recreate_missing(
     context: Context, status: Status, standby: PodRef, release: Release, against: str
 ) -> BringUpResult:
     if standby.uid or context.past(status.prepare_by):
-        return BringUpResult(BringUpState.FAILED, ReconcileResult(status), "StandbyGone", f"pod {standby.name} is gone")
+        return BringUpResult(
+            BringUpState.FAILED, ReconcileResult(status), FailureReason.STANDBY_GONE, f"pod {standby.name} is gone"
+        )
     return BringUpResult(BringUpState.WAITING, ReconcileResult(status, (CreatePod(standby.name, release, against),)))
 
 
 def wait_for_exclusive(context: Context, status: Status) -> ReconcileResult | None:
-    """Execute step 2. Nothing when all others are gone; else the wait for it, which ends with a person."""
+    """Execute step 2. Return None when all other pods are gone, else the wait for them, which ends with a person."""
     keep = (status.standby.name,) if status.standby else ()
     others = context.observed.unfinished_pods(*keep)
     if not others:
@@ -107,7 +114,7 @@ def wait_for_exclusive(context: Context, status: Status) -> ReconcileResult | No
 
 
 def promote(context: Context, status: Status, claim: Checkpoint) -> ReconcileResult:
-    """Execute steps 3 and 4, for a standby that is ready and alone."""
+    """Execute steps 3 and 4, for a standby that is ready and the only driver pod."""
     standby = status.standby
     assert standby is not None, "nothing to hand over to"
     assert standby.uid, f"pod {standby.name} was not seen"
@@ -127,10 +134,12 @@ def promote(context: Context, status: Status, claim: Checkpoint) -> ReconcileRes
 
 
 def await_running(context: Context, status: Status) -> BringUpResult:
-    """Execute step 5, and step 4 again when it was lost."""
+    """Execute step 5, and step 4 again if the command was lost."""
     pod, pending = context.owner(status), status.pending_command
     if pod is None or not pod.alive:
-        return BringUpResult(BringUpState.FAILED, ReconcileResult(status), "DriverFailed", _driver_message(pod))
+        return BringUpResult(
+            BringUpState.FAILED, ReconcileResult(status), FailureReason.DRIVER_FAILED, _driver_message(pod)
+        )
     result = pod.result(pending.id) if pending else None
     if result is not None and not result.ok:
         # An epoch that the root has seen is not promoted out again: its checkpoint would be gone on with.
@@ -140,7 +149,10 @@ def await_running(context: Context, status: Status) -> BringUpResult:
         return BringUpResult(BringUpState.UP, ReconcileResult(replace(status, pending_command=None)))
     if pending is not None and context.past(pending.deadline):
         return BringUpResult(
-            BringUpState.FAILED, ReconcileResult(status), "StartTimeout", f"pod {pod.name} did not run in time"
+            BringUpState.FAILED,
+            ReconcileResult(status),
+            FailureReason.START_TIMEOUT,
+            f"pod {pod.name} did not run in time",
         )
     if pending is not None and result is None and pod.command_id != pending.id:
         return BringUpResult(
@@ -150,8 +162,10 @@ def await_running(context: Context, status: Status) -> BringUpResult:
 
 
 def _on_rejection(status: Status, result: CommandResult) -> BringUpResult:
-    """Fail, and set ``refused`` unless a dependency was away or held for a moment: then the claim is tried again."""
-    reason, refused = ("GoFailed", False) if result.retryable else ("GoRefused", True)
+    """Fail, and set ``refused`` unless the cause may pass (a dependency away, or a lease held): then try the claim
+    again.
+    """
+    reason, refused = (FailureReason.GO_FAILED, False) if result.retryable else (FailureReason.GO_REFUSED, True)
     return BringUpResult(
         BringUpState.FAILED, ReconcileResult(status), reason, result.message, refused=refused, newer=result.newer_epoch
     )
@@ -166,7 +180,7 @@ def is_running(pod: PodView, status: Status) -> bool:
 
 
 def bring_up(context: Context, status: Status, release: Release, claim: Checkpoint, against: str = "") -> BringUpResult:
-    """All steps, one at a time. ``claim`` counts until there is an owner."""
+    """Execute all steps, one per call. ``claim`` is used until there is an owner."""
     if status.owner is not None:
         return await_running(context, status)
     prepared = ensure_standby(context, status, release, against)

@@ -1,6 +1,4 @@
-"""Conditions that the status shows to people and tools: Ready, Progressing, Degraded, each with a reason that a machine
-can read.
-"""
+"""Conditions of the status, for people and tools: Ready, Progressing, Degraded, each with a machine-readable reason."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from dataclasses import replace
 from headgate_operator.reconcile.context import Context
 from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restore_points import in_place_command, restore_points
+from headgate_operator.resources.reasons import ConditionReason
 from headgate_operator.resources.status import RESTING, AppProgress, Condition, Phase, Status, UpgradeOutcome
 from streamcore.control.status import DriverPhase
 
@@ -19,7 +18,7 @@ _ConditionText = tuple[str, bool, str, str]
 
 
 def absorb_status(context: Context, status: Status) -> Status:
-    """Absorb the owner's report of its checkpoint, and never more than it reported."""
+    """Copy the state of the checkpoint that the owner reports into the status."""
     pod, checkpoint = context.owner(status), status.checkpoint
     report = pod.driver_status if pod else None
     if report is None or checkpoint is None or report.epoch != checkpoint.epoch or report.committed < 1:
@@ -35,7 +34,7 @@ def absorb_status(context: Context, status: Status) -> Status:
 
 
 def describe(context: Context, status: Status) -> Status:
-    """With the conditions, the version that runs, the restore_points, and the generation that all this is about."""
+    """Set the conditions, the running version, the restore points and the observed generation of the status."""
     said = (_ready(context, status), _progressing(status), _degraded(context, status))
     conditions = tuple(_condition(context, status, one) for one in said)
     generation, version = context.desired.generation, _version(status)
@@ -66,7 +65,8 @@ def _version(status: Status) -> str:
 def _ready(context: Context, status: Status) -> _ConditionText:
     pod = context.owner(status)
     ready = _running(pod, status)
-    reason = "Running" if ready else ("NotRunning" if status.phase is not Phase.SUSPENDED else "Suspended")
+    rests = ConditionReason.SUSPENDED if status.phase is Phase.SUSPENDED else ConditionReason.NOT_RUNNING
+    reason = ConditionReason.RUNNING if ready else rests
     return ("Ready", ready, reason, "" if ready else f"phase {status.phase.value}")
 
 
@@ -84,25 +84,27 @@ def _progressing(status: Status) -> _ConditionText:
         return ("Progressing", True, status.phase.value, f"{status.phase.value}{to}")
     if upgrade is not None and upgrade.outcome is not UpgradeOutcome.SUCCEEDED:
         said = f"{upgrade.to.version}: {upgrade.reason}: {upgrade.message}"
-        return ("Progressing", False, f"Upgrade{upgrade.outcome.value}", said)
+        return ("Progressing", False, ConditionReason.of_upgrade(upgrade.outcome), said)
     return ("Progressing", False, status.phase.value, "")
 
 
 def _degraded(context: Context, status: Status) -> _ConditionText:
     if status.phase is Phase.NEEDS_HUMAN:
-        return ("Degraded", True, "NeedsHuman", _next_step_for_human(context, status))
+        return ("Degraded", True, ConditionReason.NEEDS_HUMAN, _next_step_for_human(context, status))
     if context.desired.problem:
-        return ("Degraded", True, "InvalidSpec", context.desired.problem)
+        return ("Degraded", True, ConditionReason.INVALID_SPEC, context.desired.problem)
     restore = context.desired.spec.restore
     if restore.from_ and restore.nonce != status.restore_nonce and status.phase in RESTING:
-        return ("Degraded", True, "RestoreImpossible", f"savepoint {restore.from_} is not there or not complete")
+        missing = f"savepoint {restore.from_} is not there or not complete"
+        return ("Degraded", True, ConditionReason.RESTORE_IMPOSSIBLE, missing)
     if status.restarts >= _CRASH_LOOP:
         why = f"{status.restarts} restarts, the app's events say why"
         words = f"{why}; to put another version in its place: {in_place_command(context)}"
-        return ("Degraded", True, "CrashLoop", words)
+        return ("Degraded", True, ConditionReason.CRASH_LOOP, words)
     outcome = status.upgrade.outcome if status.upgrade is not None else UpgradeOutcome.OPEN
     failed = status.phase in RESTING and outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK)
-    return ("Degraded", failed, f"Upgrade{outcome.value}" if failed else "AsExpected", "")
+    reason = ConditionReason.of_upgrade(outcome) if failed else ConditionReason.AS_EXPECTED
+    return ("Degraded", failed, reason, "")
 
 
 def _next_step_for_human(context: Context, status: Status) -> str:

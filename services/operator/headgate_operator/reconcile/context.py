@@ -12,7 +12,7 @@ from headgate_operator.traces import traceparent
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything but the status."""
+    """Input of a decision, without the status."""
 
     desired: Desired
     observed: Observed
@@ -27,7 +27,7 @@ class Context:
         return traceparent(self.desired.uid, status.upgrade)
 
     def owner(self, status: Status) -> PodView | None:
-        """Return the pod that has, or may have, the checkpoint, as far as the operator has seen."""
+        """Return the pod that has, or may have, the checkpoint, as far as the operator has observed."""
         return self.observed.pod(status.owner.name) if status.owner else None
 
     def owner_alive(self, status: Status) -> bool:
@@ -44,12 +44,12 @@ class ReconcileResult:
     actions: tuple[Action, ...] = ()
 
     def doing(self, *actions: Action) -> ReconcileResult:
-        """With further actions."""
+        """Return the result with further actions."""
         return replace(self, actions=(*self.actions, *actions))
 
 
 def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int | None = None) -> Status:
-    """In another phase, with its deadline; an open upgrade remembers when."""
+    """Return the status in another phase, with its deadline; an open upgrade records the time."""
     upgrade = status.upgrade
     if upgrade is not None and upgrade.outcome is UpgradeOutcome.OPEN:
         upgrade = replace(upgrade, phases=(*upgrade.phases[-30:], PhaseTime(phase, context.now_ms)))
@@ -58,7 +58,7 @@ def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int |
 
 
 def open_upgrade(status: Status) -> Upgrade:
-    """Return the upgrade under way. Asserts that there is one: phases of an upgrade have it."""
+    """Return the upgrade under way. Asserts that there is one, as in every phase of an upgrade."""
     upgrade = status.upgrade
     assert upgrade is not None, f"no upgrade in phase {status.phase}"
     assert upgrade.outcome is UpgradeOutcome.OPEN, f"upgrade {upgrade.number} is over in phase {status.phase}"
@@ -66,7 +66,7 @@ def open_upgrade(status: Status) -> Upgrade:
 
 
 def with_upgrade(status: Status, upgrade: Upgrade) -> Status:
-    """With the upgrade as it is now."""
+    """Return the status with this state of the upgrade."""
     return replace(status, upgrade=upgrade)
 
 
@@ -86,7 +86,7 @@ def close_upgrade(
 
 
 def resting_phase(status: Status) -> Phase:
-    """Where a running app rests: rolled back as long as the last upgrade was the one that failed."""
+    """Return the phase of a running app without an upgrade: rolled back if the last upgrade failed, else stable."""
     failed = status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.ROLLED_BACK
     return Phase.ROLLED_BACK if failed else Phase.STABLE
 

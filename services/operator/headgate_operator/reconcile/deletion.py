@@ -19,15 +19,16 @@ from headgate_operator.reconcile.actions import (
 )
 from headgate_operator.reconcile.context import Context, ReconcileResult, app_event, close_upgrade
 from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import DeletionPolicy
 from headgate_operator.resources.status import GarbageCollection, Phase, Status, UpgradeOutcome
 
 
 def delete(context: Context, status: Status) -> ReconcileResult:
-    """Begin it, from wherever the app is."""
+    """Begin the deletion, from any phase."""
     if status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.OPEN:
-        status = close_upgrade(context, status, UpgradeOutcome.SUPERSEDED, "Deleted", "the app was deleted")
+        status = close_upgrade(context, status, UpgradeOutcome.SUPERSEDED, FailureReason.DELETED, "the app was deleted")
     since = context.desired.deleting_since_ms
     assert since is not None
     status = replace(
@@ -48,13 +49,18 @@ def delete(context: Context, status: Status) -> ReconcileResult:
 
 
 def continue_delete(context: Context, status: Status) -> ReconcileResult:
-    """Until nothing is left that must go."""
+    """Continue the deletion until nothing is left that must go."""
     if not context.desired.finalized:
         return ReconcileResult(status)
     if context.past(status.deadline):
         words = "the deadline is over: pods end with the app, and its data stays"
         return ReconcileResult(
-            status, (*_ledger(context, status, left=True), app_event("Deleted", words, warning=True), RemoveFinalizer())
+            status,
+            (
+                *_ledger(context, status, left=True),
+                app_event(EventReason.DELETED, words, warning=True),
+                RemoveFinalizer(),
+            ),
         )
     if status.pending_command is not None:
         reply, actions, _ = poll(context, status, SavepointReason.DELETION)

@@ -1,9 +1,13 @@
-"""Requests that a running owner answers with a savepoint: ``savepoint`` and ``drain``.
+"""Commands that a running owner answers with a savepoint: ``savepoint`` and ``drain``.
 
-1. The savepoint's name, the request's id and its deadline are written.
-2. The line in the ledger is created, so that no data exists without a record that names it.
-3. The request goes to the pod. 4. Its result goes into the ledger. 5. The request is forgotten.
-The next turn repairs a crash between any two from the state: no line, no request at the pod, no outcome in the line.
+1. The savepoint's name, the command's id and its deadline are written.
+2. The ``Savepoint`` resource is created, so that no data exists without a record that names it.
+3. The command goes to the pod.
+4. Its result goes into the resource.
+5. The command is removed from the status.
+
+The next reconciliation repairs a crash between any two steps from the state: no resource, no command at the pod, no
+result in the resource.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from streamcore.control.status import CommandResult, SavepointInfo
 
 
 class CommandState(Enum):
-    """State of a request. ``LATE``: its deadline has passed. ``LOST``: the pod ended without a result."""
+    """State of a command. ``LATE``: its deadline has passed. ``LOST``: the pod ended without a result."""
 
     WAITING = 1
     DONE = 2
@@ -31,7 +35,7 @@ class CommandState(Enum):
 
 
 def send(context: Context, status: Status, kind: str, savepoint: str, within_ms: int) -> Status:
-    """Execute step 1, of the owner."""
+    """Execute step 1, for the owner."""
     assert status.owner is not None
     assert status.pending_command is None, f"{status.pending_command} is not answered yet"
     number = status.requests + 1
@@ -41,7 +45,7 @@ def send(context: Context, status: Status, kind: str, savepoint: str, within_ms:
 
 
 def poll(context: Context, status: Status, reason: SavepointReason) -> tuple[CommandState, tuple[Action, ...], str]:
-    """Execute steps 2 to 4: return the state of the request, the next actions, and the driver's message."""
+    """Execute steps 2 to 4: return the state of the command, the next actions, and the driver's message."""
     pending = status.pending_command
     assert pending is not None
     pod = context.observed.pod(pending.pod)
@@ -134,6 +138,6 @@ def _fail_savepoint(
 
 
 def clear(status: Status, *, saved: bool = False) -> Status:
-    """Execute step 5. A savepoint that is there becomes the newest."""
+    """Execute step 5. A savepoint that was written becomes the newest."""
     newest = status.pending_command.savepoint if saved and status.pending_command else ""
     return replace(status, pending_command=None, newest_savepoint=newest or status.newest_savepoint)

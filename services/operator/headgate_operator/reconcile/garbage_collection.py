@@ -1,10 +1,14 @@
 """Remove savepoints that are no longer needed, whether or not the app runs.
 
-1. The names to remove are written into the status, under the version of the resource that was read: so no edit of the
-spec that names one of them can have come between.
-2. Their resources are deleted; our finalizer holds them. 3. A pod removes the data. 4. The finalizers are taken off.
-5. The status forgets them. After a crash between any two, the next turn repairs the state that it sees.
-Data that a pod failed to remove several times stays, and the status reports it: a deletion must end.
+1. The names to remove are written into the status, under the version of the resource that was read; so the spec that
+   was read is the newest, and names none of them.
+2. Their resources are deleted; our finalizer holds them.
+3. A pod removes the data.
+4. The finalizers are removed.
+5. The names are removed from the status.
+
+After a crash between any two steps, the next reconciliation repairs the state that it sees. Data that a pod failed to
+remove several times stays, and the status reports it: a deletion must end.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from headgate_operator.reconcile.actions import (
 )
 from headgate_operator.reconcile.context import Context, ReconcileResult, app_event
 from headgate_operator.reconcile.observed import SavepointView
+from headgate_operator.resources.reasons import EventReason
 from headgate_operator.resources.savepoint import SavepointPhase, SavepointReason
 from headgate_operator.resources.status import GarbageCollection, Status, UpgradeOutcome
 
@@ -28,7 +33,7 @@ ATTEMPTS = 3
 
 
 def in_use(context: Context, status: Status) -> frozenset[str]:
-    """Every savepoint that something may still be restored from."""
+    """Return every savepoint that may still be restored."""
     upgrade, checkpoint = status.upgrade, status.checkpoint
     names = {context.desired.spec.restore.from_, status.newest_savepoint}
     names |= {candidate.savepoint for candidate in status.restore_points}
@@ -43,7 +48,7 @@ def in_use(context: Context, status: Status) -> frozenset[str]:
 
 
 def collectable(context: Context, status: Status) -> tuple[str, ...]:
-    """Those that a person deleted, and of our own those beyond the newest ``keep``; never one in use."""
+    """Return savepoints that a person deleted, and our own beyond the newest ``keep``; never one in use."""
     used = in_use(context, status)
     there = [savepoint for savepoint in context.observed.savepoints if savepoint.name not in used]
     deleted = [savepoint.name for savepoint in there if savepoint.deleting]
@@ -59,7 +64,7 @@ def _surplus(context: Context, there: list[SavepointView]) -> list[SavepointView
 
 
 def collect(context: Context, step: ReconcileResult) -> ReconcileResult:
-    """Whatever else goes on: steps 1 to 5."""
+    """Execute steps 1 to 5, one per call, in any phase of the app."""
     status = step.status
     if status.garbage_collection is None:
         names = collectable(context, status)
@@ -88,7 +93,7 @@ def _continue_collection(
     if pod is not None and pod.succeeded:
         return step.doing(*(RemoveSavepointFinalizer(name) for name in left))
     if failed and garbage_collection.attempt >= ATTEMPTS:
-        event = app_event("DataLeft", f"the data of {', '.join(left)} could not be removed", warning=True)
+        event = app_event(EventReason.DATA_LEFT, f"the data of {', '.join(left)} could not be removed", warning=True)
         return step.doing(event, *(RemoveSavepointFinalizer(name) for name in left))
     if failed:
         return _begin(context, step, tuple(left), garbage_collection.attempt + 1)
@@ -105,6 +110,6 @@ def _work(context: Context, status: Status, garbage_collection: GarbageCollectio
 
 
 def done_collectors(context: Context, status: Status) -> tuple[DeleteCollector, ...]:
-    """Pods that have done their work."""
+    """Delete pods that have finished removing data."""
     needed = status.garbage_collection.pod if status.garbage_collection else ""
     return tuple(DeleteCollector(p.name, p.uid) for p in context.observed.collectors if p.name != needed and p.finished)

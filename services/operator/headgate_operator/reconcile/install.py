@@ -1,7 +1,7 @@
-"""Phases that begin without a version to go back to: the first start, and the restore that a person asked for.
+"""Phases without a version to go back to: the first start, and a restore that a person requested.
 
-A first start is tried for ever, with the spec as it is by then. A restore that fails ends with a person: the
-checkpoint that it left is behind an epoch that was promoted out since.
+A first start is retried for ever, each time with the current spec. A failed restore ends with a person: its checkpoint
+is behind an epoch that was promoted since.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from headgate_operator.reconcile.driver_commands import CommandState, clear, pol
 from headgate_operator.reconcile.proving import RESTORE_ATTEMPTS, on_failure
 from headgate_operator.reconcile.restore_points import needs_human
 from headgate_operator.reconcile.upgrade import prove
+from headgate_operator.resources.reasons import EventReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RunState, UpgradeMode
 from headgate_operator.resources.status import (
@@ -38,7 +39,7 @@ FIRST_EPOCH = 1
 
 
 def pending(context: Context, status: Status) -> ReconcileResult:
-    """Nothing was done yet."""
+    """Begin the first start of a new app."""
     if not context.desired.finalized:
         return ReconcileResult(status, (AddFinalizer(),))
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
@@ -52,7 +53,7 @@ def pending(context: Context, status: Status) -> ReconcileResult:
 
 
 def _first_epoch(context: Context, savepoint: str) -> int:
-    """Above that of the savepoint, whose batches would be taken for written otherwise."""
+    """Return an epoch above that of the savepoint, whose batches would otherwise count as written."""
     line = context.observed.savepoint(savepoint) if savepoint else None
     return FIRST_EPOCH if line is None else max(FIRST_EPOCH, line.status.epoch + 1)
 
@@ -68,7 +69,7 @@ def wants_restore(context: Context, status: Status) -> bool:
 
 
 def begin_restore(context: Context, status: Status) -> ReconcileResult:
-    """Stop the owner, with a savepoint to come back to, and go to the one that was asked for."""
+    """Stop the owner, with a savepoint as a restore point, and restore the requested one."""
     restore = context.desired.spec.restore
     number = status.upgrade.number + 1 if status.upgrade else 1
     claim = Checkpoint(status.epochs + 1, restore=restore.from_, discard_newer=True)
@@ -90,7 +91,7 @@ def begin_restore(context: Context, status: Status) -> ReconcileResult:
         retry_after=None,
         restore_points=(),
     )
-    event = app_event("Restoring", f"from savepoint {restore.from_}, under epoch {claim.epoch}")
+    event = app_event(EventReason.RESTORING, f"from savepoint {restore.from_}, under epoch {claim.epoch}")
     if not context.owner_alive(status):
         return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), (event,))
     within = upgrade.to.spec.upgrade.stop_deadline
@@ -101,7 +102,7 @@ def begin_restore(context: Context, status: Status) -> ReconcileResult:
 
 
 def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
-    """Stop the owner, however it ends: a person chose the point to go on from."""
+    """Stop the owner, however it ends: a person chose the point to continue from."""
     reply, actions, _ = poll(context, status, SavepointReason.UPGRADE)
     if reply is CommandState.WAITING:
         return ReconcileResult(status, actions)
@@ -110,7 +111,7 @@ def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
 
 
 def starting_anew(context: Context, status: Status) -> ReconcileResult:
-    """Until it runs, then the proof."""
+    """Wait until the app runs, then begin to prove it."""
     status = _as_wanted_now(context, status)
     upgrade = open_upgrade(status)
     assert upgrade.claim is not None
@@ -133,7 +134,7 @@ def _start_failed(context: Context, brought: BringUpResult) -> ReconcileResult:
 
 
 def _as_wanted_now(context: Context, status: Status) -> Status:
-    """Give a first start the spec that is wanted by now, while no pod owns the checkpoint."""
+    """Give a first start the current spec, while no pod owns the checkpoint."""
     upgrade = open_upgrade(status)
     if upgrade.kind is not UpgradeKind.INSTALL or status.owner is not None:
         return status
@@ -144,7 +145,7 @@ def _as_wanted_now(context: Context, status: Status) -> Status:
 
 
 def give_up_install(context: Context, status: Status) -> Status:
-    """Suspended before it ever ran."""
+    """Suspend an app that has never run."""
     status = close_upgrade(
         context, status, UpgradeOutcome.SUPERSEDED, "Suspended", "suspended before the first start was done"
     )

@@ -1,12 +1,12 @@
-"""A change of the service's settings alone: the driver is asked to apply them without a restart.
+"""Apply a change of the service's settings without a restart of the driver.
 
 1. The command, its deadline and the settings are written.
-2. It goes to the pod. A crash before it is repaired by sending again: the same id, the same settings.
-3. Its result is awaited, whatever the spec is by then: a driver may apply settings that are no longer wanted. Success
-   makes them those of the stable release, a rejection keeps the old ones; the spec decides the rest.
-4. No result by the deadline: the driver may still apply them, so it gets no others, and its settings are unknown until
-   the next pod: that of the next upgrade, or else of a restart of the stable release, with the same checkpoint and the
-   same epoch. A late result is as good as one in time.
+2. The command goes to the pod. A crash before that is repaired by sending again: same id, same settings.
+3. The operator waits for the result, whatever the spec is by then: a driver may apply settings that are no longer
+   wanted. Success makes them those of the stable release, a rejection keeps the old ones; the spec decides the rest.
+4. Without a result by the deadline, the driver may still apply them. So it gets no other settings, and its settings are
+   unknown until the next pod: that of the next upgrade, or of a restart of the stable release with the same checkpoint
+   and epoch. A late result counts as one in time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from headgate_operator.reconcile.context import Context, ReconcileResult
 from headgate_operator.reconcile.driver_commands import clear
 from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restart import restart
+from headgate_operator.resources.reasons import FailureReason
 from headgate_operator.resources.release import Release
 from headgate_operator.resources.status import PendingCommand, PendingConfig, Status
 
@@ -77,11 +78,13 @@ def restart_if_config_unknown(context: Context, status: Status, pod: PodView) ->
     """Execute step 4, where nothing else makes another pod."""
     if status.pending_config is None:
         return None
-    return restart(context, status, "SettingsUnknown", f"pod {pod.name} did not say whether it took other settings")
+    return restart(
+        context, status, FailureReason.SETTINGS_UNKNOWN, f"pod {pod.name} did not say whether it took other settings"
+    )
 
 
 def _with(status: Status, pending_config: PendingConfig) -> Release:
-    """Return the stable release with the settings that the driver was asked to take."""
+    """Return the stable release with the settings that were sent to the driver."""
     stable = status.stable
     assert stable is not None
     spec = stable.spec.model_copy(update={"config": pending_config.config})

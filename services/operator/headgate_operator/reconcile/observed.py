@@ -1,4 +1,4 @@
-"""Input of the reconciler: the desired and the observed state. Values, made by the process that watches the cluster.
+"""Input of the reconciler: the desired and the observed state, as values from the process that watches the cluster.
 
 An observation may be old. Nothing here proves the present, so every step that must not happen twice is written down
 first, under the resource version that was read.
@@ -16,8 +16,8 @@ from streamcore.control.status import CommandResult, DriverStatus
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """A ``StreamApp`` as people wrote it. ``problem``: its newest edit cannot be used; ``spec`` is the last that
-    could.
+    """A ``StreamApp`` as a person wrote it. ``problem``: why its newest edit is invalid; ``spec`` is the last valid
+    one.
     """
 
     namespace: str
@@ -32,7 +32,7 @@ class Desired:
 
     @classmethod
     def of(cls, namespace: str, name: str, uid: str, generation: int, spec: StreamAppSpec) -> Desired:
-        """Of a valid spec."""
+        """Return the value for a valid spec."""
         return cls(namespace, name, uid, generation, spec, release_for(spec, generation))
 
     @property
@@ -60,13 +60,13 @@ class PodView:
         return not self.finished and not self.deleting
 
     def result(self, command_id: str) -> CommandResult | None:
-        """To a request, if it was given."""
+        """Return the driver's result of a command; None if there is none yet."""
         return self.driver_status.results.get(command_id) if self.driver_status else None
 
 
 @dataclass(frozen=True, slots=True)
 class SavepointView:
-    """A ``Savepoint`` of the app."""
+    """A ``Savepoint`` resource of the app."""
 
     name: str
     reason: SavepointReason
@@ -77,12 +77,12 @@ class SavepointView:
 
     @property
     def complete(self) -> bool:
-        """It can be restored."""
+        """Return true when the savepoint can be restored."""
         return self.status.phase is SavepointPhase.COMPLETE and not self.deleting
 
     @property
     def open(self) -> bool:
-        """Its outcome is not known."""
+        """Return true while its result is not known."""
         return self.status.phase in (SavepointPhase.PENDING, SavepointPhase.WRITING) and not self.deleting
 
 
@@ -108,13 +108,13 @@ class Observed:
     references: frozenset[str] = frozenset()
 
     def pod(self, name: str) -> PodView | None:
-        """By name."""
+        """Return the pod with this name."""
         return next((pod for pod in self.pods if pod.name == name), None)
 
     def savepoint(self, name: str) -> SavepointView | None:
-        """By name."""
+        """Return the savepoint with this name."""
         return next((savepoint for savepoint in self.savepoints if savepoint.name == name), None)
 
     def unfinished_pods(self, *except_names: str) -> tuple[PodView, ...]:
-        """Pods other than these of which something may run."""
+        """Return the pods, except these, of which a container may run."""
         return tuple(pod for pod in self.pods if pod.name not in except_names and not pod.finished)

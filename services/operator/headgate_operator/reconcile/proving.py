@@ -1,6 +1,4 @@
-"""Running proves nothing: a new version is stable after so many committed batches, in time, without a restart or
-growing lag.
-"""
+"""Prove a new version: it is stable after so many committed batches, in time, without a restart or growing lag."""
 
 from __future__ import annotations
 
@@ -19,6 +17,7 @@ from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restart import restart
 from headgate_operator.reconcile.restore_points import needs_human
 from headgate_operator.reconcile.upgrade import undo
+from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.status import Phase, Status, Upgrade, UpgradeKind, UpgradeOutcome
 
 #: Of a restore that a person asked for, before a person is asked again.
@@ -29,11 +28,11 @@ def proving(context: Context, status: Status) -> ReconcileResult:
     """Wait for the proof."""
     upgrade, pod = open_upgrade(status), context.owner(status)
     if pod is None or not pod.alive:
-        return on_failure(context, status, "DriverFailed", pod.message if pod else "the pod is gone")
+        return on_failure(context, status, FailureReason.DRIVER_FAILED, pod.message if pod else "the pod is gone")
     if _is_proven(pod, status, upgrade):
         return _stable(context, status, upgrade)
     if context.past(status.deadline):
-        return on_failure(context, status, "NoProof", _describe_proof(pod, upgrade))
+        return on_failure(context, status, FailureReason.NO_PROOF, _describe_proof(pod, upgrade))
     return ReconcileResult(status)
 
 
@@ -60,11 +59,11 @@ def _stable(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResu
         restarts=0,
         running_since=context.now_ms,
     )
-    return ReconcileResult(status, (app_event("Stable", f"{upgrade.to.version} is stable"),))
+    return ReconcileResult(status, (app_event(EventReason.STABLE, f"{upgrade.to.version} is stable"),))
 
 
 def on_failure(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
-    """Try a first start again; undo anything else."""
+    """Retry a first start; roll back any other change."""
     kind = open_upgrade(status).kind
     if kind is UpgradeKind.UPGRADE:
         return undo(context, status, BringUpResult(BringUpState.FAILED, ReconcileResult(status), reason, message))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from headgate_operator.reconcile.bring_up import BringUpResult, BringUpState, bring_up
 from headgate_operator.reconcile.context import Context, ReconcileResult, app_event, enter_phase, resting_phase
 from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.status import Phase, Status
 
 _BACK_OFF_MS = (0, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000)
@@ -19,7 +20,7 @@ HEALTHY_AFTER_MS = 600_000
 
 
 def restart(context: Context, status: Status, reason: str, message: str = "") -> ReconcileResult:
-    """Begin it. The first restart after a healthy time is immediate."""
+    """Begin a restart. The first one after a healthy time is immediate."""
     since = status.running_since
     healthy = since is not None and context.now_ms - since >= HEALTHY_AFTER_MS
     restarts = 1 if healthy else status.restarts + 1
@@ -32,12 +33,12 @@ def restart(context: Context, status: Status, reason: str, message: str = "") ->
         running_since=None,
         retry_after=context.now_ms + _BACK_OFF_MS[min(restarts, len(_BACK_OFF_MS)) - 1],
     )
-    event = app_event("Restarting", f"{reason}: {message}" if message else reason, warning=True)
+    event = app_event(EventReason.RESTARTING, f"{reason}: {message}" if message else reason, warning=True)
     return ReconcileResult(enter_phase(context, status, Phase.RESTARTING), (event,))
 
 
 def continue_restart(context: Context, status: Status) -> ReconcileResult:
-    """Until it runs."""
+    """Continue the restart until the app runs."""
     assert status.stable is not None
     assert status.checkpoint is not None
     brought = bring_up(context, status, status.stable, status.checkpoint)
@@ -51,5 +52,5 @@ def continue_restart(context: Context, status: Status) -> ReconcileResult:
 
 def _retry(context: Context, brought: BringUpResult) -> ReconcileResult:
     if brought.newer is not None:
-        return needs_human(context, brought.step.status, "NewerEpochExists", brought.message)
+        return needs_human(context, brought.step.status, FailureReason.NEWER_EPOCH_EXISTS, brought.message)
     return restart(context, brought.step.status, brought.reason, brought.message)

@@ -1,15 +1,16 @@
-"""The way back: the version before, from where it is certain that nothing is lost and nothing written twice.
+"""Roll back to the version before, from a checkpoint that certainly loses nothing and writes nothing twice.
 
-The ways back, in this order:
+The checkpoints to go back to, in this order:
 
-- the new version never got a checkpoint: the old one goes on where it stopped, same checkpoint, same epoch;
+- the new version never got a checkpoint: the old one continues where it stopped, same checkpoint, same epoch;
 - the new version could still be drained: its own savepoint, under a new epoch;
-- it is not known to have committed anything: the savepoint of before the upgrade, under a new epoch. The driver
-refuses it when the root holds anything newer, so rows that the new version did commit are never written again;
+- it is not known to have committed anything: the savepoint of before the upgrade, under a new epoch. The driver refuses
+  it when the root holds anything newer, so rows that the new version did commit are never written again;
 - its checkpoint, in place. The driver refuses it when its code cannot read that state.
 
-A refusal leads to the next way, and the last refusal to a person. A crash, or a refusal because a dependency was away
-or held, is no verdict on the way: the operator tries it again, later each time, and in the end leaves it to a person.
+After a refusal the operator tries the next checkpoint, and after the last refusal it leaves the decision to a person. A
+crash, or a refusal because a dependency was away or a lease held, does not rule a checkpoint out: the operator tries it
+again, with growing delays, and in the end leaves it to a person.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from headgate_operator.reconcile.context import (
 )
 from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
 from headgate_operator.reconcile.restore_points import needs_human
+from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import UpgradeMode
 from headgate_operator.resources.status import Checkpoint, Phase, Status, Upgrade, UpgradeOutcome
@@ -100,7 +102,7 @@ def _bring_back(context: Context, status: Status) -> ReconcileResult:
     if claim is None:
         ways = ways_back(status, upgrade)
         if upgrade.undo_step > len(ways):
-            return needs_human(context, status, "NoWayBack", upgrade.message)
+            return needs_human(context, status, FailureReason.NO_WAY_BACK, upgrade.message)
         claim = ways[upgrade.undo_step - 1]
         status = with_upgrade(status, replace(upgrade, claim=claim))
     if status.owner is not None and status.checkpoint is not None:
@@ -112,7 +114,7 @@ def _bring_back(context: Context, status: Status) -> ReconcileResult:
 
 
 def _next_way(context: Context, brought: BringUpResult) -> ReconcileResult:
-    """Take the next way after a refusal; after a crash, try the same claim again, and in the end leave it to people."""
+    """Take the next checkpoint after a refusal; after a crash, retry the same one; in the end leave it to a person."""
     status = brought.step.status
     upgrade, attempts = open_upgrade(status), status.restarts + 1
     owner = context.owner(status)
@@ -133,4 +135,4 @@ def _back(context: Context, status: Status) -> ReconcileResult:
     status = close_upgrade(context, enter_phase(context, status, Phase.ROLLED_BACK), UpgradeOutcome.ROLLED_BACK)
     status = replace(status, restarts=0, running_since=context.now_ms)
     words = f"{upgrade.to.version} was rolled back: {upgrade.reason}: {upgrade.message}"
-    return ReconcileResult(status, (app_event("RolledBack", words, warning=True),))
+    return ReconcileResult(status, (app_event(EventReason.ROLLED_BACK, words, warning=True),))

@@ -15,7 +15,7 @@ WITHIN_MS = 600_000
 
 
 def due(context: Context, status: Status) -> ReconcileResult:
-    """Request the oldest savepoint that a person asked for, else the one that the schedule asks for.
+    """Request the oldest savepoint that a person wants, else the one that the schedule wants.
 
     Skip a savepoint whose data is being removed: perhaps only another operator has seen that a person deleted it.
     """
@@ -49,7 +49,9 @@ def _take(context: Context, status: Status) -> ReconcileResult:
 
 
 def fail_abandoned(context: Context, step: ReconcileResult) -> tuple[UpdateSavepointStatus, ...]:
-    """Mark entries that this operator began and no request stands for any more as failed, unless the step does so."""
+    """Mark savepoints that this operator began and that no command belongs to any more as failed, unless the step does
+    so.
+    """
     if step.status.pending_command is not None:
         return ()
     said = {action.name for action in step.actions if isinstance(action, UpdateSavepointStatus)}

@@ -20,6 +20,7 @@ from headgate_operator.reconcile.restart import restart
 from headgate_operator.reconcile.savepoints import due
 from headgate_operator.reconcile.suspend import resume, suspend
 from headgate_operator.reconcile.upgrade import begin
+from headgate_operator.resources.reasons import FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RunState, UpgradeMode
 from headgate_operator.resources.status import Status, UpgradeOutcome
@@ -28,12 +29,12 @@ _TRIED = (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEE
 
 
 def reconcile_running(context: Context, status: Status) -> ReconcileResult:
-    """Stable or rolled back."""
+    """Decide the next step of a stable or rolled-back app."""
     pod = context.owner(status)
     if pod is None or not pod.alive:
-        return restart(context, status, "DriverEnded", pod.message if pod else "the pod is gone")
+        return restart(context, status, FailureReason.DRIVER_ENDED, pod.message if pod else "the pod is gone")
     if _hangs(context, pod):
-        return restart(context, status, "DriverHangs", f"pod {pod.name} has said nothing for too long")
+        return restart(context, status, FailureReason.DRIVER_HANGS, f"pod {pod.name} has said nothing for too long")
     if status.pending_command is not None:
         return _answering(context, status, pod)
     status = absorb_config_result(status, pod)
@@ -52,7 +53,7 @@ def _hangs(context: Context, pod: PodView) -> bool:
 
 
 def wants_upgrade(context: Context, status: Status) -> bool:
-    """Another release than runs, and not one that was tried and failed."""
+    """Return true when the spec wants another release than the running one, and not one that has already failed."""
     wanted, upgrade = context.desired.release.revision, status.upgrade
     if context.desired.problem or status.stable is None or wanted == status.stable.revision:
         return False
@@ -73,14 +74,16 @@ def _answering(context: Context, status: Status, pod: PodView) -> ReconcileResul
 
 
 def reconcile_suspended(context: Context, status: Status) -> ReconcileResult:
-    """Nothing runs."""
+    """Decide the next step of an app without pods."""
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
         return ReconcileResult(status)
     return begin_restore(context, status) if wants_restore(context, status) else resume(context, status)
 
 
 def restart_or_else(context: Context, status: Status) -> ReconcileResult | None:
-    """Begin the action that replaces a restart: a restore, a suspension, or a version that a person put in place."""
+    """Begin the action that replaces a restart: a restore, a suspension, or a version that a person chose to run in
+    place.
+    """
     if wants_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
@@ -92,7 +95,7 @@ def restart_or_else(context: Context, status: Status) -> ReconcileResult | None:
 
 
 def await_human(context: Context, status: Status) -> ReconcileResult:
-    """Wait for a person. Continue when the awaited state has come, or when a person decides how."""
+    """Wait for a person. Continue when the awaited state is there, or when a person decides how."""
     if status.resume is not None:
         if wait_for_exclusive(context, replace(status, terminate_by=None)) is None:
             return ReconcileResult(replace(enter_phase(context, status, status.resume), resume=None))

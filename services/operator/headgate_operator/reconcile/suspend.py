@@ -1,4 +1,4 @@
-"""Suspended: no pods, the checkpoint as it is, and a savepoint of it. Resuming goes on from the checkpoint."""
+"""Suspend and resume an app. A suspended app has no pods, its checkpoint as it is, and a savepoint of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate_operator.resources.status import Phase, Status
 
 
 def suspend(context: Context, status: Status) -> ReconcileResult:
-    """Begin it: a drain if anything runs."""
+    """Begin to suspend: drain the owner if one runs."""
     spec = context.desired.spec
     within = spec.upgrade.stop_deadline
     status = replace(enter_phase(context, status, Phase.SUSPENDING, within), standby=None)
@@ -25,7 +25,7 @@ def suspend(context: Context, status: Status) -> ReconcileResult:
 
 
 def continue_suspend(context: Context, status: Status) -> ReconcileResult:
-    """Continue, however the owner ended: the checkpoint holds everything that it committed."""
+    """Continue to suspend, however the owner ended: the checkpoint holds everything that it committed."""
     if status.pending_command is not None:
         reply, actions, _ = poll(context, status, SavepointReason.SUSPEND)
         if reply is CommandState.WAITING:
@@ -36,7 +36,7 @@ def continue_suspend(context: Context, status: Status) -> ReconcileResult:
 
 
 def resume(context: Context, status: Status) -> ReconcileResult:
-    """Resume the version that ran before; if another version is wanted, an upgrade follows."""
+    """Resume the version that ran before, from the checkpoint; if another version is wanted, an upgrade follows."""
     status = replace(status, restarts=0, retry_after=None, owner=None)
     if status.stable is None:
         return ReconcileResult(enter_phase(context, replace(status, upgrade=None), Phase.PENDING))

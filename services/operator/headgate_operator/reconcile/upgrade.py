@@ -1,8 +1,9 @@
-"""Bring a changed spec to run: Preflight, Stopping, SavepointInfo, Verified, Fenced, Starting, Proving, Stable.
+"""Bring a changed spec to run: Preflight, Stopping, Verifying, AwaitingExit, Promoting, Starting, Proving, Stable.
 
-Until *Stopping* the old version is not touched; until *Fenced* it can go on as if nothing had happened; from then on
-the way back is ``rolling_back``. A failure has one of four ends: refused (the old version runs on), interrupted (the
-old version ended by itself: it is restarted, and the upgrade begins anew), rolled back, or a person's decision.
+Until *Stopping* the operator does not touch the old version; until *Promoting* the old version can continue as if
+nothing had happened; from then on ``rolling_back`` brings it back. A failure has one of four ends: refused (the old
+version runs on), interrupted (the old version ended by itself: it is restarted, and the upgrade begins again), rolled
+back, or a person's decision.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from headgate_operator.reconcile.context import (
 )
 from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
 from headgate_operator.reconcile.restart import restart
+from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RollbackPolicy, RunState, StopTimeout, UpgradeMode
 from headgate_operator.resources.status import (
@@ -46,7 +48,7 @@ from streamcore.control.status import CompatibilityInfo
 
 
 def begin(context: Context, status: Status) -> ReconcileResult:
-    """Preflight of the release that is wanted."""
+    """Begin the preflight of the wanted release."""
     number = status.upgrade.number + 1 if status.upgrade else 1
     upgrade = Upgrade(
         number,
@@ -58,7 +60,9 @@ def begin(context: Context, status: Status) -> ReconcileResult:
     )
     status = replace(status, upgrade=upgrade, standby=None, retry_after=None)
     if _changes_fixed_settings(status, upgrade):
-        return refuse(context, status, "NeedsSavepoint", "another number of partitions needs upgrade.mode: savepoint")
+        return refuse(
+            context, status, FailureReason.NEEDS_SAVEPOINT, "another number of partitions needs upgrade.mode: savepoint"
+        )
     alive = context.owner_alive(status)
     return ReconcileResult(enter_phase(context, status, Phase.PREFLIGHT if alive else Phase.VERIFYING))
 
@@ -79,7 +83,7 @@ def preflight(context: Context, status: Status) -> ReconcileResult:
             context,
             status,
             UpgradeOutcome.SUPERSEDED,
-            "Superseded",
+            FailureReason.SUPERSEDED,
             "the spec was changed before the old version was stopped",
         )
         return ReconcileResult(enter_phase(context, replace(status, standby=None), Phase.STABLE))
@@ -101,7 +105,7 @@ def _stop_or_refuse(context: Context, status: Status, upgrade: Upgrade) -> Recon
     pod = context.observed.pod(status.standby.name)
     plan = pod.driver_status.compatibility if pod and pod.driver_status else None
     if plan is not None and plan.verdict in ("incompatible", "decision"):
-        reason = "Incompatible" if plan.verdict == "incompatible" else "NeedsDecision"
+        reason = FailureReason.INCOMPATIBLE if plan.verdict == "incompatible" else FailureReason.NEEDS_DECISION
         return refuse(context, status, reason, _reasons(plan))
     named = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
     within = upgrade.to.spec.upgrade.stop_deadline
@@ -153,7 +157,7 @@ def _on_stop_timeout(context: Context, status: Status, reply: CommandState, word
     if reply is CommandState.LATE and settle and pod is not None:
         step = interrupt(context, replace(clear(status), drain_retried_for=revision))
         return step.doing(DeletePod(pod.name, pod.uid))
-    reason = "StopTimeout" if reply is CommandState.LATE else "StopRefused"
+    reason = FailureReason.STOP_TIMEOUT if reply is CommandState.LATE else FailureReason.STOP_REFUSED
     return refuse(context, clear(status), reason, words or "the old version did not stop")
 
 
@@ -187,7 +191,9 @@ def _verify(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResu
     if result is not None or context.past(pending.deadline):
         words = result.message if result else "the new version did not verify the savepoint in time"
         return undo(
-            context, clear(status), BringUpResult(BringUpState.FAILED, ReconcileResult(status), "VerifyFailed", words)
+            context,
+            clear(status),
+            BringUpResult(BringUpState.FAILED, ReconcileResult(status), FailureReason.VERIFY_FAILED, words),
         )
     command = Verify(pending.id, upgrade.savepoint)
     return ReconcileResult(status, () if pod.command_id == pending.id else (SendCommand(pod.name, pod.uid, command),))
@@ -247,7 +253,9 @@ def undo(context: Context, status: Status, failed: BringUpResult) -> ReconcileRe
     """Roll back after a failure that followed the stop of the old version, unless a person has reserved that."""
     upgrade = replace(open_upgrade(status), reason=failed.reason, message=failed.message)
     status = replace(with_upgrade(status, upgrade), pending_command=None)
-    event = app_event("UpgradeFailed", f"{upgrade.to.version}: {failed.reason}: {failed.message}", warning=True)
+    event = app_event(
+        EventReason.UPGRADE_FAILED, f"{upgrade.to.version}: {failed.reason}: {failed.message}", warning=True
+    )
     if upgrade.to.spec.upgrade.rollback is RollbackPolicy.MANUAL and upgrade.promoted:
         status = close_upgrade(context, enter_phase(context, status, Phase.NEEDS_HUMAN), UpgradeOutcome.NEEDS_HUMAN)
         return ReconcileResult(status, (event,))
@@ -258,13 +266,17 @@ def refuse(context: Context, status: Status, reason: str, message: str) -> Recon
     """Close the upgrade before it began: the old version runs on."""
     version = open_upgrade(status).to.version
     status = close_upgrade(context, status, UpgradeOutcome.REFUSED, reason, message)
-    event = app_event("UpgradeRefused", f"{version}: {reason}: {message}", warning=True)
+    event = app_event(EventReason.UPGRADE_REFUSED, f"{version}: {reason}: {message}", warning=True)
     return ReconcileResult(enter_phase(context, replace(status, standby=None), resting_phase(status)), (event,))
 
 
 def interrupt(context: Context, status: Status) -> ReconcileResult:
     """Bring the old version back first, as it ended by itself. From there the upgrade begins anew."""
     status = close_upgrade(
-        context, status, UpgradeOutcome.INTERRUPTED, "OldVersionEnded", "the old version ended; it is restarted first"
+        context,
+        status,
+        UpgradeOutcome.INTERRUPTED,
+        FailureReason.OLD_VERSION_ENDED,
+        "the old version ended; it is restarted first",
     )
-    return restart(context, replace(status, pending_command=None), "OldVersionEnded")
+    return restart(context, replace(status, pending_command=None), FailureReason.OLD_VERSION_ENDED)

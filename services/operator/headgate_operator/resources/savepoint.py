@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from headgate_operator.resources.base import STORED, InstantMs, ResourceModel
 from headgate_operator.resources.spec import Name
+from streamcore.codes import Code
 
 
 class SavepointReason(StrEnum):
@@ -23,17 +24,21 @@ class SavepointReason(StrEnum):
     DELETION = "deletion"
 
 
-class SavepointPhase(StrEnum):
-    """PendingCommand for, being written, there with all its files, or not to be had."""
+class SavepointPhase(Code):
+    """The progress of a savepoint."""
 
-    PENDING = "Pending"
-    WRITING = "Writing"
-    COMPLETE = "Complete"
-    FAILED = "Failed"
+    PENDING = ("Pending", "The savepoint waits until the driver takes the command.", "Nothing.")
+    WRITING = ("Writing", "The driver writes the files of the savepoint.", "Nothing.")
+    COMPLETE = ("Complete", "All files are written, and the savepoint can be restored.", "Nothing.")
+    FAILED = (
+        "Failed",
+        "The savepoint could not be written; `message` has the reason.",
+        "Correct the reason, delete the savepoint and create another one.",
+    )
 
 
 class SavepointSpec(ResourceModel):
-    """SendCommand for one by creating it: ``app`` names the ``StreamApp``."""
+    """A request for a savepoint; ``app`` names the ``StreamApp``."""
 
     model_config = ConfigDict(
         json_schema_extra={

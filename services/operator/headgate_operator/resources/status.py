@@ -13,27 +13,60 @@ from pydantic import ConfigDict, Field
 
 from headgate_operator.resources.base import STORED, FreeObject, InstantMs
 from headgate_operator.resources.release import Release
+from streamcore.codes import Code
 
 
-class Phase(StrEnum):
+class Phase(Code):
     """The phase of the app."""
 
-    PENDING = "Pending"
-    PREFLIGHT = "Preflight"
-    STOPPING = "Stopping"
-    VERIFYING = "Verifying"
-    AWAITING_EXIT = "AwaitingExit"
-    PROMOTING = "Promoting"
-    STARTING = "Starting"
-    PROVING = "Proving"
-    STABLE = "Stable"
-    ROLLING_BACK = "RollingBack"
-    ROLLED_BACK = "RolledBack"
-    RESTARTING = "Restarting"
-    SUSPENDING = "Suspending"
-    SUSPENDED = "Suspended"
-    NEEDS_HUMAN = "NeedsHuman"
-    DELETING = "Deleting"
+    PENDING = ("Pending", "The operator has not started the app yet.", "Nothing.")
+    PREFLIGHT = (
+        "Preflight",
+        "The new version starts as a standby beside the old one, and its plan is checked.",
+        "Nothing; `StandbyTimeout` ends it.",
+    )
+    STOPPING = (
+        "Stopping",
+        "The old version stops between two batches, with a savepoint if the upgrade needs one.",
+        "Nothing; `StopTimeout` ends it.",
+    )
+    VERIFYING = ("Verifying", "The new version reads the savepoint of the old one.", "Nothing; `VerifyFailed` ends it.")
+    AWAITING_EXIT = (
+        "AwaitingExit",
+        "The operator waits until no pod of the old version runs.",
+        "If it lasts, look at the node of the old pod.",
+    )
+    PROMOTING = ("Promoting", "The new version gets the command to own the checkpoint.", "Nothing.")
+    STARTING = (
+        "Starting",
+        "The new version restores its state and commits its first batch.",
+        "Nothing; `StartTimeout` ends it.",
+    )
+    PROVING = ("Proving", "The new version runs and must fulfil `upgrade.proof`.", "Nothing; `NoProof` ends it.")
+    STABLE = ("Stable", "The app runs, and its version is proven.", "Nothing.")
+    ROLLING_BACK = (
+        "RollingBack",
+        "The new version failed, and the operator brings the old one back.",
+        "Nothing; the events have the reason.",
+    )
+    ROLLED_BACK = (
+        "RolledBack",
+        "The old version runs after a failed upgrade.",
+        "Correct the cause in `.status.upgrade.reason` and change the spec.",
+    )
+    RESTARTING = (
+        "Restarting",
+        "The driver ended or hangs, and another pod continues from the checkpoint.",
+        "Read the driver's log if it repeats.",
+    )
+    SUSPENDING = ("Suspending", "The driver stops because `state` is suspended.", "Nothing.")
+    SUSPENDED = ("Suspended", "No pod runs, and the state is kept.", "Set `state` to running to start the app again.")
+    NEEDS_HUMAN = (
+        "NeedsHuman",
+        "The operator cannot continue without a decision.",
+        "Execute the command in the message of the condition Degraded.",
+    )
+    DELETING = ("Deleting", "The app is deleted: pods stop, and data goes according to `deletionPolicy`.", "Nothing.")
 
 
 #: The app runs and no change is in progress.
@@ -42,16 +75,36 @@ RUNNING = frozenset({Phase.STABLE, Phase.ROLLED_BACK})
 RESTING = RUNNING | {Phase.SUSPENDED, Phase.NEEDS_HUMAN}
 
 
-class UpgradeOutcome(StrEnum):
+class UpgradeOutcome(Code):
     """The outcome of an upgrade; empty while it is in progress."""
 
-    OPEN = ""
-    SUCCEEDED = "Succeeded"
-    REFUSED = "Refused"
-    SUPERSEDED = "Superseded"
-    INTERRUPTED = "Interrupted"
-    ROLLED_BACK = "RolledBack"
-    NEEDS_HUMAN = "NeedsHuman"
+    OPEN = ("", "The upgrade is in progress.", "Nothing.")
+    SUCCEEDED = ("Succeeded", "The new version is proven.", "Nothing.")
+    REFUSED = (
+        "Refused",
+        "The upgrade ended before the old version stopped, so the old version runs.",
+        "Correct the cause in `reason` and change the spec.",
+    )
+    SUPERSEDED = (
+        "Superseded",
+        "The spec changed again, or the app was deleted, before the upgrade was finished.",
+        "Nothing.",
+    )
+    INTERRUPTED = (
+        "Interrupted",
+        "The old version ended during the upgrade.",
+        "Nothing: it is restarted, and the upgrade begins again.",
+    )
+    ROLLED_BACK = (
+        "RolledBack",
+        "The new version failed, and the old version runs again.",
+        "Correct the cause in `reason` and change the spec.",
+    )
+    NEEDS_HUMAN = (
+        "NeedsHuman",
+        "The upgrade could be neither finished nor rolled back.",
+        "Execute the command in the message of the condition Degraded.",
+    )
 
 
 class UpgradeKind(StrEnum):
