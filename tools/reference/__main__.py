@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tools.reference import command_line, functions, metrics, settings
+from tools.reference import codes, command_line, functions, metrics, settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGES = {
+    "codes.md": codes.page,
     "command-line.md": command_line.page,
     "functions.md": functions.page,
     "metrics.md": metrics.page,

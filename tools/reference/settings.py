@@ -7,6 +7,7 @@ one is spread out with its full YAML path.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -151,7 +152,7 @@ def page() -> str:
 
 def title(document: str) -> str:
     """Return the heading of a document: its name in words."""
-    words = document.removesuffix("Document")
+    words = re.sub("(Document|Settings|Spec)$", "", document)
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in words).strip().capitalize()
 
 

@@ -4,16 +4,17 @@ It holds where the service is (phase, epoch, batch, lag), the result of each com
 whether this version can continue from the savepoint that it was given. Not a log: only the present state.
 
 Shared by the driver, which writes it, and the operator, which reads it; imports nothing of streamcore but
-``streamcore.errors``. Parsing is lenient: a wrong field gets its default and a text that is no status is None, as a
+``streamcore.codes``. Parsing is lenient: a wrong field gets its default and a text that is no status is None, as a
 faulty driver must not stop the operator.
 """
 
 from __future__ import annotations
 
-import enum
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+
+from streamcore.codes import Code
 
 #: The annotation of a driver's pod that holds the status.
 STATUS_ANNOTATION = "headgate.dev/status"
@@ -24,16 +25,20 @@ _READ_TEXT = 1_000
 _REASONS = 5
 
 
-class DriverPhase(enum.StrEnum):
-    """The phase of a service's process. ``UNKNOWN`` stands for one of a newer version."""
+class DriverPhase(Code):
+    """Phases of a service's process, in the annotation `headgate.dev/status` of its pod."""
 
-    STARTING = "starting"
-    STANDBY = "standby"
-    RUNNING = "running"
-    DRAINING = "draining"
-    DRAINED = "drained"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
+    STARTING = ("starting", "The process loads its settings and starts Spark.", "Nothing.")
+    STANDBY = ("standby", "The process is ready, and owns nothing until it is promoted.", "Nothing.")
+    RUNNING = ("running", "The process owns the checkpoint and commits batches.", "Nothing.")
+    DRAINING = (
+        "draining",
+        "The process stops between two batches, with a savepoint if the command names one.",
+        "Nothing.",
+    )
+    DRAINED = ("drained", "The process has stopped in order.", "Nothing.")
+    FAILED = ("failed", "The process cannot go on; `message` has the reason.", "Correct the reason; see the exit code.")
+    UNKNOWN = ("unknown", "The process reports a phase of a newer version.", "Upgrade the operator.")
 
 
 @dataclass(frozen=True, slots=True)

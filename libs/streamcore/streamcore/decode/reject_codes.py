@@ -10,7 +10,7 @@ from streamcore.errors import ConfigError
 
 
 class RejectCode(Code):
-    """The reason of a rejected record, for machines. Listed in the order in which a record is checked."""
+    """Codes of records that cannot be decoded, in the order in which a record is checked."""
 
     NO_VALUE = (
         "no_value",

@@ -12,6 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from streamcore.codes import Code
 from streamcore.watermark import END_OF_TIME_MS as END_OF_TIME_MS  # noqa: PLC0414 - part of this vocabulary
 
 #: A field of an element.
@@ -104,11 +105,19 @@ class FiredPane:
     elements: tuple[Element, ...]
 
 
-class DropReason(StrEnum):
-    """EXPIRED: the watermark had passed the window's end and the allowed lateness. CLOSED: its trigger had finished."""
+class DropReason(Code):
+    """Reasons of rows on the lane `late` that a window does not take, in the column `late_reason`."""
 
-    EXPIRED = "expired"
-    CLOSED = "closed"
+    EXPIRED = (
+        "expired",
+        "The watermark has passed the end of the window and the allowed lateness.",
+        "Raise the allowed lateness, or `max_out_of_orderness_ms`.",
+    )
+    CLOSED = (
+        "closed",
+        "The trigger of the window has finished.",
+        "Use a trigger that repeats, if later rows matter.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
