@@ -36,10 +36,10 @@ class KafkaLogin:
             return KafkaSettings(self.bootstrap or DEFAULT_BOOTSTRAP, client_id=client_id)
         from streamcore.service.config.documents import KafkaDocument, checked_document, read_yaml
 
-        said = {"bootstrap": DEFAULT_BOOTSTRAP} | read_yaml(self.file)
+        document = {"bootstrap": DEFAULT_BOOTSTRAP} | read_yaml(self.file)
         if self.bootstrap is not None:
-            said["bootstrap"] = self.bootstrap
-        return replace(checked_document(said, KafkaDocument, str(self.file)).settings(), client_id=client_id)
+            document["bootstrap"] = self.bootstrap
+        return replace(checked_document(document, KafkaDocument, str(self.file)).settings(), client_id=client_id)
 
 
 def login_option(command: Callable[..., R]) -> Callable[..., R]:

@@ -165,7 +165,7 @@ _CASES: dict[str, tuple[dict[str, str], str, set[str]]] = {
 @pytest.mark.parametrize("case", sorted(_CASES))
 def test_an_alert_comes_when_it_should_and_no_other(case: str, rules_file: Path) -> None:
     series, at, wanted = _CASES[case]
-    turning = {'headgate_operator_turns_total{what="all"}': "0+60x60"}
+    reconciling = {'headgate_operator_reconciles_total{what="all"}': "0+60x60"}
     names = sorted({alert["alert"] for alert in _alerts()})
     text = {
         "rule_files": [rules_file.name],
@@ -173,7 +173,7 @@ def test_an_alert_comes_when_it_should_and_no_other(case: str, rules_file: Path)
         "tests": [
             {
                 "interval": "1m",
-                "input_series": [{"series": name, "values": v} for name, v in (series | turning).items()],
+                "input_series": [{"series": name, "values": v} for name, v in (series | reconciling).items()],
                 "promql_expr_test": [
                     {
                         "expr": f'count by (alertname) (ALERTS{{alertstate="firing",alertname="{name}"}})',

@@ -69,7 +69,7 @@ def list_(
             latest[dead_letter.code] = dead_letter
     order = sorted(counts, key=lambda code: (-counts[code], code))
     data: Json = [
-        {"code": code, "letters": counts[code], "replayed": sent[code], "example": latest[code].json()}
+        {"code": code, "dead_letters": counts[code], "replayed": sent[code], "example": latest[code].json()}
         for code in order
     ]
     rows = [
@@ -167,11 +167,11 @@ def replay(
     homeless = len(dead_letters) - len(records)
     before = len(records) - sent
     data: dict[str, Json] = {
-        "letters": len(dead_letters),
+        "dead_letters": len(dead_letters),
         "sent": sent,
         "sent_before": before,
         "without_source": homeless,
     }
-    said = "would be sent" if dry_run else "sent"
-    text = f"{sent} letters {said}, {before} were sent before, {homeless} do not say where they came from"
+    verb = "would be sent" if dry_run else "sent"
+    text = f"{sent} dead letters {verb}, {before} were sent before, {homeless} have no source"
     emit(output, {**data, "dry_run": dry_run}, text)

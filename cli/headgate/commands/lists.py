@@ -58,16 +58,16 @@ def publish(paths: Sequence[Path], login: KafkaLogin, app: str, wait: float, why
             )  # the app dropped some
             (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
         response = done.response
-        said = (None, None) if response is None else (response.status, response.reason)
-        responses.append((one.head.list, one.head.version, *said))
+        result = (None, None) if response is None else (response.status, response.reason)
+        responses.append((one.head.list, one.head.version, *result))
     data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in responses]
     emit(output, data, "\n".join(_line(*response) for response in responses))
     return 0 if all(status == "accepted" for _, _, status, _ in responses) else 1
 
 
 def _line(name: str, version: int, status: str | None, reason: str | None) -> str:
-    said = f"{status or 'no response':10} {name} version {version}"
-    return said if reason is None else f"{said}: {reason}"
+    line = f"{status or 'no response':10} {name} version {version}"
+    return line if reason is None else f"{line}: {reason}"
 
 
 @command.command(name="list")

@@ -54,8 +54,10 @@ class DeadLetter:
     def json(self) -> dict[str, Json]:
         """Return the record for programs. A value or key that is not text is under ``..._base64``."""
         source = None if self.source is None else {n: getattr(self.source, n) for n in ("topic", "partition", "offset")}
-        said: dict[str, Json] = {"at": self.position, "timestamp_ms": self.timestamp_ms, "code": self.code}
-        return said | {"reason": self.reason, "source": source} | _bytes("key", self.key) | _bytes("value", self.value)
+        entries: dict[str, Json] = {"at": self.position, "timestamp_ms": self.timestamp_ms, "code": self.code}
+        return (
+            entries | {"reason": self.reason, "source": source} | _bytes("key", self.key) | _bytes("value", self.value)
+        )
 
     @property
     def text_line(self) -> str:
@@ -106,9 +108,9 @@ class DeadLetterFilter:
             p == dead_letter.partition and a <= dead_letter.offset <= b for p, a, b in self.positions
         )
         coded = not self.codes or dead_letter.code in self.codes
-        said = self.reason is None or self.reason.lower() in dead_letter.reason.lower()
+        matches_reason = self.reason is None or self.reason.lower() in dead_letter.reason.lower()
         from_there = not self.topics or (dead_letter.source is not None and dead_letter.source.topic in self.topics)
-        return placed and coded and said and from_there
+        return placed and coded and matches_reason and from_there
 
 
 def _span(text: str) -> tuple[int, int, int]:

@@ -59,9 +59,9 @@ def _keyed_record(dead_letter: DeadLetter, target: str, repair: Repair, topic: s
     assert dead_letter.source is not None
     value = repair.value(dead_letter)
     headers = ((REPLAYED_FROM, f"{topic}/{dead_letter.position}".encode()), (REPLAYED_CODE, dead_letter.code.encode()))
-    said = {"topic": target, "partition": dead_letter.source.partition, "repaired": value != dead_letter.value}
+    entry = {"topic": target, "partition": dead_letter.source.partition, "repaired": value != dead_letter.value}
     return KeyedRecord(
-        dead_letter.position, orjson.dumps(said), target, dead_letter.source.partition, dead_letter.key, value, headers
+        dead_letter.position, orjson.dumps(entry), target, dead_letter.source.partition, dead_letter.key, value, headers
     )
 
 

@@ -154,9 +154,9 @@ class AppProcess:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return "  (no log)"
-        said = [line for line in lines if line.strip()]
-        own = [number for number, line in enumerate(said) if line.startswith(self._message_prefix)]
-        return "\n".join(f"  {line[:300]}" for line in said[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
+        text_lines = [line for line in lines if line.strip()]
+        own = [number for number, line in enumerate(text_lines) if line.startswith(self._message_prefix)]
+        return "\n".join(f"  {line[:300]}" for line in text_lines[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
 
     def _read(self, reports: IO[bytes]) -> None:
         for line in reports:

@@ -85,8 +85,8 @@ def check_options(service: str) -> None:
     """Options of other services."""
     context = click.get_current_context()
     for name, services in _ONLY.items():
-        said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if said and service not in services:
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and service not in services:
             raise click.UsageError(f"--{name.replace('_', '-')}: the {service} service has no use for it")
 
 

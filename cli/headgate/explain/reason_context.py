@@ -89,13 +89,13 @@ class StatusMessage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonContext:
-    """The data of a check. ``said``: the app's answers on the rule, oldest first. ``scan``: most records to read."""
+    """The data of a check. ``messages``: the app's responses on the rule, oldest first. ``scan``: most records."""
 
     reader: KafkaReader
     known: AppRules
     explanation: Explanation
     evidence: Evidence
-    said: Sequence[StatusMessage]
+    messages: Sequence[StatusMessage]
     scan: int
 
     @property
@@ -106,7 +106,7 @@ class ReasonContext:
     @property
     def version_messages(self) -> Sequence[StatusMessage]:
         """The app's answers about this version."""
-        return [said for said in self.said if said.response.version == self.rule.rule.version]
+        return [message for message in self.messages if message.response.version == self.rule.rule.version]
 
     @property
     def control_entry(self) -> ControlEntry | None:

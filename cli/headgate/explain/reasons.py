@@ -29,8 +29,8 @@ def find_reasons(
     reader: KafkaReader, known: AppRules, explanation: Explanation, evidence: Evidence, scan: int
 ) -> tuple[RuleReason, ...]:
     """Everything that applies, the decisive ones first."""
-    said = _read_status_messages(reader, known.topics, explanation.rule.rule.id)
-    context = ReasonContext(reader, known, explanation, evidence, said, scan)
+    messages = _read_status_messages(reader, known.topics, explanation.rule.rule.id)
+    context = ReasonContext(reader, known, explanation, evidence, messages, scan)
     found = [one for check in CHECKS if (one := check(context)) is not None]
     return tuple(sorted(found, key=lambda one: not one.decisive))
 
@@ -58,11 +58,11 @@ def _unknown(context: ReasonContext) -> RuleReason | None:
     if not context.known.there:
         return None
     if context.control_entry is None:
-        said = (
+        text = (
             f"this version is not on {context.known.topics.control}, or was not accepted there: "
             "it was never published, or another one was"
         )
-        return None if _rejection_reason(context) else RuleReason("not published", said)
+        return None if _rejection_reason(context) else RuleReason("not published", text)
     return None
 
 
@@ -78,12 +78,12 @@ def _replacement(context: ReasonContext) -> RuleReason | None:
 
 def _mode(context: ReasonContext) -> RuleReason | None:
     mode = context.rule.rule.status
-    said = {
+    texts = {
         RuleMode.PAUSED: "the rule is paused: it is not evaluated, and keeps what it counted",
         RuleMode.DRAFT: "the rule is a draft: it is only checked and kept",
         RuleMode.RETIRED: "the rule is retired",
     }
-    return RuleReason(mode.value, said[mode]) if mode in said else None
+    return RuleReason(mode.value, texts[mode]) if mode in texts else None
 
 
 def _effective(context: ReasonContext) -> RuleReason | None:
@@ -102,10 +102,10 @@ def _effective(context: ReasonContext) -> RuleReason | None:
 
 def _quarantine(context: ReasonContext) -> RuleReason | None:
     """Unless the event came before that; a new version is never in quarantine."""
-    for said in reversed(context.version_messages):
-        if said.response.status == StatusKind.QUARANTINED:
-            text = f"since {show_time(said.time_ms)} UTC the app does not evaluate it any more: {said.response.reason}"
-            return RuleReason("quarantine", text, context.came_after(said.time_ms))
+    for message in reversed(context.version_messages):
+        if message.response.status == StatusKind.QUARANTINED:
+            text = f"since {show_time(message.time_ms)} UTC the app does not evaluate it: {message.response.reason}"
+            return RuleReason("quarantine", text, context.came_after(message.time_ms))
     return None
 
 
@@ -116,7 +116,7 @@ def _rejection(context: ReasonContext) -> RuleReason | None:
 
 def _rejection_reason(context: ReasonContext) -> str | None:
     """Why the app refused the version; None when it did not. One that it had accepted before counts nevertheless."""
-    answers = [said.response for said in context.version_messages if said.response.subject == Subject.RULE]
+    answers = [message.response for message in context.version_messages if message.response.subject == Subject.RULE]
     if any(response.accepted for response in answers):
         return None
     return next((a.reason for a in reversed(answers) if a.status == StatusKind.REJECTED), None)
@@ -126,11 +126,11 @@ def _published_later(context: ReasonContext) -> RuleReason | None:
     published, record = context.control_entry, context.evidence.record
     if published is None or record is None or published.time_ms <= record.timestamp_ms:
         return None
-    said = (
+    text = (
         f"this version was published at {show_time(published.time_ms)} UTC, after the event was written "
         f"({show_time(record.timestamp_ms)} UTC): an app that was not behind saw the event without it"
     )
-    return RuleReason("published later", said, decisive=False)
+    return RuleReason("published later", text, decisive=False)
 
 
 def _late(context: ReasonContext) -> RuleReason | None:
@@ -138,11 +138,11 @@ def _late(context: ReasonContext) -> RuleReason | None:
     late = context.evidence.late
     if late is None or context.rule.kind is RuleKind.EVENT:
         return None
-    said = (
+    text = (
         f"the event came {late.lateness_ms / 1000:g} s behind the watermark ({show_time(late.watermark_ms)} UTC): its "
         "windows may have been over, so rules with state did not see it"
     )
-    return RuleReason("late", said)
+    return RuleReason("late", text)
 
 
 #: In the order in which they are asked.

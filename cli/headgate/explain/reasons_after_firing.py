@@ -42,11 +42,11 @@ def _lane(context: ReasonContext) -> RuleReason | None:
         return None
     stands, percent = canary_fraction(rule.id, key) * 100, canary.mode.percent
     lane = alert_lane(context.rule, key, rules)
-    said = (
+    text = (
         f"the key stands at {stands:.1f} % and version {canary.version} decides below {percent:g} %: alerts of this "
         f"version for it go to {context.known.topics.app}.{lane}"
     )
-    return RuleReason("canary", said, decisive=False)
+    return RuleReason("canary", text, decisive=False)
 
 
 def _key(context: ReasonContext) -> list[Value] | None:
@@ -71,13 +71,13 @@ def _suppression(context: ReasonContext) -> RuleReason | None:
     duration = rule.suppress.duration
     for alert in _earlier(context, mine):
         at_ms = int(str(alert["event_time_ms"]))
-        said = (
+        text = (
             f"alert {alert['alert_id']} of {show_time(at_ms)} UTC began a silence of {duration / 1000:g} s, until "
             f"{show_time(at_ms + duration)} UTC: firings in it give no alert and are counted in the next one"
         )
-        return RuleReason("suppressed", said, decisive=False)
-    said = f"suppress gives one alert in {duration / 1000:g} s; the one that began a silence was not found"
-    return RuleReason("suppressed?", said, decisive=False)
+        return RuleReason("suppressed", text, decisive=False)
+    text = f"suppress gives one alert in {duration / 1000:g} s; the one that began a silence was not found"
+    return RuleReason("suppressed?", text, decisive=False)
 
 
 def _alert_exists(context: ReasonContext, lane: str, alert_id: str) -> bool:

@@ -50,9 +50,11 @@ def history_rows(history: RuleHistory, responses: Sequence[ControlResponse], rul
 def _history_row(entry: HistoryEntry, response: ControlResponse | None) -> Row:
     """Return the row of a change, with the app's own response if there is one."""
     status, written = entry.status, entry.written
-    said, reason = (status.status.value, status.reason) if response is None else (response.status, response.reason)
+    status_text, reason = (
+        (status.status.value, status.reason) if response is None else (response.status, response.reason)
+    )
     what = (status.subject.value, status.name, status.version, status.mode)
-    return (render_time(written.time_ms), written.by, *what, said, status.release, written.why, reason)
+    return (render_time(written.time_ms), written.by, *what, status_text, status.release, written.why, reason)
 
 
 def as_json(head: Sequence[str], rows: Sequence[Row]) -> Json:

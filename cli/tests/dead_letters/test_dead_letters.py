@@ -56,7 +56,7 @@ def lane(kafka: KafkaSettings, new_topic: NewTopic) -> Lane:
 def test_letters_are_counted_by_code_with_an_example(lane: Lane, capsys: pytest.CaptureFixture[str]) -> None:
     assert lane.run("list", "-o", "json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(one["code"], one["letters"]) for one in found] == [("bad_value", 3), ("null_field", 3), ("late", 1)]
+    assert [(one["code"], one["dead_letters"]) for one in found] == [("bad_value", 3), ("null_field", 3), ("late", 1)]
     assert found[0]["example"]["source"] == {"topic": lane.events, "partition": 0, "offset": 104}
     assert lane.run("list", "--code", "late") == 0
     assert "null_field" not in capsys.readouterr().out

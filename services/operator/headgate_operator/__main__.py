@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 
 from headgate_operator.runtime import health_server as serving
-from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime import liveness
 from headgate_operator.runtime.api_client import ApiError, Rest
 from headgate_operator.runtime.leader_election import LeaderElector
 from headgate_operator.runtime.manager import Manager, Settings
@@ -54,13 +54,13 @@ def main() -> int:
 
 def run(rest: Rest, counters: Counters, settings: Settings, port: int) -> int:
     """Lead, work, and stop on request."""
-    canary.file().unlink(missing_ok=True)  # of a process before, in the same pod
+    liveness.liveness_file().unlink(missing_ok=True)  # of a process before, in the same pod
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     me = f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     namespace = os.environ.get("POD_NAMESPACE", "default")
-    leader = LeaderElector(rest, namespace, me, _end, waits=canary.file().touch)
+    leader = LeaderElector(rest, namespace, me, _end, waits=liveness.liveness_file().touch)
     threading.Thread(target=_when_stopped, args=(stop, leader.stop), daemon=True).start()
     sending = traces(os.environ, counters)
     operator = Manager(rest, counters, settings, traces=sending)

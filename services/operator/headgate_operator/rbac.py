@@ -52,7 +52,7 @@ def roles() -> tuple[dict[str, Any], ...]:
 
 
 def render() -> str:
-    """As the file in the repository."""
+    """Return the text of the file in the repository."""
     return "---\n".join(yaml.safe_dump(role, sort_keys=False) for role in roles())
 
 

@@ -18,7 +18,7 @@ _TRACE_BYTES, _SPAN_BYTES = 16, 8  # W3C Trace Context
 
 @dataclass(frozen=True, slots=True)
 class AppRef:
-    """Whose upgrade it is. ``uid``: of the resource, so that an app of the same name that was is another one."""
+    """The app of an upgrade. ``uid``: of the resource, so that a later app of the same name is another one."""
 
     namespace: str
     name: str
@@ -27,7 +27,9 @@ class AppRef:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``start_ms`` and ``end_ms``: since 1970. ``parent_id`` is 0 for the root. No identity is 0."""
+    """A span. ``start_ms`` and ``end_ms``: milliseconds since 1970. ``parent_id`` is 0 for the root. No span has the id
+    0.
+    """
 
     name: str
     trace_id: int
@@ -49,8 +51,10 @@ def ended_upgrade(before: Status, after: Status) -> Upgrade | None:
 
 
 def trace_spans(app: AppRef, upgrade: Upgrade) -> tuple[Span, ...]:
-    """Of an upgrade that is over: the root, and in it the phases, one after the other. A clock that went back between
-    two phases gives a phase of no length, for none begins before the one before it has ended."""
+    """Return the spans of a finished upgrade: the root, and in it the phases, one after the other.
+
+    If the clock goes back between two phases, the phase has no length: none begins before the previous one has ended.
+    """
     trace, root = _trace_id(app.uid, upgrade), _root_id(app.uid, upgrade)
     phases = [one for one in dict.fromkeys(upgrade.phases) if one.phase not in RESTING]
     starts_ms = _rising(upgrade.started, *(one.at for one in phases), upgrade.ended or 0)
@@ -75,7 +79,7 @@ def trace_spans(app: AppRef, upgrade: Upgrade) -> tuple[Span, ...]:
 
 
 def traceparent(uid: str, upgrade: Upgrade | None) -> str:
-    """As W3C writes it: the phase that an open upgrade is in. Empty when none is open."""
+    """Return the W3C ``traceparent`` of the current phase of an open upgrade; empty when no upgrade is open."""
     if upgrade is None or upgrade.outcome is not UpgradeOutcome.OPEN:
         return ""
     parent = _phase_id(uid, upgrade, upgrade.phases[-1]) if upgrade.phases else _root_id(uid, upgrade)
@@ -100,7 +104,7 @@ def _is_failed(upgrade: Upgrade) -> bool:
 
 
 def _rising(*instants_ms: int) -> list[int]:
-    """None before the one before it."""
+    """Yield the instants; none is before the previous one."""
     risen = [instants_ms[0]]
     for at_ms in instants_ms[1:]:
         risen.append(max(risen[-1], at_ms))

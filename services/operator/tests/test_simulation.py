@@ -19,7 +19,7 @@ from headgate_operator.reconcile import reconcile as real_reconcile
 from headgate_operator.reconcile import upgrade as upgrading
 from headgate_operator.reconcile.driver_commands import CommandState
 from headgate_operator.resources.status import Checkpoint, Status, Upgrade
-from headgate_operator.runtime import reconcile_once as turns
+from headgate_operator.runtime import reconcile_once as reconciliation
 from headgate_operator.runtime.reconcile_once import CachedApp
 from streamcore.control.status import CommandResult
 from tests.harness.operator import people
@@ -63,9 +63,9 @@ def test_a_seed_gives_the_same_schedule_again() -> None:
 
 
 def _act_before_writing(operator: Operator, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
-    """A turn that does things and then says so."""
+    """A reconciliation that performs the actions before it writes the status."""
     step = real_reconcile(seen.desired, seen.observed, seen.status, clock_ms())
-    turns.act(operator, seen, step)
+    reconciliation.act(operator, seen, step)
     if step.status != seen.status:
         operator.write_status(seen, step.status)
     return step.status
@@ -83,13 +83,13 @@ def _notices(faults: Faults, word: str = "") -> str:
 def test_without_the_wait_for_the_old_pod_to_be_gone_two_own_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bringing, "wait_for_exclusive", lambda *_: None)
     monkeypatch.setattr(upgrading, "wait_for_exclusive", lambda *_: None)
-    monkeypatch.setattr(turns, "_check_exclusive", lambda *_: None)
+    monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
     assert _notices(Faults(), "was promoted beside")
 
 
 def test_an_operator_that_acts_before_it_writes_does_what_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_check_exclusive", lambda *_: None)
-    assert _notices(Faults(run_turn=_act_before_writing))
+    monkeypatch.setattr(reconciliation, "_check_exclusive", lambda *_: None)
+    assert _notices(Faults(reconcile=_act_before_writing))
 
 
 def test_a_driver_that_took_what_nobody_wants_any_more_runs_with_other_settings_than_the_status_says(

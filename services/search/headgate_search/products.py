@@ -16,7 +16,7 @@ UPSERT, DELETE = "upsert", "delete"
 CODE, REASON = "unusable_code", "unusable_reason"
 #: OpenSearch takes no longer id.
 _MAX_ID_BYTES = 512
-#: What a product is said by, besides its id and the time of its change.
+#: The fields of a product, besides its id and the time of its change.
 FIELDS = ("name", "description", "category", "price", "currency", "in_stock")
 #: The place of a change in its topic: of two with one ``updated_at`` the later holds.
 LOG_POSITION = ("source_partition", "source_offset")

@@ -11,12 +11,12 @@ from headgate_operator.pods.settings import settings
 from headgate_operator.reconcile import actions as act
 from headgate_operator.reconcile.observed import CollectorView, Observed, PodView
 from headgate_operator.resources.status import Status
-from headgate_operator.runtime.reconcile_once import CachedApp, NotExclusive, StaleRead, turn
+from headgate_operator.runtime.reconcile_once import CachedApp, NotExclusive, StaleRead, reconcile_once
 from streamcore.control.commands import Configure, ValidCommand, format_command
 from tests.harness.operator import laws
 from tests.harness.operator.cluster import Cluster, Pod, Snapshot
 
-Turn = Callable[["Operator", CachedApp, Callable[[], int]], Status]
+ReconcileOnce = Callable[["Operator", CachedApp, Callable[[], int]], Status]
 
 
 class Died(Exception):
@@ -35,7 +35,7 @@ class Operator:
     meanwhile: Callable[[], None]
     cache: Snapshot | None = None
     deaths: float = 0.0
-    run_turn: Turn = turn
+    reconcile: ReconcileOnce = reconcile_once
     writes: int = 0
     forgets: set[str] = field(default_factory=set)
 
@@ -62,7 +62,7 @@ class Operator:
         if seen is None:
             return
         try:
-            self.run_turn(self, seen, lambda: self.cluster.now_ms)
+            self.reconcile(self, seen, lambda: self.cluster.now_ms)
         except (StaleRead, NotExclusive):
             self.hear()
         except Died:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from headgate_operator.reconcile.observed import Desired
 from headgate_operator.resources.status import RESTING, Phase
-from headgate_operator.runtime.reconcile_once import turn
+from headgate_operator.runtime.reconcile_once import reconcile_once
 from tests.harness.operator import laws, people
 from tests.harness.operator.cluster import App, Cluster, Snapshot
 from tests.harness.operator.driver import Image
-from tests.harness.operator.operators import Operator, Turn
+from tests.harness.operator.operators import Operator, ReconcileOnce
 
 _TROUBLE_STEPS = 160
 _CALM_STEPS = 900
@@ -25,7 +25,7 @@ _QUIET = 20
 class Faults:
     """What is switched off, to see that a law notices. Only tests of the tests use it."""
 
-    run_turn: Turn = turn
+    reconcile: ReconcileOnce = reconcile_once
     forgets: set[str] = field(default_factory=set)
 
 
@@ -47,7 +47,7 @@ class Schedule:
 
     def _operator(self) -> Operator:
         made = Operator(self.cluster, self.rng, self.history, self._meanwhile)
-        made.run_turn, made.forgets = self.faults.run_turn, self.faults.forgets
+        made.reconcile, made.forgets = self.faults.reconcile, self.faults.forgets
         made.start()
         return made
 

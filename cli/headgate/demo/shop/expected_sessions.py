@@ -46,11 +46,14 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSession:
-    """``said``: the row must exist with these values. ``final``: whether it must be marked final; None: either, because
-    the watermark is between the slowest partition's and the fastest one's."""
+    """An expected session. ``is_required``: the row must exist with these values.
+
+    ``final``: whether it must be marked final; None: either, because the watermark is between the slowest partition's
+    and the fastest one's.
+    """
 
     row: SessionRow
-    said: bool
+    is_required: bool
     final: bool | None
 
 

@@ -167,9 +167,9 @@ def to_row(body: Mapping[str, object]) -> Row:
 
 def to_rejection(record: Record) -> tuple[RecordPosition, str]:
     """Which record it was, and its code."""
-    said = {name: (record.header(name) or b"").decode() for name in _LETTER}
-    place = (said["source_topic"], int(said["source_partition"]), int(said["source_offset"]))
-    return place, said["reason_code"]
+    headers = {name: (record.header(name) or b"").decode() for name in _LETTER}
+    place = (headers["source_topic"], int(headers["source_partition"]), int(headers["source_offset"]))
+    return place, headers["reason_code"]
 
 
 def _text(value: object) -> str | None:

@@ -59,12 +59,12 @@ class SessionCounts:
 
 @dataclass(frozen=True, slots=True)
 class SessionsOutput:
-    """The content of table and topics. ``revisions``: the table's, by session; ``said``: the records of the topic."""
+    """Content of table and topics. ``revisions``: the table's, by session; ``records``: the records of the topic."""
 
     events: int
     rows: tuple[StoredRow, ...]
     revisions: Mapping[str, int]
-    said: tuple[tuple[str, int], ...]
+    records: tuple[tuple[str, int], ...]
     dead_letters: int
     late: int
 
@@ -152,14 +152,14 @@ class SessionsVerifier:
 def read(kafka: KafkaSettings, shop: Workspace, settings: SessionsSettings) -> SessionsOutput:
     """Everything that table and topics hold now, as far as it is committed."""
     assert settings.postgres is not None, "the local app always has one"
-    with open_transaction(settings.postgres.settings(), "headgate up, comparing") as connection:
+    with open_transaction(settings.postgres, "headgate up, comparing") as connection:
         table = connection.execute(_SELECT).fetchall()
     names = shop.names
     return SessionsOutput(
         events=sum(end_offsets(kafka, [names.events]).values()),
         rows=tuple(StoredRow(SessionRow(*row[4:]), bool(row[3])) for row in table if not row[2]),  # type: ignore[arg-type]
         revisions={str(row[0]): int(str(row[1])) for row in table},
-        said=tuple(_session_revision(record) for record in _all(kafka, names.lane("sessions"))),
+        records=tuple(_session_revision(record) for record in _all(kafka, names.lane("sessions"))),
         dead_letters=len(_all(kafka, names.lane(DEAD_LETTERS))),
         late=len(_all(kafka, names.lane(LATE))),
     )
@@ -177,7 +177,7 @@ def _session_revision(record: Record) -> tuple[str, int]:
 def judge(before: SessionsOutput, after: SessionsOutput, expected: ExpectedSessions) -> SessionsVerifyResult:
     """Compare everything; count the output that arrived between the two readings."""
     newest: dict[str, int] = {}
-    for session, revision in after.said:
+    for session, revision in after.records:
         newest[session] = max(newest.get(session, 0), revision)
     was, now = asdict(before.mark), asdict(after.mark)
     sessions = expected.sessions
@@ -191,10 +191,10 @@ def judge(before: SessionsOutput, after: SessionsOutput, expected: ExpectedSessi
             expected.dead_letters,
             expected.late,
         ),
-        open=sum(not one.said for one in sessions),
+        open=sum(not one.is_required for one in sessions),
         deleted=len(after.revisions) - len(after.rows),
         differences=compare(sessions, after.rows),
-        duplicated=sum(count - 1 for count in Counter(after.said).values()),
+        duplicated=sum(count - 1 for count in Counter(after.records).values()),
         behind=sum(newest.get(s) != after.revisions.get(s) for s in newest.keys() | after.revisions.keys()),
     )
 
@@ -213,7 +213,7 @@ def compare(expected: Iterable[ExpectedSession], rows: Iterable[StoredRow]) -> S
             continue
         of_user.remove(match)
         wrong += not _agrees(match, stored)
-    missing = sum(one.said for left in waiting.values() for one in left)
+    missing = sum(one.is_required for left in waiting.values() for one in left)
     return SessionDifferences(missing, wrong, unexpected)
 
 
@@ -224,4 +224,4 @@ def _overlap(one: SessionRow, other: SessionRow) -> bool:
 def _agrees(expected: ExpectedSession, stored: StoredRow) -> bool:
     if expected.final is not None and stored.final != expected.final:
         return False
-    return stored.row == expected.row if expected.said else stored.row.within(expected.row)
+    return stored.row == expected.row if expected.is_required else stored.row.within(expected.row)

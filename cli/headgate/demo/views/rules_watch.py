@@ -100,10 +100,10 @@ class RulesLiveView:
         lane = self._lanes[record.topic]
         self._counts[lane] += 1
         if lane == STATUS:
-            said = (
+            responses = (
                 a for a in read_responses([record]) if a.subject == Subject.RULE and a.status != StatusKind.COMPARED
             )
-            self._responses |= {(a.rule, a.version): a for a in said}
+            self._responses |= {(a.rule, a.version): a for a in responses}
         elif lane in (ALERTS, SHADOW):
             self._take_alert(record, lane)
 

@@ -74,4 +74,4 @@ class JavaServerFiles(ServerFiles):
 def most_relevant_line(lines: list[str]) -> str:
     """Return the cause that Java logs as ``SomeException: text``, the deepest one last."""
     causes = [line for line in lines if "Exception: " in line or "Error: " in line]
-    return (causes or [line for line in lines if "ERROR" in line] or lines or ["it said nothing"])[-1].strip()[:300]
+    return (causes or [line for line in lines if "ERROR" in line] or lines or ["it printed nothing"])[-1].strip()[:300]

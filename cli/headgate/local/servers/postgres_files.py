@@ -135,7 +135,7 @@ class PostgresFiles(ServerFiles):
     def last_error(self) -> str:
         """Its last words, for an error message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:] if self.log.exists() else []
-        return " | ".join(lines[-3:])[-600:] or "it said nothing"
+        return " | ".join(lines[-3:])[-600:] or "it printed nothing"
 
     def as_account(self, command: list[str], text: str = "") -> None:
         """Run a program to its end; ``DatabaseError`` with its words."""

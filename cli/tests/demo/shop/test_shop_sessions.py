@@ -124,7 +124,7 @@ def test_what_is_lost_wrong_or_too_much_is_found(wanted: ExpectedSessions, rows:
 
 
 def test_an_open_session_may_lag_behind_and_no_more(wanted: ExpectedSessions, rows: list[StoredRow]) -> None:
-    place = next(n for n, one in enumerate(wanted.sessions) if not one.said and one.row.events > 2)
+    place = next(n for n, one in enumerate(wanted.sessions) if not one.is_required and one.row.events > 2)
     one = rows[place]
     others = rows[:place] + rows[place + 1 :]
     behind = replace(one, row=replace(one.row, events=one.row.events - 1))
@@ -143,8 +143,8 @@ def test_counts_of_the_other_lanes_and_the_topic_are_part_of_the_verdict(
     assert judge(none, right, wanted).good
     assert not judge(none, replace(right, dead_letters=0), wanted).good
     assert not judge(none, replace(right, late=right.late + 1), wanted).good
-    assert judge(none, replace(right, said=(*said, said[0])), wanted).duplicated == 1
-    assert judge(none, replace(right, said=(*said[1:], ("0", 2))), wanted).behind == 1
+    assert judge(none, replace(right, records=(*said, said[0])), wanted).duplicated == 1
+    assert judge(none, replace(right, records=(*said[1:], ("0", 2))), wanted).behind == 1
 
 
 def test_late_records_are_in_no_session(wanted: ExpectedSessions) -> None:

@@ -354,8 +354,8 @@ def _message_fields(
     group_by: tuple[str, ...], columns: Mapping[str, Type], figures: Iterable[AlertField]
 ) -> list[MessageField]:
     """Return the fields that a message may name: the key and the figures. A key column hides a figure of its name."""
-    said = {f.text: MessageField(f.text, f.column, f.type) for f in figures}
-    return [*(said | {name: MessageField(name, name, columns[name]) for name in group_by}).values()]
+    fields = {f.text: MessageField(f.text, f.column, f.type) for f in figures}
+    return [*(fields | {name: MessageField(name, name, columns[name]) for name in group_by}).values()]
 
 
 def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:

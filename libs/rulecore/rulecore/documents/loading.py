@@ -158,9 +158,9 @@ def decode_record(value: bytes, max_bytes: int) -> Rule:
 
 
 def _document_error(faults: Sequence[tuple[PathKey, str]]) -> DocumentError:
-    said = [f"{dotted_path(path)}: {message}" if path else message for path, message in faults]
-    more = f" (and {len(said) - _SAID} more)" if len(said) > _SAID else ""
-    return DocumentError(in_one_line("; ".join(said[:_SAID]))[:_SAID_CHARACTERS] + more)
+    messages = [f"{dotted_path(path)}: {message}" if path else message for path, message in faults]
+    more = f" (and {len(messages) - _MOST_MESSAGES} more)" if len(messages) > _MOST_MESSAGES else ""
+    return DocumentError(in_one_line("; ".join(messages[:_MOST_MESSAGES]))[:_MOST_CHARACTERS] + more)
 
 
 def _once(pairs: Sequence[tuple[str, object]]) -> None:
@@ -177,5 +177,5 @@ def format_faults(error: ValidationError) -> str:
     return str(_document_error(_faults(error)))
 
 
-_SAID = 5
-_SAID_CHARACTERS = 1_000
+_MOST_MESSAGES = 5
+_MOST_CHARACTERS = 1_000

@@ -68,7 +68,7 @@ def check_sequence(items: Sequence[SequenceStep | Without], span_ms: int) -> Non
     """Raise ``ValueError`` for items that do not make a sequence of at most ``span_ms``."""
     steps = [item for item in items if isinstance(item, SequenceStep)]
     if not steps or isinstance(items[0], Without):
-        raise ValueError("sequence: begins with a step; what must not come before it cannot be said")
+        raise ValueError("sequence: begins with a step; what must not come before it cannot be expressed")
     if len(steps) == 1 and steps[0].times == 1 and len(items) == 1:
         raise ValueError("sequence: one event is no sequence; write a rule per event with `where`")
     if len({s.step for s in steps}) != len(steps):

@@ -99,8 +99,8 @@ def _check_repeated(found: ListFile, before: Sequence[ListFile]) -> list[Problem
     first = next((one for one in before if one.head.list == found.head.list), None)
     if first is None:
         return []
-    said = f"the name {found.head.list!r} is taken by {first.document.file}"
-    return [Problem(found.document.file, found.document.place(("list",)), "list", said)]
+    message = f"the name {found.head.list!r} is taken by {first.document.file}"
+    return [Problem(found.document.file, found.document.place(("list",)), "list", message)]
 
 
 def _load(document: YamlDocument, limits: ListLimits) -> ListFile | Problem:
@@ -137,8 +137,8 @@ class _Lines:
 
 def _check_file(found: ListFile, where: str, lines: _Lines, limits: ListLimits) -> ListFile | Problem:
     if len(found.entries) > limits.entries:
-        said = f"{len(found.entries)} entries, at most {limits.entries}"
-        return Problem(where, SourceLocation(1, 1), "entries", said)
+        message = f"{len(found.entries)} entries, at most {limits.entries}"
+        return Problem(where, SourceLocation(1, 1), "entries", message)
     try:
         keys = read_entries(found.entries, found.head.type).keys
     except ListError as error:
@@ -195,9 +195,11 @@ def _rows(file: str, text: str, kind: ListType, limits: ListLimits) -> tuple[str
             if not row:
                 continue  # an empty line
             if len(row) > len(header) or len(entries) > limits.entries:
-                said = f"{len(row)} columns, the first line names {len(header)}"
+                message = f"{len(row)} columns, the first line names {len(header)}"
                 too_many = len(entries) > limits.entries
-                return Problem(file, SourceLocation(reader.line_num, 1), "", "too many entries" if too_many else said)
+                return Problem(
+                    file, SourceLocation(reader.line_num, 1), "", "too many entries" if too_many else message
+                )
             entries.append(_entry(row, kind))
             lines.append(reader.line_num)
     except csv.Error as error:

@@ -25,7 +25,7 @@ from rulecore.lists.entries import MOST_PARTS, part_bytes, part_digest, to_parts
 from streamcore.schema import Type
 
 INLINE_ENTRIES: Final = 200
-_SAID_CHARACTERS: Final = 1_000
+_MOST_CHARACTERS: Final = 1_000
 
 
 class ListHead(DocumentModel):
@@ -88,8 +88,8 @@ def decode_head(value: bytes, max_bytes: int) -> ListHead:
     try:
         return ListHead.model_validate(parsed)
     except ValidationError as error:
-        said = [".".join(map(str, e["loc"])) + ": " + e["msg"] for e in error.errors(include_url=False)]
-        raise ListError("; ".join(said)[:_SAID_CHARACTERS]) from None
+        messages = [".".join(map(str, e["loc"])) + ": " + e["msg"] for e in error.errors(include_url=False)]
+        raise ListError("; ".join(messages)[:_MOST_CHARACTERS]) from None
     except RecursionError:
         raise ListError("nested too deep") from None
 

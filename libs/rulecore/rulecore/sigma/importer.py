@@ -257,8 +257,8 @@ def _title(document: YamlDocument) -> str:
 def _about(header: SigmaHeader, owner: str | None) -> tuple[dict[str, Json], list[str]]:
     """Return owner, description and tags, and notes on the parts that had to be cut."""
     cut = []
-    said = [f"Sigma {name}: {text}" for name, text in header.more.items()]
-    description = "\n".join([*([header.description] if header.description else []), *said])
+    notes = [f"Sigma {name}: {text}" for name, text in header.more.items()]
+    description = "\n".join([*([header.description] if header.description else []), *notes])
     if len(description) > MAX_TEXT:
         description = description[: MAX_TEXT - 3] + "..."
         cut.append(f"the description was cut to {MAX_TEXT} characters")

@@ -168,7 +168,7 @@ class SelectionTranslator:
                 equal.setdefault(subject, []).append(quote(text))
         return in_lists(equal, target, each=item.has("all")) + others
 
-    # --- what the value is said to be -----------------------------------------------------------------------------
+    # --- the claimed type of the value -----------------------------------------------------------------------------
 
     def regex(self, target: FieldTarget, item: SelectionItem, value: Json) -> ConditionText:
         _need_text(target, item, "re")

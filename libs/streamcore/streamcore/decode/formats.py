@@ -56,7 +56,7 @@ class Json:
         return JsonDecoder(schema, limits=limits, extra_fields=extra_fields)
 
 
-#: What a source is in when nothing is said.
+#: The default format of a source.
 JSON = Json()
 
 

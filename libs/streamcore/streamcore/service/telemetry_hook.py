@@ -55,6 +55,6 @@ def telemetry_for(settings: ServiceSettings) -> Iterator[TelemetryHook]:
         return
     from streamcore.telemetry import Telemetry, TelemetrySettings
 
-    said = settings.telemetry
-    with Telemetry(TelemetrySettings(settings.app, said.prometheus_port, said.otlp_endpoint)) as telemetry:
+    config = settings.telemetry
+    with Telemetry(TelemetrySettings(settings.app, config.prometheus_port, config.otlp_endpoint)) as telemetry:
         yield telemetry

@@ -107,8 +107,8 @@ def trace_cut(tracer: Tracer, report: CutReport, end_ns: int) -> None:
     """Export the spans of a cut that ended now: all of it, and in it the run, each sink and the commit to Kafka."""
     commit_ns = end_ns - report.commit_ms * _MS_NS
     start_ns = commit_ns - report.run_ms * _MS_NS
-    said = {"headgate.batch": report.batch, "headgate.epoch": report.epoch, "headgate.events": report.events}
-    cut = tracer.start_span("cut", kind=SpanKind.CONSUMER, attributes=said, start_time=start_ns)
+    position = {"headgate.batch": report.batch, "headgate.epoch": report.epoch, "headgate.events": report.events}
+    cut = tracer.start_span("cut", kind=SpanKind.CONSUMER, attributes=position, start_time=start_ns)
     within = set_span_in_context(cut)
     tracer.start_span("run", within, start_time=start_ns).end(commit_ns)
     at_ns = commit_ns

@@ -31,10 +31,10 @@ class DeadLetterWriter:
         why = [_reason_headers(code, reason) for code, reason in zip(codes, reasons, strict=True)]
         if RAW_VALUE not in rows.columns:
             values = LaneRows(DEAD_LETTERS, (), rows).values()
-            return [Record(DEAD_LETTERS, None, value, said) for value, said in zip(values, why, strict=True)]
+            return [Record(DEAD_LETTERS, None, value, headers) for value, headers in zip(values, why, strict=True)]
         places = self._positions(rows)
         records = zip(rows[RAW_KEY].to_list(), rows[RAW_VALUE].to_list(), places, why, strict=True)
-        return [Record(DEAD_LETTERS, key, value, (*place, *said)) for key, value, place, said in records]
+        return [Record(DEAD_LETTERS, key, value, (*place, *headers)) for key, value, place, headers in records]
 
     def _positions(self, rows: pl.DataFrame) -> Iterator[Headers]:
         for number, offset in rows.select(RAW_PARTITION, RAW_OFFSET).iter_rows():

@@ -30,7 +30,7 @@ from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
-#: An optional column of an input: the source partition that a row is from, 0 where nothing is said.
+#: An optional column of an input: the source partition that a row is from, 0 by default.
 FROM_PARTITION = "partition"
 
 

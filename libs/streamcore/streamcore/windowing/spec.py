@@ -18,7 +18,7 @@ from streamcore.windowing.triggers import AfterWatermark, Earliest, Trigger, wal
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """Windows, their trigger, the content of a pane, and the time after its end in which a window takes late elements."""
+    """Windows, their trigger, the content of a pane, and the allowed lateness."""
 
     assigner: Assigner
     trigger: Trigger

@@ -1,4 +1,4 @@
-"""Manifests, as pure functions of an app and a release. This package holds all that the operator knows of the image.
+"""Manifests, as pure functions of an app and a release. All knowledge of the image is in this package.
 
 ``docs/kubernetes.md`` ("What a driver pod needs") is the counterpart of this package.
 """

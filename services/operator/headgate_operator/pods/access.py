@@ -1,6 +1,6 @@
-"""Rights of a driver: make and remove executor pods in its namespace, and write to its own pod, and to no other.
+"""Rights of a driver: create and delete executor pods in its namespace, and write to its own pod and to no other.
 
-The role names the drivers that there are, so it is written anew before each pod is made.
+The role names the existing driver pods, so it is rewritten before each pod is created.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def service_account(app: Desired) -> Manifest | None:
 
 
 def access_manifests(app: Desired, pod_names: tuple[str, ...]) -> tuple[Manifest, ...]:
-    """Role and binding of the app's drivers: these pods and no others."""
+    """Return role and binding of the app's drivers, for these pods and no others."""
     if app.spec.driver.service_account:
         return ()
     name = service_account_name(app)

@@ -20,7 +20,7 @@ CONTAINER = "driver"
 
 
 def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> Manifest:
-    """``against``: the savepoint that it plans against while it waits."""
+    """Return the pod. ``against``: the savepoint with which the waiting standby checks its compatibility."""
     spec = release.spec
     told = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
     made = pod_spec(spec, spec.driver, _container(release, against), [told, *shared_volumes(app, release)])
@@ -61,7 +61,7 @@ def _container(release: Release, against: str) -> Manifest:
 
 def _environment(release: Release) -> list[Manifest]:
     fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
-    said = {
+    environment = {
         "HEADGATE_CONTROL_CHANNEL": "pod",
         "HEADGATE_IMAGE": release.spec.image,
         "HEADGATE_VERSION": release.version,
@@ -69,5 +69,5 @@ def _environment(release: Release) -> list[Manifest]:
     }
     return [
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
-        *({"name": name, "value": value} for name, value in said.items()),
+        *({"name": name, "value": value} for name, value in environment.items()),
     ]

@@ -17,7 +17,7 @@ _VOLUME = "files"
 
 
 def files_map(app: Desired, release: Release) -> Manifest | None:
-    """None when the spec has no files."""
+    """Return the ConfigMap; None when the spec has no files."""
     spec = release.spec
     if not spec.files:
         return None
@@ -27,13 +27,13 @@ def files_map(app: Desired, release: Release) -> Manifest | None:
 
 
 def files_volumes(app: Desired, spec: StreamAppSpec) -> list[Manifest]:
-    """Each file at its own path."""
+    """Return the volumes, each file at its own path."""
     items = [{"key": _key(name), "path": name} for name in sorted(spec.files)]
     return [{"name": _VOLUME, "configMap": {"name": _name(app, spec), "items": items}}] if items else []
 
 
 def files_mounts(spec: StreamAppSpec) -> list[Manifest]:
-    """Of ``files_volumes``."""
+    """Return the mounts of ``files_volumes``."""
     return [{"name": _VOLUME, "mountPath": FILES_FOLDER, "readOnly": True}] if spec.files else []
 
 

@@ -1,4 +1,4 @@
-"""Names and labels: deterministic, so that whatever is made twice is found the second time."""
+"""Names and labels: deterministic, so that an object that is created twice is found the second time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def content_name(stem: str, content: str) -> str:
 
 
 def owned_metadata(app: Desired, name: str, labelled: Mapping[str, str]) -> Manifest:
-    """Metadata of something that goes with the app."""
+    """Return the metadata of an object that Kubernetes deletes with the app."""
     owner = {
         "apiVersion": API_VERSION,
         "kind": "StreamApp",

@@ -8,7 +8,7 @@ from headgate_operator.reconcile.observed import Desired
 
 
 def headless_service(app: Desired) -> Manifest:
-    """One an app."""
+    """Return the service; there is one per app."""
     ports = {"driver": DRIVER_PORT, "blocks": BLOCKS_PORT, "metrics": METRICS_PORT}
     spec = {
         "clusterIP": "None",

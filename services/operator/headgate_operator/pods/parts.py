@@ -31,7 +31,7 @@ def volumes(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
 
 
 def mounts(spec: StreamAppSpec, pod: PodSpec, scratch: str) -> list[Manifest]:
-    """Of ``volumes``. The claim is mounted at the checkpoint's root."""
+    """Return the mounts of ``volumes``. The claim is mounted at the checkpoint's root."""
     made: list[Manifest] = [{"name": scratch, "mountPath": SCRATCH}]
     if spec.checkpoint.claim:
         made.append({"name": "checkpoint", "mountPath": spec.checkpoint.root})
@@ -44,8 +44,10 @@ def pod_spec(
     spec: StreamAppSpec, pod: PodSpec, container: Manifest, more: list[Manifest] | None = None,
     scratch: str = SCRATCH_VOLUME,
 ) -> Manifest:  # fmt: skip
-    """Of a pod with one container, which is given the restricted profile and volumes; ``more``: volumes that the
-    container mounts already."""
+    """Return the spec of a pod with one container, which gets the restricted profile and the volumes.
+
+    ``more``: volumes that the container mounts already.
+    """
     whole = container | {
         "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [*container.get("volumeMounts", ()), *mounts(spec, pod, scratch)],
@@ -61,13 +63,13 @@ def pod_spec(
 
 
 def _optional(spec: StreamAppSpec, pod: PodSpec) -> dict[str, Any]:
-    said = {
+    entries = {
         "nodeSelector": pod.node_selector,
         "tolerations": list(pod.tolerations),
         "priorityClassName": pod.priority_class_name,
         "imagePullSecrets": [{"name": name} for name in spec.image_pull_secrets],
     }
-    return {name: entry for name, entry in said.items() if entry}
+    return {name: entry for name, entry in entries.items() if entry}
 
 
 def shared_volumes(app: Desired, release: Release) -> list[Manifest]:
@@ -76,7 +78,7 @@ def shared_volumes(app: Desired, release: Release) -> list[Manifest]:
 
 
 def shared_mounts(spec: StreamAppSpec) -> list[Manifest]:
-    """Of ``shared_volumes``."""
+    """Return the mounts of ``shared_volumes``."""
     return [*spark_mounts(spec), *files_mounts(spec)]
 
 

@@ -17,7 +17,7 @@ _VOLUME = "spark"
 
 
 def spark_secret_name(app: Desired) -> str:
-    """Of this life of the app."""
+    """Return the name of the Secret of this app; a later app of the same name gets another one."""
     return f"{app.stem}-spark"
 
 
@@ -37,5 +37,5 @@ def spark_volumes(app: Desired, spec: StreamAppSpec) -> list[Manifest]:
 
 
 def spark_mounts(spec: StreamAppSpec) -> list[Manifest]:
-    """Of ``spark_volumes``."""
+    """Return the mounts of ``spark_volumes``."""
     return [{"name": _VOLUME, "mountPath": SPARK_SECRET_FOLDER, "readOnly": True}] if spec.executors else []

@@ -31,7 +31,7 @@ def settings_name(app: Desired, release: Release) -> str:
 
 
 def settings_map(app: Desired, release: Release) -> Manifest:
-    """``settings.yaml`` (JSON is YAML) and ``executor.yaml``."""
+    """Return the ConfigMap with ``settings.yaml`` (JSON is YAML) and ``executor.yaml``."""
     metadata = owned_metadata(app, settings_name(app, release), labels(app, "settings"))
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     return made | {"data": _data(app, release), "immutable": True}
@@ -45,17 +45,17 @@ def _data(app: Desired, release: Release) -> dict[str, str]:
 
 
 def settings(app_name: str, spec: StreamAppSpec) -> dict[str, Any]:
-    """Return the document that the service reads. The operator sets the places, whatever ``config`` holds."""
+    """Return the document that the service reads. The operator sets the paths, whatever ``config`` holds."""
     root = spec.checkpoint.root.rstrip("/")
-    said: dict[str, Any] = {"app": app_name, "telemetry": _TELEMETRY, **spec.config}
-    if isinstance(said["telemetry"], dict):
-        said["telemetry"] = _TELEMETRY | said["telemetry"]
-    said |= {"checkpoint": f"{root}/{app_name}", "local_dir": SCRATCH, "parallelism": spec.shuffle_partitions}
+    document: dict[str, Any] = {"app": app_name, "telemetry": _TELEMETRY, **spec.config}
+    if isinstance(document["telemetry"], dict):
+        document["telemetry"] = _TELEMETRY | document["telemetry"]
+    document |= {"checkpoint": f"{root}/{app_name}", "local_dir": SCRATCH, "parallelism": spec.shuffle_partitions}
     if spec.checkpoint.savepoints:
-        said["savepoints"] = spec.checkpoint.savepoints
+        document["savepoints"] = spec.checkpoint.savepoints
     if spec.executors:
-        said["executors"] = _executors(spec)
-    return said
+        document["executors"] = _executors(spec)
+    return document
 
 
 def _executors(spec: StreamAppSpec) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _part(resources: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _mib(quantity: str) -> int:
-    """``2Gi`` to 2048; of a plain number, bytes."""
+    """Return MiB of a quantity: ``2Gi`` gives 2048; a plain number is bytes."""
     unit = next((unit for unit in _MIB if quantity.endswith(unit)), "")
     number = float(quantity.removesuffix(unit)) if unit else float(quantity) / 2**20
     return int(number * _MIB.get(unit, 1))

@@ -22,7 +22,7 @@ from headgate_operator.resources.status import Checkpoint, PendingCommand, Phase
 from streamcore.control.commands import Promote
 from streamcore.control.status import CommandResult, DriverPhase, NewerEpochInfo
 
-#: A pod that was told to end is given its own grace and this before a person is asked.
+#: A deleted pod gets its own grace period and this time before the operator asks a person.
 GONE_WITHIN_MS = 120_000
 
 
@@ -209,5 +209,5 @@ def _promote_action(context: Context, status: Status, uid: str) -> PromoteStandb
 def _driver_message(pod: PodView | None) -> str:
     if pod is None:
         return "the pod is gone"
-    said = pod.driver_status.message if pod.driver_status and pod.driver_status.message else pod.message
-    return said or f"pod {pod.name} ended" if pod.finished else f"pod {pod.name} was told to end"
+    message = pod.driver_status.message if pod.driver_status and pod.driver_status.message else pod.message
+    return (message or f"pod {pod.name} ended") if pod.finished else f"pod {pod.name} was deleted"

@@ -35,8 +35,8 @@ def absorb_status(context: Context, status: Status) -> Status:
 
 def describe(context: Context, status: Status) -> Status:
     """Set the conditions, the running version, the restore points and the observed generation of the status."""
-    said = (_ready(context, status), _progressing(status), _degraded(context, status))
-    conditions = tuple(_condition(context, status, one) for one in said)
+    texts = (_ready(context, status), _progressing(status), _degraded(context, status))
+    conditions = tuple(_condition(context, status, text) for text in texts)
     generation, version = context.desired.generation, _version(status)
     named = restore_points(context) if status.phase is Phase.NEEDS_HUMAN else ()
     now = (generation, version, named, conditions)
@@ -45,8 +45,8 @@ def describe(context: Context, status: Status) -> Status:
     return replace(status, observed_generation=generation, version=version, restore_points=named, conditions=conditions)
 
 
-def _condition(context: Context, status: Status, said: _ConditionText) -> Condition:
-    kind, truth, reason, message = said
+def _condition(context: Context, status: Status, text: _ConditionText) -> Condition:
+    kind, truth, reason, message = text
     before = next((condition for condition in status.conditions if condition.type == kind), None)
     value = "True" if truth else "False"
     since = before.last_transition_time if before is not None and before.status == value else context.now_ms
@@ -83,8 +83,8 @@ def _progressing(status: Status) -> _ConditionText:
         to = f" to {upgrade.to.version}" if upgrade is not None and upgrade.outcome is UpgradeOutcome.OPEN else ""
         return ("Progressing", True, status.phase.value, f"{status.phase.value}{to}")
     if upgrade is not None and upgrade.outcome is not UpgradeOutcome.SUCCEEDED:
-        said = f"{upgrade.to.version}: {upgrade.reason}: {upgrade.message}"
-        return ("Progressing", False, ConditionReason.of_upgrade(upgrade.outcome), said)
+        message = f"{upgrade.to.version}: {upgrade.reason}: {upgrade.message}"
+        return ("Progressing", False, ConditionReason.of_upgrade(upgrade.outcome), message)
     return ("Progressing", False, status.phase.value, "")
 
 

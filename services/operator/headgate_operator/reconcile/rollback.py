@@ -126,8 +126,8 @@ def _next_way(context: Context, brought: BringUpResult) -> ReconcileResult:
         )
     if not brought.refused:
         return needs_human(context, status, brought.reason, brought.message).doing(*actions)
-    said = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=brought.message)
-    return ReconcileResult(replace(with_upgrade(status, said), restarts=0, retry_after=context.now_ms), actions)
+    changed = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=brought.message)
+    return ReconcileResult(replace(with_upgrade(status, changed), restarts=0, retry_after=context.now_ms), actions)
 
 
 def _back(context: Context, status: Status) -> ReconcileResult:

@@ -54,11 +54,11 @@ def fail_abandoned(context: Context, step: ReconcileResult) -> tuple[UpdateSavep
     """
     if step.status.pending_command is not None:
         return ()
-    said = {action.name for action in step.actions if isinstance(action, UpdateSavepointStatus)}
+    updated = {action.name for action in step.actions if isinstance(action, UpdateSavepointStatus)}
     failed = SavepointStatus(phase=SavepointPhase.FAILED, message="the driver ended, or was asked for something else")
     ours = [
         s
         for s in context.observed.savepoints
-        if s.open and s.reason is not SavepointReason.MANUAL and s.name not in said
+        if s.open and s.reason is not SavepointReason.MANUAL and s.name not in updated
     ]
     return tuple(UpdateSavepointStatus(s.name, s.resource_version, failed) for s in ours)

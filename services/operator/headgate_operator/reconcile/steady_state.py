@@ -34,7 +34,7 @@ def reconcile_running(context: Context, status: Status) -> ReconcileResult:
     if pod is None or not pod.alive:
         return restart(context, status, FailureReason.DRIVER_ENDED, pod.message if pod else "the pod is gone")
     if _hangs(context, pod):
-        return restart(context, status, FailureReason.DRIVER_HANGS, f"pod {pod.name} has said nothing for too long")
+        return restart(context, status, FailureReason.DRIVER_HANGS, f"pod {pod.name} has not reported for too long")
     if status.pending_command is not None:
         return _answering(context, status, pod)
     status = absorb_config_result(status, pod)

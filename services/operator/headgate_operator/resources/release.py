@@ -44,9 +44,9 @@ class Release:
 
 def release_for(spec: StreamAppSpec, generation: int) -> Release:
     """Return the release that a spec asks for. Another ``upgrade.nonce`` makes another one, to retry a refused one."""
-    said = spec.model_dump(mode="json", by_alias=True, exclude=_POLICY) | {"nonce": spec.upgrade.nonce}
-    shape = {name: entry for name, entry in said.items() if name != "config"}
-    return Release(_digest(said), _digest(shape), image_version(spec.image), generation, spec)
+    document = spec.model_dump(mode="json", by_alias=True, exclude=_POLICY) | {"nonce": spec.upgrade.nonce}
+    shape = {name: entry for name, entry in document.items() if name != "config"}
+    return Release(_digest(document), _digest(shape), image_version(spec.image), generation, spec)
 
 
 def image_version(image: str) -> str:

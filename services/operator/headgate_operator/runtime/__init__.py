@@ -1,1 +1,1 @@
-"""The thin part: watches the API server, calls the reconciler, writes the status first, then acts."""
+"""The thin shell: watches the API server, calls the reconciler, writes the status first, then acts."""

@@ -1,4 +1,4 @@
-"""Actions at the API server. Each finds out when it was done before, and then does nothing."""
+"""Actions at the API server. Each detects that it was done before, and then does nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PLURALS = {
 
 
 class KubernetesActuator:
-    """``turn.Api`` on a real API server. Its writes go into the cache at once, so that the next turn knows them."""
+    """``reconcile_once.Api`` on an API server. Its writes go into the cache at once, for the next reconciliation."""
 
     def __init__(self, rest: Rest, cache: Cache, traces: Traces) -> None:
         self._rest, self._cache, self._traces = rest, cache, traces
@@ -79,7 +79,7 @@ class KubernetesActuator:
             self._traces.upgrade_ended(AppRef(app.namespace, app.name, app.uid), over)
 
     def is_newest(self, seen: CachedApp) -> bool:
-        """One get."""
+        """Compare the version with the API server, in one GET."""
         app = seen.desired
         try:
             raw = self._rest.get(path(APPS, app.namespace, app.name))
@@ -89,14 +89,14 @@ class KubernetesActuator:
         return bool(raw["metadata"]["resourceVersion"] == seen.resource_version)
 
     def pods(self, seen: CachedApp) -> tuple[PodView, ...]:
-        """One list."""
+        """Read the driver pods from the API server, in one LIST."""
         app = seen.desired
         selector = ",".join(f"{name}={value}" for name, value in driver_selector(app.name).items())
         listed = self._rest.get(path(PODS, app.namespace), labelSelector=selector)
         return tuple(sorted(map(read_pod, listed["items"]), key=lambda pod: pod.name))
 
     def perform(self, seen: CachedApp, action: act.Action) -> None:
-        """``StaleRead`` when the world is not as it was when this was decided."""
+        """Perform an action. ``StaleRead`` when the objects have changed since the decision."""
         self._perform[type(action)](seen.desired, action)
 
     # -- the app itself ---------------------------------------------------------------------------------------------
@@ -184,7 +184,9 @@ class KubernetesActuator:
         self._create(SAVEPOINTS, app.namespace, manifest)
 
     def _record_savepoint(self, app: Desired, action: act.UpdateSavepointStatus) -> None:
-        """Its finalizer first: one that a person made has none, and its data must not outlive it unseen."""
+        """Add the finalizer first: a savepoint that a person made has none, and its data must not outlive the resource
+        unseen.
+        """
         raw = self._cache.raw(SAVEPOINTS, (app.namespace, action.name))
         version = action.resource_version
         try:
@@ -192,8 +194,8 @@ class KubernetesActuator:
                 body = {"metadata": {"resourceVersion": version, "finalizers": [FINALIZER]}}
                 raw = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name), body)
                 version = raw["metadata"]["resourceVersion"]
-            said = {"metadata": {"resourceVersion": version}, "status": write_savepoint_status(action.status)}
-            made = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name, "status"), said)
+            body = {"metadata": {"resourceVersion": version}, "status": write_savepoint_status(action.status)}
+            made = self._rest.merge(path(SAVEPOINTS, app.namespace, action.name, "status"), body)
             self._cache.put(SAVEPOINTS, made)
         except ApiError as error:
             raise _to_stale(error) from error
@@ -228,7 +230,7 @@ class KubernetesActuator:
         self._applied[key] = digest
 
     def _emit_event(self, app: Desired, action: act.EmitEvent) -> None:
-        """For people to read: whether it arrives is not worth a turn."""
+        """Emit an event for people to read. A failure is ignored: it is not worth another reconciliation."""
         now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         of = {
             "apiVersion": API_VERSION,

@@ -1,7 +1,7 @@
-"""The API server, as far as the operator uses it: JSON in, JSON out, and watches. The only module with the client.
+"""The client of the API server: JSON in, JSON out, and watches. The only module that imports the library.
 
-The client's models are left aside: the operator reads little, and making an object of each of a pod's hundred fields
-costs more than all the rest of a turn.
+The library's models are not used: the operator reads few fields, and an object for each of a pod's hundred fields would
+cost more than the rest of a reconciliation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CALLS_PER_SECOND, BURST = 50.0, 200
 
 
 class ApiError(Exception):
-    """The API server refused, or did not answer (``status`` 0)."""
+    """The API server refused the request, or did not answer (``status`` 0)."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -52,7 +52,7 @@ def gone_is_fine() -> Iterator[None]:
 
 
 class Rest:
-    """Requests. One connection pool for all threads."""
+    """Requests to the API server, with one connection pool for all threads."""
 
     def __init__(self, kubeconfig: str | None, counters: Counters) -> None:
         configuration = Configuration()
@@ -68,27 +68,27 @@ class Rest:
         self._pace = RateLimiter(CALLS_PER_SECOND, BURST)
 
     def get(self, path: str, **query: str) -> Json:
-        """One object or a list."""
+        """Get one object or a list."""
         return self._call("GET", path, query=query)
 
     def post(self, path: str, body: Json) -> Json:
-        """Create."""
+        """Create an object."""
         return self._call("POST", path, body)
 
     def put(self, path: str, body: Json) -> Json:
-        """Replace; a resource version in ``body`` must be the newest."""
+        """Replace an object; a resource version in ``body`` must be the newest."""
         return self._call("PUT", path, body)
 
     def merge(self, path: str, body: Json) -> Json:
-        """Change entries; uid and resource version in ``body``'s metadata must be those that are there."""
+        """Change entries of an object; uid and resource version in ``body``'s metadata must be the present ones."""
         return self._call("PATCH", path, body, content=MERGE)
 
     def apply(self, path: str, body: Json) -> Json:
-        """Create or change to this."""
+        """Create an object or change it to ``body`` (server-side apply)."""
         return self._call("PATCH", path, body, content=APPLY, query={"fieldManager": MANAGER, "force": "true"})
 
     def delete(self, path: str, uid: str) -> Json:
-        """Exactly that one."""
+        """Delete the object with this uid."""
         body = {"preconditions": {"uid": uid}} if uid else {}
         return self._call("DELETE", path, body)
 
@@ -120,10 +120,10 @@ class Rest:
     ) -> Json:  # fmt: skip
         response = self._send(method, path, body, content, query or {}, _TIMEOUT_S)
         try:
-            said = json.loads(response.read() or b"{}")
+            parsed = json.loads(response.read() or b"{}")
         except (ValueError, urllib3.exceptions.HTTPError) as error:
             raise ApiError(0, f"{method} {path}: {error}") from error
-        return said if isinstance(said, dict) else {}
+        return parsed if isinstance(parsed, dict) else {}
 
     def _send(
         self, method: str, path: str, body: Json | None, content: str,
@@ -156,7 +156,7 @@ def _lines(response: Any) -> Iterator[bytes]:
 
 
 def _resource(path: str) -> str:
-    """``/api/v1/namespaces/shop/pods/rules-1`` to ``pods``; for counting."""
+    """Return the resource in a path, for the counters: ``/api/v1/namespaces/shop/pods/rules-1`` gives ``pods``."""
     parts = path.strip("/").split("/")
     parts = parts[2:] if parts[0] == "api" else parts[3:]
     if parts[:1] == ["namespaces"] and len(parts) > 2:

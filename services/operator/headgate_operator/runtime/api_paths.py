@@ -1,4 +1,4 @@
-"""Where things are at the API server."""
+"""Paths of the API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GROUPS = {
 
 
 def path(plural: str, namespace: str = "", name: str = "", part: str = "") -> str:
-    """Of a kind, of one object, or of its subresource; without a namespace, of all."""
+    """Return the path of a kind, of one object, or of its subresource; without a namespace, of all namespaces."""
     whole = _GROUPS.get(plural, "/api/v1")
     if namespace:
         whole += f"/namespaces/{namespace}"

@@ -1,7 +1,7 @@
-"""Endpoints of the operator: ``/healthz``, whether its loop is alive (``canary``), and ``/metrics``.
+"""Endpoints of the operator: ``/healthz``, the health of its loop (``liveness``), and ``/metrics``.
 
-Of each app: its phase, readiness, number of restarts in a row, and the duration of its last upgrade. Every name
-of a phase is an app's series for as long as it is in it, so alerts can ask for one by name.
+The metrics of each app: its phase, readiness, number of restarts in a row, and the duration of its last upgrade. Each
+phase is a series of its own while the app is in it, so alerts can select one by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from headgate_operator.resources import Phase, Status
 from headgate_operator.resources.status import Upgrade
-from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime import liveness
 from headgate_operator.runtime.informer_cache import Key
 from headgate_operator.runtime.metrics import Counters
 
@@ -53,8 +53,8 @@ COUNTED = {
         ("result",),
         CounterMetricFamily,
     ),
-    "turns": MetricDefinition(
-        "headgate_operator_turns",
+    "reconciles": MetricDefinition(
+        "headgate_operator_reconciles",
         "Reconciliations: `all` of them, and those that are repeated, by reason: `StaleRead` or `NotExclusive`.",
         ("what",),
         CounterMetricFamily,
@@ -99,7 +99,7 @@ class MetricsText(Collector):
 
 
 def phases_ms(upgrade: Upgrade | None) -> dict[Phase, int]:
-    """Of each phase that is over, in all: a roll-back goes through some of them a second time."""
+    """Return the total milliseconds in each finished phase: a roll-back goes through some of them a second time."""
     took: dict[Phase, int] = {}
     for one, following in pairwise(upgrade.phases if upgrade is not None else ()):
         took[one.phase] = took.get(one.phase, 0) + following.at - one.at
@@ -107,7 +107,7 @@ def phases_ms(upgrade: Upgrade | None) -> dict[Phase, int]:
 
 
 def serve(port: int, counters: Counters, apps: Apps) -> ThreadingHTTPServer:
-    """On all addresses, in threads that end with the process. Port 0: a free one."""
+    """Serve on all addresses, in threads that end with the process. Port 0: a free one."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(MetricsText(counters, apps))
     server = ThreadingHTTPServer(("", port), _handler(registry))
@@ -122,7 +122,7 @@ def _handler(registry: CollectorRegistry) -> type[BaseHTTPRequestHandler]:
                 self._say(HTTPStatus.OK, generate_latest(registry))
             elif self.path != "/healthz":
                 self._say(HTTPStatus.NOT_FOUND, b"")
-            elif canary.is_alive(time.time()):
+            elif liveness.is_alive(time.time()):
                 self._say(HTTPStatus.OK, b"alive\n")
             else:
                 self._say(HTTPStatus.SERVICE_UNAVAILABLE, b"the loop has not come around\n")

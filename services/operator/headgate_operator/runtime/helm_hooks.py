@@ -1,12 +1,13 @@
 """Hooks of the chart: ``python -m headgate_operator.runtime.helm_hooks crds | remove APP...``.
 
-``crds`` puts the CRDs of this image in place of those that are there: Helm makes a chart's CRDs and never changes them.
+``crds`` replaces the CRDs in the cluster by those of this image: Helm installs a chart's CRDs and never changes them.
 
-``remove`` goes before an uninstall takes the operator away, which alone can let go of an app:
- 1. every app is deleted. A crash after: called again, it is deleted already.
- 2. it waits until they are gone: drained, with a last savepoint where their ``deletionPolicy`` asks for one.
- 3. it lets go of savepoints of those apps, as no other process will: else their namespace's deletion would never end.
-    They stay, and so does their data.
+``remove`` runs before an uninstall deletes the operator, which alone can remove the finalizers of an app:
+
+1. It deletes every app. After a crash, the next call finds it deleted.
+2. It waits until the apps are gone: drained, with a last savepoint if their ``deletionPolicy`` demands one.
+3. It removes the finalizers of the apps' savepoints, as no other process will; otherwise the deletion of their
+   namespace would never end. The savepoint resources stay, and so does their data.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PAUSE_S = 1.0
 
 
 def replace_crds(rest: Rest) -> None:
-    """Each as a whole; labels and annotations of others stay."""
+    """Replace each CRD by that of the image; keep labels and annotations of other writers."""
     for crd in crds().values():
         while not _replace_crd(rest, crd):
             time.sleep(_PAUSE_S)
@@ -57,7 +58,7 @@ def _replace_crd(rest: Rest, crd: Json) -> bool:
 
 
 def remove_apps(rest: Rest, namespace: str, apps: Sequence[str], within_s: float) -> tuple[str, ...]:
-    """Those that are still there when the time is over."""
+    """Delete the apps, and return those that are still there after ``within_s`` seconds."""
     for app in apps:  # 1.
         with gone_is_fine():
             rest.delete(path("streamapps", namespace, app), "")
@@ -94,20 +95,20 @@ def _release_savepoints(rest: Rest, namespace: str, apps: Sequence[str]) -> None
 
 
 def main(arguments: Sequence[str] | None = None, rest: Rest | None = None) -> int:
-    """Exit code 1: an app is still there. ``rest``: of the pod's own service account, if none is given."""
-    parser = argparse.ArgumentParser(prog="headgate-operator-chores", description="What the chart's hooks do.")
-    chores = parser.add_subparsers(dest="chore", required=True)
-    chores.add_parser("crds", help="put this version's CRDs in place")
-    removing = chores.add_parser("remove", help="delete apps and wait until they are gone")
+    """Run a hook. Exit code 1: an app is still there. ``rest``: default is that of the pod's service account."""
+    parser = argparse.ArgumentParser(prog="headgate-operator-hooks", description="Run a hook of the chart.")
+    hooks = parser.add_subparsers(dest="hook", required=True)
+    hooks.add_parser("crds", help="replace the CRDs by those of this version")
+    removing = hooks.add_parser("remove", help="delete apps and wait until they are gone")
     removing.add_argument("apps", nargs="*")
     removing.add_argument("--namespace", required=True)
     removing.add_argument("--within", type=float, default=600.0, help="seconds")
-    said = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     rest = rest or Rest(os.environ.get("KUBECONFIG"), Counters())
-    if said.chore == "crds":
+    if parsed.hook == "crds":
         replace_crds(rest)
         return 0
-    left = remove_apps(rest, said.namespace, said.apps, said.within)
+    left = remove_apps(rest, parsed.namespace, parsed.apps, parsed.within)
     for app in left:
         _say(
             f"streamapp {app} is still there: does the operator run? kubectl describe streamapp {app} says what it "

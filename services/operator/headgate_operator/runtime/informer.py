@@ -18,7 +18,7 @@ _PAUSE_S = 1.0
 
 @dataclass
 class Informer:
-    """One thread. ``synced`` is set after the first list."""
+    """A watch in one thread. ``synced`` is set after the first list."""
 
     rest: Rest
     cache: Cache
@@ -30,7 +30,7 @@ class Informer:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        """In the background."""
+        """Start the watch in the background."""
         threading.Thread(target=self.run, name=f"watch-{self.kind}", daemon=True).start()
 
     def run(self) -> None:

@@ -22,7 +22,7 @@ _TOMBSTONES = 1_000
 
 
 def object_key(raw: Json) -> Key:
-    """Of any object."""
+    """Return namespace and name of an object."""
     return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
 
 
@@ -39,8 +39,8 @@ def app_key(kind: str, raw: Json) -> Key | None:
 class Cache:
     """Objects of all kinds. Methods are safe between threads; objects are never changed in place.
 
-    Watches and the answers to our own writes put into it, in any order: an older version never replaces a newer one,
-    and an object that was reported gone does not come back by an answer that was on its way.
+    Watches and the responses to our own writes put objects into it, in any order: an older version never replaces a
+    newer one, and a deleted object does not come back by a response that was on its way.
     """
 
     def __init__(self) -> None:
@@ -84,22 +84,22 @@ class Cache:
         return app
 
     def raw(self, kind: str, key: Key) -> Json | None:
-        """As the API server gave it."""
+        """Return an object as the API server sent it."""
         with self._lock:
             return self._objects[kind].get(key)
 
     def of(self, kind: str, app: Key) -> list[Json]:
-        """Objects of an app, whether or not that is there."""
+        """Return the objects of an app, whether or not the app exists."""
         with self._lock:
             return [self._objects[kind][key] for key in self._by_app[kind].get(app, ())]
 
     def apps(self) -> list[Key]:
-        """Every app."""
+        """Return the key of every app."""
         with self._lock:
             return list(self._objects[APPS])
 
     def find_app(self, key: Key) -> CachedApp | None:
-        """All that is known of an app; none when there is none."""
+        """Return the observed state of an app; None when it does not exist."""
         with self._lock:
             raw = self._objects[APPS].get(key)
             parts = {

@@ -1,7 +1,8 @@
-"""One operator at a time, by a Lease. It keeps operators out of each other's way; they do no harm because every status
-is written onto the version that was read.
+"""Leader election by a Lease, so that one operator works at a time. Two at once do no harm, because every status is
+written onto the version that was read.
 
-The clock of another machine is never compared: a holder is dead when its lease did not change for ``stale_s`` of ours.
+Clocks of two machines are never compared: a holder is dead when its lease has not changed for ``stale_s`` seconds of
+this machine's clock.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ LEASE = "headgate-operator"
 
 
 class LeaderElector:
-    """``lost`` is called once, when this process may not go on; ``waits`` each time that another one leads."""
+    """Leader election. ``lost`` is called once, when this process must stop; ``waits`` each time that another process
+    leads.
+    """
 
     def __init__(
         self, rest: Rest, namespace: str, me: str, lost: Callable[[], None],
@@ -41,11 +44,11 @@ class LeaderElector:
         return False
 
     def stop(self) -> None:
-        """Wait for it no longer."""
+        """Stop waiting for the lease."""
         self._stop.set()
 
     def release(self) -> None:
-        """So that the next one need not wait."""
+        """Release the lease, so that the next leader need not wait."""
         self._stop.set()
         try:
             lease = self._get()

@@ -1,4 +1,4 @@
-"""The operator as a process: watches feed a queue of apps, workers take turns, one process leads."""
+"""The operator as a process: watches feed a queue of apps, workers reconcile them, one process leads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from headgate_operator.reconcile import wake_ms
 from headgate_operator.resources import Status
-from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime import liveness
 from headgate_operator.runtime.actuator import KubernetesActuator
 from headgate_operator.runtime.api_client import ApiError, Rest
 from headgate_operator.runtime.informer import Informer
@@ -20,7 +20,7 @@ from headgate_operator.runtime.metrics import Counters
 from headgate_operator.runtime.orphaned_savepoints import release_orphans
 from headgate_operator.runtime.otlp_traces import NOBODY, Traces
 from headgate_operator.runtime.parse import Unusable
-from headgate_operator.runtime.reconcile_once import NotExclusive, StaleRead, turn
+from headgate_operator.runtime.reconcile_once import NotExclusive, StaleRead, reconcile_once
 from headgate_operator.runtime.work_queue import WorkQueue
 
 _LOG = logging.getLogger(__name__)
@@ -30,7 +30,9 @@ _MANAGED = "app.kubernetes.io/managed-by=headgate-operator"
 
 @dataclass(frozen=True)
 class Settings:
-    """``namespace``: the namespace to watch, all when empty. ``resync_s``: most seconds between two looks at an app."""
+    """``namespace``: the namespace to watch, all when empty. ``resync_s``: longest time between two reconciliations of
+    an app, in seconds.
+    """
 
     namespace: str = ""
     workers: int = 2
@@ -38,12 +40,12 @@ class Settings:
 
 
 def clock_ms() -> int:
-    """Now."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class Manager:
-    """``start``, ``stop``."""
+    """The watches, the queue and the workers of the operator."""
 
     def __init__(
         self,
@@ -73,10 +75,10 @@ class Manager:
             thread = threading.Thread(target=self._work, name=f"worker-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
-        self._queue.add(canary.CANARY)
+        self._queue.add(liveness.LOOP_KEY)
 
     def stop(self) -> None:
-        """Stop the watches and finish the turns that are under way."""
+        """Stop the watches and finish the reconciliations that are under way."""
         for watch in self._watches:
             watch.stop.set()
         self._queue.close()
@@ -94,11 +96,11 @@ class Manager:
 
     def _work(self) -> None:
         while (key := self._queue.take()) is not None:
-            self._counters.add("turns", "all")
+            self._counters.add("reconciles", "all")
             try:
-                self._queue.done(key, self._check_loop() if key == canary.CANARY else self._turn(key))
+                self._queue.done(key, self._check_loop() if key == liveness.LOOP_KEY else self._reconcile(key))
             except (StaleRead, NotExclusive) as reason:
-                self._counters.add("turns", type(reason).__name__)
+                self._counters.add("reconciles", type(reason).__name__)
                 self._queue.mark_failed(key)
             except ApiError as error:
                 after_s = self._queue.mark_failed(key)
@@ -108,10 +110,10 @@ class Manager:
                 _LOG.exception("%s/%s", *key)
 
     def _check_loop(self) -> float:
-        canary.check_loop(self._rest, self._settings.namespace)
-        return canary.EVERY_S
+        liveness.check_loop(self._rest, self._settings.namespace)
+        return liveness.EVERY_S
 
-    def _turn(self, key: Key) -> float | None:
+    def _reconcile(self, key: Key) -> float | None:
         """In how many seconds to look again; none when the app is gone."""
         try:
             seen = self._cache.find_app(key)
@@ -121,7 +123,7 @@ class Manager:
         if seen is None:
             release_orphans(self._rest, self._cache, key)
             return None
-        status = turn(self._api, seen, self._clock)
+        status = reconcile_once(self._api, seen, self._clock)
         if status.phase is not seen.status.phase:
             _LOG.info("%s/%s: %s to %s", *key, seen.status.phase.value, status.phase.value)
         return wake_ms(status, seen.desired, self._clock(), int(self._settings.resync_s * 1_000)) / 1_000 + 0.01

@@ -1,4 +1,4 @@
-"""Counts of the operator's actions and their results, behind one small interface, for a module that publishes them."""
+"""Counters of the operator's actions and their results; ``health_server`` publishes them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class Counters:
             self._counts[name, of] += by
 
     def read(self) -> dict[tuple[str, str], int]:
-        """All of them, as they are now."""
+        """Return a copy of all counters."""
         with self._lock:
             return dict(self._counts)

@@ -1,8 +1,8 @@
-"""An operator whose own namespace is being deleted goes with it, perhaps before the apps: then no process is left that
-could let go of them, and the deletion would never end. So it lets go of them as its last action.
+"""Removes the operator's finalizers when its own namespace is being deleted.
 
-Nothing is lost by it that could be kept: no pod can be made there any more, so no savepoint either. Drivers end between
-two batches, as any pod that is deleted.
+The operator may be deleted before its apps. Then no process is left to remove their finalizers, and the deletion would
+never end; so the operator removes them as its last action. That loses no data that could be kept: no pod can be created
+in the namespace any more, so no savepoint either. Drivers end between two batches, as any deleted pod.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def remove_finalizers_with_namespace(rest: Rest, namespace: str) -> None:
-    """Take our finalizer off everything in the namespace, if that is being deleted. No turn may be under way."""
+    """Remove our finalizer from everything in the namespace, if that is being deleted. No reconciliation may be under
+    way.
+    """
     if not rest.get(path("namespaces", name=namespace))["metadata"].get("deletionTimestamp"):
         return
     for kind in ("streamapps", "savepoints"):

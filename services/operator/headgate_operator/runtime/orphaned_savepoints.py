@@ -1,6 +1,6 @@
-"""Savepoints whose app is gone. No image remains that could remove their data: the resource goes, the data stays.
+"""Savepoints of deleted apps. No image remains that could remove their data: the resource goes, the data stays.
 
-A deletion must end, that of a namespace too, in which no pod can be made any more.
+Their deletion must end, also in a namespace that is being deleted, where no pod can be created any more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
-    """Let go of those that are being deleted."""
+    """Remove our finalizer from the savepoints of a deleted app that are being deleted."""
     for raw in cache.of(SAVEPOINTS, app):
         meta = raw["metadata"]
         if not meta.get("deletionTimestamp") or not meta.get("finalizers"):
@@ -26,6 +26,6 @@ def release_orphans(rest: Rest, cache: Cache, app: Key) -> None:
 
 
 def release_savepoint(rest: Rest, namespace: str, name: str) -> None:
-    """Let go of one, if it is there."""
+    """Remove our finalizer from a savepoint, if it exists."""
     with gone_is_fine():
         rest.merge(path(SAVEPOINTS, namespace, name), {"metadata": {"finalizers": None}})

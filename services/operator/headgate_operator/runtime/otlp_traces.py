@@ -1,8 +1,9 @@
-"""Traces of upgrades, sent by OTLP over HTTP to the endpoint in OpenTelemetry's own variables; without one, none loads.
+"""Sends traces of upgrades by OTLP over HTTP to the endpoint in OpenTelemetry's variables; without one it loads no
+library.
 
-Nothing waits for it: an upgrade that is over goes into a short queue, and a thread sends it; an upgrade that finds the
-queue full or the endpoint away is dropped and counted. An upgrade is sent once, when its end was written; an operator
-that is killed in that moment has sent nothing.
+No caller waits: a finished upgrade goes into a short queue, and a thread sends it; when the queue is full or the
+endpoint is away, the upgrade is dropped and counted. An upgrade is sent once, after its end was written; an operator
+that is killed in that moment sends nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ _MS_NS = 1_000_000
 
 
 class Traces(Protocol):
-    """Who has to hear of upgrades."""
+    """The receiver of finished upgrades."""
 
     def upgrade_ended(self, app: AppRef, upgrade: Upgrade) -> None:
-        """One is over, and that was written. Returns at once, and raises nothing."""
+        """Send a finished upgrade whose end is in the written status. Returns at once, and raises nothing."""
 
     def close(self) -> None:
         """Send the rest of the queue, within some seconds."""
@@ -59,7 +60,7 @@ def traces(environment: Mapping[str, str], counters: Counters) -> Traces:
 
 
 class OtlpTraces:
-    """Over HTTP, one trace a request. Counts ``traces``: ``sent`` and ``dropped``."""
+    """Traces over HTTP, one trace a request. Counts ``traces``: ``sent`` and ``dropped``."""
 
     def __init__(self, counters: Counters, queued: int = _QUEUED) -> None:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

@@ -1,4 +1,4 @@
-"""Parser from the API server's JSON to the reconciler's values. Pure."""
+"""Converts the API server's JSON to the reconciler's values and back. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAVEPOINT_STATUS = TypeAdapter(SavepointStatus)
 
 
 class Unusable(Exception):
-    """A resource that holds nothing to act on, and never did."""
+    """A resource without any valid content."""
 
 
 def read_app(raw: Json) -> tuple[Desired, Status]:
@@ -68,13 +68,13 @@ def _first(error: ValidationError) -> str:
 
 
 def write_status(status: Status) -> Json:
-    """As the resource has it."""
+    """Return the status as the resource holds it."""
     made: Json = _STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
     return made
 
 
 def write_savepoint_status(status: SavepointStatus) -> Json:
-    """As the resource has it."""
+    """Return the status as the resource holds it."""
     made: Json = _SAVEPOINT_STATUS.dump_python(status, mode="json", by_alias=True, exclude_none=True)
     return made
 
@@ -114,7 +114,7 @@ def _ending(status: Json) -> str:
 
 
 def read_savepoint(raw: Json) -> SavepointView:
-    """Parse a line of the ledger."""
+    """Parse a ``Savepoint`` resource."""
     meta = raw["metadata"]
     reason = str(raw["spec"].get("reason") or SavepointReason.MANUAL.value)
     return SavepointView(

@@ -25,11 +25,11 @@ from headgate_operator.resources.status import Status
 
 
 class StaleRead(Exception):
-    """The read version is not the newest any more. Look again."""
+    """The version that was read is not the newest any more. Observe again."""
 
 
 class NotExclusive(Exception):
-    """Another driver pod of the app may still run. Look again."""
+    """Another driver pod of the app may still run. Observe again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class CachedApp:
 
 
 class Api(Protocol):
-    """API server calls of a turn. Each call may fail; writes are conditional where the docstring states so."""
+    """API server calls of a reconciliation. Each may fail; writes are conditional where the docstring states so."""
 
     def write_status(self, seen: CachedApp, status: Status) -> None:
-        """Onto ``seen.resource_version``; ``StaleRead`` when there is a newer one."""
+        """Write the status onto ``seen.resource_version``; ``StaleRead`` when there is a newer one."""
 
     def is_newest(self, seen: CachedApp) -> bool:
         """Return whether ``seen.resource_version`` is the version on the API server."""
@@ -55,11 +55,11 @@ class Api(Protocol):
         """Return the app's driver pods, from the API server and not from a cache."""
 
     def perform(self, seen: CachedApp, action: Action) -> None:
-        """Do it, or find it done."""
+        """Perform the action; do nothing when it is done already."""
 
 
-def turn(api: Api, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
-    """Run one turn and return the status after it. Raises the errors of the API; nothing needs undoing."""
+def reconcile_once(api: Api, seen: CachedApp, clock_ms: Callable[[], int]) -> Status:
+    """Reconcile an app once and return the status afterwards. Raises the errors of the API; nothing needs undoing."""
     observed = _confirm_absence(api, seen)
     step = reconcile(seen.desired, observed, seen.status, clock_ms())
     if step.status != seen.status:

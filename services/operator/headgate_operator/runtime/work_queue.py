@@ -1,4 +1,5 @@
-"""A queue of apps to look at: each at most once in it and at most once in work, some later, failures ever later.
+"""A queue of apps to reconcile: each is at most once in it and at most once in work; failures come back with growing
+delays.
 
 Level-triggered: an entry means *that* an app needs a look, never which event caused it.
 """
@@ -18,7 +19,7 @@ _BACK_OFF_MOST_S = 30.0
 
 
 class WorkQueue(Generic[K]):
-    """Safe between threads. ``gap_s``: an app is not looked at more often than that, however much happens to it."""
+    """The queue. Safe between threads. ``gap_s``: least seconds between two reconciliations of an app."""
 
     def __init__(self, gap_s: float = 0.02) -> None:
         self._gap_s = gap_s
@@ -32,7 +33,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K, after_s: float = 0.0) -> None:
-        """Look at it then, or earlier if that was asked for."""
+        """Add a key, due after ``after_s`` seconds or at its earlier time."""
         at = time.monotonic() + after_s
         with self._changed:
             if key in self._working:
@@ -88,7 +89,7 @@ class WorkQueue(Generic[K]):
                 self._push(key, max(min(pending), now + self._gap_s))
 
     def close(self) -> None:
-        """Everybody who waits gets none."""
+        """Close the queue: every waiting ``take`` returns None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate_operator.resources import Phase, Status, StreamAppSpec
 from headgate_operator.resources.release import release_for
 from headgate_operator.resources.status import Condition, PhaseTime, Upgrade, UpgradeKind
-from headgate_operator.runtime import liveness as canary
+from headgate_operator.runtime import liveness
 from headgate_operator.runtime.health_server import serve
 from headgate_operator.runtime.metrics import Counters
 
@@ -41,7 +41,7 @@ _APPS = {
 
 @pytest.fixture(name="url")
 def _url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("HEADGATE_CANARY", str(tmp_path / "canary"))
+    monkeypatch.setenv("HEADGATE_LIVENESS_FILE", str(tmp_path / "liveness"))
     counters = Counters()
     counters.add("api_calls", "PATCH pods", 3)
     server = serve(0, counters, lambda: _APPS)
@@ -61,10 +61,10 @@ def _get(url: str) -> tuple[int, str]:
 
 def test_it_is_alive_while_its_loop_comes_around_and_dead_when_it_did_not_for_long(url: str) -> None:
     assert _get(f"{url}/healthz")[0] == 503
-    canary.file().touch()
+    liveness.liveness_file().touch()
     assert _get(f"{url}/healthz")[0] == 200
-    old = canary.file().stat().st_mtime - canary.STALE_S - 1
-    os.utime(canary.file(), (old, old))
+    old = liveness.liveness_file().stat().st_mtime - liveness.STALE_S - 1
+    os.utime(liveness.liveness_file(), (old, old))
     assert _get(f"{url}/healthz")[0] == 503
 
 

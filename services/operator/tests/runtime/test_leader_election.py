@@ -64,15 +64,19 @@ def test_a_leader_that_was_replaced_is_told_so(rest: Rest, namespace: str) -> No
 def test_the_process_leads_sings_and_gives_the_lease_back_at_sigterm(
     rest: Rest, namespace: str, kubeconfig: str, tmp_path: Path
 ) -> None:
-    canary, port = tmp_path / "canary", free_port()
-    environment = os.environ | {"KUBECONFIG": kubeconfig, "POD_NAMESPACE": namespace, "HEADGATE_CANARY": str(canary)}
+    liveness, port = tmp_path / "liveness", free_port()
+    environment = os.environ | {
+        "KUBECONFIG": kubeconfig,
+        "POD_NAMESPACE": namespace,
+        "HEADGATE_LIVENESS_FILE": str(liveness),
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "headgate_operator", "--namespace", namespace, "--port", str(port)],
         cwd=_ROOT,
         env=environment,
     )
     try:
-        until(canary.exists, 120.0)
+        until(liveness.exists, 120.0)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as said:
             assert said.status == 200
         process.send_signal(signal.SIGTERM)

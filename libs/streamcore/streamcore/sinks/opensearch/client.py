@@ -143,10 +143,10 @@ def _request_error(error: Any, where: str) -> Retryable | ConfigError | RequestR
 
 def _error_reason(error: Any) -> tuple[str, str]:
     """Type and words of an error's document; a proxy's answer has none."""
-    said = error.info.get("error") if isinstance(error.info, dict) else None
-    if isinstance(said, dict):
-        return str(said.get("type", "error")), str(said.get("reason", ""))
-    return "error", str(said or error.error)[:300]
+    body = error.info.get("error") if isinstance(error.info, dict) else None
+    if isinstance(body, dict):
+        return str(body.get("type", "error")), str(body.get("reason", ""))
+    return "error", str(body or error.error)[:300]
 
 
 def _words(error: Any) -> str:

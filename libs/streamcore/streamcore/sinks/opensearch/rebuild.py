@@ -248,8 +248,8 @@ class Rebuild:
         )
         for node in found["nodes"].values():
             for name, task in node["tasks"].items():
-                said = task.get("description", "")
-                if f"[{before}]" in said and f"[{new}]" in said and "parent_task_id" not in task:
+                description = task.get("description", "")
+                if f"[{before}]" in description and f"[{new}]" in description and "parent_task_id" not in task:
                     return str(name)
         return None
 

@@ -84,7 +84,7 @@ class TriggeredWindowStore:
         """Return all state."""
         found: dict[str, JournaledTable | None] = {
             "windows": self.table,
-            "said": self.emitted,
+            "emitted": self.emitted,
             "elements": self.elements,
         }
         return {name: table for name, table in found.items() if table is not None}
@@ -95,7 +95,7 @@ class TriggeredWindowStore:
         if self.elements is not None:
             self._give(self.elements, stored["elements"])
         if self.emitted is not None:
-            self._take_back(self.emitted, stored["said"])
+            self._take_back(self.emitted, stored["emitted"])
         for slot, window in self.table.names():
             self.engine.plan(self.table.live[slot][window])
         if self.partial_store is not None:
