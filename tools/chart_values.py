@@ -1,7 +1,7 @@
-"""What may be said to the chart, as models: ``python -m tools.chart_values`` writes the chart's ``values.schema.json``.
+"""The chart's values as models: ``python -m tools.chart_values`` writes the chart's ``values.schema.json``.
 
-Apps are described by the operator's own model of a ``StreamApp`` and the services' own models of their settings, with
-nothing required that the chart or the operator says: so Helm refuses what would only fail in a pod.
+Apps have the operator's model of a ``StreamApp`` and the services' models of their settings, without what the chart or
+the operator adds to them: so Helm refuses values that would only fail in a pod. Descriptions are those of the models.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SERVICES: Mapping[str, type[ServiceSettings]] = {
 }
 #: Where things are, and how many: the operator's to say, whatever a config says.
 _OPERATORS = ("checkpoint", "parallelism", "executors", "local_dir", "jars", "savepoints")
-_DROPPED = {"title", "description", "default"}
+_DROPPED = {"title", "default"}
 
 Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
 #: Not ``latest``: two pods of one app would run two programs, and no roll-back would go back.
@@ -55,127 +55,162 @@ class _Values(BaseModel):
 
 
 class OwnImage(_Values):
-    repository: Repository
-    tag: Tag
-    digest: Digest
+    repository: Repository = Field(description="Name of the image, with its registry.")
+    tag: Tag = Field(description="Tag of the image; empty for the chart's version. `latest` is refused.")
+    digest: Digest = Field(description="Digest of the image, such as sha256:...; it replaces the tag.")
 
 
 class Image(OwnImage):
-    pull_policy: Literal["Always", "IfNotPresent", "Never"]
-    pull_secrets: list[Name]
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(description="When nodes pull the image.")
+    pull_secrets: list[Name] = Field(description="Names of Secrets with logins of the registry.")
 
 
 class Resources(_Values):
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
+    requests: dict[str, Quantity] = Field(
+        default={}, description="Resources that the container is guaranteed, such as cpu and memory."
+    )
+    limits: dict[str, Quantity] = Field(default={}, description="Resources that the container may use at most.")
 
 
 class Operator(_Values):
-    enabled: bool
-    all_namespaces: bool
-    replicas: Count
-    workers: Count
-    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s/:]+(:[0-9]+)?(/[^\s]*)?)?$")]
-    resources: Resources
-    node_selector: Text
-    tolerations: list[FreeObject]
-    priority_class_name: str
-    pod_annotations: Text
+    enabled: bool = Field(description="Whether the operator is installed.")
+    all_namespaces: bool = Field(
+        description="Whether it watches all namespaces, with a ClusterRole; otherwise that of the release, with a Role."
+    )
+    replicas: Count = Field(description="Number of operator pods; one works, the others wait.")
+    workers: Count = Field(description="Number of apps that are reconciled side by side.")
+    otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://[^\s/:]+(:[0-9]+)?(/[^\s]*)?)?$")] = Field(
+        description="Endpoint for a trace of every upgrade, by OTLP over HTTP; empty for none."
+    )
+    resources: Resources = Field(description="Resources of the operator.")
+    node_selector: Text = Field(description="Labels of the nodes that the operator may run on.")
+    tolerations: list[FreeObject] = Field(description="Taints of nodes that the operator tolerates.")
+    priority_class_name: str = Field(description="Priority class of the operator; empty for the default.")
+    pod_annotations: Text = Field(description="Further annotations of the operator's pods.")
 
 
 class Crds(_Values):
-    upgrade: bool
+    upgrade: bool = Field(
+        description="Whether a Job replaces the CRDs with those of the image before each install and upgrade."
+    )
 
 
 class Uninstall(_Values):
-    delete_apps: bool
-    within: Seconds
+    delete_apps: bool = Field(
+        description="Whether a Job deletes the apps of the release before an uninstall, each by its deletionPolicy."
+    )
+    within: Seconds = Field(description="Seconds for the deletion of all apps.")
 
 
 class KafkaStorage(_Values):
-    size: Quantity
-    storage_class_name: str
+    size: Quantity = Field(description="Size of the volume.")
+    storage_class_name: str = Field(description="Storage class of the volume; empty for the cluster's default.")
 
 
 class Kafka(_Values):
-    enabled: bool
-    bootstrap: Annotated[str, Field(pattern=r"^([^\s:,]+:[0-9]+(,[^\s:,]+:[0-9]+)*)?$")]
-    settings: KafkaDocument
-    image: OwnImage
-    topics: dict[str, Annotated[int, Field(ge=1, le=1_000)]]
-    storage: KafkaStorage
-    resources: Resources
+    enabled: bool = Field(description="Whether a Kafka with one node is installed, without replicas and passwords.")
+    bootstrap: Annotated[str, Field(pattern=r"^([^\s:,]+:[0-9]+(,[^\s:,]+:[0-9]+)*)?$")] = Field(
+        description="Addresses of another Kafka, host:port, separated by commas; needed when enabled is false."
+    )
+    settings: KafkaDocument = Field(description="Settings of Kafka for every app and the toolbox, as `config.kafka`.")
+    image: OwnImage = Field(description="Image of the Kafka node.")
+    topics: dict[str, Annotated[int, Field(ge=1, le=1_000)]] = Field(
+        description="Partitions of each event topic that is created, by its name."
+    )
+    storage: KafkaStorage = Field(description="Volume of the Kafka node.")
+    resources: Resources = Field(description="Resources of the Kafka node.")
 
 
 class Checkpoints(_Values):
-    root: Annotated[str, Field(pattern=r"^(/[^\s]+|s3://[^\s]+)$")]
-    claim: NameOrNone
-    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
-    storage_class_name: str
-    size: Quantity
+    root: Annotated[str, Field(pattern=r"^(/[^\s]+|s3://[^\s]+)$")] = Field(
+        description="Folder of checkpoints and savepoints in every pod, or s3://bucket/prefix, which needs no volume."
+    )
+    claim: NameOrNone = Field(description="Name of an existing claim; empty for one that the chart creates.")
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = Field(
+        description="Access mode of the claim; pods on several nodes need ReadWriteMany."
+    )
+    storage_class_name: str = Field(description="Storage class of the claim; empty for the cluster's default.")
+    size: Quantity = Field(description="Size of the claim.")
 
 
 class Toolbox(_Values):
-    enabled: bool
-    resources: Resources
+    enabled: bool = Field(description="Whether a pod with the command `headgate` is installed.")
+    resources: Resources = Field(description="Resources of the toolbox.")
 
 
 class Test(_Values):
-    wait: Seconds
+    wait: Seconds = Field(description="Seconds that `helm test` waits for each step.")
 
 
 class NetworkPolicy(_Values):
-    enabled: bool
-    metrics_from: list[FreeObject]
-    kafka_from: list[FreeObject]
-    api_server_ports: list[Port]
+    enabled: bool = Field(description="Whether network policies are installed.")
+    metrics_from: list[FreeObject] = Field(description="Peers that may read metrics; empty for all.")
+    kafka_from: list[FreeObject] = Field(
+        description="Peers that may reach the Kafka node; empty for the release's namespace."
+    )
+    api_server_ports: list[Port] = Field(description="Ports of the API server that pods may reach.")
 
 
 class PodMonitor(_Values):
-    enabled: bool
-    interval: Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m)$")]
-    labels: Text
+    enabled: bool = Field(description="Whether a PodMonitor for the Prometheus operator is installed.")
+    interval: Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m)$")] = Field(
+        description="Time between two scrapes, such as 15s."
+    )
+    labels: Text = Field(description="Labels that Prometheus selects PodMonitors by.")
 
 
 class Rules(_Values):
-    enabled: bool
-    labels: Text
-    lag_seconds: Seconds
-    no_batch_seconds: Seconds
-    dead_letter_share: Annotated[float, Field(ge=0, le=1)]
-    restarts_per_hour: Annotated[int, Field(ge=0)]
-    savepoint_age_seconds: Seconds
-    watermark_delay_seconds: Seconds
+    enabled: bool = Field(description="Whether alerting rules for the Prometheus operator are installed.")
+    labels: Text = Field(description="Labels that Prometheus selects rules by.")
+    lag_seconds: Seconds = Field(
+        description="Age of the oldest unread record, in seconds, from which on an alert fires."
+    )
+    no_batch_seconds: Seconds = Field(description="Seconds without a batch after which an alert fires.")
+    dead_letter_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        description="Share of dead letters among events, from 0 to 1, above which an alert fires."
+    )
+    restarts_per_hour: Annotated[int, Field(ge=0)] = Field(
+        description="Restarts in an hour above which an alert fires."
+    )
+    savepoint_age_seconds: Seconds = Field(
+        description="Age of the newest savepoint, in seconds, from which on an alert fires."
+    )
+    watermark_delay_seconds: Seconds = Field(
+        description="Seconds by which the watermark may be behind the clock before an alert fires."
+    )
 
 
 class Dashboard(_Values):
-    enabled: bool
-    labels: Text
+    enabled: bool = Field(description="Whether a ConfigMap with a Grafana dashboard is installed.")
+    labels: Text = Field(description="Labels that Grafana's sidecar selects dashboards by.")
 
 
 class Monitoring(_Values):
-    pod_monitor: PodMonitor
-    rules: Rules
-    dashboard: Dashboard
+    pod_monitor: PodMonitor = Field(description="Scraping of metrics.")
+    rules: Rules = Field(description="Alerting rules and their limits.")
+    dashboard: Dashboard = Field(description="Dashboard.")
 
 
+#: ``apps`` and ``app_defaults`` are replaced below by what the models of apps give.
 class Values(_Values):
-    """All of ``values.yaml``. ``apps`` and ``app_defaults`` are put together below."""
+    """Values of the chart."""
 
-    image: Image
-    name_override: str
-    fullname_override: str
-    operator: Operator
-    crds: Crds
-    uninstall: Uninstall
-    kafka: Kafka
-    checkpoints: Checkpoints
-    app_defaults: FreeObject
-    apps: FreeObject
-    toolbox: Toolbox
-    test: Test
-    network_policy: NetworkPolicy
-    monitoring: Monitoring
+    image: Image = Field(description="Image of services, operator and command.")
+    name_override: str = Field(description="Name of the chart in the names of objects; empty for headgate.")
+    fullname_override: str = Field(description="Prefix of the names of objects; empty for release and chart.")
+    operator: Operator = Field(description="Operator that runs the apps.")
+    crds: Crds = Field(description="Custom resource definitions.")
+    uninstall: Uninstall = Field(description="Deletion of the apps before an uninstall.")
+    kafka: Kafka = Field(description="Kafka of the apps.")
+    checkpoints: Checkpoints = Field(description="Storage of checkpoints and savepoints of all apps.")
+    app_defaults: FreeObject = Field(
+        description="Fields of a StreamApp's spec that every app has, unless it has its own."
+    )
+    apps: FreeObject = Field(description="Apps by name; an app with the name of a service is of that service.")
+    toolbox: Toolbox = Field(description="Pod with the command `headgate`.")
+    test: Test = Field(description="`helm test`: a probe of each rules app.")
+    network_policy: NetworkPolicy = Field(description="Network policies.")
+    monitoring: Monitoring = Field(description="Metrics, alerts and dashboard for Prometheus and Grafana.")
 
 
 def values_schema() -> Schema:
@@ -186,7 +221,14 @@ def values_schema() -> Schema:
         _take_out(_config(settings), f"{name}-config", parts)
     _take_out(_app(), "app", parts)
     parts["KafkaDocument"].pop("required")  # the chart says where it is
-    schema["properties"] |= {"global": {"type": "object"}, "appDefaults": _defaults(parts["app"]), "apps": _apps()}
+    apps, described = {"appDefaults": _defaults(parts["app"]), "apps": _apps()}, schema["properties"]
+    schema["properties"] |= {
+        name: entry | {"description": described[name]["description"]} for name, entry in apps.items()
+    }
+    schema["properties"]["global"] = {
+        "type": "object",
+        "description": "Values that Helm shares between charts; unused.",
+    }
     schema["properties"]["apps"]["propertyNames"] = {"pattern": APP_NAME}
     return _plain(schema | {"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": parts})
 
@@ -203,7 +245,7 @@ def _app() -> Schema:
     """A ``StreamApp``'s spec without what must be in it, and the settings of the service that it names."""
     schema = StreamAppSpec.model_json_schema(by_alias=True)
     del schema["required"], schema["$defs"]["CheckpointSpec"]["required"]
-    schema["properties"]["enabled"] = {"type": "boolean"}
+    schema["properties"]["enabled"] = {"type": "boolean", "description": "Whether the app is installed."}
     schema["properties"]["image"]["not"] = {"pattern": ":latest$"}
     schema["properties"]["files"]["propertyNames"] = {"pattern": FILE_NAME, "maxLength": 120}
     schema["allOf"] = [
@@ -251,7 +293,7 @@ def _kept(schema: Schema) -> Iterator[tuple[str, Any]]:
     for name, entry in schema.items():
         if name.startswith("x-kubernetes") or (name in _DROPPED and not isinstance(entry, dict)):
             continue
-        yield name, entry
+        yield name, _sentence(entry) if name == "description" and isinstance(entry, str) else entry
 
 
 def _plain_entry(name: str, entry: Any) -> Any:
@@ -262,6 +304,11 @@ def _plain_entry(name: str, entry: Any) -> Any:
     if isinstance(entry, list):
         return [_plain(one) if isinstance(one, dict) else one for one in entry]
     return entry
+
+
+def _sentence(docstring: str) -> str:
+    """Its first paragraph on one line, for people who write YAML."""
+    return " ".join(docstring.partition("\n\n")[0].replace("``", "`").split())
 
 
 def rendered() -> str:

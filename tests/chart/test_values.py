@@ -7,11 +7,29 @@ from typing import Any
 import pytest
 
 from tests.harness.servers.chart import CASES, template
-from tools.chart_values import FILE, rendered
+from tools.chart_values import FILE, rendered, values_schema
 
 
 def test_the_file_is_what_the_models_give() -> None:
     assert FILE.read_text() == rendered(), "make chart writes it anew"
+
+
+def test_every_value_has_a_description() -> None:
+    schema = values_schema()
+    models = [(name, entry) for name, entry in schema["$defs"].items() if "properties" in entry]
+    fields = [
+        (f"{model}.{name}", field)
+        for model, entry in [("", schema), *models]
+        for name, field in entry["properties"].items()
+    ]
+    assert [name for name, field in fields if not _description(field, schema)] == []
+
+
+def _description(field: dict[str, Any], schema: dict[str, Any]) -> str | None:
+    """Its own, or that of the model that it is."""
+    if text := field.get("description"):
+        return str(text)
+    return str(schema["$defs"][field["$ref"].rpartition("/")[2]].get("description", "")) if "$ref" in field else None
 
 
 @pytest.mark.parametrize("case", sorted(CASES))
