@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 from opensearchpy import OpenSearch, helpers
+from pydantic import JsonValue
 
 from headgate.local.servers.base import Lifetime
 from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNodeSettings
@@ -79,7 +80,7 @@ def plain(table: pa.Table) -> list[dict[str, object]]:
 
 
 def _spec(alias: str) -> IndexSpec:
-    text = {"type": "text"}
+    text: JsonValue = {"type": "text"}
     properties = {"title": text, "description": text}
     return IndexSpec(alias, ("id",), properties=properties, settings={"number_of_replicas": 0})
 

@@ -221,6 +221,7 @@ def _contenders(server: EmbeddedPostgres, connect: Connect, cuts: Cuts) -> dict[
 
 def _ours(server: EmbeddedPostgres, cuts: Cuts) -> None:
     settings = PostgresSettings(
+        server.host,
         server.database,
         server.user,
         {"orders": TableSpec(TableName("public", "ours"), ("id",))},

@@ -10,12 +10,12 @@ from conftest import NewDatabase
 from headgate.console.messages import silent
 from headgate.demo.services.database import ExternalDatabase, LocalDatabase, PostgresAddress, Schema, open_transaction
 from headgate.errors import InputError
-from streamcore.service.config.postgres import TableDocument
+from streamcore.sinks.postgres.settings import TableName, TableSpec
 
 SQL = Path(__file__).parents[3] / "services" / "sessions" / "headgate_sessions" / "sql"
 FILES = [SQL / "tables.sql", SQL / "views.sql"]
-TABLES = {"sessions_table": TableDocument(table="sessions.session", key=("session_id",), version="revision")}
-LEDGER = "sessions.headgate_ledger"
+TABLES = {"sessions_table": TableSpec(table=TableName("sessions", "session"), key=("session_id",), version="revision")}
+LEDGER = TableName("sessions", "headgate_ledger")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def database(new_database: NewDatabase) -> ExternalDatabase:
 
 
 def views(database: ExternalDatabase) -> int:
-    with open_transaction(database.document()) as connection:
+    with open_transaction(database.settings()) as connection:
         rows = connection.execute("select count(*) from pg_views where schemaname = 'sessions'").fetchone()
     return 0 if rows is None else int(str(rows[0]))
 
@@ -58,7 +58,7 @@ def test_a_schema_that_another_shop_or_somebody_else_made_is_left_alone(
 
 
 def test_the_command_line_to_look_at_it_holds_no_password(database: ExternalDatabase, tmp_path: Path) -> None:
-    secret, line = database.document().password_file, Schema(database, "sessions", tmp_path).inspect_command()
+    secret, line = database.settings().password_file, Schema(database, "sessions", tmp_path).inspect_command()
     assert secret is not None
     assert secret.read_text(encoding="utf-8") not in line
     assert f"$(cat {secret})" in line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate_etl import masking
 from headgate_etl.problems import Problems
 from headgate_etl.settings import How, RouteTarget
-from headgate_etl.sinks import documents
+from headgate_etl.sinks import table_sinks
 from rulecore.language import ListType
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
 
@@ -103,14 +103,12 @@ def read_masks(settings: EtlSettings, model: Mapping[str, Field], problems: Prob
 
 def check_sinks(settings: EtlSettings, problems: Problems) -> None:
     """Every route to a table has one, and every table a route."""
-    known = documents(settings)
+    known = table_sinks(settings)
     for number, route in enumerate(settings.routes):
         if route.to is not RouteTarget.KAFKA and (route.to not in known or route.name not in known[route.to].tables):
             problems.add(f"routes.{number}.to", f"say which table it is: {route.to}.tables.{route.name}")
-    for target, document in known.items():
-        with problems.at(target):
-            document.settings()
+    for target, sink in known.items():
         routed = {route.name for route in settings.routes if route.to is target}
-        for lane in document.tables:
+        for lane in sink.tables:
             if lane not in routed:
                 problems.add(f"{target}.tables.{lane}", f"no route with `to: {target}` has this name")

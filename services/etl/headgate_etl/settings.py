@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from streamcore.service.config.delta import DeltaDocument
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.postgres import PostgresDocument
 from streamcore.service.config.settings import ServiceSettings
+from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.postgres.settings import PostgresSettings
 
 Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
 LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -171,8 +171,8 @@ class EtlSettings(ServiceSettings):
     otherwise: str = Field(
         default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
     )
-    delta: DeltaDocument | None = Field(default=None, description="Delta sink with the tables of its routes.")
-    postgres: PostgresDocument | None = Field(
+    delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
+    postgres: PostgresSettings | None = Field(
         default=None, description="PostgreSQL sink with the tables of its routes."
     )
 

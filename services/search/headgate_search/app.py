@@ -22,6 +22,7 @@ from streamcore.app import App
 from streamcore.engine.report import Listeners
 from streamcore.operators.rolling.totals import RollingSpan
 from streamcore.service.build_runner import build_runner
+from streamcore.service.config.sinks import sink_factory
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.stream import source
@@ -80,5 +81,5 @@ def _app(topology: Topology, settings: SearchSettings) -> App:
 def build(settings: SearchSettings, start: Runtime, listeners: Listeners) -> Runner:
     """Put the app together."""
     topology = build_topology(settings)
-    sinks = [settings.opensearch.factory(topology.table_columns)]
+    sinks = [sink_factory(settings.opensearch, topology.table_columns)]
     return build_runner(_app(topology, settings), settings, start, listeners, sinks)

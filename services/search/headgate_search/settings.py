@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.opensearch import OpenSearchDocument
 from streamcore.service.config.settings import ServiceSettings
+from streamcore.sinks.opensearch.settings import OpenSearchSettings
 
 _HOUR_MS = 3_600_000
 
@@ -56,7 +56,7 @@ class SearchSettings(ServiceSettings):
     )
     products: StreamDocument = Field(description="Stream of product changes: its schema file and topic.")
     events: StreamDocument = Field(description="Stream of shop events: its schema file and topic.")
-    opensearch: OpenSearchDocument = Field(
+    opensearch: OpenSearchSettings = Field(
         description="OpenSearch sink that the documents are written to; it has exactly one index, for the lane "
         "documents."
     )

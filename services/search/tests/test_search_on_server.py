@@ -11,6 +11,7 @@ import pytest
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate_search.settings import DOCUMENTS
+from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.sink import SinkHooks
 from streamcore.wire.arrow_ipc import to_table
 from tests.harness.apps import search_app as search
@@ -49,7 +50,7 @@ def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensea
     place = place_on(opensearch)
     configured = search.settings(opensearch=settings(place), refresh_ms=0)
     app = App(configured)
-    sink = configured.opensearch.factory(app.topology.table_columns)(SinkHooks())
+    sink = sink_factory(configured.opensearch, app.topology.table_columns)(SinkHooks())
     sink.open(place.owner())
     product = [(name, "upsert", "Red lantern", "12.50", 1_000) for name in "abc"]
     views = [("view", name, None, None, None, HOUR_MS, 0) for name in "bbbccac"]
@@ -62,7 +63,7 @@ def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensea
     written = [app.cut(changes, events, 1_000 + n) for n, (changes, events) in enumerate(cuts)]
     for batch, frame in enumerate(written):
         assert not sink.write(batch, rows(frame)).rejected
-    again = configured.opensearch.factory(app.topology.table_columns)(SinkHooks())
+    again = sink_factory(configured.opensearch, app.topology.table_columns)(SinkHooks())
     again.open(place.owner())
     for batch, frame in enumerate(written):  # as after a crash
         again.write(batch, rows(frame))

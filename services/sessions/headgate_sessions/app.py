@@ -26,6 +26,7 @@ from streamcore.app import App
 from streamcore.engine.report import Listeners
 from streamcore.errors import ConfigError
 from streamcore.service.build_runner import build_runner
+from streamcore.service.config.sinks import sink_factory
 from streamcore.spark.runner import Runner
 from streamcore.spark.runtime import Runtime
 from streamcore.topology.nodes import SinkNode
@@ -89,5 +90,5 @@ def _app(graph: Topology, settings: SessionsSettings) -> App:
 def build(settings: SessionsSettings, start: Runtime, listeners: Listeners) -> Runner:
     """Put the app together."""
     graph = topology(settings)
-    sinks = [settings.postgres.factory(graph.table_columns)] if settings.postgres else []
+    sinks = [sink_factory(settings.postgres, graph.table_columns)] if settings.postgres else []
     return build_runner(_app(graph, settings), settings, start, listeners, sinks)

@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
-from streamcore.service.config.postgres import PostgresDocument
 from streamcore.service.config.settings import ServiceSettings
+from streamcore.sinks.postgres.settings import PostgresSettings
 
 MINUTE_MS = 60_000
 #: The type of all events where no field says one.
@@ -159,7 +159,7 @@ class SessionsSettings(ServiceSettings):
     figures: FiguresDocument | None = Field(
         default=FiguresDocument(), description="Metrics for a dashboard; null turns them off."
     )
-    postgres: PostgresDocument | None = Field(
+    postgres: PostgresSettings | None = Field(
         default=None, description="PostgreSQL sink for the same rows; its tables name the lanes with the suffix _table."
     )
 

@@ -64,7 +64,13 @@ def main(arguments: list[str]) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     settings = PostgresSettings(
-        database, user, TABLES, port=int(port), password_file=Path(password_file), patience=RetryPolicy(30_000, 20, 200)
+        "127.0.0.1",
+        database,
+        user,
+        TABLES,
+        port=int(port),
+        password_file=Path(password_file),
+        patience=RetryPolicy(30_000, 20, 200),
     )
     kind = {"on": PostgresSink, "off": ForgetfulSink}[protection]
     sink = kind("db", settings, {"log": SCHEMA, "latest": SCHEMA}, SinkHooks(on_step=reached))

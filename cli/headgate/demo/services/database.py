@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.console.messages import Print
 from headgate.errors import DatabaseError, InputError
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
-from streamcore.service.config.postgres import PostgresDocument, TableDocument
 from streamcore.sinks.postgres.asking import open_transaction as _sink_transaction
+from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableName, TableSpec
 
 if TYPE_CHECKING:
     from streamcore.sinks.postgres.connection import Connection
 
 _CLIENT: Final = "headgate up"
 
-Tables = Mapping[str, TableDocument]
+Tables = Mapping[str, TableSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Database(Protocol):
         """End it, if it is ours."""
         ...
 
-    def document(self) -> PostgresDocument:
+    def settings(self) -> PostgresSettings:
         """How to reach it, with the service's tables; there is one after ``start``."""
         ...
 
@@ -72,7 +72,7 @@ class Database(Protocol):
 class LocalDatabase:
     """Ours, in a folder; see ``EmbeddedPostgres``."""
 
-    def __init__(self, folder: Path, tables: Tables, ledger: str) -> None:
+    def __init__(self, folder: Path, tables: Tables, ledger: TableName) -> None:
         self._folder = folder
         self._tables = tables
         self._ledger = ledger
@@ -95,11 +95,11 @@ class LocalDatabase:
             say("postgres: stopping")
             self._server.stop()
 
-    def document(self) -> PostgresDocument:
+    def settings(self) -> PostgresSettings:
         """On this machine, with the password in its file."""
         assert self._server is not None, "start() comes first"
         server = self._server
-        return PostgresDocument(
+        return PostgresSettings(
             host=server.host,
             port=server.port,
             database=server.database,
@@ -113,14 +113,14 @@ class LocalDatabase:
 class ExternalDatabase:
     """An external server: checked, but never started or stopped. The app itself notices its failures during the run."""
 
-    def __init__(self, address: PostgresAddress, tables: Tables, ledger: str) -> None:
-        where = asdict(address) | {"sslmode": "verify-full" if address.ca_file else "prefer"}
-        self._document = PostgresDocument(**where, ledger=ledger, tables=tables)
+    def __init__(self, address: PostgresAddress, tables: Tables, ledger: TableName) -> None:
+        sslmode = SslMode.VERIFY_FULL if address.ca_file else SslMode.PREFER
+        self._settings = PostgresSettings(**asdict(address), sslmode=sslmode, ledger=ledger, tables=tables)
 
     def start(self, say: Print) -> None:
         """Raise an error if the server cannot be reached."""
-        with open_transaction(self._document):
-            say(f"postgres: {self._document.settings()} answers")
+        with open_transaction(self._settings):
+            say(f"postgres: {self._settings} answers")
 
     def check(self) -> None:
         """Do nothing: the app waits for the server and reports when that takes too long."""
@@ -128,21 +128,21 @@ class ExternalDatabase:
     def stop(self, say: Print) -> None:
         """Do nothing: the server is not ours."""
 
-    def document(self) -> PostgresDocument:
+    def settings(self) -> PostgresSettings:
         """As it was named."""
-        return self._document
+        return self._settings
 
 
-def choose_database(address: PostgresAddress | None, folder: Path, tables: Tables, ledger: str) -> Database:
+def choose_database(address: PostgresAddress | None, folder: Path, tables: Tables, ledger: TableName) -> Database:
     """Return the database at the address; without an address a local one in the workspace's folder."""
     if address is None:
         return LocalDatabase(folder / "postgres", tables, ledger)
     return ExternalDatabase(address, tables, ledger)
 
 
-def open_transaction(document: PostgresDocument) -> AbstractContextManager[Connection]:
+def open_transaction(settings: PostgresSettings) -> AbstractContextManager[Connection]:
     """Open a transaction; raise an error of ``streamcore.errors`` when there is no server or it refuses."""
-    return _sink_transaction(document.settings(), _CLIENT)
+    return _sink_transaction(settings, _CLIENT)
 
 
 class Schema:
@@ -155,14 +155,14 @@ class Schema:
 
     def drop(self, say: Print) -> None:
         """Delete the data that an earlier shop of this folder left; ``InputError`` for another owner's schema."""
-        with open_transaction(self._database.document()) as connection:
+        with open_transaction(self._database.settings()) as connection:
             if self.exists(connection):
                 say(f"postgres: deleting the old schema {self._name}")
                 connection.execute(f'drop schema "{self._name}" cascade'.encode())
 
     def apply(self, files: Sequence[Path]) -> None:
         """Make it if it is missing, and run these files, which may run again."""
-        with open_transaction(self._database.document()) as connection:
+        with open_transaction(self._database.settings()) as connection:
             if not self.exists(connection):
                 mark = self._mark.replace("'", "''")
                 connection.execute(f'create schema "{self._name}"'.encode())
@@ -177,14 +177,14 @@ class Schema:
         ).fetchone()
         if found is not None and found[0] != self._mark:
             raise InputError(
-                f"postgres {self._database.document().settings()}: there is a schema {self._name} that this shop did"
+                f"postgres {self._database.settings()}: there is a schema {self._name} that this shop did"
                 " not make; name another database with --postgres, or delete the schema"
             )
         return found is not None
 
     def inspect_command(self) -> str:
         """Return a command line for people."""
-        document = self._database.document()
-        secret = f'PGPASSWORD="$(cat {document.password_file})" ' if document.password_file else ""
-        where = f"-h {document.host} -p {document.port} -U {document.user} {document.database}"
+        server = self._database.settings()
+        secret = f'PGPASSWORD="$(cat {server.password_file})" ' if server.password_file else ""
+        where = f"-h {server.host} -p {server.port} -U {server.user} {server.database}"
         return f"{secret}psql {where}"

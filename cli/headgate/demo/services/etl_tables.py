@@ -14,12 +14,12 @@ from headgate.console.messages import Print
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database, open_transaction
 from headgate.demo.services.service import Server
 from headgate.demo.shop.expected_rows import COLUMNS, Row
-from streamcore.service.config.postgres import TableDocument
+from streamcore.sinks.postgres.settings import TableName, TableSpec
 
 #: The lane of its rows; also the folder of the Delta table.
 LANE: Final = "events"
 _SCHEMA: Final = "etl"
-_TABLES: Final = {LANE: TableDocument(table=f"{_SCHEMA}.event", key=("id",))}
+_TABLES: Final = {LANE: TableSpec(table=TableName(_SCHEMA, "event"), key=("id",))}
 _CREATE: Final = """
 create table if not exists etl.event (
     id        text          not null primary key,
@@ -141,13 +141,13 @@ class PostgresTable:
 
     def server(self, folder: Path) -> Server:
         """PostgreSQL."""
-        ledger = f"{_SCHEMA}.headgate_ledger"  # with the table, so that it goes with it
+        ledger = TableName(_SCHEMA, "headgate_ledger")  # with the table, so that it goes with it
         self._database = choose_database(self._address, folder, _TABLES, ledger)
         return self._database
 
     def entry(self, folder: Path) -> Mapping[str, object]:  # noqa: ARG002 - the server knows where it is
         """With the login's name and its password's."""
-        return {"postgres": self.database.document()}
+        return {"postgres": self.database.settings()}
 
     def delete_leftovers(self, folder: Path, say: Print) -> None:
         """Delete the schema; ``InputError`` if this workspace did not make it."""
@@ -161,7 +161,7 @@ class PostgresTable:
 
     def rows(self, folder: Path) -> tuple[Row, ...]:
         """Of the table; none while there is none."""
-        with open_transaction(self.database.document()) as connection:
+        with open_transaction(self.database.settings()) as connection:
             if not self._schema(folder).exists(connection):
                 return ()
             rows = connection.execute(_SELECT).fetchall()

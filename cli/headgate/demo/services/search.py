@@ -22,8 +22,7 @@ from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from streamcore.kafka.topics import TopicSpec
 from streamcore.service.config.documents import KafkaDocument, StreamDocument
-from streamcore.service.config.opensearch import IndexDocument, OpenSearchDocument
-from streamcore.sinks.opensearch.settings import ClientSettings
+from streamcore.sinks.opensearch.settings import ClientSettings, IndexSpec, OpenSearchSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
 if TYPE_CHECKING:
@@ -96,16 +95,16 @@ class SearchService:
             output_retention_ms=RETENTION_MS,
         )
 
-    def _documents(self, names: TopicNames) -> OpenSearchDocument:
+    def _documents(self, names: TopicNames) -> OpenSearchSettings:
         login, replicas = self.opensearch.login, self.opensearch.replicas
-        index = IndexDocument(
+        index = IndexSpec(
             alias=alias_for(names),
             id=("id",),
             deleted="deleted",
             properties=_TEXTS,
             settings={} if replicas is None else {"number_of_replicas": replicas},
         )
-        return OpenSearchDocument(
+        return OpenSearchSettings(
             name=_SINK,
             hosts=login.hosts,
             indexes={DOCUMENTS: index},

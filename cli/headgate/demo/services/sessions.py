@@ -17,7 +17,7 @@ from headgate_sessions.settings import SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.kafka.topics import TopicSpec
 from streamcore.service.config.documents import KafkaDocument, StreamDocument
-from streamcore.service.config.postgres import TableDocument
+from streamcore.sinks.postgres.settings import TableName, TableSpec
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ _STREAM: Final = "shop"
 _SCHEMA: Final = "sessions"
 _NAMES: Final = TopicNames("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
 #: With the tables, so that it goes with them.
-_LEDGER: Final = f"{_SCHEMA}.headgate_ledger"
+_LEDGER: Final = TableName(_SCHEMA, "headgate_ledger")
 #: So that one sees sessions while they go on.
 _EARLY_MS: Final = 2_000
 _TABLES: Final = {
-    table_lane(SESSIONS): TableDocument(table="sessions.session", key=("session_id",), version="revision"),
-    table_lane(ACTIVITY): TableDocument(table="sessions.activity", key=("minute",), version="revision"),
-    table_lane(REVENUE): TableDocument(table="sessions.revenue", key=("minute", "currency"), version="revision"),
-    table_lane(ACTIVE): TableDocument(table="sessions.active", key=("until",)),
-    table_lane(TOP): TableDocument(table="sessions.top", key=("until", "rank")),
+    table_lane(SESSIONS): TableSpec(table=TableName(_SCHEMA, "session"), key=("session_id",), version="revision"),
+    table_lane(ACTIVITY): TableSpec(table=TableName(_SCHEMA, "activity"), key=("minute",), version="revision"),
+    table_lane(REVENUE): TableSpec(table=TableName(_SCHEMA, "revenue"), key=("minute", "currency"), version="revision"),
+    table_lane(ACTIVE): TableSpec(table=TableName(_SCHEMA, "active"), key=("until",)),
+    table_lane(TOP): TableSpec(table=TableName(_SCHEMA, "top"), key=("until", "rank")),
 }
 _VIEWS: Final = "final_session, live_session, conversion_by_day, revenue_by_day, funnel_by_day, live_minute, active_now"
 
@@ -89,7 +89,7 @@ class SessionsService:
             parallelism=PARALLELISM,
             output_retention_ms=RETENTION_MS,
             early_ms=_EARLY_MS,
-            postgres=self.database.document(),
+            postgres=self.database.settings(),
         )
 
     def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
@@ -128,7 +128,7 @@ class SessionsService:
         """Lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
-        at = self.database.document()
+        at = self.database.settings()
         hint = f"views in schema {_SCHEMA} of postgresql://{at.user}@{at.host}:{at.port}/{at.database}"
         return ServiceLiveView(stack, timeline, hint)
 

@@ -11,12 +11,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import pyarrow as pa
+from pydantic import ConfigDict, Field, PositiveInt
+from pydantic.dataclasses import dataclass as settings_dataclass
 
-from streamcore.errors import ConfigError
 from streamcore.writer_id import WriterId
+
+#: Settings take known names only, and an error does not repeat what was written: it may be a secret.
+STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class Guarantee(enum.StrEnum):
@@ -73,17 +77,21 @@ class SinkHooks:
     on_step: Callable[[str], None] = _ignore
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class RetryPolicy:
     """How long a sink tries when its system is away: all attempts together, with growing pauses; then ``Retryable``."""
 
-    recovery_ms: int = 120_000
-    pause_ms: int = 100
-    pause_max_ms: int = 3_000
-
-    def __post_init__(self) -> None:
-        if min(self.recovery_ms, self.pause_ms, self.pause_max_ms) <= 0:
-            raise ConfigError(f"{self}: all times must be above zero")
+    recovery_ms: Annotated[
+        PositiveInt,
+        Field(description="Time for which writing is retried when the server is unreachable, in milliseconds."),
+    ] = 120_000
+    pause_ms: Annotated[
+        PositiveInt,
+        Field(description="Pause after the first failure, in milliseconds; it doubles with each further one."),
+    ] = 100
+    pause_max_ms: Annotated[PositiveInt, Field(description="Longest pause between two attempts, in milliseconds.")] = (
+        3_000
+    )
 
 
 class Sink(Protocol):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import TypeAdapter
 
-from streamcore.service.config import delta, documents, executors, formats, opensearch, postgres, settings, telemetry
+from streamcore.service.config import documents, executors, formats, settings, telemetry
 from streamcore.service.config.base import Document
+from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.opensearch.settings import OpenSearchSettings
+from streamcore.sinks.postgres.settings import PostgresSettings
 
-_MODULES = (delta, documents, executors, formats, opensearch, postgres, settings, telemetry)
+_MODULES = (documents, executors, formats, settings, telemetry)
 _MODELS: set[type[Document]] = {
     model
     for module in _MODULES
@@ -19,4 +23,14 @@ _MODELS: set[type[Document]] = {
 @pytest.mark.parametrize("model", sorted(_MODELS, key=str))
 def test_every_setting_has_a_description(model: type[Document]) -> None:
     without = [name for name, field in model.model_fields.items() if not field.description]
+    assert not without, "give these settings a Field(description=...)"
+
+
+@pytest.mark.parametrize("sink", [DeltaSettings, OpenSearchSettings, PostgresSettings])
+def test_every_setting_of_a_sink_has_a_description(sink: type[object]) -> None:
+    schema = TypeAdapter(sink).json_schema()
+    parts = {sink.__name__: schema, **schema["$defs"]}
+    fields = [(part, name, entry) for part, some in parts.items() for name, entry in some.get("properties", {}).items()]
+    without = [f"{part}.{name}" for part, name, entry in fields if not entry.get("description")]
+    assert fields
     assert not without, "give these settings a Field(description=...)"

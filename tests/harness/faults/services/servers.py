@@ -64,7 +64,7 @@ class OpenSearch:
     @property
     def login(self) -> dict[str, object]:
         """How an app reaches it, and for how long it waits."""
-        return {"hosts": [self.server.url], "recovery_ms": _RECOVERY_MS}
+        return {"hosts": [self.server.url], "patience": {"recovery_ms": _RECOVERY_MS}}
 
     def hits(self, alias: str) -> list[dict[str, Any]]:
         """All documents, each with its ``_id`` and ``_source``."""

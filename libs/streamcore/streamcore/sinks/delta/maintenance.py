@@ -30,7 +30,6 @@ from streamcore.sinks.delta.settings import DeltaTableSpec
 from streamcore.sinks.delta.table import NOTHING_AFTER
 
 _LOG = logging.getLogger(__name__)
-_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def run_maintenance(turn: MaintenanceRun, storage: Mapping[str, str], reached: C
             reached("compacted")
         # 2. Files that nobody needs.
         table.vacuum(
-            retention_hours=turn.spec.vacuum_retention_ms // _HOUR_MS,
+            retention_hours=turn.spec.vacuum_retention_hours,
             dry_run=False,
             enforce_retention_duration=False,
             post_commithook_properties=NOTHING_AFTER,

@@ -1,4 +1,4 @@
-"""The settings of a Delta sink: its tables, where they are stored, and how to log in there.
+"""The settings of a Delta sink, as people write them and as the sink reads them: tables, their storage, the login.
 
 Promises that a secret is read when a table is opened and at no other time: the settings hold the *name* of a file or
 of an environment variable, so no ``repr``, error or log line can carry it. Knows no client library.
@@ -9,62 +9,74 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PositiveInt
+from pydantic.dataclasses import dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import RetryPolicy
+from streamcore.sinks.sink import STRICT, RetryPolicy
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 _SECRET = re.compile(r"secret|token|password|sas|account_key|(?<!_)access_key(?!_id)|credential", re.IGNORECASE)
-_HOUR_MS = 3_600_000
 
 #: A request to an object store ends well within the sink's patience, which is what tries again.
 _REQUESTS = {"timeout": "30s", "connect_timeout": "5s", "max_retries": "2"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaTableSpec:
     """One table.
 
-    ``uri``: a path or a URI (``s3://bucket/path``). ``partition_by``: columns of text, whole numbers, booleans.
-    ``merge_schema``: columns that the table lacks are added when it is opened. ``target_file_bytes``: of one data file.
-    ``compact_every``, ``checkpoint_every``: commits between two compactions, and between two checkpoints of the
-    table's log. ``vacuum_retention_ms``: files that no reader of the newest version needs are kept so long; readers of
-    older versions, and a cut that takes longer than this to write, lose theirs.
+    Files that no reader of the newest version needs are kept for ``vacuum_retention_hours``; readers of older versions,
+    and a cut that takes longer than this to write, lose theirs.
     """
 
-    uri: str
-    partition_by: tuple[str, ...] = ()
-    merge_schema: bool = False
-    target_file_bytes: int = 128 * 1024 * 1024
-    compact_every: int = 50
-    checkpoint_every: int = 20
-    vacuum_retention_ms: int = 7 * 24 * _HOUR_MS
+    uri: Annotated[str, Field(description="Location of the table: a path, or a URI such as s3://bucket/path.")]
+    partition_by: Annotated[
+        tuple[str, ...],
+        Field(description="Columns that partition a new table: of text, whole numbers or booleans."),
+    ] = ()
+    merge_schema: Annotated[
+        bool, Field(description="Whether new columns are added to an existing table when it is opened.")
+    ] = False
+    target_file_bytes: Annotated[
+        PositiveInt, Field(description="Size of a data file in bytes that compaction aims at.")
+    ] = 128 * 1024 * 1024
+    compact_every: Annotated[PositiveInt, Field(description="Number of commits between two compactions.")] = 50
+    checkpoint_every: Annotated[
+        PositiveInt, Field(description="Number of commits between two checkpoints of the table's log.")
+    ] = 20
+    vacuum_retention_hours: Annotated[
+        PositiveInt, Field(description="Age in hours after which unused files are deleted.")
+    ] = 7 * 24
 
     def __post_init__(self) -> None:
         if not self.uri or "@" in self.uri.partition("://")[2]:
             raise ConfigError("delta table uri: a path or URI without user and password")
         if len(set(self.partition_by)) != len(self.partition_by):
             raise ConfigError(f"delta table {self.uri}: partition_by names a column twice")
-        for name in ("target_file_bytes", "compact_every", "checkpoint_every"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"delta table {self.uri}: {name} must be above zero")
-        if self.vacuum_retention_ms < _HOUR_MS or self.vacuum_retention_ms % _HOUR_MS:
-            raise ConfigError(f"delta table {self.uri}: vacuum_retention_ms must be whole hours, one at least")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaStorage:
     """How to reach an object store, by the storage's own names of options (``aws_endpoint_url``, ``aws_region``).
 
-    ``options``: those that anyone may see. ``secret_files``, ``secret_env``: option -> file, or environment variable,
-    that holds its value. Options that are not given are taken from the environment, as other clients do.
+    Options that are not given are taken from the environment, as other clients do.
     """
 
-    options: Mapping[str, str] = field(default_factory=dict)
-    secret_files: Mapping[str, Path] = field(default_factory=dict)
-    secret_env: Mapping[str, str] = field(default_factory=dict)
+    options: Annotated[Mapping[str, str], Field(description="Storage options that are no secrets, by option.")] = Field(
+        default_factory=dict
+    )
+    secret_files: Annotated[
+        Mapping[str, Path],
+        Field(description="Files with the values of secret storage options, by option."),
+    ] = Field(default_factory=dict)
+    secret_env: Annotated[
+        Mapping[str, str],
+        Field(description="Environment variables with the values of secret storage options, by option."),
+    ] = Field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if shown := [name for name in self.options if _SECRET.search(name)]:
@@ -96,14 +108,17 @@ def _from_file(name: str, path: Path) -> str:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=STRICT)
 class DeltaSettings:
-    """One sink. ``tables``: lane -> its table. ``name`` is part of the ledger's key: never change it for a table."""
+    """One Delta sink. Secrets are named (a file, a variable), never written here."""
 
-    tables: Mapping[str, DeltaTableSpec]
-    storage: DeltaStorage = field(default_factory=DeltaStorage)
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
-    name: str = "delta"
+    tables: Annotated[Mapping[str, DeltaTableSpec], Field(description="Table of each lane, by the lane's name.")]
+    storage: Annotated[DeltaStorage, Field(description="How to reach an object store.")] = DeltaStorage()
+    patience: Annotated[RetryPolicy, Field(description="How long and how often writing is retried.")] = RetryPolicy()
+    name: Annotated[
+        str,
+        Field(description="Name of the sink, unique in the app. A table's ledger has it: never change it for a table."),
+    ] = "delta"
 
     def __post_init__(self) -> None:
         if not self.tables:

@@ -1,4 +1,4 @@
-"""The settings of the OpenSearch sink: where the server is, how to log in, which lane goes to which index.
+"""The settings of the OpenSearch sink, as people write them and as the sink reads them: server, login, indexes.
 
 Promises that a password is read when a client is built and at no other time: the settings hold the *name* of a file
 or of an environment variable, so that no ``repr``, log line or error can carry the secret.
@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from pydantic import Field, JsonValue, PositiveInt
+from pydantic.dataclasses import dataclass as settings_dataclass
+
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import RetryPolicy
+from streamcore.sinks.sink import STRICT, RetryPolicy
 
 #: A value in a document for the server.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -23,68 +27,83 @@ _ALIAS = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}\Z")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,100}\Z")
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class IndexSpec:
-    """Where a lane's rows go. ``alias``: the name that readers search; the indexes behind it are ``<alias>-000001`` and
-    so on.
+    """The index of a lane. The indexes behind the alias are ``<alias>-000001`` and so on.
 
-    ``id``: the columns that make a document's id; several are written as a JSON array of texts. ``deleted``: a boolean
-    column; a row with true deletes the document, and the column is not part of a document. ``properties``: mappings of
-    columns that shall not have the one derived from their type. ``template_version``: raise it when ``properties`` or
-    ``settings`` change. ``gc_deletes_ms``: how long the server remembers the version of a deleted document.
+    An id of several columns is written as a JSON array of texts. The column ``deleted`` is not part of a document.
     """
 
-    alias: str
-    id: tuple[str, ...]
-    deleted: str | None = None
-    properties: Mapping[str, Json] = field(default_factory=dict)
-    settings: Mapping[str, Json] = field(default_factory=dict)
-    template_version: int = 1
-    gc_deletes_ms: int = 3_600_000
-    refresh_ms: int = 1_000
+    alias: Annotated[str, Field(description="Alias of the index, by which readers name it.")]
+    id: Annotated[tuple[str, ...], Field(description="Columns that make a document's id.")]
+    deleted: Annotated[
+        str | None, Field(description="Boolean column that marks a deletion; without it nothing is deleted.")
+    ] = None
+    properties: Annotated[
+        Mapping[str, JsonValue],
+        Field(description="Mapping of the fields, as OpenSearch takes it; others have the one of their type."),
+    ] = Field(default_factory=dict)
+    settings: Annotated[
+        Mapping[str, JsonValue], Field(description="Settings of the index, as OpenSearch takes them.")
+    ] = Field(default_factory=dict)
+    template_version: Annotated[
+        PositiveInt, Field(description="Version of mapping and settings; a higher one replaces the template.")
+    ] = 1
+    gc_deletes_ms: Annotated[
+        PositiveInt,
+        Field(description="Time in milliseconds for which OpenSearch remembers the version of a deleted document."),
+    ] = 3_600_000
+    refresh_ms: Annotated[
+        PositiveInt,
+        Field(description="Time in milliseconds after which written documents are visible to searches."),
+    ] = 1_000
 
     def __post_init__(self) -> None:
         if not _ALIAS.match(self.alias):
             raise ConfigError(f"alias {self.alias!r}: small letters, digits, '.', '_' and '-', at most 100")
         if not self.id:
             raise ConfigError(f"index {self.alias}: at least one id column")
-        if min(self.template_version, self.gc_deletes_ms, self.refresh_ms) <= 0:
-            raise ConfigError(f"index {self.alias}: template_version, gc_deletes_ms and refresh_ms must be above zero")
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class BulkLimits:
-    """Of one request, and how many are on their way at a time."""
+    """The size of a request that writes documents, and how many are on their way at a time."""
 
-    documents: int = 5_000
-    size_bytes: int = 8 * 1024 * 1024
-    in_flight: int = 2
-
-    def __post_init__(self) -> None:
-        if min(self.documents, self.size_bytes, self.in_flight) <= 0:
-            raise ConfigError(f"{self}: all limits must be above zero")
+    documents: Annotated[PositiveInt, Field(description="Largest number of documents in a request.")] = 5_000
+    size_bytes: Annotated[PositiveInt, Field(description="Largest size of a request in bytes.")] = 8 * 1024 * 1024
+    in_flight: Annotated[PositiveInt, Field(description="Requests that are sent side by side.")] = 2
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class OpenSearchSettings:
-    """One cluster, one login, one sink of an app. ``hosts``: URLs, all with https or all with http.
+    """A cluster and the indexes of an app. The password is named (a file, an environment variable), never written.
 
-    The TLS files are PEM. ``request_timeout_ms`` bounds every single request, here and on the server. Raises
-    ``ConfigError`` for anything that cannot work together.
+    Raises ``ConfigError`` for anything that cannot work together.
     """
 
-    hosts: tuple[str, ...]
-    indexes: Mapping[str, IndexSpec]
-    name: str = "opensearch"
-    user: str | None = None
-    password_file: Path | None = None
-    password_env: str | None = None
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    request_timeout_ms: int = 30_000
-    limits: BulkLimits = field(default_factory=BulkLimits)
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
+    hosts: Annotated[
+        tuple[str, ...], Field(description="Addresses of the cluster, as URLs, all with https or all with http.")
+    ]
+    indexes: Annotated[Mapping[str, IndexSpec], Field(description="Index of each lane, by the lane's name.")]
+    name: Annotated[str, Field(description="Name of the sink, unique in the app.")] = "opensearch"
+    user: Annotated[str | None, Field(description="User name.")] = None
+    password_file: Annotated[
+        Path | None,
+        Field(description="File with the password; without it and password_env no password is sent."),
+    ] = None
+    password_env: Annotated[str | None, Field(description="Environment variable with the password.")] = None
+    ca_file: Annotated[
+        Path | None,
+        Field(description="PEM file of the certificate authority; without it the system's are trusted."),
+    ] = None
+    cert_file: Annotated[Path | None, Field(description="PEM file of the client's certificate.")] = None
+    key_file: Annotated[Path | None, Field(description="PEM file of the key of the client's certificate.")] = None
+    request_timeout_ms: Annotated[
+        PositiveInt,
+        Field(description="Time in milliseconds after which a request has failed, for the sink and for the server."),
+    ] = 30_000
+    limits: Annotated[BulkLimits, Field(description="Limits of the requests that write documents.")] = BulkLimits()
+    patience: Annotated[RetryPolicy, Field(description="How long and how often writing is retried.")] = RetryPolicy()
 
     def __post_init__(self) -> None:
         if not _NAME.match(self.name):
@@ -94,8 +113,6 @@ class OpenSearchSettings:
         aliases = [spec.alias for spec in self.indexes.values()]
         if twice := [alias for alias in aliases if aliases.count(alias) > 1]:
             raise ConfigError(f"sink {self.name}: two lanes go to alias {twice[0]!r}; give each an index of its own")
-        if self.request_timeout_ms <= 0:
-            raise ConfigError(f"sink {self.name}: request_timeout_ms must be above zero")
         ClientSettings.of(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Where PostgreSQL is, how to log in, and which lane goes to which table.
+"""Where PostgreSQL is, how to log in, and which lane goes to which table, as people write it and as the sink reads it.
 
 Promises that the password is read when a connection is made and at no other time: the settings hold the name of a file
 or of an environment variable. Refuses settings that cannot work together, before anything is connected.
@@ -10,11 +10,15 @@ import enum
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PlainSerializer, PlainValidator, PositiveInt, WithJsonSchema
+from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.errors import ConfigError
-from streamcore.sinks.sink import RetryPolicy
+from streamcore.sinks.sink import STRICT, RetryPolicy
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_$]{0,62}"
 _TABLE = re.compile(rf"({_NAME})\.({_NAME})\Z")
@@ -51,7 +55,15 @@ class TableName:
         return f"{self.schema}.{self.table}"
 
 
-@dataclass(frozen=True, slots=True)
+def _table_name(written: object) -> TableName:
+    return written if isinstance(written, TableName) else TableName.parse(str(written))
+
+
+#: A table, written as ``schema.table``.
+TableField = Annotated[TableName, PlainValidator(_table_name), PlainSerializer(str), WithJsonSchema({"type": "string"})]
+
+
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class TableSpec:
     """How a lane's rows get into a table.
 
@@ -60,10 +72,12 @@ class TableSpec:
     of that key.
     """
 
-    table: TableName
-    key: tuple[str, ...] = ()
-    version: str | None = None
-    deleted: str | None = None
+    table: Annotated[TableField, Field(description="Table as schema.table.")]
+    key: Annotated[tuple[str, ...], Field(description="Key columns; without them rows are appended.")] = ()
+    version: Annotated[str | None, Field(description="Column by which a newer row replaces an older one.")] = None
+    deleted: Annotated[
+        str | None, Field(description="Boolean column that marks a deletion; without it nothing is deleted.")
+    ] = None
 
     def __post_init__(self) -> None:
         where = f"postgres table {self.table}"
@@ -80,26 +94,25 @@ class TableSpec:
             raise ConfigError(f"{where}: version and deleted are not part of the key {list(self.key)}")
 
 
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class Timeouts:
-    """``statement_ms``, ``lock_ms`` and ``idle_ms`` are the server's: one statement, waiting for a lock, and silence of
-    ours within a transaction. ``silence_ms``: a connection whose other end does not answer for so long is given up, by
-    us and by the server."""
+    """Time limits of a connection. The server keeps those of statement, lock and idle; ``silence_ms`` is kept by the
+    sink and by the server. libpq takes no ``connect_ms`` below 2,000."""
 
-    connect_ms: int = 10_000
-    statement_ms: int = 60_000
-    lock_ms: int = 10_000
-    idle_ms: int = 60_000
-    silence_ms: int = 30_000
+    connect_ms: Annotated[int, Field(ge=2_000, description="Time to connect, in milliseconds.")] = 10_000
+    statement_ms: Annotated[PositiveInt, Field(description="Time for one statement, in milliseconds.")] = 60_000
+    lock_ms: Annotated[PositiveInt, Field(description="Time to wait for a lock, in milliseconds.")] = 10_000
+    idle_ms: Annotated[
+        PositiveInt,
+        Field(description="Silence within a transaction after which the server ends it, in milliseconds."),
+    ] = 60_000
+    silence_ms: Annotated[
+        PositiveInt,
+        Field(description="Time without a response after which a connection counts as lost, in milliseconds."),
+    ] = 30_000
 
-    def __post_init__(self) -> None:
-        if min(self.statement_ms, self.lock_ms, self.idle_ms, self.silence_ms) <= 0:
-            raise ConfigError(f"postgres: {self}: all times must be above zero")
-        if self.connect_ms < 2_000:
-            raise ConfigError(f"postgres connect_ms is {self.connect_ms}: libpq takes no less than 2000")
 
-
-@dataclass(frozen=True, slots=True)
+@settings_dataclass(frozen=True, slots=True, config=STRICT)
 class PostgresSettings:
     """One database, one login, and the tables of some lanes.
 
@@ -112,29 +125,40 @@ class PostgresSettings:
     Raises ``ConfigError`` for anything that cannot work together.
     """
 
-    database: str
-    user: str
-    tables: Mapping[str, TableSpec]
-    host: str = "127.0.0.1"
-    port: int = 5432
-    password_file: Path | None = None
-    password_env: str | None = None
-    sslmode: SslMode = SslMode.PREFER
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    ledger: TableName = TableName("public", "headgate_ledger")
-    max_refused: int = 1_000
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    patience: RetryPolicy = field(default_factory=RetryPolicy)
+    host: Annotated[str, Field(description="Host of the server.")]
+    database: Annotated[str, Field(description="Database on the server.")]
+    user: Annotated[str, Field(description="User name.")]
+    tables: Annotated[Mapping[str, TableSpec], Field(description="Table of each lane, by the lane's name.")]
+    port: Annotated[int, Field(ge=1, le=65_535, description="Port of the server.")] = 5432
+    password_file: Annotated[
+        Path | None,
+        Field(description="File with the password; without it and password_env no password is sent."),
+    ] = None
+    password_env: Annotated[str | None, Field(description="Environment variable with the password.")] = None
+    sslmode: Annotated[SslMode, Field(description="TLS mode, as PostgreSQL names it.")] = SslMode.PREFER
+    ca_file: Annotated[
+        Path | None,
+        Field(description="PEM file of the certificate authority; verify-ca and verify-full need it."),
+    ] = None
+    cert_file: Annotated[Path | None, Field(description="PEM file of the client's certificate.")] = None
+    key_file: Annotated[Path | None, Field(description="PEM file of the key of the client's certificate.")] = None
+    ledger: Annotated[
+        TableField,
+        Field(
+            description="Table in which the sink records its batches, as schema.table.",
+            json_schema_extra={"default": "public.headgate_ledger"},
+        ),
+    ] = TableName("public", "headgate_ledger")
+    max_refused: Annotated[
+        NonNegativeInt,
+        Field(description="Rows of a batch that the server may refuse before the batch fails."),
+    ] = 1_000
+    timeouts: Annotated[Timeouts, Field(description="Time limits of the connection.")] = Timeouts()
+    patience: Annotated[RetryPolicy, Field(description="How long and how often writing is retried.")] = RetryPolicy()
 
     def __post_init__(self) -> None:
         if not self.tables:
             raise ConfigError("postgres tables: no lane is there; name at least one")
-        if self.max_refused < 0:
-            raise ConfigError(f"postgres max_refused is {self.max_refused}: must not be below zero")
-        if not 0 < self.port < 65_536:
-            raise ConfigError(f"postgres port {self.port}: must be 1 to 65535")
         if self.password_file is not None and self.password_env is not None:
             raise ConfigError("postgres: password_file and password_env: take one of them")
         if self.password_env is not None and not _ENVIRONMENT_NAME.match(self.password_env):

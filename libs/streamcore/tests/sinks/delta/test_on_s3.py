@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from streamcore.errors import Fenced, StreamError
-from streamcore.service.config.delta import DeltaDocument
+from streamcore.sinks.delta.settings import DeltaSettings
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import SinkHooks, WriteOutcome
 from streamcore.writer_id import WriterId
@@ -132,11 +133,13 @@ def test_the_keys_of_the_settings_count_and_no_error_says_them(
     def writer(secret: Path) -> DeltaSink:
         document = {
             "tables": {"rows": {"uri": place.uri, "partition_by": ["day"]}},
-            "options": options() | {"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"]},
-            "secret_files": {"aws_secret_access_key": secret},
-            "recovery_ms": 1_000,
+            "storage": {
+                "options": options() | {"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"]},
+                "secret_files": {"aws_secret_access_key": secret},
+            },
+            "patience": {"recovery_ms": 1_000},
         }
-        return DeltaSink(DeltaDocument.model_validate(document).settings(), {"rows": SCHEMA})
+        return DeltaSink(TypeAdapter(DeltaSettings).validate_python(document), {"rows": SCHEMA})
 
     with pytest.raises(StreamError) as refused:
         writer(wrong).open(_OWNER)

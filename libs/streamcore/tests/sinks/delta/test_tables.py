@@ -16,9 +16,10 @@ import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from streamcore.errors import ConfigError, Retryable
-from streamcore.service.config.delta import DeltaDocument, DeltaTableDocument
+from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.delta.settings import DeltaSettings, DeltaStorage, DeltaTableSpec
 from streamcore.sinks.delta.sink import DeltaSink
 from streamcore.sinks.sink import Guarantee, RetryPolicy, SinkHooks, WriteOutcome, WriteResult
@@ -287,17 +288,17 @@ def test_no_secret_is_in_a_repr_an_error_or_the_log(tmp_path: Path, monkeypatch:
         DeltaStorage(secret_files={"aws_secret_access_key": tmp_path / "none"}).read()
 
 
-def test_the_document_makes_the_sink(tmp_path: Path) -> None:
-    document = DeltaDocument(tables={"rows": DeltaTableDocument(uri=str(tmp_path), partition_by=("p",))})
-    sink = document.factory({"rows": _SCHEMA})(SinkHooks())
+def test_the_settings_make_the_sink(tmp_path: Path) -> None:
+    settings = DeltaSettings({"rows": DeltaTableSpec(str(tmp_path), ("p",))})
+    sink = sink_factory(settings, {"rows": _SCHEMA})(SinkHooks())
     assert (sink.name, sink.lanes, sink.guarantee) == ("delta", frozenset({"rows"}), Guarantee.EXACTLY_ONCE)
     with pytest.raises(ConfigError, match="both a table and columns"):
-        document.factory({"others": _SCHEMA})(SinkHooks())
+        sink_factory(settings, {"others": _SCHEMA})(SinkHooks())
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ConfigError, match="whole hours"):
-        DeltaTableSpec("t", vacuum_retention_ms=60_000)
+    with pytest.raises(ValidationError, match="vacuum_retention_hours"):
+        DeltaTableSpec("t", vacuum_retention_hours=0)
     with pytest.raises(ConfigError, match="without user and password"):
         DeltaTableSpec("s3://key:secret@bucket/t")
     with pytest.raises(ConfigError, match="give each its own"):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from streamcore.errors import ConfigError, Fenced, Retryable
-from streamcore.service.config.opensearch import IndexDocument, OpenSearchDocument
+from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
@@ -158,9 +158,8 @@ def test_settings_that_cannot_work_are_refused_and_a_password_is_in_no_text(
         OpenSearchSink(settings, {"products": pa.schema([("name", pa.large_string())])}, SinkHooks())
 
 
-def test_the_document_of_a_service_gives_settings_and_a_factory() -> None:
-    index = IndexDocument(alias="p", id=("id",), deleted="deleted")
-    document = OpenSearchDocument(hosts=("http://127.0.0.1:9200",), indexes={"products": index})
-    assert document.settings().indexes["products"].gc_deletes_ms == 3_600_000
-    sink = document.factory({"products": SCHEMA})(SinkHooks())
+def test_the_settings_make_the_sink() -> None:
+    settings = OpenSearchSettings(("http://127.0.0.1:9200",), {"products": IndexSpec("p", ("id",), "deleted")})
+    assert settings.indexes["products"].gc_deletes_ms == 3_600_000
+    sink = sink_factory(settings, {"products": SCHEMA})(SinkHooks())
     assert sink.lanes == {"products"}
