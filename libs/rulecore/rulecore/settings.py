@@ -22,65 +22,69 @@ class RuleStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Limits on the state that groups keep. ``distinct``: values that a distinct count keeps per key and pane.
+    """Limits of the state that a group of rules keeps in one shard."""
 
-    ``partials``: beginnings of a sequence that are kept per rule and key. ``events``: kept per rule and key while they
-    wait for the watermark. ``population``: keys that absence rules expect an event of, and keys that scores are added
-    for, by population or group of rules. ``repeats``: alerts of an absence rule for one key in one cut.
-    ``idle_ms``: a count window whose key has no event for so long of event time is dropped, and the key's next event
-    begins a new one.
-    """
-
+    #: Most values that one distinct count keeps exactly, for each key and pane.
     distinct: int = 10_000
+    #: Most incomplete matches of a sequence, for each rule and key; one more drops the oldest.
     partials: int = 100
+    #: Most events of a key that wait for the watermark, and most signals of a key that a score keeps.
     events: int = 10_000
+    #: Event time in milliseconds without an event after which the count window of a key is dropped.
     idle_ms: int = 30 * 86_400_000
+    #: Most keys of an absence rule or a score, for each population or group of rules.
     population: int = 1_000_000
+    #: Most alerts of an absence rule for one key in one cut.
     repeats: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
-    """Limits on the state kept between a firing and its alert, per shard.
+    """Limits of the state between a firing and its alert, for each shard."""
 
-    ``suppressed``: rules and values that wait for their next alert. ``late_ms``: how late an event may come and still
-    find that it is suppressed (rules per event see late events too). ``compared``: firings of versions on trial that
-    are remembered. ``compare_every_ms``: how often a trial's counts are reported, by the clock.
-    """
-
+    #: Most pairs of a rule and a value that are suppressed.
     suppressed: int = 200_000
+    #: Event time in milliseconds behind the watermark at which a late event is still suppressed.
     late_ms: int = 3_600_000
+    #: Most firings of versions on trial that are kept for the comparison with the live version.
     compared: int = 200_000
+    #: Clock time in milliseconds between two reports of a trial; 0 turns reports off.
     compare_every_ms: int = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class ListLimits:
-    """How many lists there may be, and how large. ``record_bytes``: of a head or a part.
+    """Limits of the lists that rules use."""
 
-    ``total_bytes``: all heads and parts that lists use. ``unused_parts`` and ``unused_bytes``: parts that no list uses
-    (not yet, or no more) and that are kept; of more the oldest are dropped.
-    """
-
+    #: Most lists.
     lists: int = 1_000
+    #: Most entries of one list.
     entries: int = 1_000_000
+    #: Most bytes of a record: the head or a part of a list.
     record_bytes: int = 512 * 1024
+    #: Most bytes of all heads and parts in use.
     total_bytes: int = 256 << 20
+    #: Most parts that no list uses; one more drops the oldest.
     unused_parts: int = 4_096
+    #: Most bytes of parts that no list uses; more drop the oldest.
     unused_bytes: int = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class RulesConfig:
-    """The configuration of a rules kernel. ``shards``: the number of shards of the app.
+    """The configuration of a rules kernel."""
 
-    ``max_matches``: matches that a rule may have in one cut and shard.
-    """
-
+    #: Streams that rules may read.
     streams: tuple[RuleStream, ...]
+    #: Most rules of the app.
     max_rules: int = 20_000
+    #: Limits of the state of groups.
     groups: GroupSettings = field(default_factory=GroupSettings)
+    #: Limits of the state between firings and alerts.
     dispatch: DispatchSettings = field(default_factory=DispatchSettings)
+    #: Most matches of one rule in one cut and shard.
     max_matches: int = 100_000
+    #: Number of shards of the app.
     shards: int = 1
+    #: Limits of lists.
     lists: ListLimits = field(default_factory=ListLimits)

@@ -7,21 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that a single record or cut may not exceed.
+    """Bounds that a single record or cut may not exceed."""
 
-    ``max_future_ms``: an event time further ahead of the clock than this is rejected, so that one wrong timestamp
-    cannot
-    push the watermark past all other events. ``flush_rows``: rows that a stage-1 task holds before it packs them.
-    """
-
+    #: Most bytes of a record; larger ones are rejected.
     max_record_bytes: int = 256 * 1024
+    #: Milliseconds by which an event time may be ahead of the clock. A later one is rejected, so that one wrong
+    #: timestamp cannot push the watermark past all other events.
     max_future_ms: int = 5 * 60_000
+    #: Most events of a cut.
     events_per_cut: int = 500_000
+    #: Most rows that a stage-1 task holds before it packs them.
     flush_rows: int = 250_000
 
 
 @dataclass(frozen=True, slots=True)
 class StateSettings:
-    """``buckets``: how many cuts it takes to write every row again, and the most log blobs that a load reads."""
+    """Settings of the state log."""
 
+    #: Number of cuts in which every row is written again; also the most log blobs that a load reads.
     buckets: int = 64

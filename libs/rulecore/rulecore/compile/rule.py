@@ -44,18 +44,23 @@ COUNT = "count"
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """The limits of one rule, and the number of rules allowed.
+    """Limits of one rule and of the rule set."""
 
-    ``staged_bytes``: parts of releases that have not come yet. ``matches``: of one rule in one cut and shard.
-    """
-
+    #: Most rules of the rule set.
     rules: int = 20_000
+    #: Most bytes of the record of a rule.
     record_bytes: int = 64 * 1024
+    #: Most panes of a sliding window: its length divided by its slide.
     panes_per_window: int = 2_000
+    #: Longest window in milliseconds.
     window_ms: int = 400 * _DAY_MS
+    #: Most aggregates of a rule.
     aggregates: int = 16
+    #: Most bytes of parts whose release has not come yet.
     staged_bytes: int = 64 * 1024 * 1024
+    #: Most matches of one rule in one cut and shard.
     matches: int = 100_000
+    #: Limits of an expression.
     expression: lang.ExpressionLimits = field(default_factory=lang.ExpressionLimits)
 
 
@@ -145,7 +150,7 @@ class CompiledRule:
     """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
     An absence rule has the plan of the event that it expects; ``absence`` and ``score`` are those kinds' own entries.
 
-    ``family`` and ``unit`` determine which rules share state, see ``groups.GroupId``. ``figures`` appear in alerts.
+    ``family`` and ``unit`` determine which rules share state, see ``groups.GroupId``. ``alert_fields``: the values that alerts show.
 
     ``where`` is normalized, ``having`` is as its author wrote it; ``having_plan`` is how it is looked up. ``route`` is
     the index of the stream's key that the rule's events are routed by (a rule per event sees each event once, under any
@@ -166,7 +171,7 @@ class CompiledRule:
     having_on_columns: Expr | None = None
     having_plan: AccessPlan | None = None
     plan: AccessPlan | None = None
-    figures: tuple[AlertField, ...] = ()
+    alert_fields: tuple[AlertField, ...] = ()
     family: str = RuleKind.EVENT
     unit: int = 0
     sequence: CompiledSequence | None = None
@@ -263,7 +268,7 @@ def _compile_windowed(
         route=route,
         window=window,
         aggregates=kept,
-        figures=tuple(AlertField(s.text, s.column, s.type) for s in kept),
+        alert_fields=tuple(AlertField(s.text, s.column, s.type) for s in kept),
         family=family,
         unit=unit,
         having_on_columns=on_columns,
@@ -297,7 +302,7 @@ def _sequence(
         placeholders=used,
         group_by=group_by,
         route=route,
-        figures=(
+        alert_fields=(
             AlertField("count", sequences.COUNT, LONG),
             AlertField("duration_ms", sequences.DURATION, LONG),
             *(AlertField(c.name, c.name, c.type) for c in sequence.captures),
@@ -313,8 +318,8 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
     assert rule.expect is not None, "an absence rule"
     expected = compile_condition(rule.expect.where, "expect.where", names)
     spec = absence_spec.compile_absence(rule, schema, group_by, expected.expr, names.lists)
-    figures = tuple(AlertField(name, f"__{name}", kind) for name, kind in absence_spec.ALERT_FIELDS)
-    text, used = _message(rule, _message_fields(group_by, names.columns, figures))
+    alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in absence_spec.ALERT_FIELDS)
+    text, used = _message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -324,7 +329,7 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
         group_by=group_by,
         route=route,
         plan=plan_access(spec.where),
-        figures=figures,
+        alert_fields=alert_fields,
         family=RuleKind.ABSENCE,
         absence=spec,
         list_columns=expected.list_columns,
@@ -334,8 +339,8 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
 
 def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
     group_by, route = grouping_for(rule, schema)
-    figures = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
-    text, used = _message(rule, _message_fields(group_by, names.columns, figures))
+    alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
+    text, used = _message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -344,17 +349,17 @@ def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
         placeholders=used,
         group_by=group_by,
         route=route,
-        figures=figures,
+        alert_fields=alert_fields,
         family=RuleKind.SCORE,
         score=scores_spec.compile_score(rule),
     )
 
 
 def _message_fields(
-    group_by: tuple[str, ...], columns: Mapping[str, Type], figures: Iterable[AlertField]
+    group_by: tuple[str, ...], columns: Mapping[str, Type], alert_fields: Iterable[AlertField]
 ) -> list[MessageField]:
-    """Return the fields that a message may name: the key and the figures. A key column hides a figure of its name."""
-    fields = {f.text: MessageField(f.text, f.column, f.type) for f in figures}
+    """Return the fields that a message may name: the key and the alert fields. A key column hides a field of its name."""
+    fields = {f.text: MessageField(f.text, f.column, f.type) for f in alert_fields}
     return [*(fields | {name: MessageField(name, name, columns[name]) for name in group_by}).values()]
 
 
