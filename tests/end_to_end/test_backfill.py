@@ -58,7 +58,7 @@ def test_a_rule_is_filled_from_the_topic_and_counts_as_if_it_had_always_been_the
     found = live.alerts_of([rule])
     assert len(found) > 10
     check_same(found, wanted)
-    assert not [a for a in found if a["warming"]]
+    assert not [a for a in found if a["incomplete"]]
     fills = [a for a in map(as_object, live.outputs.read("status")) if a["subject"] == "backfill"]
     assert [a["status"] for a in fills] == ["accepted"]
     live.control((rule.id, None))

@@ -129,7 +129,7 @@ def test_each_alert_is_of_the_version_that_was_live_in_its_cut_and_nothing_is_lo
     _check_release(scene, "big", released[0], {"accepted": RELEASE + 2}, batches)
     _check_release(scene, "big-undone", released[1], {"accepted": 2, "deleted": RELEASE}, batches)
     _check_epochs(scene)
-    assert not [a for a in scene.outputs.alerts() if a["warming"]], "no aggregate was lost by a new threshold"
+    assert not [a for a in scene.outputs.alerts() if a["incomplete"]], "no aggregate was lost by a new threshold"
 
 
 def _under_load(changes: Changes, events: Sequence[orders.Order]) -> list[int]:

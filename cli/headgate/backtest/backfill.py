@@ -101,10 +101,10 @@ def _missing(kafka: KafkaSettings, topics: AppTopics, rule: CompiledRule) -> lis
     last: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
     records = read_topic(kafka, topics.status)
     for record in sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
-        warming = orjson.loads(record.value or b"{}").get("warming")
-        if warming is not None:
-            place = tuple(sorted((int(p), int(o)) for p, o in warming["counts_from"].items()))
-            last |= {name: (since, place) for name, since in warming["since_ms"].items()}
+        incomplete = orjson.loads(record.value or b"{}").get("incomplete")
+        if incomplete is not None:
+            place = tuple(sorted((int(p), int(o)) for p, o in incomplete["counts_from"].items()))
+            last |= {name: (since, place) for name, since in incomplete["since_ms"].items()}
     names = [spec.column for spec in rule.aggregates]
     rows = [name for name in last if name.startswith("rows_")]
     together: dict[tuple[tuple[int, int], ...], dict[str, int]] = {}

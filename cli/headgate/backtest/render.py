@@ -10,8 +10,19 @@ from rulecore.backtest.backtest import BacktestReport
 from rulecore.backtest.compare import VersionDiffResult
 from rulecore.backtest.counts import RuleCounts
 
-_HEAD = ("RULE", "VERSION", "KIND", "ALERTS", "KEYS", "OF EVENTS", "WARMING", "FIRST", "LAST")
-_NUMBERS = ("VERSION", "ALERTS", "KEYS", "OF EVENTS", "WARMING", "LIVE", "LIVE ALERTS", "BOTH", "ONLY NEW", "ONLY LIVE")
+_HEAD = ("RULE", "VERSION", "KIND", "ALERTS", "KEYS", "OF EVENTS", "INCOMPLETE", "FIRST", "LAST")
+_NUMBERS = (
+    "VERSION",
+    "ALERTS",
+    "KEYS",
+    "OF EVENTS",
+    "INCOMPLETE",
+    "LIVE",
+    "LIVE ALERTS",
+    "BOTH",
+    "ONLY NEW",
+    "ONLY LIVE",
+)
 
 
 def as_text(result: BacktestResult) -> str:
@@ -49,9 +60,9 @@ def _compared_table(report: BacktestReport) -> list[str]:
 def _side(one: RuleCounts, events: int) -> tuple[str, ...]:
     share = f"{100 * one.alerts / events:.3g} %" if one.alerts else "-"
     keys = f"{one.keys:,}" if one.exact else f">{one.keys:,}"
-    warming = f"{one.warming:,}" if one.warming else "-"
+    incomplete = f"{one.incomplete:,}" if one.incomplete else "-"
     times = show_minute(one.first_ms), show_minute(one.last_ms)
-    return str(one.version), one.kind, f"{one.alerts:,}", keys, share, warming, *times
+    return str(one.version), one.kind, f"{one.alerts:,}", keys, share, incomplete, *times
 
 
 def _other(one: RuleCounts | None) -> tuple[str, str]:
@@ -70,8 +81,8 @@ def _notes(result: BacktestResult) -> list[str]:
     notes += [f"{name}: live version failed: {one.failed}" for name, one in report.live.items() if one.failed]
     if report.late:
         notes.append(f"{report.late:,} events were late: only rules per event saw them (see --disorder)")
-    if any(one.warming for one in report.new.values()):
-        notes.append("warming: alerts of windows that reach back before the first event, so less was counted")
+    if any(one.incomplete for one in report.new.values()):
+        notes.append("incomplete: alerts of windows that reach back before the first event, so less was counted")
     if any(one.forgotten for one in report.compared.values()):
         notes.append("too many alerts waited for their partner: some of ONLY NEW and ONLY LIVE may be of both")
     if report.dead:
@@ -121,7 +132,7 @@ def _counts_json(one: RuleCounts | None, events: int) -> Json:
         "keys": one.keys,
         "keys_exact": one.exact,
         "share": one.alerts / events if events else 0.0,
-        "warming": one.warming,
+        "incomplete": one.incomplete,
         "first_ms": one.first_ms,
         "last_ms": one.last_ms,
         "failed": one.failed,

@@ -52,7 +52,7 @@ class RuleFiring:
     timing: FiringTime
     row: int | None
     values: Mapping[str, Value]
-    warming: bool
+    incomplete: bool
     events: tuple[Origin, ...] = ()
 
 

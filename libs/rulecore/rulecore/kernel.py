@@ -229,7 +229,7 @@ class RulesKernel:
             return status
         source = [s.schema.name for s in self.config.streams].index(found[0].rule.on)
         own = {n % PARTITIONS_PER_TOPIC: o for n, o in cut.start_offsets.items() if n // PARTITIONS_PER_TOPIC == source}
-        return replace(status, warming=IncompleteCounts(new, own))
+        return replace(status, incomplete=IncompleteCounts(new, own))
 
     def _change_lists(self, records: Sequence[ControlRecord]) -> list[RuleStatus]:
         before, answers = self.lists, []

@@ -114,10 +114,10 @@ def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(
     running.shards = workers[0]
     running.cut([], CLOCK)
     (said,) = lane(out, STATUS)
-    warming = said["warming"]
-    assert isinstance(warming, dict)
-    assert warming["counts_from"] == {"0": len(events[:cut])}
-    records = fill_of(1, warming["since_ms"], events[:cut])
+    incomplete = said["incomplete"]
+    assert isinstance(incomplete, dict)
+    assert incomplete["counts_from"] == {"0": len(events[:cut])}
+    records = fill_of(1, incomplete["since_ms"], events[:cut])
     out += running.cut(records[:-1], CLOCK)
     running.shards = workers[1]
     out += running.cut([*records[-1:], *events[cut + gap :]], CLOCK)
@@ -127,15 +127,15 @@ def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(
     out += running.cut([end(len(events))], CLOCK)
     assert {s["status"] for s in lane(out, STATUS)} <= {"accepted", "staged"}
     assert sorted(map(repr, lane(out, ALERTS))) == sorted(map(repr, lane(wanted, ALERTS)))
-    assert not [a for a in lane(out, ALERTS) if a["warming"]]
+    assert not [a for a in lane(out, ALERTS) if a["incomplete"]]
 
 
-def test_without_the_fill_the_same_windows_are_warming_and_smaller() -> None:
+def test_without_the_fill_the_same_windows_are_incomplete_and_smaller() -> None:
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     out = running.cut([published(), pay(1, 2, "a", 5, "y")], CLOCK) + running.cut([end(2)], CLOCK)
     first = lane(out, ALERTS)[0]
-    assert first["warming"] is True
+    assert first["incomplete"] is True
     assert first["values"]["count(*)"] == 1  # type: ignore[index]
 
 
@@ -144,7 +144,7 @@ def test_a_new_threshold_counts_nothing_new_and_says_so() -> None:
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     running.cut([published()], CLOCK)
     (said,) = lane(running.cut([published(2, having="count(*) >= 7")], CLOCK), STATUS)
-    assert "warming" not in said
+    assert "incomplete" not in said
 
 
 def test_an_early_rule_fires_at_the_next_event_of_a_window_that_history_has_filled() -> None:
@@ -153,11 +153,11 @@ def test_an_early_rule_fires_at_the_next_event_of_a_window_that_history_has_fill
     running.cut(history, CLOCK)
     early = {"having": "count(*) >= 5", "emit": "early", "where": "amount > 0"}
     (said,) = lane(running.cut([published(**early)], CLOCK), STATUS)
-    since = said["warming"]["since_ms"]  # type: ignore[index]
+    since = said["incomplete"]["since_ms"]  # type: ignore[index]
     running.cut(fill_of(1, since, history, **early), CLOCK)
     alerts = lane(running.cut([pay(4, 5, "a", 5, "x")], CLOCK), ALERTS)
     assert {a["values"]["count(*)"] for a in alerts} == {5}  # type: ignore[index]
-    assert {a["warming"] for a in alerts} == {False}
+    assert {a["incomplete"] for a in alerts} == {False}
 
 
 def fill(rule_id: str, version: int, parts: Sequence[str] = ()) -> bytes:
@@ -201,7 +201,7 @@ def test_no_part_of_a_fill_makes_the_kernel_raise(part: dict[str, object] | byte
     running = app()
     running.cut([pay(0, 1, "a", 5, "x")], CLOCK)
     (said,) = lane(running.cut([published()], CLOCK), STATUS)
-    since = said["warming"]["since_ms"]  # type: ignore[index]
+    since = said["incomplete"]["since_ms"]  # type: ignore[index]
     try:
         body = part if isinstance(part, bytes) else zlib.compress(orjson.dumps(part))
     except TypeError:  # more than 64 bits

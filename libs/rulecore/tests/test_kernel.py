@@ -117,7 +117,7 @@ def test_a_threshold_change_keeps_what_was_counted() -> None:
     app.cut([windowed(having="count(*) >= 100"), *(pay(i, i) for i in range(5))], CLOCK)
     (alert,) = lane(app.cut([windowed(version=2, having="count(*) >= 6"), pay(5, 6)], CLOCK), ALERTS)
     assert alert["values"] == {"count(*)": 6}
-    assert (alert["version"], alert["warming"]) == (2, False)
+    assert (alert["version"], alert["incomplete"]) == (2, False)
 
 
 def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() -> None:
@@ -127,15 +127,15 @@ def test_a_minimum_that_is_new_does_not_see_zeros_in_panes_that_were_loaded() ->
     app.cut([windowed(version=2, within=within, having="min(amount) > 3"), pay(1, 11, user="b", amount=2)], CLOCK)
     again = InProcessApp(new_app(shards=1), app.blobs)
     (alert,) = lane(again.cut([pay(2, 21, amount=5)], CLOCK), ALERTS)
-    assert (alert["values"], alert["warming"]) == ({"min(amount)": "5.00"}, True)
+    assert (alert["values"], alert["incomplete"]) == ({"min(amount)": "5.00"}, True)
 
 
-def test_a_new_aggregate_is_warming_until_its_window_began_after_it() -> None:
+def test_a_new_aggregate_is_incomplete_until_its_window_began_after_it() -> None:
     app = InProcessApp(new_app())
     app.cut([pay(0, 10)], CLOCK)
     out = app.cut([windowed(having="count(*) >= 1"), pay(1, 11)], CLOCK)
-    assert [a["warming"] for a in lane(out, ALERTS)] == [True]
-    assert [a["warming"] for a in lane(app.cut([pay(2, 70)], CLOCK), ALERTS)] == [False]
+    assert [a["incomplete"] for a in lane(out, ALERTS)] == [True]
+    assert [a["incomplete"] for a in lane(app.cut([pay(2, 70)], CLOCK), ALERTS)] == [False]
 
 
 def test_distinct_values_are_counted_across_panes_and_cuts() -> None:
@@ -337,4 +337,4 @@ def test_what_was_counted_for_a_deleted_rule_does_not_come_back_to_a_new_one(cut
     app.shards.clear()
     (alert,) = lane(app.cut([pay(6, 7, "b"), pay(7, 7)], CLOCK), ALERTS)
     assert (alert["key"], alert["values"]) == ({"user": "a"}, {"count(*)": 2})
-    assert alert["warming"] is True
+    assert alert["incomplete"] is True

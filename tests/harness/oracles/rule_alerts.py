@@ -120,7 +120,7 @@ def _common(rule: RuleUnderTest, identity: Sequence[object], message: str) -> di
         "outcome": then.get("outcome", "review"),
         "score": then.get("score", 0),
         "message": message,
-        "warming": False,
+        "incomplete": False,
     }
 
 

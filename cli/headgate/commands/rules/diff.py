@@ -169,10 +169,10 @@ def _value(path: str, value: Json) -> str:
 def _state(state: StateChange) -> str:
     from rulecore.documents.scalars import render_duration
 
-    if state.warming_ms is None:
+    if state.incomplete_ms is None:
         return f"{state.what}: {state.fate}" + (", begins empty" if state.fate == "new" else "")
-    warming = f", warming for {render_duration(state.warming_ms)}" if state.warming_ms else ""
-    return f"{state.what}: {state.fate}{warming}"
+    incomplete = f", incomplete for {render_duration(state.incomplete_ms)}" if state.incomplete_ms else ""
+    return f"{state.what}: {state.fate}{incomplete}"
 
 
 def _sum(found: Sequence[RuleDiff]) -> str:
@@ -195,7 +195,7 @@ def _json(one: RuleDiff) -> Json:
         "rejected": one.rejected,
         "write_version": one.write_version,
         "fields": [_field_json(change) for change in one.fields],
-        "state": [{"what": s.what, "fate": s.fate.value, "warming_ms": s.warming_ms} for s in one.state],
+        "state": [{"what": s.what, "fate": s.fate.value, "incomplete_ms": s.incomplete_ms} for s in one.state],
     }
 
 

@@ -80,7 +80,7 @@ def test_a_change_is_shown_entry_by_entry_with_its_state_and_exit_code_1(
         "    having (different)\n"
         "      - count(*) >= 5\n"
         "      + count(*) >= 6\n"
-        "    state: count(*) by card in panes of 1m: kept, warming for 20m\n"
+        "    state: count(*) by card in panes of 1m: kept, incomplete for 20m\n"
         "0 added, 0 removed, 1 changed, 1 same; 1 would be rejected\n"
     )
 

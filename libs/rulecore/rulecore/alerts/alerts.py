@@ -44,7 +44,7 @@ def event_alert(
         "event_time_ms": origin.event_ms,
         "values": {},
         "source": origin.place,
-        "warming": False,
+        "incomplete": False,
         "message": _message(rule, event),
         "rules_epoch": context.epoch,
     }
@@ -62,9 +62,9 @@ def stateful_alert(firing: RuleFiring, schema: StreamSchema, origin: Origin | No
         "window": {"start_ms": firing.start_ms, "end_ms": firing.end_ms},
         "timing": firing.timing.value,
         "event_time_ms": firing.time_ms,
-        "values": {f.text: _plain(firing.values[f.column], f.type) for f in rule.figures},
+        "values": {f.text: _plain(firing.values[f.column], f.type) for f in rule.alert_fields},
         "source": None if origin is None else origin.place,
-        "warming": firing.warming,
+        "incomplete": firing.incomplete,
         "message": _message(rule, {**firing.key, **firing.values}),
         "rules_epoch": context.epoch,
     }

@@ -1,4 +1,4 @@
-"""The counts of each rule in a back-test: alerts, keys, first and last time, warming ones.
+"""The counts of each rule in a back-test: alerts, keys, first and last time, incomplete ones.
 
 ``Hits`` are the alerts of one batch as columns; a counter adds them up. Distinct keys are counted exactly up to
 ``MAX_KEYS`` a rule, by a 64-bit hash; beyond that the count is the least that it may be, and is marked so.
@@ -15,13 +15,13 @@ import polars as pl
 MAX_KEYS = 1_000_000
 _NEVER = 2**62
 
-#: One row an alert: the rule (index), a hash of its key, its event time, whether it was warming, and the hash of what
+#: One row an alert: the rule (index), a hash of its key, its event time, whether it was incomplete, and the hash of what
 #: it is about (rule's version apart; null without a comparison); ``settled``: the other side has it in the same batch.
 HITS = {
     "rule": pl.UInt32,
     "key": pl.UInt64,
     "event_ms": pl.Int64,
-    "warming": pl.Boolean,
+    "incomplete": pl.Boolean,
     "identity": pl.UInt64,
     "settled": pl.Boolean,
 }
@@ -43,7 +43,7 @@ class RuleCounts:
     exact: bool
     first_ms: int | None
     last_ms: int | None
-    warming: int
+    incomplete: int
     failed: str | None = None
 
 
@@ -52,7 +52,7 @@ class RuleCounter:
 
     def __init__(self, rules: int) -> None:
         self.alerts = np.zeros(rules, np.int64)
-        self.warming = np.zeros(rules, np.int64)
+        self.incomplete = np.zeros(rules, np.int64)
         self.first = np.full(rules, _NEVER, np.int64)
         self.last = np.full(rules, -_NEVER, np.int64)
         self.full = np.zeros(rules, np.bool_)
@@ -66,11 +66,11 @@ class RuleCounter:
             return
         ms = pl.col("event_ms")
         sums = hits.group_by("rule").agg(
-            pl.len().alias("n"), ms.min().alias("first"), ms.max().alias("last"), pl.col("warming").sum().alias("w")
+            pl.len().alias("n"), ms.min().alias("first"), ms.max().alias("last"), pl.col("incomplete").sum().alias("w")
         )
         rule = sums["rule"].to_numpy()
         self.alerts[rule] += sums["n"].to_numpy()
-        self.warming[rule] += sums["w"].to_numpy()
+        self.incomplete[rule] += sums["w"].to_numpy()
         self.first[rule] = np.minimum(self.first[rule], sums["first"].to_numpy())
         self.last[rule] = np.maximum(self.last[rule], sums["last"].to_numpy())
         self._add_keys(hits.select("rule", "key"))

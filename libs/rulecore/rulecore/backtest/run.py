@@ -97,7 +97,7 @@ class RuleRun:
             "rule": pl.Series(self._matched[matches.rule]),
             "key": pl.Series(key[place]),
             "event_ms": pl.Series(some[EVENT_MS].to_numpy()[place]),
-            "warming": pl.repeat(False, len(place), dtype=pl.Boolean, eager=True),
+            "incomplete": pl.repeat(False, len(place), dtype=pl.Boolean, eager=True),
             "identity": self._events(some, place),
             "settled": pl.repeat(True, len(place), dtype=pl.Boolean, eager=True),
         }
@@ -156,7 +156,7 @@ class RuleRun:
             "rule": [self._rule_indexes[alert["rule"]] for alert in alerts],
             "key": [_hash(alert["key"]) for alert in alerts],
             "event_ms": [alert["event_time_ms"] for alert in alerts],
-            "warming": [alert["warming"] for alert in alerts],
+            "incomplete": [alert["incomplete"] for alert in alerts],
             "identity": identities,
             "settled": [settled] * len(alerts),
         }
@@ -184,7 +184,7 @@ class RuleRun:
                 exact=not counter.full[n],
                 first_ms=int(counter.first[n]) if some else None,
                 last_ms=int(counter.last[n]) if some else None,
-                warming=int(counter.warming[n]),
+                incomplete=int(counter.incomplete[n]),
                 failed=self._failed.get(rule.rule.id),
             )
         return found

@@ -94,7 +94,7 @@ class RuleStatus:
     mode: str | None = None
     release: str | None = None
     compared: Mapping[str, int] | None = None
-    warming: IncompleteCounts | None = None
+    incomplete: IncompleteCounts | None = None
 
 
 def as_reply(status: RuleStatus, record: ControlRecord, epoch: int = 0) -> RuleStatus:
@@ -124,7 +124,7 @@ def status_record(status: RuleStatus) -> Record:
     }
     if status.compared is not None:
         body["compared"] = dict(status.compared)
-    if status.warming is not None:
-        offsets = {str(partition): offset for partition, offset in status.warming.counts_from.items()}
-        body["warming"] = {"since_ms": dict(status.warming.since_ms), "counts_from": offsets}
+    if status.incomplete is not None:
+        offsets = {str(partition): offset for partition, offset in status.incomplete.counts_from.items()}
+        body["incomplete"] = {"since_ms": dict(status.incomplete.since_ms), "counts_from": offsets}
     return Record(STATUS, status.name.encode(), orjson.dumps(body))

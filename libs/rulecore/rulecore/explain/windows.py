@@ -183,11 +183,13 @@ def _window_trace(
     assert rule.having is not None
     assert rule.having_on_columns is not None
     names = dict(_columns(rule.having, rule.having_on_columns))
-    values: dict[str, object] = {f.column: lang.to_logical(firing.values[f.column], f.type) for f in rule.figures}
+    values: dict[str, object] = {f.column: lang.to_logical(firing.values[f.column], f.type) for f in rule.alert_fields}
     types = {f.name: f.type for f in schema.fields}
     values |= {name: lang.to_logical(value, types[name]) for name, value in firing.key.items()}
     having = explain_with(rule.having, lambda part: lang.evaluate(lang.replace_aggregates(part, names), values, lists))
-    seen = tuple(ObservedValue(f.text, lang.to_logical(firing.values[f.column], f.type), f.type) for f in rule.figures)
+    seen = tuple(
+        ObservedValue(f.text, lang.to_logical(firing.values[f.column], f.type), f.type) for f in rule.alert_fields
+    )
     return WindowTrace(firing.start_ms, firing.end_ms, row, firing.time_ms, seen, having)
 
 

@@ -167,7 +167,7 @@ class FiringDetails:
     mark: tuple[object, ...]
     time_ms: int
     timing: FiringTime
-    warming: bool
+    incomplete: bool
 
 
 def firings(
@@ -197,7 +197,7 @@ def firings(
             timing=detail.timing,
             row=None if row < 0 else row,
             values={s.column: values[s.column][i] for s in rule.aggregates},
-            warming=detail.warming,
+            incomplete=detail.incomplete,
         )
 
 

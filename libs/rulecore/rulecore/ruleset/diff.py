@@ -75,12 +75,12 @@ class FieldChange:
 class StateChange:
     """Change of state of a rule. ``what``: an aggregate, or the state of the rule's kind.
 
-    ``warming_ms``: milliseconds until a window is complete; None if not known.
+    ``incomplete_ms``: milliseconds until a window is complete; None if not known.
     """
 
     what: str
     fate: StateFate
-    warming_ms: int | None = 0
+    incomplete_ms: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ ALERT_FIELDS: Final = frozenset(
         "event_time_ms",
         "values",
         "source",
-        "warming",
+        "incomplete",
         "events",
     }
 )

@@ -180,7 +180,7 @@ def test_a_window_that_is_open_at_the_end_has_not_fired() -> None:
 def test_a_window_that_began_before_the_first_event_is_warming() -> None:
     events = [Event(0, second, "a", 100) for second in (30, 31, 70, 71)]
     report = run(events, [burst(2)])
-    assert (report.new["burst"].alerts, report.new["burst"].warming) == (2, 1)
+    assert (report.new["burst"].alerts, report.new["burst"].incomplete) == (2, 1)
 
 
 def test_late_events_are_counted_and_seen_by_rules_per_event_only() -> None:

@@ -437,21 +437,21 @@ def test_another_threshold_finds_what_was_counted(within: dict[str, object]) -> 
     app = InProcessApp(new_app(100), app.blobs)
     out = app.cut([control_record(2, "r", orjson.dumps(second)), events[4].record()], CLOCK)
     (alert,) = lane(out, ALERTS)
-    assert (alert["version"], alert["warming"], alert["values"]) == (2, False, {"count(*)": 5})
+    assert (alert["version"], alert["incomplete"], alert["values"]) == (2, False, {"count(*)": 5})
 
 
 @pytest.mark.parametrize("within", [{"session": "5m"}, {"count": 6}])
-def test_a_new_aggregate_is_warming_in_a_window_that_began_before_it(within: dict[str, object]) -> None:
+def test_a_new_aggregate_is_incomplete_in_a_window_that_began_before_it(within: dict[str, object]) -> None:
     app = InProcessApp(new_app(100))
     first = {**Spec(0, "amount > 0", "early", tuple(within.items())).document("r"), "having": "count(*) >= 100"}
     second = {**first, "version": 2, "having": "min(amount) > 1"}
     app.cut([control_record(1, "r", orjson.dumps(first)), Pay(0, amount=1).record()], CLOCK)
     out = app.cut([control_record(2, "r", orjson.dumps(second)), Pay(1, amount=2, offset=1).record()], CLOCK)
     (alert,) = lane(out, ALERTS)
-    assert (alert["warming"], alert["values"]) == (True, {"min(amount)": "2.00"})
+    assert (alert["incomplete"], alert["values"]) == (True, {"min(amount)": "2.00"})
     again = InProcessApp(new_app(100), app.blobs)
     later = [Pay(60 + i, amount=3, offset=2 + i).record() for i in range(6)]
-    assert [a["warming"] for a in lane(again.cut(later, CLOCK), ALERTS)] == [False]
+    assert [a["incomplete"] for a in lane(again.cut(later, CLOCK), ALERTS)] == [False]
 
 
 def test_a_final_rule_on_a_session_that_ended_while_a_process_was_away_fires_once() -> None:

@@ -127,7 +127,7 @@ def test_an_equivalent_condition_keeps_what_was_counted() -> None:
 
 def test_another_condition_begins_to_count_anew_and_drops_what_nobody_counts() -> None:
     found = one([window()], [window(version=2, where="type = 'y'")])
-    assert [(s.fate, s.warming_ms) for s in found.state] == [(StateFate.NEW, 10 * MINUTE), (StateFate.DROPPED, 0)]
+    assert [(s.fate, s.incomplete_ms) for s in found.state] == [(StateFate.NEW, 10 * MINUTE), (StateFate.DROPPED, 0)]
 
 
 def test_what_another_rule_still_counts_is_not_dropped() -> None:

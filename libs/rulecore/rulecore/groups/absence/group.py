@@ -230,7 +230,7 @@ class AbsenceGroup:
                 "__missing_for_ms": deadline_ms - missed.last_ms,
                 "__times": missed.previous_alerts + number + 1,
             },
-            warming=False,
+            incomplete=False,
         )
 
     def _forget(self, context: CutContext) -> None:

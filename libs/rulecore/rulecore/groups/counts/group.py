@@ -117,7 +117,7 @@ class CountSubgroup:
         self.panes.idle_before_ms = context.next_watermark_ms - self.settings.idle_ms + 1
         return CountExpiry(self)
 
-    def warming(self, rule: CompiledRule, start_ms: int) -> bool:
+    def is_incomplete(self, rule: CompiledRule, start_ms: int) -> bool:
         """Return whether the window holds an event from before an aggregate was kept."""
         assert self.spec is not None
         return start_ms <= self.spec.since(rule)
@@ -187,7 +187,7 @@ class CountUpdate:
         timing = FiringTime.EARLY if emit is Emit.EARLY else FiringTime.FINAL
         starts, times = snapshots.start_ms[hits.row].tolist(), events.times[place].tolist()
         details = [
-            FiringDetails(mark, time, timing, self.subgroup.warming(having.members[member].rule, start))
+            FiringDetails(mark, time, timing, self.subgroup.is_incomplete(having.members[member].rule, start))
             for mark, start, time, member in zip(marks, starts, times, hits.member.tolist(), strict=True)
         ]
         return list(firings(spec, having, hits, snapshots, self.subgroup.panes.keys, details))

@@ -15,7 +15,7 @@ not again until signals have left the window, the sum is below, and another sign
 - Signals are kept for the group, for every rule that some score rule names, with the score that their rule had then:
   so a new limit, weight or way of counting goes on with the signals present, and raises no alert for a sum that has
   reached its limit already. Signals from before a rule was first named are missing: until a window began after that,
-  alerts are marked as warming. A paused score rule goes on collecting.
+  alerts are marked as incomplete. A paused score rule goes on collecting.
 - At most ``GroupSettings.events`` signals a key (the oldest go) and ``GroupSettings.population`` keys (the last to come
   have no score); the rest is counted (``signals_dropped``, ``keys_dropped``).
 
@@ -162,7 +162,7 @@ class ScoreGroup:
             timing=FiringTime.EARLY,
             row=None,
             values={"__sum": score.total, "__rules": ", ".join(score.rules), "__count": len(score.window)},
-            warming=start_ms < max(self._since[name] for name in score.scoring.weights),
+            incomplete=start_ms < max(self._since[name] for name in score.scoring.weights),
             events=tuple(Origin(context.topic, s.partition, s.offset, s.time_ms) for s in events),
         )
 

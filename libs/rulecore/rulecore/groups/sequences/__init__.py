@@ -41,5 +41,5 @@ losing it. Another structure begins anew. A value that a new message names is nu
 
 *Warming.* A sequence that begins to be looked for now knows no earlier events. For ``within`` after that, a match may
 lack the company of longer ones that were missed (which could have discarded it), so alerts whose last event comes that
-soon are marked ``warming``.
+soon are marked ``incomplete``.
 """

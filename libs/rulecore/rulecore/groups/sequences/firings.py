@@ -42,7 +42,7 @@ def to_firing(rule: CompiledRule, key: Mapping[str, Value], match: Match, topic:
         timing=FiringTime.FINAL,
         row=None,
         values=_values(rule, match),
-        warming=last.event_ms - span_ms <= since_ms,
+        incomplete=last.event_ms - span_ms <= since_ms,
         events=origins,
     )
 

@@ -112,7 +112,7 @@ class SessionSubgroup:
             ended.having = having
         return ended
 
-    def warming(self, rule: CompiledRule, start_ms: int) -> bool:
+    def is_incomplete(self, rule: CompiledRule, start_ms: int) -> bool:
         """Return whether an event that was never counted may belong to the session: one less than a gap before it."""
         assert self.spec is not None
         return start_ms < self.spec.since(rule) + self.sessions.gap_ms
@@ -178,7 +178,9 @@ class EventUpdate:
         hits, masks = mark_fired(self.subgroup.sessions, updates, hits, having.bits)
         assert spec is not None
         details = [
-            FiringDetails((start,), time, FiringTime.EARLY, self.subgroup.warming(having.members[member].rule, start))
+            FiringDetails(
+                (start,), time, FiringTime.EARLY, self.subgroup.is_incomplete(having.members[member].rule, start)
+            )
             for start, time, member in zip(
                 updates.start[hits.row].tolist(), self.times[hits.row].tolist(), hits.member.tolist(), strict=True
             )
@@ -208,7 +210,7 @@ class WatermarkUpdate:
                 start, rule = int(snapshots.start_ms[row]), self.having.members[member].rule
                 details.append(
                     FiringDetails(
-                        (start,), int(snapshots.end_ms[row]), FiringTime.FINAL, self.subgroup.warming(rule, start)
+                        (start,), int(snapshots.end_ms[row]), FiringTime.FINAL, self.subgroup.is_incomplete(rule, start)
                     )
                 )
             found = list(firings(spec, self.having, self.hits, snapshots, self.subgroup.sessions.keys, details))

@@ -342,7 +342,7 @@ class WindowGroup:
                 timing=FiringTime.FINAL if source is None else FiringTime.EARLY,
                 row=None if source is None else int(source.rows[rows[i]]),
                 values={c: values[c][i] for c in own},
-                warming=start_ms < max(self.metadata.since_ms[n] for n in [*own, member.rows]),
+                incomplete=start_ms < max(self.metadata.since_ms[n] for n in [*own, member.rows]),
             )
 
     def _in_order(self, windows: Windows, hits: RuleHits) -> Ints:

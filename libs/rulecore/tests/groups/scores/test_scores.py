@@ -185,8 +185,8 @@ def test_a_new_limit_goes_on_with_what_was_added() -> None:
 
 def test_until_a_window_began_after_the_rule_came_alerts_are_warming() -> None:
     process = started(scoring(limit=20), now_ms=10 * MINUTE)
-    assert [f.warming for f in cut(process, [signal(12)])] == [True]
-    assert [f.warming for f in cut(process, [signal(60, number=1)])] == [False]
+    assert [f.incomplete for f in cut(process, [signal(12)])] == [True]
+    assert [f.incomplete for f in cut(process, [signal(60, number=1)])] == [False]
 
 
 def test_a_paused_rule_goes_on_adding() -> None:

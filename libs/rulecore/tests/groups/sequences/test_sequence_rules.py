@@ -269,7 +269,7 @@ def test_another_message_or_severity_keeps_what_has_begun() -> None:
     then = {"severity": "low", "message": "paid {bought.amount} after {failed.amount}"}
     changed = control_record(2, "r", document([FAILED, BOUGHT], version=2, then=then))
     (alert,) = alerts(one, [changed, *raw("3b 4x", 10)])
-    assert (alert["version"], alert["warming"]) == (2, False)
+    assert (alert["version"], alert["incomplete"]) == (2, False)
     # The first failed login was taken before anyone asked for its amount.
     assert alert["message"] in ("paid 0.00 after 1.00", "paid 0.00 after null")
 
@@ -324,12 +324,14 @@ def test_a_paused_rule_goes_on_looking_and_says_nothing() -> None:
     assert len(run.cut(events("4b"), END)) == 1
 
 
-@pytest.mark.parametrize(("last", "warming"), [("70b", True), ("70.001b", False)])
-def test_a_new_sequence_is_warming_until_the_longest_match_would_have_begun_after_it(last: str, warming: bool) -> None:
+@pytest.mark.parametrize(("last", "incomplete"), [("70b", True), ("70.001b", False)])
+def test_a_new_sequence_is_incomplete_until_the_longest_match_would_have_begun_after_it(
+    last: str, incomplete: bool
+) -> None:
     run = GroupRun(SCHEMA, [rule(BEGUN, BOUGHT)])
     run.change([rule({**BEGUN, "times": 2}, BOUGHT)], latest_ms=T0 + 10 * MINUTE)
     (firing,) = run.cut(events(f"30a 31a {last}"), END)
-    assert firing.warming is warming
+    assert firing.incomplete is incomplete
 
 
 def test_a_rule_that_raises_is_blamed_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
