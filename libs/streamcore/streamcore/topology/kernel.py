@@ -22,6 +22,7 @@ from streamcore.state.table import StateTable
 from streamcore.topology.control_rows import control_rows
 from streamcore.topology.dead_letters import DeadLetterWriter, without_origin
 from streamcore.topology.error_isolation import dead_letters, run_isolated
+from streamcore.topology.graph import TopologyGraph
 from streamcore.topology.logical_types import to_logical
 from streamcore.topology.nodes import (
     FAILED,
@@ -35,7 +36,6 @@ from streamcore.topology.nodes import (
     UnionNode,
     empty_rows,
 )
-from streamcore.topology.topology import Topology
 from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK
 from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
@@ -45,7 +45,7 @@ from streamcore.wire.lanes import DEAD_LETTERS, Record
 class TopologyHead:
     """Makes the head. Travels."""
 
-    topology: Topology
+    topology: TopologyGraph
     topics: tuple[str, ...] = ()
 
     def __call__(self) -> StatelessStageRunner:
@@ -56,7 +56,7 @@ class TopologyHead:
 class TopologyStage:
     """Makes the kernel of a keyed level. Travels."""
 
-    topology: Topology
+    topology: TopologyGraph
     level: int
     topics: tuple[str, ...] = ()
 
@@ -67,7 +67,7 @@ class TopologyStage:
 class StatelessStageRunner:
     """Level 0, in a task of stage 1."""
 
-    def __init__(self, topology: Topology, topics: Sequence[str] = ()) -> None:
+    def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
         self.topology = topology
         self.letters = DeadLetterWriter(topics)
 
@@ -86,7 +86,7 @@ class StatelessStageRunner:
 class KeyedStageRunner:
     """A keyed level, on one shard."""
 
-    def __init__(self, topology: Topology, level: int, topics: Sequence[str] = ()) -> None:
+    def __init__(self, topology: TopologyGraph, level: int, topics: Sequence[str] = ()) -> None:
         self.topology = topology
         self.letters = DeadLetterWriter(topics)
         self.level = level
@@ -124,7 +124,7 @@ class KeyedStageRunner:
 class _CutPass:
     """One way through the nodes of a level."""
 
-    topology: Topology
+    topology: TopologyGraph
     level: int
     operators: Mapping[StatefulNode, Operator]
     cut: Cut | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamcore.topology.graph import TopologyGraph
 from streamcore.topology.nodes import StatefulNode
 from streamcore.topology.stages import PlannedExchange
-from streamcore.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class TopologyPlan:
         return "\n".join([*lines, f"  writes  {', '.join(self.lanes)}"]) + "\n"
 
 
-def plan(topology: Topology) -> TopologyPlan:
+def plan(topology: TopologyGraph) -> TopologyPlan:
     """Plan a topology. Operators are made for it, and nothing runs."""
     levels = range(1, topology.levels.count)
     stages = tuple(_stage(topology, level) for level in levels)
@@ -82,7 +82,7 @@ def plan(topology: Topology) -> TopologyPlan:
     )
 
 
-def _stage(topology: Topology, level: int) -> StagePlan:
+def _stage(topology: TopologyGraph, level: int) -> StagePlan:
     sendings = [sending for sending in topology.levels.exchanges if sending.exchange.stage == level - 1]
     operators = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
     return StagePlan(level, tuple(map(_exchange, sendings)), tuple(_operator(topology, node) for node in operators))
@@ -94,7 +94,7 @@ def _exchange(sending: PlannedExchange) -> ExchangePlan:
     return ExchangePlan(exchange.rows.stream, exchange.key, sending.level, columns, exchange.broadcast)
 
 
-def _operator(topology: Topology, node: StatefulNode) -> OperatorPlan:
+def _operator(topology: TopologyGraph, node: StatefulNode) -> OperatorPlan:
     name = topology.node_name(node)
     tables = tuple(f"{name}/{table}" for table in node.make().tables())
     streams = tuple(topology.sources[number].name for number in sorted(topology.levels.sources[node]))

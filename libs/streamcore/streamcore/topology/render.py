@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from streamcore.operators.base import MAIN
+from streamcore.topology.graph import TopologyGraph
 from streamcore.topology.nodes import OutputPort, SinkNode, SourceNode, StatefulNode, TopologyNode
 from streamcore.topology.stages import StageAssignment
-from streamcore.topology.topology import Topology
 
 
-def text(topology: Topology) -> str:
+def text(topology: TopologyGraph) -> str:
     """Return one line a node: its name, its operation and its inputs."""
     levels = topology.levels
     lines = [f"topology {topology.name}"]
@@ -30,7 +30,7 @@ def _key(levels: StageAssignment, level: int) -> list[str]:
     return sorted({", ".join(one.key) or "nothing" for one in exchanges if not one.broadcast})
 
 
-def _line(topology: Topology, node: TopologyNode, level: int) -> str:
+def _line(topology: TopologyGraph, node: TopologyNode, level: int) -> str:
     levels = topology.levels
     taken = [
         _port(topology, port)
@@ -49,12 +49,12 @@ def _what(node: TopologyNode) -> str:
     return node.kind + (f" ({node.detail})" if node.detail else "")
 
 
-def _port(topology: Topology, port: OutputPort) -> str:
+def _port(topology: TopologyGraph, port: OutputPort) -> str:
     name = topology.node_name(port.node)
     return name if port.name == MAIN else f"{name}.{port.name}"
 
 
-def mermaid(topology: Topology) -> str:
+def mermaid(topology: TopologyGraph) -> str:
     """Return a flowchart from left to right; each keyed stage is a box, a dotted arrow is an exchange."""
     levels = topology.levels
     lines = ["flowchart LR"]
@@ -70,7 +70,7 @@ def _id(levels: StageAssignment, node: TopologyNode, level: int) -> str:
     return f"n{levels.nodes.index(node)}_{level}"
 
 
-def _shape(topology: Topology, node: TopologyNode) -> str:
+def _shape(topology: TopologyGraph, node: TopologyNode) -> str:
     label = f"{topology.node_name(node)}<br/>{_what(node)}".replace('"', "#quot;")
     if isinstance(node, SourceNode | SinkNode):
         return f'(["{label}"])'
