@@ -121,4 +121,4 @@ def _next_step_for_human(context: Context, status: Status) -> str:
     why = f"{upgrade.reason}: {upgrade.message}; " if upgrade is not None and upgrade.reason else ""
     if not there:
         return f"{why}no savepoint to restore; to go on from the checkpoint: {in_place_command(context)}"
-    return f"{why}{len(there)} savepoints in status.restore_points; the newest: {there[0].command}"
+    return f"{why}{len(there)} savepoints in status.restorePoints; the newest: {there[0].command}"
