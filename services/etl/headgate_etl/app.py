@@ -18,12 +18,13 @@ from functools import partial
 import polars as pl
 
 from headgate_etl.derive_with_lists import ANSWERS, DeriveOperatorFactory
+from headgate_etl.documents import DeduplicateDocument, RouteTarget
 from headgate_etl.http_lookup import enrichment
-from headgate_etl.mapping_stage import CODE, REASON
+from headgate_etl.mapping_types import CODE, REASON
 from headgate_etl.masking import mask_columns
 from headgate_etl.plan import EtlPlan, build_plan
 from headgate_etl.routing import RouteRows
-from headgate_etl.settings import DeduplicateDocument, EtlSettings, RouteTarget
+from headgate_etl.settings import EtlSettings
 from headgate_etl.sinks import factories
 from streamcore.app import App
 from streamcore.engine.report import Listeners

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
+from headgate_etl.mapping_types import CODE, REASON, FirstError, MappingSpec
 from headgate_etl.row_codes import RowCode
 from rulecore.documents.scalars import abbreviate
 from rulecore.language import Expr, columns, to_logical
 from streamcore.schema import TIMESTAMP, Type
 from streamcore.timestamps import to_text
-
-if TYPE_CHECKING:
-    from headgate_etl.mapping_stage import FirstError, MappingStage
 
 _HIDDEN = "***"
 
@@ -27,13 +24,11 @@ _HIDDEN = "***"
 class ErrorMessages:
     """``frame``: the inputs of the computed fields; ``checked``: the rows that the rules were checked on."""
 
-    def __init__(self, phase: MappingStage, frame: pl.DataFrame, checked: pl.DataFrame) -> None:
+    def __init__(self, phase: MappingSpec, frame: pl.DataFrame, checked: pl.DataFrame) -> None:
         self.phase, self.frame, self.checked = phase, frame, checked
 
     def of(self, found: FirstError) -> tuple[pl.Series, pl.Series]:
         """Build the columns of codes and reasons."""
-        from headgate_etl.mapping_stage import CODE, REASON
-
         height = len(found.number)
         failed = np.flatnonzero(found.number >= 0)
         if not len(failed):

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 import orjson
 import polars as pl
 
-from headgate_etl.settings import LookupDocument, OnMissing
+from headgate_etl.documents import LookupDocument, OnMissing
 from streamcore.enrich import Answer, Caching, Enrichment, Key, LookupRetries, OnFailure
 from streamcore.errors import Permanent, Retryable
 

@@ -10,73 +10,31 @@ Promises: row by row; nothing raises on data. Does not know where rows come from
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from headgate_etl import expression_errors
 from headgate_etl.columns import ROW, to_logical, to_physical
 from headgate_etl.error_messages import ErrorMessages
+from headgate_etl.mapping_types import ComputedField, FirstError, MappingSpec, Mask
 from headgate_etl.row_codes import RowCode
-from rulecore.language import ColumnRef, Expr, columns
+from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
 from rulecore.lists.content import ListContent
 from rulecore.lists.fill_columns import with_list_columns
-from rulecore.lists.list_columns import ListColumn
 from streamcore.schema import DOUBLE, Type
 from streamcore.wire.raw import ORIGIN
 
-#: Why a row failed, in two columns; null where it did not.
-CODE, REASON = "@code", "@reason"
 #: Prefixes under which a field is computed, and a rule asked, beside columns of the same name.
 _NEW, _ASKED = "=", "?"
 _ENGINE = "^__.*$"
 
-Mask = npt.NDArray[np.bool_]
 
-
-@dataclass(frozen=True)
-class ComputedField:
-    """A field to be: ``expr`` has its type, and asks ``lookups`` (``needed``: those that must have an answer)."""
-
-    name: str
-    expr: Expr
-    type: Type
-    nullable: bool
-    text: str
-    lookups: tuple[ListColumn, ...] = ()
-    needed: tuple[ListColumn, ...] = ()
-
-    @property
-    def same_as(self) -> str | None:
-        """The column that it is, where it is no more than that."""
-        return self.expr.name if isinstance(self.expr, ColumnRef) and not self.lookups else None
-
-
-@dataclass(frozen=True)
-class RowRule:
-    """A rule: violated where it is false. Where it is unknown, it is not, as for SQL's CHECK."""
-
-    name: str
-    expr: Expr
-    text: str
-    lookups: tuple[ListColumn, ...] = ()
-
-
-@dataclass(frozen=True)
-class MappingStage:
-    """``given``: the columns that come in; ``keeps``: those of them that stay. ``private``: columns whose values no
-    reason shows."""
-
-    given: Mapping[str, Type]
-    fields: tuple[ComputedField, ...]
-    rules: tuple[RowRule, ...] = ()
-    keeps: tuple[str, ...] = ()
-    private: frozenset[str] = field(default_factory=frozenset)
+class MappingStage(MappingSpec):
+    """The phase of a specification, as a step of a topology or of an operator."""
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         """As a step of a topology, without lists."""
@@ -141,30 +99,6 @@ class MappingStage:
         if source is not None:
             return rows[source].alias(one.name)
         return to_logical(frame[_NEW + one.name].alias(one.name), one.type)
-
-
-class FirstError:
-    """Of each row the first thing that is wrong: its number among fields and rules (-1: nothing), and its code."""
-
-    def __init__(self, height: int) -> None:
-        self.number = np.full(height, -1, np.int32)
-        self.code: dict[int, list[tuple[Mask, str]]] = {}
-
-    def mark(self, number: int, wrong: Mask, code: str) -> None:
-        """Rows on which this is wrong; those with something before it keep that."""
-        mine = wrong & (self.number < 0)
-        if mine.any():
-            self.number[mine] = number
-            self.code.setdefault(number, []).append((mine, code))
-
-    def codes(self) -> Sequence[str | None]:
-        """By row."""
-        result: list[str | None] = [None] * len(self.number)
-        for marked in self.code.values():
-            for mask, code in marked:
-                for row in np.flatnonzero(mask):
-                    result[row] = code
-        return result
 
 
 def _failed_rows(

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headgate_etl.settings import How, MaskDocument
+from headgate_etl.documents import How, MaskDocument
 from streamcore.errors import ConfigError
 
 HIDDEN = "***"

@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headgate_etl import masking
+from headgate_etl.documents import How, RouteTarget
 from headgate_etl.problems import Problems
-from headgate_etl.settings import How, RouteTarget
 from headgate_etl.sinks import table_sinks
 from rulecore.language import ListType
 from streamcore.schema import STRING, TIMESTAMP, Field, Kind, Type
 
 if TYPE_CHECKING:
-    from headgate_etl.settings import EtlSettings
+    from headgate_etl.documents import EtlDocument
 
 _NOT_NULL = " not null"
 _IDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
-def read_model(settings: EtlSettings, problems: Problems) -> dict[str, Field]:
+def read_model(settings: EtlDocument, problems: Problems) -> dict[str, Field]:
     model: dict[str, Field] = {}
     for name, text in settings.model.items():
         with problems.at(f"model.{name}"):
@@ -32,7 +32,7 @@ def read_model(settings: EtlSettings, problems: Problems) -> dict[str, Field]:
     return model
 
 
-def read_lists(settings: EtlSettings, problems: Problems) -> dict[str, ListType]:
+def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]:
     lists: dict[str, ListType] = {}
     for name, one in settings.lists.items():
         with problems.at(f"lists.{name}"):
@@ -40,17 +40,17 @@ def read_lists(settings: EtlSettings, problems: Problems) -> dict[str, ListType]
     return lists
 
 
-def _looked_up(settings: EtlSettings) -> tuple[str, ...]:
+def _looked_up(settings: EtlDocument) -> tuple[str, ...]:
     return () if settings.lookup is None else settings.lookup.adds
 
 
-def mapped_fields(settings: EtlSettings) -> tuple[str, ...]:
+def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
     """Return the fields that inputs provide, in the order of the model."""
     others = {*settings.derive, *_looked_up(settings)}
     return tuple(name for name in settings.model if name not in others)
 
 
-def check_origins(settings: EtlSettings, model: Mapping[str, Field], problems: Problems) -> None:
+def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
     """Every field comes from one place, and every name is a field."""
     origins = {"derive": [*settings.derive], "lookup.adds": [*_looked_up(settings)]}
     origins |= {f"inputs.{n}.map": [*one.map] for n, one in enumerate(settings.inputs)}
@@ -72,7 +72,7 @@ def check_origins(settings: EtlSettings, model: Mapping[str, Field], problems: P
         problems.add(f"derive.{name}", "comes from lookup.adds already; keep one of the two")
 
 
-def check_id(settings: EtlSettings, model: Mapping[str, Field], problems: Problems) -> None:
+def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
     for name in settings.id:
         if name not in mapped_fields(settings):
             problems.add(
@@ -85,7 +85,7 @@ def check_id(settings: EtlSettings, model: Mapping[str, Field], problems: Proble
         problems.add("lookup.key", f"{look.key!r} is no field that inputs give")
 
 
-def read_masks(settings: EtlSettings, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:
+def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:
     masks: dict[str, masking.Mask] = {}
     for name, one in settings.mask.items():
         place = f"mask.{name}"
@@ -101,7 +101,7 @@ def read_masks(settings: EtlSettings, model: Mapping[str, Field], problems: Prob
     return masks
 
 
-def check_sinks(settings: EtlSettings, problems: Problems) -> None:
+def check_sinks(settings: EtlDocument, problems: Problems) -> None:
     """Every route to a table has one, and every table a route."""
     known = table_sinks(settings)
     for number, route in enumerate(settings.routes):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from headgate_etl import masking
 from headgate_etl import name_resolution as names
+from headgate_etl.documents import InputDocument, OnMissing
 from headgate_etl.expressions import ExpressionReader, asks_lists, inline, null_of_type
-from headgate_etl.mapping_stage import ComputedField, MappingStage, RowRule
+from headgate_etl.mapping_stage import MappingStage
+from headgate_etl.mapping_types import ComputedField, RowRule
 from headgate_etl.problems import Problems
 from headgate_etl.routing import Route
-from headgate_etl.settings import InputDocument, OnMissing
 from rulecore.language import Expr, ListType, columns
 from rulecore.lists.list_columns import extract_list_columns
 from streamcore.decode.formats import InputFormat
@@ -25,7 +26,7 @@ from streamcore.schema import Field, StreamSchema
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
 if TYPE_CHECKING:
-    from headgate_etl.settings import EtlSettings
+    from headgate_etl.documents import EtlDocument
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class EtlPlan:
         return phase is not None and (any(f.lookups for f in phase.fields) or any(r.lookups for r in phase.rules))
 
 
-def build_plan(settings: EtlSettings) -> EtlPlan:
+def build_plan(settings: EtlDocument) -> EtlPlan:
     """Build the plan of the document; ``ConfigError`` lists everything that is wrong in it, an entry a line."""
     problems = Problems()
     model, lists = names.read_model(settings, problems), names.read_lists(settings, problems)
@@ -85,7 +86,7 @@ def build_plan(settings: EtlSettings) -> EtlPlan:
 
 
 def _rules(
-    settings: EtlSettings, model: Mapping[str, Field], lists: Mapping[str, ListType], problems: Problems
+    settings: EtlDocument, model: Mapping[str, Field], lists: Mapping[str, ListType], problems: Problems
 ) -> list[RowRule]:
     reader, rules = ExpressionReader({f.name: f.type for f in model.values()}, lists), []
     for name, text in settings.rules.items():
@@ -99,13 +100,13 @@ def _needs(rule: RowRule) -> frozenset[str]:
     return frozenset().union(columns(rule.expr), *(columns(one.operand) for one in rule.lookups))
 
 
-def _is_early(settings: EtlSettings, rule: RowRule) -> bool:
+def _is_early(settings: EtlDocument, rule: RowRule) -> bool:
     """Whether it can be asked before anything is looked up."""
     return not rule.lookups and _needs(rule) <= {*names.mapped_fields(settings)}
 
 
 def _input(
-    settings: EtlSettings,
+    settings: EtlDocument,
     number: int,
     one: InputDocument,
     model: Mapping[str, Field],
@@ -138,7 +139,7 @@ def _field(declared: Field, text: str | None, place: str, reader: ExpressionRead
 
 
 def _derived_stage(
-    settings: EtlSettings,
+    settings: EtlDocument,
     model: Mapping[str, Field],
     lists: Mapping[str, ListType],
     rules: Sequence[RowRule],
@@ -164,7 +165,7 @@ def _derived_stage(
 # --- the way out ----------------------------------------------------------------------------------------------------
 
 
-def _routes(settings: EtlSettings, model: Mapping[str, Field], problems: Problems) -> tuple[Route, ...]:
+def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> tuple[Route, ...]:
     reader = ExpressionReader({f.name: f.type for f in model.values()}, {})
     taken = {DEAD_LETTERS, STATUS, "control", "markers"}
     taken |= {settings.deduplicate.duplicates_to or ""} if settings.deduplicate else set()

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from headgate_etl.columns import ROW, to_physical
-from headgate_etl.mapping_stage import CODE, REASON
+from headgate_etl.documents import RouteTarget
+from headgate_etl.mapping_types import CODE, REASON
 from headgate_etl.masking import Mask, mask_columns
 from headgate_etl.row_codes import RowCode
-from headgate_etl.settings import RouteTarget
 from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
 from streamcore.schema import Type

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headgate_etl.settings import EtlSettings, RouteTarget
+from headgate_etl.documents import RouteTarget
+from headgate_etl.settings import EtlSettings
 from streamcore.service.definition import ServiceDefinition
 from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 

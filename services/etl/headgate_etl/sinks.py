@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from headgate_etl.settings import EtlSettings, RouteTarget
+from headgate_etl.documents import EtlDocument, RouteTarget
 from streamcore.service.config.sinks import sink_factory
 
 if TYPE_CHECKING:
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from streamcore.sinks.sink import SinkFactory
 
 
-def table_sinks(settings: EtlSettings) -> Mapping[RouteTarget, DeltaSettings | PostgresSettings]:
+def table_sinks(settings: EtlDocument) -> Mapping[RouteTarget, DeltaSettings | PostgresSettings]:
     """Return the settings of the sinks that are present, by target."""
     sinks = {RouteTarget.DELTA: settings.delta, RouteTarget.POSTGRES: settings.postgres}
     return {target: sink for target, sink in sinks.items() if sink is not None}
 
 
-def factories(settings: EtlSettings, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
+def factories(settings: EtlDocument, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
     """Yield a sink factory for each target. ``columns``: the schema of each lane's rows."""
     for target, sink in table_sinks(settings).items():
         lanes = [route.name for route in settings.routes if route.to is target]

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate_etl.documents import How, MaskDocument
 from headgate_etl.masking import HIDDEN, Mask, mask_columns, network, to_mask
-from headgate_etl.settings import How, MaskDocument
 from streamcore.errors import ConfigError
 
 

@@ -1,0 +1,168 @@
+"""The form of the settings of the ETL app: YAML or JSON. ``headgate_etl.settings`` checks what they mean."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from streamcore.service.config.documents import Document, NotNegative, Positive, StreamDocument
+from streamcore.service.config.settings import ServiceSettings
+from streamcore.sinks.delta.settings import DeltaSettings
+from streamcore.sinks.postgres.settings import PostgresSettings
+
+Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")]
+LaneName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+
+
+class InputDocument(StreamDocument):
+    """One input topic and its mapping to the model."""
+
+    map: Annotated[dict[Name, str], Field(min_length=1)] = Field(
+        description="Expression over the stream's fields for each field of the model."
+    )
+
+
+class OnMissing(enum.StrEnum):
+    """The handling of a row whose key is not in the list."""
+
+    NULL = "null"
+    DEAD_LETTER = "dead_letter"
+
+
+class ListDocument(Document):
+    """A list that arrives through the control topic."""
+
+    of: str = Field(description="Type of the list's entries, such as string.")
+    value: str | None = Field(default=None, description="Type of the value of an entry; null for a list of keys only.")
+    missing: OnMissing = Field(
+        default=OnMissing.NULL,
+        description="What happens to a row whose key the list does not have: null, or a dead letter.",
+    )
+
+
+class LookupDocument(Document):
+    """Fields that are looked up by HTTP: GET url returns a JSON object; 404 means unknown, and the fields are null."""
+
+    url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")] = Field(
+        description="URL with the placeholder {key}."
+    )
+    key: Name = Field(description="Field of the model whose value replaces {key}.")
+    adds: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
+        description="Fields of the model that the response fills."
+    )
+    concurrency: Annotated[int, Field(gt=0, le=256)] = Field(
+        default=16, description="Most requests in flight in one worker."
+    )
+    timeout_ms: Positive = Field(default=1_000, description="Milliseconds until a request counts as failed.")
+    attempts: Positive = Field(default=3, description="Most attempts for one key.")
+    pause_ms: NotNegative = Field(default=100, description="Milliseconds between two attempts.")
+    cache_entries: NotNegative = Field(default=100_000, description="Most entries of the cache of one worker.")
+    cache_ms: NotNegative = Field(default=60_000, description="Milliseconds that a response is cached.")
+    missing_cache_ms: NotNegative = Field(default=10_000, description="Milliseconds that an unknown key is cached.")
+    answer_bytes: Positive = Field(default=1024 * 1024, description="Largest response in bytes.")
+    failed: OnMissing = Field(
+        default=OnMissing.DEAD_LETTER,
+        description="What happens to a row without a response: null fields, or a dead letter.",
+    )
+    token_file: Path | None = Field(
+        default=None, description="File with a token that is sent as Authorization: Bearer."
+    )
+    ca_file: Path | None = Field(default=None, description="PEM file with the certificate authority of the server.")
+
+
+class DeduplicateDocument(Document):
+    """Deduplication: of rows with the same id, the first within horizon_ms of event time is kept."""
+
+    horizon_ms: Positive = Field(
+        description="Most milliseconds of event time between two rows with the same id for the second to be a "
+        "duplicate."
+    )
+    duplicates_to: LaneName | None = Field(
+        default=None, description="Lane for duplicates; null: they are only counted."
+    )
+    max_ids: Positive = Field(default=10_000_000, description="Most ids that one shard keeps.")
+    forget_oldest: bool = Field(
+        default=False,
+        description="Whether the oldest ids are dropped when max_ids is reached; otherwise further rows pass "
+        "unchecked.",
+    )
+
+
+class How(enum.StrEnum):
+    """How a personal field is masked (``masking``)."""
+
+    REDACT = "redact"
+    KEEP_LAST = "keep_last"
+    PSEUDONYM = "pseudonym"
+    NETWORK = "network"
+    YEAR = "year"
+
+
+class MaskDocument(Document):
+    """How a personal field is masked. The key itself is never written here."""
+
+    how: How = Field(description="Kind of mask.")
+    characters: Annotated[int, Field(gt=0, le=100)] | None = Field(
+        default=None, description="Characters at the end that keep_last leaves readable."
+    )
+    key_file: Path | None = Field(default=None, description="File with the key of pseudonyms, at least 16 bytes.")
+
+
+class RouteTarget(enum.StrEnum):
+    """Where a route ends: a topic with JSON values, or rows for a sink."""
+
+    KAFKA = "kafka"
+    DELTA = "delta"
+    POSTGRES = "postgres"
+
+
+class RouteDocument(Document):
+    """A lane and the rows that it takes; its topic is <app>.<name>."""
+
+    name: LaneName = Field(description="Name of the lane.")
+    when: str | None = Field(default=None, description="Condition of the rows that the route takes; null: all rows.")
+    to: RouteTarget = Field(
+        default=RouteTarget.KAFKA, description="Where the route ends: a Kafka topic, or a table of a sink."
+    )
+    columns: tuple[Name, ...] = Field(default=(), description="Fields of the row, in order; empty: the whole model.")
+    key: tuple[Name, ...] = Field(default=(), description="Fields of the record key.")
+
+
+class EtlDocument(ServiceSettings):
+    """Settings of the ETL app, before their names and expressions are checked."""
+
+    app: str = Field(
+        default="etl",
+        description="Name of the app: the prefix of its topics and the key of its checkpoint and savepoints.",
+    )
+    inputs: Annotated[tuple[InputDocument, ...], Field(min_length=1)] = Field(
+        description="Input topics with their formats and mappings."
+    )
+    model: Annotated[dict[Name, str], Field(min_length=1)] = Field(
+        description="Fields of the clean model: name to type, with the suffix not null where null is an error."
+    )
+    id: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(description="Fields that identify a row.")
+    rules: dict[LaneName, str] = Field(
+        default_factory=dict,
+        description="Conditions that a row must not violate, by name; a row that does is a dead letter.",
+    )
+    lists: dict[str, ListDocument] = Field(default_factory=dict, description="Lists that expressions may use, by name.")
+    lookup: LookupDocument | None = Field(default=None, description="HTTP look-up; null: none.")
+    derive: dict[Name, str] = Field(
+        default_factory=dict, description="Fields of the model that are computed after look-up and deduplication."
+    )
+    mask: dict[Name, MaskDocument] = Field(default_factory=dict, description="Masks of personal fields, by field.")
+    deduplicate: DeduplicateDocument | None = Field(default=None, description="Deduplication; null: none.")
+    routes: Annotated[tuple[RouteDocument, ...], Field(min_length=1)] = Field(
+        description="Lanes that rows are sent to."
+    )
+    otherwise: str = Field(
+        default=OnMissing.DEAD_LETTER.value, description="Route for rows that no other route takes, or dead_letter."
+    )
+    delta: DeltaSettings | None = Field(default=None, description="Delta sink with the tables of its routes.")
+    postgres: PostgresSettings | None = Field(
+        default=None, description="PostgreSQL sink with the tables of its routes."
+    )
