@@ -40,10 +40,10 @@ def _metrics() -> frozenset[str]:
     """Every series that a driver and the operator show, by asking both."""
     port = free_port()
     with Telemetry(TelemetrySettings("rules", port)) as telemetry:
-        figures = telemetry.figures
+        totals = telemetry.totals
         for name in _BY_NAME:
-            getattr(figures, name)["one"] = 1
-        figures.partition_delay_ms["shop", "0"] = 1
+            getattr(totals, name)["one"] = 1
+        totals.partition_delay_ms["shop", "0"] = 1
         telemetry.watch(lambda: Lag(1, 1))
         telemetry.savepoint_done(1)
         telemetry.progress({"durationMs": {"commit": 1}})

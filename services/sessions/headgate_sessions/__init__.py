@@ -1,1 +1,1 @@
-"""The sessions app: user events in; sessions, corrected while they change, and figures for a dashboard out."""
+"""The sessions app: user events in; sessions, corrected while they change, and metrics for a dashboard out."""

@@ -1,4 +1,4 @@
-"""The sessions app: events in; sessions and figures out.
+"""The sessions app: events in; sessions and metrics for a dashboard out.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Figures for a dashboard. Counts by the minute are published during the minute, and then corrected; rolling figures
+"""Metrics for a dashboard. Counts by the minute are published during the minute, and then corrected; rolling metrics
 are published once, when the watermark has passed their window."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from headgate_sessions.settings import FiguresDocument, SessionsSettings
+from headgate_sessions.settings import DashboardMetricsDocument, SessionsSettings
 from headgate_sessions.topics import ACTIVE, ACTIVITY, REVENUE, TOP
 from streamcore.aggregates import ApproxDistinct, Count, Sum, TopN
 from streamcore.topology.stream import Stream
@@ -16,54 +16,54 @@ from streamcore.windowing import RevisionPolicy, Sliding, Tumbling
 
 def dashboard_metrics(events: Stream, settings: SessionsSettings) -> Mapping[str, Stream]:
     """By lane."""
-    if settings.figures is None:
+    if settings.dashboard_metrics is None:
         return {}
     return {
-        ACTIVITY: _activity(events, settings.figures, settings.lateness_ms),
-        REVENUE: _revenue(events, settings.figures, settings.lateness_ms),
-        ACTIVE: _active(events, settings.figures),
-        TOP: _top(events, settings.figures),
+        ACTIVITY: _activity(events, settings.dashboard_metrics, settings.lateness_ms),
+        REVENUE: _revenue(events, settings.dashboard_metrics, settings.lateness_ms),
+        ACTIVE: _active(events, settings.dashboard_metrics),
+        TOP: _top(events, settings.dashboard_metrics),
     }
 
 
-def _activity(events: Stream, figures: FiguresDocument, lateness_ms: int) -> Stream:
+def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
     """Events and, about, users of each minute."""
-    minutes = events.key_by().window(Tumbling(figures.every_ms)).allowed_lateness(lateness_ms)
+    minutes = events.key_by().window(Tumbling(metrics.every_ms)).allowed_lateness(lateness_ms)
     revisions = minutes.revise(
-        RevisionPolicy(figures.early_ms, at_end=True), ACTIVITY, events=Count(), users=ApproxDistinct("user_id")
+        RevisionPolicy(metrics.early_ms, at_end=True), ACTIVITY, events=Count(), users=ApproxDistinct("user_id")
     )
     return revisions.select(pl.col("window_start").alias("minute"), "events", "users", "is_final", "revision")
 
 
-def _revenue(events: Stream, figures: FiguresDocument, lateness_ms: int) -> Stream:
+def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
     """Money of each minute and currency."""
-    moved = events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(figures.every_ms))
+    moved = events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(metrics.every_ms))
     revisions = moved.allowed_lateness(lateness_ms).revise(
-        RevisionPolicy(figures.early_ms, at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
+        RevisionPolicy(metrics.early_ms, at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
     )
     return revisions.select(
         pl.col("window_start").alias("minute"), "currency", "revenue", "payments", "is_final", "revision"
     )
 
 
-def _active(events: Stream, figures: FiguresDocument) -> Stream:
+def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """About how many users there were of late."""
-    windows = events.key_by().window(Sliding(figures.active_ms, figures.active_every_ms))
+    windows = events.key_by().window(Sliding(metrics.active_ms, metrics.active_every_ms))
     return windows.aggregate(ACTIVE, users=ApproxDistinct("user_id")).select(
         pl.col("window_start").alias("since"), pl.col("window_end").alias("until"), "users"
     )
 
 
-def _top(events: Stream, figures: FiguresDocument) -> Stream:
+def _top(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
     """Rank the pages with the most recent events."""
     seen = (
-        events.filter(pl.col("page").is_not_null()).key_by("page").window(Sliding(figures.top_ms, figures.top_every_ms))
+        events.filter(pl.col("page").is_not_null()).key_by("page").window(Sliding(metrics.top_ms, metrics.top_every_ms))
     )
     # Each of those windows ends with another tumbling one, in which its pages meet.
     pages = seen.aggregate("pages", events=Count()).select("page", "events", pl.col("window_end").alias("until"))
-    best = pages.key_by("until").window(Tumbling(figures.top_every_ms))
-    ranked = best.aggregate(TOP, best=TopN("page", by="events", n=figures.top))
-    return ranked.flat_map(_Ranks(figures.top_ms))
+    best = pages.key_by("until").window(Tumbling(metrics.top_every_ms))
+    ranked = best.aggregate(TOP, best=TopN("page", by="events", n=metrics.top))
+    return ranked.flat_map(_Ranks(metrics.top_ms))
 
 
 class _Ranks:

@@ -75,7 +75,7 @@ class GapDocument(Document):
     )
 
 
-class FiguresDocument(Document):
+class DashboardMetricsDocument(Document):
     """Metrics for a dashboard."""
 
     every_ms: Positive = Field(default=MINUTE_MS, description="Length of the counting windows in milliseconds.")
@@ -156,8 +156,8 @@ class SessionsSettings(ServiceSettings):
     max_pages: Positive = Field(
         default=10_000, description="Most distinct pages that are counted exactly in one session."
     )
-    figures: FiguresDocument | None = Field(
-        default=FiguresDocument(), description="Metrics for a dashboard; null turns them off."
+    dashboard_metrics: DashboardMetricsDocument | None = Field(
+        default=DashboardMetricsDocument(), description="Metrics for a dashboard; null turns them off."
     )
     postgres: PostgresSettings | None = Field(
         default=None, description="PostgreSQL sink for the same rows; its tables name the lanes with the suffix _table."

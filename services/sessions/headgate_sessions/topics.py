@@ -27,5 +27,5 @@ def table_lane(lane: str) -> str:
 
 
 def lanes(settings: SessionsSettings) -> tuple[str, ...]:
-    """Those that are topics."""
-    return (*(KEYS if settings.figures else (SESSIONS,)), LATE, DEAD_LETTERS)
+    """Return the lanes that are topics."""
+    return (*(KEYS if settings.dashboard_metrics else (SESSIONS,)), LATE, DEAD_LETTERS)

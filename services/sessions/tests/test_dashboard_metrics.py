@@ -13,7 +13,7 @@ from tests.harness.apps.sessions_app import run_cut, settings_of, shop_events
 EVENTS = 3_000
 MINUTE_MS = 60_000
 TOP_MS = 180_000
-FIGURES = {"early_ms": 1_500, "top_ms": TOP_MS, "top_every_ms": MINUTE_MS}
+DASHBOARD_METRICS = {"early_ms": 1_500, "top_ms": TOP_MS, "top_every_ms": MINUTE_MS}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def events() -> pl.DataFrame:
 
 @pytest.fixture(scope="module", params=[1, 3])
 def result(request: pytest.FixtureRequest, events: pl.DataFrame) -> SimulationResult:
-    settings = settings_of(figures=FIGURES, lateness_ms=3_600_000)
+    settings = settings_of(dashboard_metrics=DASHBOARD_METRICS, lateness_ms=3_600_000)
     return run_cut(settings, events, range(300, EVENTS, 300), shards=request.param)
 
 
@@ -46,6 +46,7 @@ def last(rows: pl.DataFrame, *key: str) -> pl.DataFrame:
     return rows.sort("revision").group_by(key, maintain_order=True).last()
 
 
+@pytest.mark.slow
 def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult, taken: pl.DataFrame) -> None:
     found = recent(last(result["activity"], "minute"), "minute", taken)
     by_minute = defaultdict(list)

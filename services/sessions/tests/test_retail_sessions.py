@@ -15,6 +15,8 @@ from tests.harness.apps.retail_topology import read_lines
 from tests.harness.apps.sessions_app import ROOT, final, retail_settings, run_cut
 from tests.harness.oracles.retail_windows import DAY_MS, Oracle
 
+pytestmark = pytest.mark.slow
+
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
 CUT_ROWS = 20_000 if WHOLE else 1_500

@@ -52,6 +52,7 @@ def check(events: pl.DataFrame, result: SimulationResult) -> None:
     assert table["is_final"].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ENDS, ids=["cuts of 500", "other cuts"])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_sessions_are_those_of_the_oracle(events: pl.DataFrame, ends: range, shards: int) -> None:
@@ -67,6 +68,7 @@ def test_what_is_late_is_what_was_sent_hours_late(events: pl.DataFrame) -> None:
     assert late["at"].max() < events["ts"].sort()[EVENTS // 100]
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(1, 1_500), max_size=6), st.sampled_from([0, 1_500]), st.sampled_from([1, 3]))
 def test_however_the_input_is_cut_the_final_sessions_are_the_same(ends: list[int], early_ms: int, shards: int) -> None:
@@ -81,6 +83,7 @@ def test_with_early_updates_off_a_session_has_one_record(events: pl.DataFrame) -
     assert not session_rows["is_deleted"].any()
 
 
+@pytest.mark.slow
 def test_early_records_are_corrected_by_later_ones(events: pl.DataFrame) -> None:
     result = run_cut(settings_of(early_ms=1), events, range(100, EVENTS, 100))
     check(events, result)

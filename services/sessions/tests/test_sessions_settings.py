@@ -19,7 +19,7 @@ WRONG = {
     "both added and subtracted": {"revenue": {"adds": ["payment"], "subtracts": ["payment"]}},
     "must not be below lateness_ms": {"lateness_ms": 20_000, "deduplicate_ms": 10_000},
     "needs fields.event_id": {"fields": {"event_id": None}},
-    "must be a multiple": {"figures": {"active_ms": 100_000, "active_every_ms": 60_000}},
+    "must be a multiple": {"dashboard_metrics": {"active_ms": 100_000, "active_every_ms": 60_000}},
 }
 MISSING = {
     "fields.user: stream shop has no field 'customer'": {"fields": {"user": "customer"}},
@@ -47,9 +47,9 @@ def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
         SERVICE.load_settings(path)
 
 
-@pytest.mark.parametrize("figures", [None, {}])
-def test_the_lanes_that_are_topics_are_those_of_the_app(figures: dict[str, object] | None) -> None:
-    settings = settings_of(figures=figures)
+@pytest.mark.parametrize("dashboard_metrics", [None, {}])
+def test_the_lanes_that_are_topics_are_those_of_the_app(dashboard_metrics: dict[str, object] | None) -> None:
+    settings = settings_of(dashboard_metrics=dashboard_metrics)
     assert set(build_app(settings).lanes) == set(lanes(settings))
 
 
@@ -62,7 +62,7 @@ def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
 
 def test_a_table_for_a_lane_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
-        topology(settings_of(**(with_tables() | {"figures": None})))
+        topology(settings_of(**(with_tables() | {"dashboard_metrics": None})))
 
 
 def test_rows_for_the_database_are_those_of_the_topic() -> None:

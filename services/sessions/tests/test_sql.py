@@ -25,7 +25,7 @@ SQL = ROOT / "services" / "sessions" / "headgate_sessions" / "sql"
 
 @pytest.fixture(scope="module")
 def result() -> SimulationResult:
-    settings = settings_of(figures={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
+    settings = settings_of(dashboard_metrics={"top_ms": 180_000, "top_every_ms": 60_000}, early_ms=1_000)
     return run_cut(settings, shop_events(2_000), range(200, 2_000, 200))
 
 

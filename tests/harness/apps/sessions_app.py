@@ -33,7 +33,7 @@ def settings_of(stream: str = "shop", /, **changes: object) -> SessionsSettings:
         "gap": {"gap_ms": GAP_MS, "by_type": {"checkout": CHECKOUT_GAP_MS}},
         "lateness_ms": 30_000,
         "early_ms": 0,
-        "figures": None,
+        "dashboard_metrics": None,
     }
     return SessionsSettings.model_validate(given | changes)
 
@@ -47,7 +47,8 @@ def with_tables() -> dict[str, object]:
         "active_table": {"table": "sessions.active", "key": ["until"]},
         "top_table": {"table": "sessions.top", "key": ["until", "rank"]},
     }
-    return {"figures": {}, "postgres": {"host": "localhost", "database": "shop", "user": "sessions", "tables": tables}}
+    postgres = {"host": "localhost", "database": "shop", "user": "sessions", "tables": tables}
+    return {"dashboard_metrics": {}, "postgres": postgres}
 
 
 def retail_settings(**changes: object) -> SessionsSettings:

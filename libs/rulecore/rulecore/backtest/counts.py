@@ -15,8 +15,8 @@ import polars as pl
 MAX_KEYS = 1_000_000
 _NEVER = 2**62
 
-#: One row an alert: the rule (index), a hash of its key, its event time, whether it was incomplete, and the hash of what
-#: it is about (rule's version apart; null without a comparison); ``settled``: the other side has it in the same batch.
+#: One row an alert: the rule (index), a hash of its key, its event time, whether it is incomplete, and the hash of its
+#: subject (rule's version apart; null without a comparison); ``settled``: the other side has it in the same batch.
 HITS = {
     "rule": pl.UInt32,
     "key": pl.UInt64,

@@ -150,7 +150,8 @@ class CompiledRule:
     """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
     An absence rule has the plan of the event that it expects; ``absence`` and ``score`` are those kinds' own entries.
 
-    ``family`` and ``unit`` determine which rules share state, see ``groups.GroupId``. ``alert_fields``: the values that alerts show.
+    ``family`` and ``unit`` determine which rules share state, see ``groups.GroupId``. ``alert_fields``: the values in
+    alerts.
 
     ``where`` is normalized, ``having`` is as its author wrote it; ``having_plan`` is how it is looked up. ``route`` is
     the index of the stream's key that the rule's events are routed by (a rule per event sees each event once, under any
@@ -358,7 +359,10 @@ def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
 def _message_fields(
     group_by: tuple[str, ...], columns: Mapping[str, Type], alert_fields: Iterable[AlertField]
 ) -> list[MessageField]:
-    """Return the fields that a message may name: the key and the alert fields. A key column hides a field of its name."""
+    """Return the fields that a message may name: the key and the alert fields.
+
+    A key column hides an alert field of its name.
+    """
     fields = {f.text: MessageField(f.text, f.column, f.type) for f in alert_fields}
     return [*(fields | {name: MessageField(name, name, columns[name]) for name in group_by}).values()]
 

@@ -153,6 +153,7 @@ def pairs(matches: EventMatches) -> list[tuple[int, int]]:
     return list(zip(matches.row.tolist(), matches.rule.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "rules", "events"), [(1, 150, 60), (2, 150, 60), (3, 60, 700), (4, 5, 700)])
 def test_the_matcher_equals_the_naive_evaluator_on_seeded_rules(seed: int, rules: int, events: int) -> None:
     rng = random.Random(seed)

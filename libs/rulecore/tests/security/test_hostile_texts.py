@@ -12,6 +12,8 @@ from tests.harness.faults.cage import Limits, Outcome, Report, failures, run_cag
 from tests.harness.faults.hostile_cases import FREE, PLACES
 from tests.harness.faults.hostile_texts import JSON, TEXTS, YAML
 
+pytestmark = pytest.mark.slow
+
 GROWTH_BYTES = 200 << 20
 #: Conditions that are of the language, and only look bad: their cost is bounded, which the cage checks.
 SOUND = {"redos in where", "like bomb in where"}

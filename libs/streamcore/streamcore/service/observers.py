@@ -24,7 +24,7 @@ class CutListener(Protocol):
         ...
 
     def progress(self, progress: Mapping[str, object]) -> None:
-        """Spark's own figures of a batch, later."""
+        """Spark's own metrics of a batch, later."""
         ...
 
     def failure(self, error: Retryable) -> None:
@@ -55,9 +55,9 @@ def combine_listeners(observers: Sequence[CutListener], log: logging.Logger) -> 
         for observer in observers:
             observer.cut(cut)
 
-    def progress(figures: Mapping[str, object]) -> None:
+    def progress(metrics: Mapping[str, object]) -> None:
         for observer in observers:
-            observer.progress(figures)
+            observer.progress(metrics)
 
     def failure(error: Retryable) -> None:
         log.warning("trying again: %s", error)

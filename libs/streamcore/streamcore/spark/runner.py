@@ -234,15 +234,17 @@ class Runner:
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _poll_progress(self, query: StreamingQuery) -> None:
-        """Pass Spark's figures on. To be asked for them costs the JVM something, so that is done after a cut only."""
+        """Pass Spark's metrics on. Reading them costs the JVM time, so that is done after a cut only."""
         while query.isActive:
             time.sleep(_POLL_S)
             if self._last_progress < self._last:
                 self._forward_progress(query)
 
     def _forward_progress(self, query: StreamingQuery) -> None:
-        """Spark's figures of the batches since the last call. Each is a large text of the JVM's: mostly there is one at
-        most, and a request that has been passed on is not asked for again."""
+        """Pass on Spark's metrics of the batches since the last call.
+
+        Each is a large text in the JVM: mostly there is one, and a batch that was passed on is not read again.
+        """
         last = query.lastProgress
         if last is None or last["batchId"] <= self._last_progress:
             return

@@ -33,7 +33,7 @@ class Telemetry:
     """Entered, it exports. One app a process."""
 
     def __init__(self, settings: TelemetrySettings) -> None:
-        self.figures = MetricTotals()
+        self.totals = MetricTotals()
         self._lag: Callable[[], Lag] = Lag
         self._exporting = export(settings)
         self._tracer = self._exporting.tracer
@@ -62,7 +62,7 @@ class Telemetry:
 
     def savepoint_done(self, at_ms: int) -> None:
         """Record the time of a complete savepoint, in milliseconds."""
-        self.figures.savepoint_at_ms = at_ms
+        self.totals.savepoint_at_ms = at_ms
 
     def command_done(self, do: str, traceparent: str | None, began_ns: int) -> None:
         """Record a finished command, from ``began_ns`` to now: a span within the requester's, or of its own when
@@ -72,7 +72,7 @@ class Telemetry:
 
     def cut(self, report: CutReport) -> None:
         """Record the report of a finished cut."""
-        self.figures.add(report)
+        self.totals.add(report)
         self._durations.record(report.run_ms / 1000, {"phase": "run"})
         self._durations.record(report.commit_ms / 1000, {"phase": "commit"})
         for name, sink in report.sinks.items():
@@ -80,7 +80,7 @@ class Telemetry:
         trace_cut(self._tracer, report, time.time_ns())
 
     def progress(self, progress: Mapping[str, object]) -> None:
-        """Spark's own figures of a batch: planning, logs, commit, and all of it."""
+        """Spark's own metrics of a batch: planning, logs, commit, and all of it."""
         durations = progress.get("durationMs")
         if isinstance(durations, Mapping):
             for phase, ms in durations.items():
@@ -88,7 +88,7 @@ class Telemetry:
 
     def failure(self, error: Retryable) -> None:  # noqa: ARG002 - the log says which
         """Count a restart of the query."""
-        self.figures.restarts += 1
+        self.totals.restarts += 1
 
     def _declare(self, meter: Meter) -> None:
         for metric in METRICS:
@@ -99,7 +99,7 @@ class Telemetry:
             create(metric.name, [partial(self._observe, metric)], metric.unit, metric.description)
 
     def _observe(self, metric: MetricDefinition, _: CallbackOptions) -> Iterable[Observation]:
-        for value, labels in metric.read(self.figures, self._lag):
+        for value, labels in metric.read(self.totals, self._lag):
             yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
 
 

@@ -46,7 +46,7 @@ class MetricTotals:
     savepoint_at_ms: int | None = None
 
     def add(self, report: CutReport) -> None:
-        """Add the figures of a cut."""
+        """Add the counters of a cut."""
         self.events += report.events
         self.oversized += report.oversized
         self.loaded += report.shards_loaded
@@ -66,7 +66,7 @@ class MetricTotals:
         self.delay_ms = max(0, report.clock_ms - report.watermark_ms) if report.watermark_ms > 0 else 0
 
     def _add_counted(self, counted: Mapping[str, int]) -> None:
-        """Add the counts of rules, ``<kind>.<rule>@<version>``: two figures that every rule has, under its name."""
+        """Add the counts of rules, ``<kind>.<rule>@<version>``: two counters that every rule has, under its name."""
         by_kind: dict[str, dict[str, int]] = {"candidates": {}, "matches": {}, OTHER: {}}
         for name, count in counted.items():
             kind, _, rule = name.partition(".")

@@ -80,7 +80,7 @@ def sessions(name: str, server: EmbeddedPostgres) -> Plan:
         "stream": {"schema_file": str(ROOT / "streams" / "retail.yaml"), "topic": f"{name}.lines"},
         "lateness_ms": 3_600_000,
         "early_ms": 1_500,
-        "figures": None,
+        "dashboard_metrics": None,
         "postgres": database.login | {"tables": {"sessions_table": table}},
     }
     return Plan(("headgate_sessions",), settings, _records(output.oracle), server, output.check)

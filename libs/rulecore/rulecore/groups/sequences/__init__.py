@@ -39,7 +39,7 @@ the second on the cut as well (the same cut always refuses the same). Both are c
 not to the rule: rules with one structure share it, and severity, message, names of steps and mode may change without
 losing it. Another structure begins anew. A value that a new message names is null for events taken before.
 
-*Warming.* A sequence that begins to be looked for now knows no earlier events. For ``within`` after that, a match may
-lack the company of longer ones that were missed (which could have discarded it), so alerts whose last event comes that
-soon are marked ``incomplete``.
+*Incomplete.* A new sequence knows no earlier events. For ``within`` after that, a match may lack the company of longer
+ones that were missed (which could have discarded it), so alerts whose last event comes that soon are marked
+``incomplete``.
 """
