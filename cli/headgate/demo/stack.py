@@ -89,6 +89,11 @@ class DemoStack:
         return self._workspace
 
     @property
+    def streams(self) -> Path | None:
+        """The folder of stream files that the user names; None: the shipped one."""
+        return self.settings.streams
+
+    @property
     def context(self) -> ServiceContext:
         """The environment of the service; it exists after ``start``."""
         return self._context_for(self.workspace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,11 @@ def read_history(
     if now_ms is not None:
         history.rules, _ = history.rules.at_time(now_ms)
     return history
+
+
+def published_rules(kafka: KafkaSettings, app: str, streams: Path | None = None) -> Mapping[str, Rule]:
+    """By id, the newest version that the app has now in any slot."""
+    return newest_rules(read_history(kafka, AppTopics(app), streams, int(time.time() * 1000)))
 
 
 def newest_rules(history: RuleHistory) -> Mapping[str, Rule]:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from headgate.console.timeline import Timeline
-from headgate.demo.services.rules import RulesService, published_rules
+from headgate.demo.services.rules import RulesService
 from headgate.demo.stack import DemoStack, StackSettings
 from headgate.rules.bundle import read_bundle, shipped_rules
+from headgate.rules.history import published_rules
 from headgate.rules.publish import AppTopics, ChangeNote, publish, release_changes
 from rulecore.documents.rule import Rule
 from streamcore.kafka.control_topic import ControlLog
@@ -53,7 +54,7 @@ class Prepared:
     @property
     def published_rules(self) -> dict[str, Rule]:
         """What the control topic says."""
-        return dict(published_rules(self.shop.kafka, self.shop.workspace.names))
+        return dict(published_rules(self.shop.kafka, self.shop.workspace.names.app))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.console.messages import Print
 from headgate.demo.services import etl_documents
 from headgate.demo.services.etl_tables import LANE, DeltaTable, EtlTable
-from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.expected_rows import RATES
 from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import ENCODINGS
@@ -31,7 +31,6 @@ from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 if TYPE_CHECKING:
     from headgate.console.timeline import Timeline
     from headgate.demo.app_process import AppMetrics
-    from headgate.demo.stack import DemoStack
     from headgate.local.java import Java
     from streamcore.service.config.settings import ServiceSettings
 
@@ -121,20 +120,20 @@ class EtlService:
             f"first rows in {self._table.what}": any(sink.rows for sink in metrics.sinks.values()),
         }
 
-    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
         """Lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
-        app, bootstrap = stack.workspace.names.app, stack.kafka.bootstrap
+        app, bootstrap = run.workspace.names.app, run.kafka.bootstrap
         hint = f"headgate deadletters list --app {app} --bootstrap {bootstrap}"
-        return ServiceLiveView(stack, timeline, hint)
+        return ServiceLiveView(run, timeline, hint)
 
-    def verifier(self, stack: DemoStack) -> Verifier:
+    def verifier(self, run: RunView) -> Verifier:
         """Return the check of the clean rows in the topic and in the table, and of the rejected records."""
         from headgate.demo.verify.etl import EtlVerifier
 
-        folder = stack.workspace.folder
-        return EtlVerifier(stack.kafka, stack.workspace, lambda: self._table.rows(folder), key_file(folder))
+        folder = run.workspace.folder
+        return EtlVerifier(run.kafka, run.workspace, lambda: self._table.rows(folder), key_file(folder))
 
 
 def _read_target(settings_file: Path) -> str | None:

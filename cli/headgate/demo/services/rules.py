@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.messages import Print
-from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames
@@ -23,10 +23,8 @@ from streamcore.wire.lanes import ALERTS, DEAD_LETTERS, LATE, SHADOW, STATUS
 if TYPE_CHECKING:
     from headgate.console.timeline import Timeline
     from headgate.demo.app_process import AppMetrics
-    from headgate.demo.stack import DemoStack
     from headgate.local.java import Java
     from headgate.rules.bundle import RuleBundle
-    from rulecore.documents.rule import Rule
     from rulecore.ruleset.history import RuleHistory
     from streamcore.service.config.settings import ServiceSettings
 
@@ -111,24 +109,17 @@ class RulesService:
             "first alert": bool(metrics.lanes[ALERTS]),
         }
 
-    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
         """Rules with their matches, and the latest alerts."""
         from headgate.demo.views.rules_watch import RulesLiveView
 
-        return RulesLiveView(stack, self.bundle, timeline)
+        return RulesLiveView(run, self.bundle, timeline)
 
-    def verifier(self, stack: DemoStack) -> Verifier:
+    def verifier(self, run: RunView) -> Verifier:
         """Return the comparison of the alerts, each known by its subject."""
         from headgate.demo.verify.alerts import AlertVerifier
 
-        return AlertVerifier(stack.kafka, stack.workspace, self.bundle, stack.settings.streams)
-
-
-def published_rules(kafka: KafkaSettings, names: TopicNames, streams: Path | None = None) -> Mapping[str, Rule]:
-    """By id, the newest version that the app has now in any slot."""
-    from headgate.rules.history import newest_rules
-
-    return newest_rules(_history(kafka, names, streams))
+        return AlertVerifier(run.kafka, run.workspace, self.bundle, run.streams)
 
 
 def _history(kafka: KafkaSettings, names: TopicNames, streams: Path | None) -> RuleHistory:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from headgate.console.messages import Print
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter, LocalNode, OpenSearchServer
-from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, search_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames
@@ -28,7 +28,6 @@ from streamcore.wire.lanes import DEAD_LETTERS, LATE
 if TYPE_CHECKING:
     from headgate.console.timeline import Timeline
     from headgate.demo.app_process import AppMetrics
-    from headgate.demo.stack import DemoStack
     from headgate.demo.verify.documents import DocumentCounts, DocumentsVerifyResult
     from headgate.local.java import Java
     from streamcore.service.config.settings import ServiceSettings
@@ -160,47 +159,47 @@ class SearchService:
             "first document": bool(_rows(metrics)),
         }
 
-    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
         """Lanes, the sink, and the latest documents."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
-        url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(stack.workspace.names)}/_search?q=lantern"
-        return ServiceLiveView(stack, timeline, f"look: curl '{url.removeprefix('http://')}'")
+        url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(run.workspace.names)}/_search?q=lantern"
+        return ServiceLiveView(run, timeline, f"look: curl '{url.removeprefix('http://')}'")
 
-    def verifier(self, stack: DemoStack) -> Verifier:
+    def verifier(self, run: RunView) -> Verifier:
         """Documents as they must be in the end."""
-        return _DocumentVerifier(self, stack)
+        return _DocumentVerifier(self, run)
 
 
 class _DocumentVerifier:
     """The content of the topics before the run, and of the index at its end."""
 
-    def __init__(self, service: SearchService, stack: DemoStack) -> None:
+    def __init__(self, service: SearchService, run: RunView) -> None:
         self._service = service
-        self._stack = stack
+        self._run = run
         self._before = self._mark()
 
     def events_processed(self) -> None:
         """Wait until no document is held back for its pace any more."""
         from headgate.demo.verify.documents import await_quiet
 
-        app = self._stack.app
+        app = self._run.app
         quiet_s = 2 * _REFRESH_MS / 1_000
-        await_quiet(lambda: _rows(app.metrics), lambda: app.metrics.cuts, quiet_s, self._stack.check)
+        await_quiet(lambda: _rows(app.metrics), lambda: app.metrics.cuts, quiet_s, self._run.check)
 
     def compare(self) -> DocumentsVerifyResult:
         """Read the index and the topics' lengths, and compare."""
         from headgate.demo.verify.documents import IndexContents, comparable_fields, compare
 
         http = OpenSearchHttp(self._service.opensearch.login)
-        documents = comparable_fields(http.documents(alias_for(self._stack.workspace.names)))
-        return compare(self._before, IndexContents(self._mark(), documents), self._stack.workspace.shop)
+        documents = comparable_fields(http.documents(alias_for(self._run.workspace.names)))
+        return compare(self._before, IndexContents(self._mark(), documents), self._run.workspace.shop)
 
     def _mark(self) -> DocumentCounts:
         from headgate.demo.verify.documents import DocumentCounts
         from streamcore.kafka.readers import end_offsets, read_topic
 
-        kafka, names = self._stack.kafka, self._stack.workspace.names
+        kafka, names = self._run.kafka, self._run.workspace.names
         events, changes = (sum(end_offsets(kafka, [topic]).values()) for topic in names.read)
         dead, late = (len(read_topic(kafka, names.lane(lane), limit_ms=_READ_MS)) for lane in (DEAD_LETTERS, LATE))
         return DocumentCounts(events, changes, dead, late)

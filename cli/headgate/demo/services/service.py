@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headgate.console.timeline import Timeline
-    from headgate.demo.app_process import AppMetrics
-    from headgate.demo.stack import DemoStack
+    from headgate.demo.app_process import AppMetrics, AppProcess
+    from headgate.demo.generator import Generator
     from headgate.local.java import Java
     from streamcore.service.config.settings import ServiceSettings
 
@@ -38,6 +38,34 @@ class ServiceContext:
     workspace: Workspace
     jars: Path
     streams: Path
+
+
+class RunView(Protocol):
+    """A run as its live view and its verifier see it."""
+
+    @property
+    def kafka(self) -> KafkaSettings: ...
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+    @property
+    def context(self) -> ServiceContext: ...
+
+    @property
+    def streams(self) -> Path | None:
+        """The folder of stream files that the user names; None: the shipped one."""
+        ...
+
+    @property
+    def app(self) -> AppProcess: ...
+
+    @property
+    def generator(self) -> Generator: ...
+
+    def check(self) -> None:
+        """Raise an error when a process of the run has ended."""
+        ...
 
 
 class Server(Protocol):
@@ -146,10 +174,10 @@ class Service(Protocol):
         """Return, by name, whether each milestone of a first run has been reached."""
         ...
 
-    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
         """Return the live view."""
         ...
 
-    def verifier(self, stack: DemoStack) -> Verifier:
+    def verifier(self, run: RunView) -> Verifier:
         """Return the verifier of this run."""
         ...

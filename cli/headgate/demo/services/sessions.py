@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import headgate_sessions
 from headgate.console.messages import Print
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database
-from headgate.demo.services.service import LiveView, Server, ServiceContext, Verifier
+from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames
@@ -23,7 +23,6 @@ from streamcore.wire.lanes import DEAD_LETTERS, LATE
 if TYPE_CHECKING:
     from headgate.console.timeline import Timeline
     from headgate.demo.app_process import AppMetrics
-    from headgate.demo.stack import DemoStack
     from headgate.local.java import Java
     from streamcore.service.config.settings import ServiceSettings
 
@@ -124,17 +123,17 @@ class SessionsService:
             "first rows in PostgreSQL": any(sink.rows for sink in metrics.sinks.values()),
         }
 
-    def live_view(self, stack: DemoStack, timeline: Timeline) -> LiveView:
+    def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
         """Lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
         at = self.database.settings()
         hint = f"views in schema {_SCHEMA} of postgresql://{at.user}@{at.host}:{at.port}/{at.database}"
-        return ServiceLiveView(stack, timeline, hint)
+        return ServiceLiveView(run, timeline, hint)
 
-    def verifier(self, stack: DemoStack) -> Verifier:
+    def verifier(self, run: RunView) -> Verifier:
         """Return the verifier of the rows of sessions.session."""
         from headgate.demo.verify.sessions import SessionsVerifier
 
-        settings = self.settings(stack.context)
-        return SessionsVerifier(stack.kafka, stack.workspace, settings)
+        settings = self.settings(run.context)
+        return SessionsVerifier(run.kafka, run.workspace, settings)

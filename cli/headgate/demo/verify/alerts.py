@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.demo.services.rules import published_rules
 from headgate.demo.shop.expected_alerts import PER_EVENT, WINDOWED, AlertExpectation, AlertId, ExpectedAlerts
 from headgate.demo.shop.stream import records
 from headgate.demo.verify.summary import VerifySummary
 from headgate.demo.workspace import PARTITIONS, Workspace
+from headgate.rules.history import published_rules
 from rulecore.documents.rule import Rule, RuleMode
 from streamcore.kafka.readers import Record, end_offsets, read_topic
 from streamcore.kafka.settings import KafkaSettings
@@ -117,7 +117,7 @@ class AlertVerifier:
 
     def events_processed(self) -> None:
         """See which rules run."""
-        there = published_rules(self._kafka, self._shop.names, self._streams)
+        there = published_rules(self._kafka, self._shop.names.app, self._streams)
         self._rules, self._others = comparable(self._shipped, there)
 
     def compare(self) -> AlertVerifyResult:

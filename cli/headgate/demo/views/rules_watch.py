@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from headgate.console.timeline import Timeline
-from headgate.demo.stack import DemoStack
+from headgate.demo.services.service import RunView
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.rules import AlertRow, RuleRow, ViewState, render
 from headgate.demo.views.service_watch import run_metrics
@@ -36,13 +36,13 @@ _POLLS: Final = 5  # of 10,000 records each, so that a long history does not fre
 class RulesLiveView:
     """Follows a stack's topics until it is closed; one thread."""
 
-    def __init__(self, stack: DemoStack, bundle: RuleBundle, timeline: Timeline) -> None:
-        self._stack = stack
+    def __init__(self, run: RunView, bundle: RuleBundle, timeline: Timeline) -> None:
+        self._run = run
         self._timeline = timeline
-        names = stack.workspace.names
+        names = run.workspace.names
         self._lanes = {names.lane(lane): lane for lane in (ALERTS, SHADOW, STATUS, LATE, DEAD_LETTERS)}
         self._control = names.control
-        self._follower = Follower(stack.kafka, [*self._lanes, self._control])
+        self._follower = Follower(run.kafka, [*self._lanes, self._control])
         self._counts: Counter[str] = Counter()
         self._matches: Counter[tuple[str, int]] = Counter()
         self._rules = RuleSet.empty(bundle.streams)
@@ -77,7 +77,7 @@ class RulesLiveView:
 
     def state(self, phase: str) -> ViewState:
         """Return the current state of the view."""
-        common = run_metrics(self._stack, self._timeline, phase)
+        common = run_metrics(self._run, self._timeline, phase)
         return ViewState(
             **{name: getattr(common, name) for name in RunMetrics.__slots__},
             alert_count=self._counts[ALERTS],

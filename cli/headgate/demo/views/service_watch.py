@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.timeline import Timeline
-from headgate.demo.stack import DemoStack
+from headgate.demo.services.service import RunView
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record
@@ -26,12 +26,12 @@ _TEXT: Final = 500
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
 
-def run_metrics(stack: DemoStack, timeline: Timeline, phase: str) -> RunMetrics:
+def run_metrics(run: RunView, timeline: Timeline, phase: str) -> RunMetrics:
     """Return the metrics that every view shows."""
-    metrics, generator = stack.app.metrics, stack.generator
+    metrics, generator = run.app.metrics, run.generator
     return RunMetrics(
-        app=stack.workspace.names.app,
-        bootstrap=stack.kafka.bootstrap,
+        app=run.workspace.names.app,
+        bootstrap=run.kafka.bootstrap,
         phase=phase,
         elapsed_s=timeline.elapsed_s,
         sent=generator.sent,
@@ -49,13 +49,13 @@ def run_metrics(stack: DemoStack, timeline: Timeline, phase: str) -> RunMetrics:
 class ServiceLiveView:
     """Follows a stack's lanes until it is closed; one thread. ``hint``: a useful next command."""
 
-    def __init__(self, stack: DemoStack, timeline: Timeline, hint: str) -> None:
-        self._stack = stack
+    def __init__(self, run: RunView, timeline: Timeline, hint: str) -> None:
+        self._run = run
         self._timeline = timeline
         self._hint = hint
-        names = stack.workspace.names
+        names = run.workspace.names
         self._lanes = {names.lane(lane): lane for lane in names.lanes}
-        self._follower = Follower(stack.kafka, [*self._lanes])
+        self._follower = Follower(run.kafka, [*self._lanes])
         self._counts: Counter[str] = Counter(dict.fromkeys(names.lanes, 0))
         self._last = {lane: deque[LastRow](maxlen=_LAST_KEPT) for lane in names.lanes}
 
@@ -78,7 +78,7 @@ class ServiceLiveView:
 
     def line(self) -> str:
         """Render the metrics as one line."""
-        state = run_metrics(self._stack, self._timeline, "")
+        state = run_metrics(self._run, self._timeline, "")
         lanes = ", ".join(f"{count:,} {lane}" for lane, count in self._counts.items())
         sinks = ", ".join(f"{row.rows:,} rows in {row.sink}" for row in self._sinks())
         return (
@@ -87,7 +87,7 @@ class ServiceLiveView:
         )
 
     def _state(self, phase: str, rows: int) -> ServiceState:
-        common = run_metrics(self._stack, self._timeline, phase)
+        common = run_metrics(self._run, self._timeline, phase)
         return ServiceState(
             **{name: getattr(common, name) for name in RunMetrics.__slots__},
             lanes=dict(self._counts),
@@ -97,7 +97,7 @@ class ServiceLiveView:
         )
 
     def _sinks(self) -> tuple[SinkRow, ...]:
-        sinks = self._stack.app.metrics.sinks
+        sinks = self._run.app.metrics.sinks
         return tuple(SinkRow(n, s.guarantee, s.rows, s.refused, s.ms) for n, s in sorted(sinks.items()))
 
     def _take(self, record: Record) -> None:
