@@ -97,8 +97,7 @@ class DeletionPolicy(StrEnum):
 
 
 class CheckpointSpec(ResourceModel):
-    """Where the app's memory is: a folder that is mounted in the driver and its executors, or "
-    "``s3://bucket/prefix``."""
+    """Storage of the app's state: a folder that driver and executors mount, or ``s3://bucket/prefix``."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -23,7 +23,7 @@ _NEEDED = (
 
 
 class ExecutorsDocument(Document):
-    """Pods that do the work of a driver that is a pod; ``Executors`` defines each entry."""
+    """Executor pods of a driver that is a pod."""
 
     count: Annotated[Positive, Field(description="Number of executor pods.")]
     cores: Annotated[Positive, Field(description="Tasks that an executor runs at once.")] = 1

@@ -32,8 +32,8 @@ class RestoreDocument(Document):
     accept: Annotated[
         tuple[str, ...],
         Field(
-            description="Differences in spite of which a restore continues "
-            "(streamcore.savepoint.compatibility.ACCEPTABLE)."
+            description="Differences in spite of which a restore continues: unsettled, topic-gone, control-moved, "
+            "time-moved or rewind."
         ),
     ] = ()
 

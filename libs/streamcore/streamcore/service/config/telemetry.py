@@ -12,9 +12,7 @@ Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class TelemetryDocument(Document):
-    """``prometheus_port``: metrics are served there, to everybody who reaches it. ``otlp_endpoint``: metrics and traces
-    are sent there (OTLP over HTTP, ``http://host:4318``); headers and certificates come from the variables that
-    OpenTelemetry reads. ``logs``: ``json`` one object a line, ``plain`` for people, ``auto`` plain on a terminal."""
+    """Metrics, traces and logs of a service."""
 
     prometheus_port: Annotated[
         Port | None,
