@@ -22,7 +22,7 @@ from headgate.demo.shop.stream import records
 from headgate.demo.verify.summary import VerifySummary
 from headgate.demo.workspace import PARTITIONS, Workspace
 from streamcore.kafka.readers import Record, end_offsets, read_topic
-from streamcore.sinks.postgres.asking import open_transaction
+from streamcore.sinks.postgres.transaction import open_transaction
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A transaction for who prepares or compares tables, beside the sink: local runs, tests."""
+"""A transaction for code that prepares or compares tables beside the sink: local runs, tests."""
 
 from __future__ import annotations
 
