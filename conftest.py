@@ -7,6 +7,7 @@ cache, as for `make run`.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +45,7 @@ _PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or "test"
 settings.load_profile(_PROFILE)
 
 #: What part of a property's examples a profile runs.
-_SHARE_OF_EXAMPLES = {"quick": 0.1, "test": 0.4, "nightly": 10.0}
+_SHARE_OF_EXAMPLES = {"quick": 0.05, "test": 0.4, "nightly": 10.0}
 
 _SERVERS = pytest.StashKey[ServerSource]()
 _UNITS = pytest.StashKey[Path]()
@@ -104,6 +105,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             function._hypothesis_internal_use_settings = settings(given, max_examples=examples)  # type: ignore[union-attr]
     if worker_id():
         distribution.write_units(config.stash[_UNITS], distribution.longest_first(items))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from the thousands of tests that were collected: they live as long as the run."""
+    gc.collect()
+    gc.freeze()
 
 
 #: Makes a topic of its own: ``new_topic("orders", 4)``; further arguments as of ``TopicSpec``.

@@ -50,6 +50,7 @@ def hours(result: SimulationResult, lane: str, *columns: str) -> list[tuple[obje
     return rows(result, lane, *(pl.col(c).dt.strftime("%H:%M") if c == columns[0] else c for c in columns))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_an_example_prints_what_stands_beside_it(program: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

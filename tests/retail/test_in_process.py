@@ -28,6 +28,8 @@ from streamcore.schema import StreamSchema
 from streamcore.wire.lanes import ALERTS, Record
 from tests.harness.oracles import retail_alerts as retail
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 LINES = Path(os.environ.get("HEADGATE_RETAIL") or ROOT / "tests" / "data" / "retail_sample.parquet")
 NOW_MS = 1_790_000_000_000

@@ -15,6 +15,8 @@ from tests.harness.apps import search_app as search
 from tests.harness.apps.search_app import ROOT, App
 from tests.harness.oracles.retail_search import DISORDER_MS, SPANS, Oracle, Row
 
+pytestmark = pytest.mark.slow
+
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
 CUT_ROWS = 40_000 if WHOLE else 2_500

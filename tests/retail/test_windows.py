@@ -15,6 +15,8 @@ from streamcore.topology.simulation import SimulationResult, simulate
 from tests.harness.apps.retail_topology import BEST, ROOT, read_lines, retail
 from tests.harness.oracles.retail_windows import DAY_MS, HOUR_MS, Oracle, Row
 
+pytestmark = pytest.mark.slow
+
 WHOLE = os.environ.get("HEADGATE_RETAIL")
 LINES = Path(WHOLE or ROOT / "tests" / "data" / "retail_sample.parquet")
 #: Longer than a cut and the longest time without a line: the shop closed for twelve days at the turn of the year.

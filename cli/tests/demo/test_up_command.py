@@ -15,6 +15,7 @@ def test_json_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--json needs --events N" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_bad_rules_are_refused_with_their_place_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

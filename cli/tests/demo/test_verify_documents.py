@@ -33,6 +33,8 @@ from streamcore.sinks.opensearch.settings import IndexSpec
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 from tests.harness.apps import search_app as search
 
+pytestmark = pytest.mark.slow
+
 EVENTS = 8_000
 SHOP = ShopSettings(seed=3, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_000)
 NOTHING = DocumentCounts(0, 0, 0, 0)

@@ -22,6 +22,8 @@ from streamcore.wire.lanes import Record
 from tests.harness.apps.retail_etl import MODEL, ROOT, records, settings
 from tests.harness.oracles.retail_etl_sql import RATES, Expected
 
+pytestmark = pytest.mark.slow
+
 LINES = Path(os.environ.get("HEADGATE_RETAIL") or ROOT / "tests" / "data" / "retail_sample.parquet")
 NOW_MS = 1_790_000_000_000
 

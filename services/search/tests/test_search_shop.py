@@ -21,6 +21,8 @@ from streamcore.wire.lanes import DEAD_LETTERS, LATE, Record
 from tests.harness.apps import search_app as search
 from tests.harness.apps.search_app import Index
 
+pytestmark = pytest.mark.slow
+
 SHOP = ShopSettings(seed=11, start_ms=1_789_900_000_000 // 86_400_000 * 86_400_000)
 RECORDS = 9_000
 NOW_MS = 1_790_000_000_000

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from headgate.demo.service import ServiceContext
 from headgate.demo.services.etl import EtlService, key_file
 from headgate.demo.services.etl_tables import PostgresTable
-from headgate.demo.services.service import ServiceContext
 from headgate.demo.shop.expected_rows import COLUMNS, RATES, ExpectedRows, Row
 from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import LOGIN_SCHEMA, avro_datum
@@ -33,6 +33,8 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.schema import STRING, Type
 from streamcore.wire.lanes import Record
 from tests.harness.apps.sessions_app import ROOT
+
+pytestmark = pytest.mark.slow
 
 COUNT = 3_000
 SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)

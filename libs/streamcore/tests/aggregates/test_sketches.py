@@ -152,6 +152,7 @@ def digest() -> str:
     return found.hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_another_process_makes_the_same_sketches(seed: str) -> None:
     program = (

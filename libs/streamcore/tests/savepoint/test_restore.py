@@ -66,6 +66,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
 @settings(max_examples=5)
 @given(at=st.integers(1, CUTS - 1), shards=st.integers(1, 2))

@@ -21,6 +21,7 @@ def test_the_operator_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(OperatorRunner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
 def test_an_operator_that_restarts_at_every_step_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(partial(OperatorRunner, restarts=True))

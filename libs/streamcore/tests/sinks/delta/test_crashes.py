@@ -148,6 +148,7 @@ def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(tmp_p
     assert _ids(tmp_path / "t") == []
 
 
+@pytest.mark.slow
 def test_two_processes_of_one_epoch_write_the_same_cuts_once(tmp_path: Path) -> None:
     sink(tmp_path / "t").open(_OWNER)
     command = [sys.executable, delta_child.__file__, str(tmp_path / "t"), "30", "never"]
