@@ -12,7 +12,7 @@ from headgate.console.output import Json
 from headgate.demo.service_options import SERVICES, ServiceOptions, check_options, opensearch_login, postgres_address
 
 if TYPE_CHECKING:
-    from headgate.demo.services.service import Service, VerifyResult
+    from headgate.demo.service import Service, VerifyResult
     from headgate.demo.stack import StackSettings
 
 _LIVE_RATE = 250.0

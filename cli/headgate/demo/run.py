@@ -20,7 +20,7 @@ from rich.live import Live
 from headgate.console.messages import Print
 from headgate.console.timeline import Timeline
 from headgate.demo.generator import GeneratorSettings
-from headgate.demo.services.service import LiveView, VerifyResult
+from headgate.demo.service import LiveView, VerifyResult
 from headgate.demo.stack import DemoStack
 from headgate.errors import HeadgateError
 from streamcore.kafka.readers import end_offsets

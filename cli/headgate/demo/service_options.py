@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from headgate.demo.service import Service
     from headgate.demo.services.database import PostgresAddress
-    from headgate.demo.services.service import Service
     from headgate.rules.bundle import RuleBundle
     from streamcore.sinks.opensearch.settings import ClientSettings
 

@@ -24,7 +24,7 @@ from headgate.console.timeline import Timeline
 from headgate.demo import workspace as workspaces
 from headgate.demo.app_process import AppProcess, stop_leftover
 from headgate.demo.generator import Generator, GeneratorSettings
-from headgate.demo.services.service import Server, Service, ServiceContext
+from headgate.demo.service import Server, Service, ServiceContext
 from headgate.demo.workspace import Workspace
 from headgate.errors import HeadgateError
 from headgate.local import jars, java

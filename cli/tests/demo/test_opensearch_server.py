@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from headgate.console.messages import silent
+from headgate.demo.service import ServiceContext
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter
 from headgate.demo.services.search import SearchService
-from headgate.demo.services.service import ServiceContext
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames, Workspace
 from headgate.errors import InputError, OpenSearchError
@@ -24,36 +24,36 @@ from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate.local.servers.opensearch_http import OpenSearchHttp
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.sinks.opensearch.settings import ClientSettings
-from tests.harness.servers.search_index import Place, place_on, write
+from tests.harness.servers.search_index import SearchIndex, index_on, write
 
 ROWS = [(f"id{number}", "mug", number, False) for number in range(25)]
 
 
-def shop(place: Place) -> OpenSearchHttp:
+def shop(search_index: SearchIndex) -> OpenSearchHttp:
     """An app that wrote its rows and ended."""
-    sink = place.sink()
-    sink.open(place.owner())
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     write(sink, 1, ROWS)
     sink.close()
-    return OpenSearchHttp(ClientSettings((place.url,)))
+    return OpenSearchHttp(ClientSettings((search_index.url,)))
 
 
 @pytest.mark.opensearch
 def test_all_documents_are_read_whatever_the_size_of_a_page(
     opensearch: EmbeddedOpenSearch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = place_on(opensearch)
-    client = shop(place)
+    search_index = index_on(opensearch)
+    client = shop(search_index)
     for page in (7, 25, 1_000):
         monkeypatch.setattr(opensearch_http, "_PAGE", page)
-        found = dict(client.documents(place.alias))
+        found = dict(client.documents(search_index.alias))
         assert {name: source["stock"] for name, source in found.items()} == {r[0]: r[2] for r in ROWS}
     assert dict(client.documents("there-is-none")) == {}
 
 
 @pytest.mark.opensearch
 def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
-    mine, other = place_on(opensearch), place_on(opensearch)
+    mine, other = index_on(opensearch), index_on(opensearch)
     OpenSearchHttp(ClientSettings((mine.url,))).ask("PUT", f"/{mine.alias}-0-not-ours", {})
     client = shop(mine)
     shop(other)
@@ -72,12 +72,12 @@ def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch
         client.delete(f"/{index}")
 
 
-def _told(folder: Path, place: Place) -> ServiceContext:
+def _told(folder: Path, search_index: SearchIndex) -> ServiceContext:
     """A new shop in a folder whose last app wrote to this alias, as its settings say."""
-    names = TopicNames(place.alias.removesuffix("-products"))
+    names = TopicNames(search_index.alias.removesuffix("-products"))
     shop = Workspace(folder, names, ShopSettings(1, 1_700_000_000_000), "b")
-    indexes = {"documents": {"alias": place.alias}}
-    told = {"app": place.app, "opensearch": {"hosts": [place.url], "indexes": indexes}}
+    indexes = {"documents": {"alias": search_index.alias}}
+    told = {"app": search_index.app, "opensearch": {"hosts": [search_index.url], "indexes": indexes}}
     shop.settings_file.write_text(json.dumps(told), encoding="utf-8")
     return ServiceContext(KafkaSettings("nowhere:9092"), shop, folder, folder)
 
@@ -86,19 +86,19 @@ def _told(folder: Path, place: Place) -> ServiceContext:
 def test_a_new_shop_forgets_what_the_last_one_of_its_folder_wrote_and_takes_nobody_elses_place(
     opensearch: EmbeddedOpenSearch, tmp_path: Path, java: Java
 ) -> None:
-    one = place_on(opensearch)
-    place = replace(one, alias=f"{one.app}-products")
-    client = shop(place)
-    service = SearchService(ClientSettings((place.url,)))
+    one = index_on(opensearch)
+    search_index = replace(one, alias=f"{one.app}-products")
+    client = shop(search_index)
+    service = SearchService(ClientSettings((search_index.url,)))
     service.server(tmp_path, java).start(silent)
-    context = _told(tmp_path, place)
+    context = _told(tmp_path, search_index)
     service.delete_leftovers(context, silent)
-    assert not client.find(f"/_alias/{place.alias}")
-    shop(replace(place, app="somebody"))
-    with pytest.raises(InputError, match=f"DELETE /{place.alias}-000001"):
+    assert not client.find(f"/_alias/{search_index.alias}")
+    shop(replace(search_index, app="somebody"))
+    with pytest.raises(InputError, match=f"DELETE /{search_index.alias}-000001"):
         service.delete_leftovers(context, silent)
-    assert len(dict(client.documents(place.alias))) == len(ROWS)
-    client.delete(f"/{place.alias}-000001")
+    assert len(dict(client.documents(search_index.alias))) == len(ROWS)
+    client.delete(f"/{search_index.alias}-000001")
 
 
 # --- logging in -----------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.console.messages import Print
 from headgate.errors import DatabaseError, InputError
 from headgate.local.servers.postgres import EmbeddedPostgres, PostgresServerSettings
-from streamcore.sinks.postgres.transaction import open_transaction as _sink_transaction
 from streamcore.sinks.postgres.settings import PostgresSettings, SslMode, TableName, TableSpec
+from streamcore.sinks.postgres.transaction import open_transaction as _sink_transaction
 
 if TYPE_CHECKING:
     from streamcore.sinks.postgres.connection import Connection

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.messages import Print
+from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.services import etl_documents
 from headgate.demo.services.etl_tables import LANE, DeltaTable, EtlTable
-from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.expected_rows import RATES
 from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import ENCODINGS

@@ -15,7 +15,7 @@ from headgate.demo.shop.formats import CSV_COLUMNS, LOGIN_SCHEMA
 from headgate_etl.settings import EtlSettings
 
 if TYPE_CHECKING:
-    from headgate.demo.services.service import ServiceContext
+    from headgate.demo.service import ServiceContext
 
 CLEAN: Final = "clean"
 RATE: Final = "decimal(12,6)"

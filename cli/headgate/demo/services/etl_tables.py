@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from headgate.console.messages import Print
+from headgate.demo.service import Server
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database, open_transaction
-from headgate.demo.services.service import Server
 from headgate.demo.shop.expected_rows import COLUMNS, Row
 from streamcore.sinks.postgres.settings import TableName, TableSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.messages import Print
-from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
+from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames

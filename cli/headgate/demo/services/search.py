@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from pydantic import JsonValue
 
 from headgate.console.messages import Print
+from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.services.opensearch_server import ExternalServer, IndexWriter, LocalNode, OpenSearchServer
-from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, search_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames

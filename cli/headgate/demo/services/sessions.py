@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import headgate_sessions
 from headgate.console.messages import Print
+from headgate.demo.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.services.database import Database, PostgresAddress, Schema, choose_database
-from headgate.demo.services.service import LiveView, RunView, Server, ServiceContext, Verifier
 from headgate.demo.shop.feed import Feed, shop_feed
 from headgate.demo.shop.settings import ShopSettings
 from headgate.demo.workspace import TopicNames

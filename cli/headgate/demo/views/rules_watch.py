@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from headgate.console.timeline import Timeline
-from headgate.demo.services.service import RunView
+from headgate.demo.service import RunView
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.rules import AlertRow, RuleRow, ViewState, render
 from headgate.demo.views.service_watch import run_metrics

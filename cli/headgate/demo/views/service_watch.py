@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headgate.console.timeline import Timeline
-from headgate.demo.services.service import RunView
+from headgate.demo.service import RunView
 from headgate.demo.views.panels import RunMetrics
 from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record

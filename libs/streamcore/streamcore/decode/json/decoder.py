@@ -25,8 +25,8 @@ from streamcore.decode.assembly import (
     decode_by_reference,
     read_records,
 )
+from streamcore.decode.json.matched_records import parse_matched
 from streamcore.decode.json.shape_cache import SAMPLES, KnownShape, ShapeCache
-from streamcore.decode.physical_columns import parse_matched
 from streamcore.decode.reject_codes import DecodeLimits, ExtraFields
 from streamcore.decode.scalar.json import JsonObject, decode_one, parse_object
 from streamcore.decode.scalar.record import RejectedRecord

@@ -20,7 +20,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamcore.decode.literal_patterns import EPOCH_MS, EXACT_DIGITS, LOCAL, OFFSET, REAL, WHOLE, decimal
+from streamcore.decode.literal_patterns import (
+    EPOCH_MS,
+    EXACT_DIGITS,
+    LOCAL,
+    OFFSET,
+    REAL,
+    WHOLE,
+    DecimalText,
+    Form,
+    PlainLiteral,
+    TimeText,
+    decimal,
+)
 from streamcore.decode.scalar.json import JsonObject
 from streamcore.decode.scalar.values import Number
 from streamcore.schema import Field, Kind, StreamSchema
@@ -32,27 +44,6 @@ _TEXT = rf'"(?:[^"\\\x00-\x1f]|{_ESCAPE})*"'
 _ANY_SCALAR = rf"(?:{_TEXT}|{REAL}|true|false|null)"
 #: Levels of arrays and objects in an ignored field; each makes its part of the pattern five times longer.
 MAX_IGNORED_DEPTH = 3
-
-
-@dataclass(frozen=True, slots=True)
-class PlainLiteral:
-    """The usual literal of the type: a number for numbers, decimals and timestamps."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecimalText:
-    """A decimal as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimeText:
-    """A timestamp as text: ``T`` or a space in the middle; at the end ``Z``, an offset of six characters or nothing."""
-
-    separator: str
-    zone_chars: int
-
-
-Form = PlainLiteral | DecimalText | TimeText
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import polars as pl
 
-from streamcore.decode.json.shape import TimeText
+from streamcore.decode.literal_patterns import TimeText
 from streamcore.decode.physical_columns import parse_times
 from streamcore.decode.reject_codes import RejectCode
 from streamcore.decode.scalar.values import RecordError, show

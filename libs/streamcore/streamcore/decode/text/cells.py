@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from streamcore.decode.json.shape import TimeText
-from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL, OFFSET, REAL, WHOLE, decimal
+from streamcore.decode.literal_patterns import EPOCH_MS, LOCAL, OFFSET, REAL, WHOLE, TimeText, decimal
 from streamcore.decode.physical_columns import PHYSICAL, parse_times
 from streamcore.decode.scalar.values import Number, is_number
 from streamcore.schema import Field, Kind

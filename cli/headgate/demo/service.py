@@ -2,7 +2,7 @@
 the comparison of its output with the expected output.
 
 Everything else (broker, workspace, generator, the order of start and stop) is the same for all and is in
-``headgate.demo.stack``. A new service is a module beside this one.
+``headgate.demo.stack``. A new service is a module in ``headgate.demo.services``.
 """
 
 from __future__ import annotations
