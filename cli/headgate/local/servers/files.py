@@ -9,6 +9,22 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+_LOG4J = """\
+status=error
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={log}
+appender.file.filePattern={log}.%i
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d %p %c{{1}}: %m%n
+appender.file.policy.type=SizeBasedTriggeringPolicy
+appender.file.policy.size=10MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=2
+rootLogger.level=info
+rootLogger.appenderRef.file.ref=file
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
@@ -61,6 +77,15 @@ class JavaServerFiles(ServerFiles):
     def output(self) -> Path:
         """The output of the JVM itself in the latest start."""
         return self.folder / "output.log"
+
+    @property
+    def logging(self) -> Path:
+        """Log4j's settings."""
+        return self.folder / "log4j2.properties"
+
+    def write_logging(self) -> None:
+        """Write Log4j's settings, by which the log rolls."""
+        self.logging.write_text(_LOG4J.format(log=self.log), encoding="utf-8")
 
     def last_error(self) -> str:
         """Return the most relevant line of the logs."""

@@ -54,21 +54,6 @@ num.network.threads=2
 num.io.threads=4
 {extra}
 """
-_LOGGING = """\
-status=warn
-appender.file.type=RollingFile
-appender.file.name=file
-appender.file.fileName={log}
-appender.file.filePattern={log}.%i
-appender.file.layout.type=PatternLayout
-appender.file.layout.pattern=%d %p %c{{1}}: %m%n
-appender.file.policy.type=SizeBasedTriggeringPolicy
-appender.file.policy.size=10MB
-appender.file.strategy.type=DefaultRolloverStrategy
-appender.file.strategy.max=2
-rootLogger.level=info
-rootLogger.appenderRef.file.ref=file
-"""
 _SEGMENTS_PER_PARTITION = 8  # a partition outgrows its bound by one segment at most
 
 
@@ -80,11 +65,6 @@ class BrokerFiles(JavaServerFiles):
     def server(self) -> Path:
         """Kafka's settings; the path also marks the process as ours."""
         return self.folder / "server.properties"
-
-    @property
-    def logging(self) -> Path:
-        """Log4j's settings."""
-        return self.folder / "log4j2.properties"
 
     @property
     def classes(self) -> Path:
@@ -109,7 +89,7 @@ class BrokerFiles(JavaServerFiles):
             extra=extra,
         )
         self.server.write_text(text, encoding="utf-8")
-        self.logging.write_text(_LOGGING.format(log=self.log), encoding="utf-8")
+        self.write_logging()
 
     def format(self, java: list[str]) -> None:
         """Prepare the data folder, once. ``java`` is the command up to the main class."""

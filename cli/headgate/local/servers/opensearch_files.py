@@ -29,21 +29,6 @@ transport.port: {transport_port}
 cluster.routing.allocation.disk.threshold_enabled: false
 {extra}
 """
-_LOGGING = """\
-status = error
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = {log}
-appender.file.filePattern = {log}.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d %p %c{{1}}: %m%n
-appender.file.policy.type = SizeBasedTriggeringPolicy
-appender.file.policy.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 2
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-"""
 _DESCRIPTOR = """\
 description=module of the server
 version={version}
@@ -63,13 +48,18 @@ class OpenSearchFiles(JavaServerFiles):
         """The settings' folder; the path also marks the process as ours."""
         return self.folder / "config"
 
+    @property
+    def logging(self) -> Path:
+        """Log4j's settings, where the server looks for them."""
+        return self.config / "log4j2.properties"
+
     def write_settings(self, port: int, transport_port: int, extra: str) -> None:
         """Write both settings files, and make the folders that a node expects."""
         for name in ("config", "data", "logs", "plugins"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         text = _SERVER.format(port=port, transport_port=transport_port, extra=extra)
         (self.config / "opensearch.yml").write_text(text, encoding="utf-8")
-        (self.config / "log4j2.properties").write_text(_LOGGING.format(log=self.log), encoding="utf-8")
+        self.write_logging()
 
     def write_modules(self, library: Path) -> None:
         """Write a folder for each module, as the server requires: the jar and a descriptor."""
