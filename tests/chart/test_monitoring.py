@@ -21,7 +21,7 @@ from headgate_operator.runtime.metrics import Counters
 from streamcore.engine.lag import Lag
 from streamcore.telemetry import Telemetry, TelemetrySettings
 from tests.harness.operator.api_server import free_port
-from tests.harness.servers.chart import CHART, EVERYTHING, of_kind, program, rendered
+from tests.harness.servers.chart import CHART, EVERYTHING, of_kind, program, render_manifests
 
 _SPEC = {"service": "rules", "image": "headgate:2", "config": {}, "checkpoint": {"root": "/checkpoints"}}
 _UPGRADE = Upgrade(
@@ -65,7 +65,7 @@ def _asked(expression: str) -> set[str]:
 
 
 def _alerts() -> list[dict[str, Any]]:
-    (rules,) = of_kind(rendered(EVERYTHING), "PrometheusRule").values()
+    (rules,) = of_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
     return [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
 
 
@@ -84,7 +84,7 @@ def test_the_dashboard_asks_for_metrics_that_there_are(metrics: frozenset[str]) 
 
 
 def test_the_dashboard_in_the_chart_is_that_file_and_no_panel_lies_on_another() -> None:
-    made = of_kind(rendered(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
+    made = of_kind(render_manifests(EVERYTHING), "ConfigMap")["demo-headgate-dashboard"]
     board = json.loads(made["data"]["headgate.json"])
     assert board == json.loads(_DASHBOARD.read_text())
     places = [(p["gridPos"]["y"], p["gridPos"]["x"]) for p in board["panels"]]
@@ -101,7 +101,7 @@ def test_the_reference_page_lists_every_metric_and_no_other(metrics: frozenset[s
 
 @pytest.fixture(name="rules_file")
 def _rules_file(tmp_path: Path) -> Path:
-    (rules,) = of_kind(rendered(EVERYTHING), "PrometheusRule").values()
+    (rules,) = of_kind(render_manifests(EVERYTHING), "PrometheusRule").values()
     file = tmp_path / "rules.yaml"
     file.write_text(yaml.safe_dump(rules["spec"]))
     return file

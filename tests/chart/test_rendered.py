@@ -23,7 +23,7 @@ from tests.harness.servers.chart import (
     helm,
     of_kind,
     pod_specs,
-    rendered,
+    render_manifests,
     template,
 )
 from tools.chart_values import SERVICES
@@ -33,7 +33,7 @@ _STANDARD = {"name", "instance", "component", "version", "part-of", "managed-by"
 
 @pytest.fixture(name="made", params=sorted(CASES))
 def _made(request: pytest.FixtureRequest) -> list[Manifest]:
-    return rendered(CASES[request.param])
+    return render_manifests(CASES[request.param])
 
 
 def test_helm_has_nothing_to_say_against_it() -> None:
@@ -112,7 +112,7 @@ _LOGINS: Manifest = OWN_SERVERS | {
 
 @pytest.mark.parametrize("kind", ["Pod", "Deployment"])
 def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
-    made = rendered(_LOGINS)
+    made = render_manifests(_LOGINS)
     (app,) = of_kind(made, "StreamApp").values()
     (pod,) = (pod for name, pod in pod_specs(made).items() if name.startswith(kind) and not name.endswith("-operator"))
     (container,) = pod["containers"]
@@ -133,7 +133,7 @@ def test_the_command_logs_in_to_kafka_as_the_drivers_do(kind: str) -> None:
 
 def test_a_probe_logs_in_as_its_own_app_does_where_that_is_another_one() -> None:
     own = {"secret": "risk-logins", "config": {"kafka": {"username": "risk"}}}
-    made = rendered(OWN_SERVERS | {"apps": {"rules": own}})
+    made = render_manifests(OWN_SERVERS | {"apps": {"rules": own}})
     pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
     assert [v["secret"]["secretName"] for v in pod["volumes"] if "secret" in v] == ["risk-logins"]
     login = of_kind(made, "ConfigMap")["demo-headgate-test-rules-login"]["data"]["kafka.json"]
@@ -149,7 +149,7 @@ def test_every_name_and_every_label_fits(made: list[Manifest]) -> None:
 
 
 def test_a_long_name_of_a_release_is_cut_and_still_tells_its_parts_apart() -> None:
-    made = rendered(EVERYTHING, release="a-release-with-a-name-as-long-as-helm-takes-it-at-all")
+    made = render_manifests(EVERYTHING, release="a-release-with-a-name-as-long-as-helm-takes-it-at-all")
     names = [(one["kind"], one["metadata"]["name"]) for one in made]
     assert len(set(names)) == len(names)
     assert max(len(name) for _, name in names) <= 63
@@ -172,7 +172,7 @@ def test_the_apps_are_specs_that_the_operator_takes(made: list[Manifest]) -> Non
 
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_the_settings_of_every_app_are_settings_that_its_service_takes(case: str) -> None:
-    for name, app in of_kind(rendered(CASES[case]), "StreamApp").items():
+    for name, app in of_kind(render_manifests(CASES[case]), "StreamApp").items():
         config = json.loads(json.dumps(app["spec"]["config"]).replace("/app/streams/", f"{CHART.parents[1]}/streams/"))
         settings = SERVICES[app["spec"]["service"]].model_validate(config | {"checkpoint": "/var/lib/headgate/x"})
         assert settings.app == name
@@ -185,7 +185,7 @@ def test_the_streams_that_the_defaults_name_are_in_the_image() -> None:
 
 
 def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_topic() -> None:
-    made = rendered()
+    made = render_manifests()
     (app,) = of_kind(made, "StreamApp").values()
     service = of_kind(made, "Service")["demo-headgate-kafka"]
     bootstrap = app["spec"]["config"]["kafka"]["bootstrap"]
@@ -199,7 +199,7 @@ def test_by_default_there_is_a_rules_app_on_a_kafka_of_its_own_with_its_event_to
 
 
 def test_servers_of_one_s_own_are_named_and_nothing_is_put_beside_them() -> None:
-    made = rendered(OWN_SERVERS)
+    made = render_manifests(OWN_SERVERS)
     (app,) = of_kind(made, "StreamApp").values()
     assert app["spec"]["config"]["kafka"]["bootstrap"] == "k1.example:9093,k2.example:9093"
     assert app["spec"]["secret"] == "headgate-logins"
@@ -215,7 +215,7 @@ def test_kafka_must_be_named_when_it_is_not_made() -> None:
 
 def test_what_is_said_of_an_app_counts_more_than_the_defaults_also_when_it_is_nothing() -> None:
     said = {"appDefaults": {"executors": 2, "secret": "logins"}, "apps": {"rules": {"executors": 0, "secret": ""}}}
-    (app,) = of_kind(rendered(said), "StreamApp").values()
+    (app,) = of_kind(render_manifests(said), "StreamApp").values()
     assert (app["spec"]["executors"], app["spec"]["secret"]) == (0, "")
     assert app["spec"]["savepoints"] == {"every": "6h", "keep": 10}
 
@@ -231,7 +231,7 @@ def _rules(made: list[Manifest], *kinds: str) -> list[dict[str, Any]]:
 
 
 def test_the_operator_has_the_rights_of_its_own_list_in_one_namespace_or_in_all() -> None:
-    one, everywhere = rendered(), rendered({"operator": {"allNamespaces": True}})
+    one, everywhere = render_manifests(), render_manifests({"operator": {"allNamespaces": True}})
     assert of_kind(one, "Role")["demo-headgate-operator"]["rules"] == list(rbac.RULES)
     assert of_kind(everywhere, "ClusterRole")["demo-headgate-operator-shop"]["rules"] == list(rbac.RULES)
     for made in (one, everywhere):
@@ -247,15 +247,15 @@ def test_nobody_is_given_everything_and_nobody_reads_secrets(made: list[Manifest
 
 
 def test_without_all_namespaces_only_the_hook_for_crds_has_rights_in_the_cluster() -> None:
-    made = rendered()
+    made = render_manifests()
     assert set(of_kind(made, "ClusterRole")) == {"demo-headgate-crds-shop"}
     hook = of_kind(made, "ClusterRole")["demo-headgate-crds-shop"]["metadata"]["annotations"]
     assert hook["helm.sh/hook"] == "pre-install,pre-upgrade,pre-rollback"
-    assert not of_kind(rendered({"crds": {"upgrade": False}}), "ClusterRole")
+    assert not of_kind(render_manifests({"crds": {"upgrade": False}}), "ClusterRole")
 
 
 def test_the_uninstall_hook_may_delete_the_apps_of_the_release_and_no_others() -> None:
-    made = rendered(EVERYTHING)
+    made = render_manifests(EVERYTHING)
     apps = of_kind(made, "Role")["demo-headgate-uninstall"]["rules"][0]
     assert (apps["resourceNames"], apps["verbs"]) == (["etl", "rules", "search", "sessions"], ["get", "delete"])
     assert of_kind(made, "Job")["demo-headgate-uninstall"]["spec"]["activeDeadlineSeconds"] > 600
@@ -263,18 +263,18 @@ def test_the_uninstall_hook_may_delete_the_apps_of_the_release_and_no_others() -
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_drained_node_never_waits_for_a_pod_that_is_alone(replicas: int) -> None:
-    budgets = of_kind(rendered({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
+    budgets = of_kind(render_manifests({"operator": {"replicas": replicas}}), "PodDisruptionBudget")
     assert len(budgets) == replicas - 1
     assert all(one["spec"].get("maxUnavailable") == 1 for one in budgets.values())
 
 
 def test_memory_that_is_asked_for_the_operator_is_at_most_150_mebibytes() -> None:
-    operator = next(p for n, p in pod_specs(rendered()).items() if n.endswith("-operator"))
+    operator = next(p for n, p in pod_specs(render_manifests()).items() if n.endswith("-operator"))
     assert operator["containers"][0]["resources"]["limits"]["memory"] == "150Mi"
 
 
 def test_drivers_are_reached_by_their_own_executors_only() -> None:
-    policies = of_kind(rendered(EVERYTHING), "NetworkPolicy")
+    policies = of_kind(render_manifests(EVERYTHING), "NetworkPolicy")
     driver = policies["demo-headgate-etl-driver"]["spec"]
     assert driver["podSelector"] == {"matchLabels": {"headgate.dev/app": "etl"}}
     spark, metrics = driver["ingress"]
@@ -292,7 +292,7 @@ def test_drivers_are_reached_by_their_own_executors_only() -> None:
 def test_the_operator_reaches_its_collector_of_traces_and_knows_of_none_by_default(
     endpoint: str, port: int | None
 ) -> None:
-    made = rendered(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})
+    made = render_manifests(EVERYTHING | {"operator": {"otlpEndpoint": endpoint}})
     (pod,) = (pod for name, pod in pod_specs(made).items() if name.endswith("-operator"))
     said = [one["value"] for one in pod["containers"][0]["env"] if one["name"].startswith("OTEL_")]
     assert said == ([endpoint] if endpoint else [])
@@ -305,7 +305,7 @@ def test_files_of_an_app_are_where_its_probe_looks_for_them() -> None:
         "files": {"streams/orders.yaml": "name: orders\n"},
         "config": {"streams": [{"schema_file": "/etc/headgate/files/streams/orders.yaml", "topic": "orders"}]},
     }
-    made = rendered({"apps": {"rules": app}})
+    made = render_manifests({"apps": {"rules": app}})
     pod = of_kind(made, "Pod")["demo-headgate-test-rules"]["spec"]
     args = pod["containers"][0]["args"]
     assert args[args.index("--streams") + 1] == "/etc/headgate/files/streams"

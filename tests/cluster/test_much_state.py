@@ -18,7 +18,7 @@ from tests.harness.cluster.apps import App
 from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE, faulty
 from tests.harness.cluster.kubectl import KUBECONFIG
 from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
-from tests.harness.cluster.upgrades import longest_gap_s, phases, told
+from tests.harness.cluster.upgrades import longest_gap_s, phases, print_result
 from tests.harness.cluster.visits import QUANTITY, send
 
 #: 0: the short form leaves it out.
@@ -84,7 +84,7 @@ def test_an_upgrade_with_much_state(release: Release) -> None:
     rules = "\n---\n".join(map(json.dumps, [STEADY, *map(_rule, range(RULES))]))
     publish = "cat > /tmp/twice.yaml; headgate rules publish /tmp/twice.yaml --app rules"
     release.toolbox.run("sh", "-c", publish, given=rules)
-    release.toolbox.ended(send(release.toolbox, "view", range(USERS)), LIMIT_S)
+    release.toolbox.wait_for_output(send(release.toolbox, "view", range(USERS)), LIMIT_S)
     app.until_idle(LIMIT_S)
     assert not _alerts(release)
 
@@ -96,11 +96,13 @@ def test_an_upgrade_with_much_state(release: Release) -> None:
     status = app.status
     markers = [record.made_ms for record in release.toolbox.records("rules.markers") if record.made_ms >= began_ms]
     size = _size_mb(release, status)
-    told("much state", mb=size, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers))
+    print_result(
+        "much state", mb=size, users=USERS, outcome=outcome, phases=phases(status), pause_s=longest_gap_s(markers)
+    )
     assert outcome == "Succeeded", json.dumps(status["upgrade"])
     release.toolbox.delete(steady)
 
-    release.toolbox.ended(send(release.toolbox, "view", AGAIN), LIMIT_S)
+    release.toolbox.wait_for_output(send(release.toolbox, "view", AGAIN), LIMIT_S)
     app.until_idle(LIMIT_S)
     expected = Counter({(f"twice-{rule}", f"u{user}"): 1 for rule in range(RULES) for user in AGAIN})
     found = _alerts(release)

@@ -23,7 +23,7 @@ from tests.harness.cluster.images import faulty, long_form, on_a_cluster
 from tests.harness.cluster.kubectl import Namespace, run, until
 from tests.harness.cluster.release import DRIVER, RELEASE, Release, namespace_of_its_own, small_pods
 from tests.harness.cluster.toolbox import Feeder
-from tests.harness.cluster.upgrades import longest_gap_s, phases, told
+from tests.harness.cluster.upgrades import longest_gap_s, phases, print_result
 
 OPENSEARCH = os.environ.get("HEADGATE_CLUSTER_OPENSEARCH", "")
 pytestmark = [
@@ -92,7 +92,7 @@ class Shop:
         self.agree()
         status = self.app.status
         pause_s = self.pause_s(began * 1_000)
-        told("upgrade", to=spec, outcome=found, took_s=took_s, phases=phases(status), pause_s=pause_s)
+        print_result("upgrade", to=spec, outcome=found, took_s=took_s, phases=phases(status), pause_s=pause_s)
         assert found == outcome, json.dumps(status["upgrade"])
         assert (status["stable"]["revision"] == before) == (outcome != "Succeeded")
 
@@ -110,8 +110,8 @@ def test_installed_it_gives_its_first_alert(shop: Shop) -> None:
     stable = time.monotonic() - began
     shop.toolbox.headgate("rules", "publish", "rules/shop", "--app", "rules")
     shop.feed(1, 50)
-    until(lambda: bool(shop.alerts()), LIMIT_S, "a first alert", shop.app.told)
-    told("installed", stable_s=round(stable, 1), first_alert_s=round(time.monotonic() - began, 1))
+    until(lambda: bool(shop.alerts()), LIMIT_S, "a first alert", shop.app.describe_failure)
+    print_result("installed", stable_s=round(stable, 1), first_alert_s=round(time.monotonic() - began, 1))
     shop.agree()
     assert len(shop.app.executors()) == 1
 
@@ -166,7 +166,7 @@ def test_a_driver_that_is_deleted_is_replaced(shop: Shop) -> None:
     (driver,) = shop.app.drivers()
     shop.feed(2, 40)
     shop.namespace.kubectl("delete", "pod", driver["metadata"]["name"], "--grace-period=0", "--force", "--wait=false")
-    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.told)
+    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.describe_failure)
     shop.agree()
 
 
@@ -178,7 +178,7 @@ def test_an_executor_that_is_deleted_is_replaced(shop: Shop) -> None:
     before = shop.app.executors()
     shop.feed(2, 40)
     shop.namespace.kubectl("delete", "pod", before[0], "--grace-period=0", "--force", "--wait=false")
-    until(lambda: bool({*shop.app.executors()} - {*before}), LIMIT_S, "another executor", shop.app.told)
+    until(lambda: bool({*shop.app.executors()} - {*before}), LIMIT_S, "another executor", shop.app.describe_failure)
     shop.agree()
 
 
@@ -188,7 +188,7 @@ def test_an_operator_that_is_deleted_in_mid_upgrade_goes_on_with_it(shop: Shop) 
     shop.feed(3, 40)
     shop.app.change({"image": faulty("none_3")})
     for phases_ in (("Preflight",), ("Stopping", "Verifying", "AwaitingExit", "Promoting", "Starting", "Proving")):
-        until(lambda phases_=phases_: shop.app.phase in phases_, LIMIT_S, str(phases_), shop.app.told)  # type: ignore[misc]
+        until(lambda phases_=phases_: shop.app.phase in phases_, LIMIT_S, str(phases_), shop.app.describe_failure)  # type: ignore[misc]
         marks = "app.kubernetes.io/component=operator"
         shop.namespace.kubectl("delete", "pod", "-l", marks, "--grace-period=0", "--force", "--wait=false")
     assert shop.app.until_upgraded(number, LIMIT_S) == "Succeeded"
@@ -208,7 +208,7 @@ def test_a_node_is_drained(shop: Shop) -> None:
         run("kubectl", "drain", node, "--pod-selector", selector, *options, limit_s=200)
     finally:
         run("kubectl", "uncordon", node)
-    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.told)
+    until(lambda: bool(_others(shop.app, driver)), LIMIT_S, "another driver", shop.app.describe_failure)
     shop.agree()
 
 
@@ -243,7 +243,7 @@ def test_the_other_services_run_beside_it(shop: Shop) -> None:
     shop.agree()
     for name, lane in lanes.items():
         App(shop.namespace, name).until_idle(LIMIT_S)
-        told("output", lane=lane, records=len(shop.toolbox.records(lane)))
+        print_result("output", lane=lane, records=len(shop.toolbox.records(lane)))
         assert shop.toolbox.records(lane)
 
 
@@ -256,7 +256,7 @@ def test_savepoints_are_listed_and_verified_by_the_command(shop: Shop) -> None:
             "spec": {"app": "rules"},
         }
     )
-    until(lambda: _savepoint_phase(shop, "by-hand") == "Complete", LIMIT_S, "the savepoint", shop.app.told)
+    until(lambda: _savepoint_phase(shop, "by-hand") == "Complete", LIMIT_S, "the savepoint", shop.app.describe_failure)
     listed = json.loads(shop.toolbox.headgate("savepoint", "list", "--app", "rules", "-o", "json"))
     assert "by-hand" in json.dumps(listed)
     shop.toolbox.headgate("savepoint", "verify", "by-hand", "--app", "rules")

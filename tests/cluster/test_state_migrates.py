@@ -11,7 +11,7 @@ import pytest
 from tests.harness.cluster.apps import App
 from tests.harness.cluster.images import counter, long_form, on_a_cluster
 from tests.harness.cluster.release import Release, namespace_of_its_own, small_pods
-from tests.harness.cluster.upgrades import phases, told
+from tests.harness.cluster.upgrades import phases, print_result
 from tests.harness.cluster.visits import QUANTITY, send
 
 pytestmark = [
@@ -32,7 +32,7 @@ def release() -> Iterator[Release]:
 
 
 def _seen(release: Release, app: App, visits: range) -> None:
-    release.toolbox.ended(send(release.toolbox, "view", visits), LIMIT_S)
+    release.toolbox.wait_for_output(send(release.toolbox, "view", visits), LIMIT_S)
     app.until_idle(LIMIT_S)
 
 
@@ -52,7 +52,7 @@ def test_what_a_version_keeps_in_another_layout_goes_on(release: Release) -> Non
     number = app.upgrades
     app.change({"image": counter(2)})
     outcome = app.until_upgraded(number, LIMIT_S)
-    told("migration", outcome=outcome, phases=phases(app.status))
+    print_result("migration", outcome=outcome, phases=phases(app.status))
     assert outcome == "Succeeded", json.dumps(app.status["upgrade"])
 
     _seen(release, app, USERS)

@@ -252,7 +252,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, kafka: KafkaSettings, spark
     for group, script in zip(groups, scripts, strict=True):
         panes, late = _read(kafka, script.app.lanes["panes"]), _read(kafka, script.app.lanes["late"])
         assert not _read(kafka, script.app.lanes["deadletters"])
-        counted = script.counted()
+        counted = script.total_counters()
         for number in group.numbers:
             found[number] = Played(
                 recorders[number], _counts(counted, number), _by_step(panes, number), _by_step(late, number)

@@ -29,7 +29,7 @@ from tests.harness.apps import published_rules as rules
 from tests.harness.apps.orders import Sent
 from tests.harness.apps.published_rules import document
 from tests.harness.apps.rules_scene import Scene, check_same
-from tests.harness.oracles.lane_reader import as_object, batch_of, repeated
+from tests.harness.oracles.lane_reader import as_object, batch_of, repeated_alerts
 from tests.harness.oracles.rule_alerts import Oracle, RuleUnderTest
 
 CHANGES = int(os.environ.get("HEADGATE_CHANGES", "40"))
@@ -208,7 +208,7 @@ def _check_versions(changes: Changes, batches: dict[int, int]) -> None:
 
     published = [rule for versions in from_cut.values() for *_, rule in versions]
     found = changes.scene.alerts_of(published)
-    assert repeated(found) == []
+    assert repeated_alerts(found) == []
     check_same(found, Oracle(published, is_live).run(changes.scene.sent))
     assert len({(a["rule"], a["version"]) for a in found}) > CHANGES // 3, "many versions had their time"
 

@@ -116,7 +116,7 @@ def _cents(value: object) -> int:
 
 def test_the_oracle_speaks_of_deletions_and_of_figures_that_fell(oracle: Oracle) -> None:
     documents = oracle.documents()
-    assert oracle.deleted() > 0
+    assert oracle.deleted_products() > 0
     assert any(row[4] for row in documents)
     assert any(row[6] and not row[4] for row in documents)
     assert any(not row[6] for row in documents)

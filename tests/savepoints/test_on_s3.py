@@ -15,7 +15,7 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.apps.scripted_cuts import Script, run
-from tests.harness.apps.shop_lanes import expected, objects, send
+from tests.harness.apps.shop_lanes import expected_rows, objects, send
 from tests.harness.apps.versioned_shop import Version, rows
 from tests.harness.servers.storage_locations import s3_place
 
@@ -46,7 +46,7 @@ def test_an_app_goes_on_from_a_savepoint_in_a_bucket_as_if_it_had_not_stopped(
 
     whole = uninterrupted()
     for lane in Version().lanes:
-        assert objects(kafka, f"shop-s3.{lane}") == expected(whole[lane]), lane
+        assert objects(kafka, f"shop-s3.{lane}") == expected_rows(whole[lane]), lane
     saved = [*first.savepoints]
     assert [(one.manifest.name, one.manifest.epoch, one.manifest.batch) for one in saved] == [
         ("saved", 1, 1),

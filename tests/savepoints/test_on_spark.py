@@ -21,7 +21,7 @@ from streamcore.savepoint import RestoreDecisions, Savepoint
 from streamcore.spark.session import SparkSettings
 from streamcore.topology.simulation import Simulation, SimulationResult
 from tests.harness.apps.scripted_cuts import Script, run
-from tests.harness.apps.shop_lanes import expected, objects, send
+from tests.harness.apps.shop_lanes import expected_rows, objects, send
 from tests.harness.apps.versioned_shop import Euros, Version, moment, restore, rows, save
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1_000)]
@@ -85,10 +85,10 @@ def test_four_lives_of_an_app_say_together_what_one_would(
 
     alone, together = uninterrupted(), in_process(tmp_path / "in-process")
     for lane in ("windows", "running", "digits"):
-        assert objects(kafka, f"shop-lives.{lane}") == expected(alone[lane]), lane
-    assert objects(kafka, "shop-lives.pairs") == expected(uninterrupted(lives=2)["pairs"])
-    assert expected(together["visits"])
-    assert objects(kafka, "shop-lives.visits") == expected(together["visits"])
+        assert objects(kafka, f"shop-lives.{lane}") == expected_rows(alone[lane]), lane
+    assert objects(kafka, "shop-lives.pairs") == expected_rows(uninterrupted(lives=2)["pairs"])
+    assert expected_rows(together["visits"])
+    assert objects(kafka, "shop-lives.visits") == expected_rows(together["visits"])
 
     outcomes = [orjson.loads(line)["outcome"] for line in scripts[DIES].reports.read_bytes().splitlines()]
     assert outcomes == ["committed", "skipped", "committed"], "what it had written was not written again"

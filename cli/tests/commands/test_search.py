@@ -11,26 +11,26 @@ import pytest
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
 from headgate.main import run
-from tests.harness.servers.search_index import Place, place_on, write
+from tests.harness.servers.search_index import SearchIndex, index_on, write
 
 pytestmark = pytest.mark.opensearch
 
 
 @pytest.fixture
-def place(opensearch: EmbeddedOpenSearch) -> Iterator[Place]:
-    one = place_on(opensearch)
+def search_index(opensearch: EmbeddedOpenSearch) -> Iterator[SearchIndex]:
+    one = index_on(opensearch)
     yield one
     one.ask("DELETE", f"/{one.alias}-0*")
 
 
 @contextmanager
-def _app(place: Place) -> Iterator[None]:
+def _app(search_index: SearchIndex) -> Iterator[None]:
     """An idle app: a cut without rows every now and then."""
     stop = threading.Event()
-    sink = place.sink()
-    sink.open(place.owner())
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False), ("b", "y", 2, False)])
-    place.ask("POST", f"/{place.alias}/_refresh")
+    search_index.ask("POST", f"/{search_index.alias}/_refresh")
 
     def idle() -> None:
         batch = 1
@@ -48,34 +48,36 @@ def _app(place: Place) -> Iterator[None]:
         sink.close()
 
 
-def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    target = ["--url", place.url, "--alias", place.alias]
-    with _app(place):
+def test_an_index_is_rebuilt_shown_and_the_old_one_dropped(
+    search_index: SearchIndex, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = ["--url", search_index.url, "--alias", search_index.alias]
+    with _app(search_index):
         assert run(["search", "rebuild", *target, "-o", "json"]) == 0
         done = json.loads(capsys.readouterr().out)
-        old, new = f"{place.alias}-000001", f"{place.alias}-000002"
-        assert done == {"alias": place.alias, "before": old, "now": new, "documents": 2}
+        old, new = f"{search_index.alias}-000001", f"{search_index.alias}-000002"
+        assert done == {"alias": search_index.alias, "before": old, "now": new, "documents": 2}
         assert run(["search", "status", *target]) == 0
         text = capsys.readouterr().out
-        assert f"{place.alias}: no rebuild under way" in text
+        assert f"{search_index.alias}: no rebuild under way" in text
         assert "headgate search drop" in text
-        assert run(["search", "status", "--url", place.url, "-o", "json"]) == 0
-        (found,) = [one for one in json.loads(capsys.readouterr().out) if one["alias"] == place.alias]
+        assert run(["search", "status", "--url", search_index.url, "-o", "json"]) == 0
+        (found,) = [one for one in json.loads(capsys.readouterr().out) if one["alias"] == search_index.alias]
         assert [(one["index"], one["searched"], one["live"]) for one in found["indexes"]] == [
             (old, False, False),
             (new, True, True),
         ]
         assert run(["search", "drop", *target]) == 0
         assert capsys.readouterr().out.strip() == old
-    assert place.contents() == {"a": ("x", 1), "b": ("y", 2)}
+    assert search_index.contents() == {"a": ("x", 1), "b": ("y", 2)}
 
 
-def test_errors_are_one_line_with_what_to_do(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    target = ["--url", place.url, "--alias", place.alias]
+def test_errors_are_one_line_with_what_to_do(search_index: SearchIndex, capsys: pytest.CaptureFixture[str]) -> None:
+    target = ["--url", search_index.url, "--alias", search_index.alias]
     assert run(["search", "rebuild", *target]) == 1
     assert "no alias that a sink of ours writes to; start the app first" in capsys.readouterr().err
-    sink = place.sink()
-    sink.open(place.owner())
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     sink.close()
     assert run(["search", "rebuild", *target, "--wait", "0.2"]) == 1
     assert "is it running" in capsys.readouterr().err

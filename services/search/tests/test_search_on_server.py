@@ -16,7 +16,7 @@ from streamcore.sinks.sink import SinkHooks
 from streamcore.wire.arrow_ipc import to_table
 from tests.harness.apps import search_app as search
 from tests.harness.apps.search_app import App
-from tests.harness.servers.search_index import Place, place_on
+from tests.harness.servers.search_index import SearchIndex, index_on
 
 pytestmark = pytest.mark.opensearch
 
@@ -24,34 +24,34 @@ TEMPLATE = json.loads((Path(__file__).parents[1] / "headgate_search" / "index_te
 HOUR_MS = 3_600_000
 
 
-def settings(place: Place) -> dict[str, object]:
+def settings(search_index: SearchIndex) -> dict[str, object]:
     index = {
-        "alias": place.alias,
+        "alias": search_index.alias,
         "id": ["id"],
         "deleted": "deleted",
         "properties": TEMPLATE["mappings"]["properties"],
         "settings": {"number_of_replicas": 0},
     }
-    return {"hosts": [place.url], "indexes": {DOCUMENTS: index}}
+    return {"hosts": [search_index.url], "indexes": {DOCUMENTS: index}}
 
 
 def rows(frame: pl.DataFrame) -> dict[str, pa.Table]:
     return {DOCUMENTS: to_table(frame)} if frame.height else {}
 
 
-def sources(place: Place) -> dict[str, dict[str, object]]:
-    place.ask("POST", f"/{place.alias}/_refresh")
-    hits = place.ask("POST", f"/{place.alias}/_search", {"size": 1_000})["hits"]
+def sources(search_index: SearchIndex) -> dict[str, dict[str, object]]:
+    search_index.ask("POST", f"/{search_index.alias}/_refresh")
+    hits = search_index.ask("POST", f"/{search_index.alias}/_search", {"size": 1_000})["hits"]
     assert isinstance(hits, dict)
     return {hit["_id"]: hit["_source"] for hit in hits["hits"]}
 
 
 def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensearch: EmbeddedOpenSearch) -> None:
-    place = place_on(opensearch)
-    configured = search.settings(opensearch=settings(place), refresh_ms=0)
+    search_index = index_on(opensearch)
+    configured = search.settings(opensearch=settings(search_index), refresh_ms=0)
     app = App(configured)
     sink = sink_factory(configured.opensearch, app.topology.table_columns)(SinkHooks())
-    sink.open(place.owner())
+    sink.open(search_index.owner())
     product = [(name, "upsert", "Red lantern", "12.50", 1_000) for name in "abc"]
     views = [("view", name, None, None, None, HOUR_MS, 0) for name in "bbbccac"]
     cuts = [
@@ -64,19 +64,19 @@ def test_the_server_holds_the_documents_and_finds_the_popular_ones_first(opensea
     for batch, frame in enumerate(written):
         assert not sink.write(batch, rows(frame)).rejected
     again = sink_factory(configured.opensearch, app.topology.table_columns)(SinkHooks())
-    again.open(place.owner())
+    again.open(search_index.owner())
     for batch, frame in enumerate(written):  # as after a crash
         again.write(batch, rows(frame))
-    found = sources(place)
+    found = sources(search_index)
     assert {name: (one["name"], one["price"], one["views_1h"]) for name, one in found.items()} == {
         name: (one["name"], str(one["price"]), one["views_1h"]) for name, one in app.index.documents.items()
     }
     assert found.keys() == {"a", "b"}
     query = {"query": {"match": {"name": "lantern"}}, "sort": [{"views_1h": "desc"}]}
-    hits = place.ask("POST", f"/{place.alias}/_search", query)["hits"]
+    hits = search_index.ask("POST", f"/{search_index.alias}/_search", query)["hits"]
     assert isinstance(hits, dict)
     assert [hit["_id"] for hit in hits["hits"]] == ["b", "a"]
-    mappings = place.ask("GET", f"/{place.alias}/_mapping")
+    mappings = search_index.ask("GET", f"/{search_index.alias}/_mapping")
     (one,) = mappings.values()
     assert isinstance(one, dict)
     assert one["mappings"]["properties"] == TEMPLATE["mappings"]["properties"]

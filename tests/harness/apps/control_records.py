@@ -61,6 +61,6 @@ def answer(rules: RuleSet, record: ControlRecord, clock_ms: int = NOW) -> RuleSt
     return rules.apply([record], clock_ms)[1][0]
 
 
-def evaluated(rules: RuleSet) -> list[tuple[str, int]]:
+def evaluated_versions(rules: RuleSet) -> list[tuple[str, int]]:
     """Id and version of what is evaluated."""
     return [(c.rule.id, c.rule.version) for c in rules.evaluated_rules()]

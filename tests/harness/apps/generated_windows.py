@@ -142,7 +142,7 @@ def inputs(draw: st.DrawFn) -> list[Input]:
 
 
 @st.composite
-def disordered(draw: st.DrawFn, allowed_ms: int = 40) -> tuple[list[Input], list[Input]]:
+def disordered_pairs(draw: st.DrawFn, allowed_ms: int = 40) -> tuple[list[Input], list[Input]]:
     """The same events in two orders, both within the allowed disorder, so that no event is late in either."""
     size = draw(st.sampled_from([1, 2, 10, 15]))
     found = draw(st.lists(events, min_size=size, max_size=size))
@@ -176,7 +176,7 @@ _simple: st.SearchStrategy[Trigger] = st.one_of(
 )
 
 
-def _allowed(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
+def _none_if_refused(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
     """``None`` for what is refused; tests of the refusals are elsewhere."""
 
     def built(*parts: Trigger) -> Trigger | None:
@@ -188,15 +188,15 @@ def _allowed(make: Callable[..., Trigger]) -> Callable[..., Trigger | None]:
     return built
 
 
-def _combined(part: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
-    several = [st.builds(_allowed(make), part, part) for make in (AllOf, AnyOf, InSequence, OrFinally)]
+def _combinations(part: st.SearchStrategy[Trigger]) -> st.SearchStrategy[Trigger]:
+    several = [st.builds(_none_if_refused(make), part, part) for make in (AllOf, AnyOf, InSequence, OrFinally)]
     return st.one_of(st.builds(Repeatedly, part), *several).filter(lambda built: built is not None)
 
 
-_parts = st.recursive(_simple, _combined, max_leaves=4)
+_parts = st.recursive(_simple, _combinations, max_leaves=4)
 _maybe = st.none() | _parts
 _at_end = st.builds(AfterWatermark, _maybe, _maybe)
-triggers = st.one_of(_at_end, st.recursive(_simple | st.just(AfterWatermark()), _combined, max_leaves=5))
+triggers = st.one_of(_at_end, st.recursive(_simple | st.just(AfterWatermark()), _combinations, max_leaves=5))
 
 
 @st.composite

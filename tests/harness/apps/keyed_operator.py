@@ -73,7 +73,7 @@ class Runner:
         self.log.commit(self.blobs, self.operator.tables(), {"watermark": after, "clock": self.clock_ms})
         return {name: rows.rows() for name, rows in ports.items()}
 
-    def stored(self, table: str) -> pl.DataFrame:
+    def stored_rows(self, table: str) -> pl.DataFrame:
         """All rows of a table, as its buckets would be written now."""
         frames = [self.operator.tables()[table].rows(n, 4) for n in range(4)]
         return pl.concat([f for f in frames if f.height], how="vertical") if any(map(len, frames)) else pl.DataFrame()

@@ -25,7 +25,7 @@ Row = Mapping[str, object]
 TOPIC = "events"
 
 
-def compiled(document: bytes, schema: StreamSchema) -> CompiledRule:
+def compile_document(document: bytes, schema: StreamSchema) -> CompiledRule:
     """Return a rule as the rule set would compile it."""
     return compile_rule(decode_record(document, 1 << 20), {schema.name: schema}, RuleLimits())
 

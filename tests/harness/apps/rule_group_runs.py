@@ -31,7 +31,7 @@ SCHEMA = StreamSchema.parse(
 )
 
 
-def compiled(rule_id: str, /, **fields: object) -> CompiledRule:
+def compile_fields(rule_id: str, /, **fields: object) -> CompiledRule:
     """Return a rule over ``SCHEMA``."""
     document = {"id": rule_id, "version": 1, "owner": "o", "on": "beats"}
     then = {"severity": "high", "message": "m"}

@@ -147,7 +147,7 @@ class AppUnderTest:
         try:
             code = self._run.process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end in {limit_s} s{self._said()}") from None
+            raise AssertionError(f"{self.name} did not end in {limit_s} s{self._last_output()}") from None
         self._join()
         return code
 
@@ -208,7 +208,7 @@ class AppUnderTest:
         return sum(cut.lanes.get(name, 0) for cut in self._every.values())
 
     @property
-    def taken(self) -> int:
+    def input_records(self) -> int:
         """Input records that were taken in: decoded or dead."""
         return self.events + self.lane("deadletters")
 
@@ -229,8 +229,8 @@ class AppUnderTest:
         while not condition():
             assert self._run is not None
             ended = self._run.process.poll()
-            assert ended is None, f"{self.name} ended with {ended} before {what}{self._said()}"
-            assert time.monotonic() < end, f"{self.name}: waited {limit_s} s in vain for {what}{self._said()}"
+            assert ended is None, f"{self.name} ended with {ended} before {what}{self._last_output()}"
+            assert time.monotonic() < end, f"{self.name}: waited {limit_s} s in vain for {what}{self._last_output()}"
             with self._news:
                 self._news.wait(0.2)
 
@@ -240,7 +240,9 @@ class AppUnderTest:
 
     def wait_until_taken(self, count: int, limit_s: float = _LIMIT_S) -> None:
         """So many input records in all."""
-        self.wait_for(lambda: self.taken >= count, f"{count} records taken (there are {self.taken})", limit_s)
+        self.wait_for(
+            lambda: self.input_records >= count, f"{count} records taken (there are {self.input_records})", limit_s
+        )
 
     def wait_for_lane(self, name: str, count: int) -> None:
         """So many records on a lane in all."""
@@ -252,7 +254,7 @@ class AppUnderTest:
         topics = self.batches[batch].offsets
         return {f"{topic}-{p}": offset for topic, places in topics.items() for p, offset in places.items()}
 
-    def _said(self) -> str:
+    def _last_output(self) -> str:
         with self._news:
             last = self.lines[-3:]
         text = self.log.read_text(errors="replace")[-3_000:]

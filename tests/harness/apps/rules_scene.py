@@ -16,7 +16,7 @@ from streamcore.kafka.topics import TopicSpec, ensure_topics
 from tests.harness.apps import orders
 from tests.harness.apps.orders import Order, Sent
 from tests.harness.apps.rules_app import AppUnderTest
-from tests.harness.oracles.lane_reader import Outputs, repeated
+from tests.harness.oracles.lane_reader import Outputs, repeated_alerts
 from tests.harness.oracles.rule_alerts import Alert, Oracle, RuleUnderTest, rows
 
 FAULTY_APP = ("-m", "tests.harness.faults.faulty_app")
@@ -111,7 +111,7 @@ class Scene:
     def check_against(self, rules: Sequence[RuleUnderTest], sent: Sequence[Sent] | None = None) -> None:
         """The alerts of these rules are those of the oracle, row for row, and each rule has some."""
         found, wanted = self.alerts_of(rules), Oracle(rules).run(self.sent if sent is None else sent)
-        assert repeated(found) == []
+        assert repeated_alerts(found) == []
         check_same(found, wanted)
         assert {str(a["rule"]) for a in found} == {rule.id for rule in rules}, "every rule fired"
 

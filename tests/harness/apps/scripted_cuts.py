@@ -83,7 +83,7 @@ class Script:
         """A ``CutReport`` a line, as JSON, once the app has run."""
         return self.checkpoint / "reports"
 
-    def counted(self) -> Counter[str]:
+    def total_counters(self) -> Counter[str]:
         """Add up the counters of the operators over all cuts."""
         total: Counter[str] = Counter()
         for line in self.reports.read_bytes().splitlines():

@@ -32,6 +32,6 @@ def objects(kafka: KafkaSettings, topic: str) -> list[str]:
     return sorted(json.dumps(json.loads(record.value or b""), sort_keys=True) for record in read_topic(kafka, topic))
 
 
-def expected(frame: pl.DataFrame) -> list[str]:
+def expected_rows(frame: pl.DataFrame) -> list[str]:
     """The same of a lane in-process."""
     return sorted(json.dumps(json.loads(line), sort_keys=True) for line in frame.write_ndjson().splitlines())

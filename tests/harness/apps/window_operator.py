@@ -83,10 +83,10 @@ class OperatorRunner:
         if self.restarts:
             self._restart()
         firings = tuple(self._firing(row) for row in ports[MAIN].iter_rows(named=True))
-        return WindowOutput(firings, tuple(self._dropped(row) for row in ports[LATE].iter_rows(named=True)))
+        return WindowOutput(firings, tuple(self._to_dropped_element(row) for row in ports[LATE].iter_rows(named=True)))
 
     @property
-    def forgotten(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether nothing is stored but positions and the arrivals of count windows."""
         stored = {name: table.rows(0, 1).height for name, table in self.operator.tables().items()}
         return not any(rows for name, rows in stored.items() if name not in ("progress", "arrivals"))
@@ -134,7 +134,7 @@ class OperatorRunner:
             elements,
         )
 
-    def _dropped(self, row: Mapping[str, object]) -> DroppedElement:
+    def _to_dropped_element(self, row: Mapping[str, object]) -> DroppedElement:
         element = Element(row["key"], {name: row[name] for name in FIELDS}, _int(row[EVENT_MS]), 0)  # type: ignore[misc]
         return DroppedElement(element, self._window(row), DropReason(str(row[LATE_REASON])), _int(row[LATENESS_MS]))
 
@@ -160,12 +160,14 @@ def plain(value: object) -> Result:
 def frame(rows: Sequence[Row], first: int) -> pl.DataFrame:
     """Elements as rows of ``SCHEMA``. ``first``: how many came before."""
     columns = {"key": [key for key, _, _ in rows]}
-    fields = {name: [_typed(value.get(name), dtype) for _, value, _ in rows] for name, dtype in FIELDS.items()}
+    fields = {
+        name: [_none_if_mistyped(value.get(name), dtype) for _, value, _ in rows] for name, dtype in FIELDS.items()
+    }
     times = {"at": range(first, first + len(rows)), EVENT_MS: [event_ms for _, _, event_ms in rows]}
     return pl.DataFrame({**columns, **fields, **times}, schema={**SCHEMA, EVENT_MS: pl.Int64()})
 
 
-def _typed(value: object, dtype: pl.DataType) -> object:
+def _none_if_mistyped(value: object, dtype: pl.DataType) -> object:
     return value if isinstance(value, bool) == (dtype == pl.Boolean) and isinstance(value, int) else None
 
 

@@ -59,11 +59,11 @@ class App:
             status = app.get("status") or {}
             return status.get("observedGeneration") == app["metadata"]["generation"] and status["phase"] in AT_REST
 
-        until(seen, limit_s, f"{self.name} is at rest", self.told)
+        until(seen, limit_s, f"{self.name} is at rest", self.describe_failure)
 
     def until_phase(self, phase: str, limit_s: float) -> float:
         """Wait until it rests, and in this phase."""
-        return until(lambda: self.phase == phase, limit_s, f"{self.name} is {phase}", self.told)
+        return until(lambda: self.phase == phase, limit_s, f"{self.name} is {phase}", self.describe_failure)
 
     def until_upgraded(self, after: int, limit_s: float) -> str:
         """Wait for the end of an upgrade with a number above; how it ended."""
@@ -72,7 +72,7 @@ class App:
             upgrade = self.status.get("upgrade") or {}
             return bool(upgrade.get("number", 0) > after and upgrade.get("outcome"))
 
-        until(ended, limit_s, f"the upgrade of {self.name} ends", self.told)
+        until(ended, limit_s, f"the upgrade of {self.name} ends", self.describe_failure)
         return str(self.status["upgrade"]["outcome"])
 
     @property
@@ -95,9 +95,9 @@ class App:
             first = said["batch"] if first is None else first
             return bool(said["lag_rows"] == 0 and said["batch"] >= first + 2)
 
-        until(idle, limit_s, f"{self.name} has read all", self.told)
+        until(idle, limit_s, f"{self.name} has read all", self.describe_failure)
 
-    def told(self) -> str:
+    def describe_failure(self) -> str:
         """For who reads a failure."""
         pods = self.namespace.kubectl("get", "pods", "-o", "wide")
         logs = [

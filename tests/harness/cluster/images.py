@@ -26,15 +26,15 @@ long_form = pytest.mark.skipif(
 
 def faulty(fault: str) -> str:
     """The rules app with a fault of ``faults.py``; its image's name."""
-    return _built("faults", fault.replace("_", "-"), f"FAULT={fault}")
+    return _build_image("faults", fault.replace("_", "-"), f"FAULT={fault}")
 
 
 def counter(version: int) -> str:
     """A version of the app of ``counter.py``, in the place of the sessions app; its image's name."""
-    return _built("counter", f"counter-{version}", f"VERSION={version}")
+    return _build_image("counter", f"counter-{version}", f"VERSION={version}")
 
 
-def _built(folder: str, suffix: str, argument: str) -> str:
+def _build_image(folder: str, suffix: str, argument: str) -> str:
     name = f"{IMAGE}-{suffix}"
     command = shlex.split(_BUILD.replace("{image}", name).replace("{context}", str(_FOLDER / folder)))
     run(*command, "--build-arg", f"BASE={IMAGE}", "--build-arg", argument, limit_s=600)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.harness.cluster.images import IMAGE, KAFKA_IMAGE
 from tests.harness.cluster.kubectl import Namespace, run, until
 from tests.harness.cluster.toolbox import Toolbox
-from tests.harness.cluster.upgrades import told
+from tests.harness.cluster.upgrades import print_result
 
 CHART = Path(__file__).parents[3] / "charts" / "headgate"
 RELEASE = "headgate"
@@ -76,7 +76,7 @@ def namespace_of_its_own(limit_s: float) -> Iterator[Namespace]:
         if not os.environ.get("HEADGATE_CLUSTER_KEEP"):
             run("kubectl", "delete", "namespace", namespace.name, "--wait=false")
             took = until(lambda: not _there(namespace), limit_s, "the namespace goes")
-            told("namespace deleted", seconds=round(took, 1))
+            print_result("namespace deleted", seconds=round(took, 1))
 
 
 def _there(namespace: Namespace) -> bool:

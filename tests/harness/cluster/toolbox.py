@@ -93,7 +93,7 @@ class Toolbox:
         """Run a command of the image in a pod of its own."""
         self.namespace.apply(self._pod(name, command))
 
-    def ended(self, name: str, limit_s: float) -> str:
+    def wait_for_output(self, name: str, limit_s: float) -> str:
         """Wait until such a pod has ended well; what it printed."""
         until(lambda: self._phase(name) in ("Succeeded", "Failed"), limit_s, f"{name} ends")
         said = self.namespace.kubectl("logs", name)
@@ -136,5 +136,5 @@ class Feeder:
 
     def wait(self, limit_s: float) -> int:
         """Until it has sent all; how many events the topic holds then."""
-        found: dict[str, Any] = json.loads(self.toolbox.ended(self.name, limit_s).splitlines()[-1])
+        found: dict[str, Any] = json.loads(self.toolbox.wait_for_output(self.name, limit_s).splitlines()[-1])
         return int(found["next"])

@@ -24,6 +24,6 @@ def longest_gap_s(stamps_ms: Iterable[int]) -> float:
     return max((b - a for a, b in pairwise(ordered)), default=0) / 1_000
 
 
-def told(what: str, **figures: object) -> None:
+def print_result(what: str, **figures: object) -> None:
     """For who reads the run: one line of JSON."""
     print(json.dumps({"cluster": what, **figures}), flush=True)

@@ -50,7 +50,7 @@ class FaultyWriter(ExactlyOnceWriter):
         hooks: WriterHooks | None = None,
     ) -> None:
         self._armed = False
-        wired = dataclasses.replace(hooks or WriterHooks(), on_step=self._reached)
+        wired = dataclasses.replace(hooks or WriterHooks(), on_step=self._on_step)
         super().__init__(settings, writer, markers_topic, delivery=delivery, hooks=wired)
         self._lane_topic = f"{writer.app}.{self.faults.when}"
 
@@ -64,7 +64,7 @@ class FaultyWriter(ExactlyOnceWriter):
     def _is_done(self, batch: int) -> bool:
         return False if self.faults.forgetful else super()._is_done(batch)
 
-    def _reached(self, step: CommitStep) -> None:
+    def _on_step(self, step: CommitStep) -> None:
         if self._armed and step is self.faults.die:
             time.sleep(0.3)  # what was produced is at the broker by now
             os.kill(os.getpid(), signal.SIGKILL)

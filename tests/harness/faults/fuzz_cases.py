@@ -31,7 +31,7 @@ from rulecore.printable import UNREADABLE
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kernel import ControlRecord
 from streamcore.schema import BOOLEAN, STRING, StreamSchema
-from tests.harness.faults.hostile_cases import PLACES, rule, windowed
+from tests.harness.faults.hostile_cases import PLACES, rule, windowed_rule
 from tests.harness.faults.hostile_texts import JSON, TEXTS, YAML
 from tests.harness.oracles.expressions import COLUMNS, LETTERS, Generator
 
@@ -97,14 +97,14 @@ def _rule_texts() -> list[bytes]:
     return [*shipped, *shipped, *kinds, *(one.text.encode("utf-8", "surrogatepass")[:5_000] for one in YAML)]
 
 
-def _shipped() -> list[object]:
+def _shipped_documents() -> list[object]:
     texts = [path.read_text() for path in sorted((ROOT / "rules").rglob("*.yaml"))]
     return [document.value for text in texts for document in read_yaml(text, "")[0]]
 
 
 @cache
 def _records() -> list[bytes]:
-    shipped = [json.dumps(value).encode() for value in _shipped()]
+    shipped = [json.dumps(value).encode() for value in _shipped_documents()]
     found = [json.dumps(make("amount > 1")).encode() for make in PLACES.values()]
     return [*shipped, *found, *(one.text.encode()[:5_000] for one in JSON)]
 
@@ -112,7 +112,7 @@ def _records() -> list[bytes]:
 # Damage.
 
 
-def _damaged(random: Random, corpus: list[bytes], words: list[str]) -> bytes:
+def _damage(random: Random, corpus: list[bytes], words: list[str]) -> bytes:
     """One text of the corpus with one to eight things done to it."""
     data = bytearray(random.choice(corpus))
     for _ in range(random.choice([1, 1, 1, 2, 3, 8])):
@@ -156,7 +156,7 @@ def _text(random: Random) -> str:
     if kind == 3:
         return sound
     corpus = [sound.encode(), random.choice(TEXTS).text[:3_000].encode()][: 6 - kind]
-    return _damaged(random, corpus, WORDS).decode("utf-8", "replace")
+    return _damage(random, corpus, WORDS).decode("utf-8", "replace")
 
 
 # Targets: each gives "value" or "refused"; everything that is raised is a finding.
@@ -189,7 +189,7 @@ def _expression(random: Random) -> str:
 
 
 def _file(random: Random) -> str:
-    return _load(_damaged(random, _rule_texts(), MARKS).decode("utf-8", random.choice(["replace", "surrogateescape"])))
+    return _load(_damage(random, _rule_texts(), MARKS).decode("utf-8", random.choice(["replace", "surrogateescape"])))
 
 
 def _load(text: str) -> str:
@@ -216,7 +216,7 @@ def _grammar_file(random: Random) -> str:
 def _document(random: Random) -> dict[str, object]:
     place = random.choice(list(PLACES))
     texts = [_text(random), random.choice(TEXTS).text, "user_id", "1h", "0001-01-01T00:00:00+14:00", "50%", ""]
-    document = random.choice([PLACES[place](random.choice(texts)), rule(), windowed()])
+    document = random.choice([PLACES[place](random.choice(texts)), rule(), windowed_rule()])
     for _ in range(random.randrange(4)):
         name = random.choice([*document, "effective", "budget", "tags", "mode", "emit", "sequence", "score", "expect"])
         document[name] = _junk(random, 3)
@@ -243,7 +243,7 @@ def _junk(random: Random, depth: int) -> object:
 
 
 def _record(random: Random) -> str:
-    return _decode(_damaged(random, _records(), MARKS))
+    return _decode(_damage(random, _records(), MARKS))
 
 
 def _grammar_record(random: Random) -> str:
@@ -296,7 +296,7 @@ def _tree(random: Random) -> str:
     sound = adapter.dump_json(Generator(random.getrandbits(60)).any_expression())
     words = ["null", "[]", "{}", '"node"', '"compare"', '"op"', "1e400", "-1", '"long"', "true", '"terms"', ","]
     try:
-        tree = adapter.validate_json(_damaged(random, [sound], words))
+        tree = adapter.validate_json(_damage(random, [sound], words))
     except ValidationError as error:
         assert error.error_count() >= 1
         return "refused"

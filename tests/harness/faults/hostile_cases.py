@@ -53,7 +53,7 @@ def rule(**more: object) -> Document:
     return {name: value for name, value in whole.items() if value is not None}
 
 
-def windowed(**more: object) -> Document:
+def windowed_rule(**more: object) -> Document:
     """Return the same with a window."""
     return rule(**{"group_by": ["user_id"], "within": {"tumbling": "1h"}, "having": "count(*) > 1", **more})
 
@@ -64,7 +64,7 @@ def constant(text: str) -> str:
     return "'" + escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r") + "'"
 
 
-def _keyed(**more: object) -> Document:
+def _keyed_rule(**more: object) -> Document:
     return rule(where=None, group_by=["user_id"], **more)
 
 
@@ -76,7 +76,7 @@ def _test(**more: object) -> Document:
 PLACES: Mapping[str, Callable[[str], Document]] = {
     "where": lambda t: rule(where=t),
     "constant": lambda t: rule(where=f"user_id = {constant(t)}"),
-    "having": lambda t: windowed(having=t),
+    "having": lambda t: windowed_rule(having=t),
     "message": lambda t: rule(then={"severity": "low", "message": t}),
     "id": lambda t: rule(id=t),
     "on": lambda t: rule(on=t),
@@ -87,14 +87,16 @@ PLACES: Mapping[str, Callable[[str], Document]] = {
     "severity": lambda t: rule(then={"severity": t, "message": "m"}),
     "mode": lambda t: rule(mode=t),
     "canary": lambda t: rule(mode={"canary": t}),
-    "group_by": lambda t: windowed(group_by=[t]),
-    "within": lambda t: windowed(within=t),
-    "tumbling": lambda t: windowed(within={"tumbling": t}),
+    "group_by": lambda t: windowed_rule(group_by=[t]),
+    "within": lambda t: windowed_rule(within=t),
+    "tumbling": lambda t: windowed_rule(within={"tumbling": t}),
     "suppress": lambda t: rule(suppress={"for": "1h", "by": [t]}),
     "effective": lambda t: rule(effective={"from": t}),
-    "step": lambda t: windowed(having=None, where=None, within="1h", sequence=[{"step": t, "where": t, "times": 2}]),
-    "list name": lambda t: _keyed(expect={"where": "amount > 1", "every": "1h", "of": {"list": t}}),
-    "signal": lambda t: _keyed(score={"of": {t: 1}, "within": "1h", "limit": 1}),
+    "step": lambda t: windowed_rule(
+        having=None, where=None, within="1h", sequence=[{"step": t, "where": t, "times": 2}]
+    ),
+    "list name": lambda t: _keyed_rule(expect={"where": "amount > 1", "every": "1h", "of": {"list": t}}),
+    "signal": lambda t: _keyed_rule(score={"of": {t: 1}, "within": "1h", "limit": 1}),
     "entry": lambda t: rule(**{t: 1}),
     "test name": lambda t: _test(name=t),
     "test value": lambda t: _test(events=[{"amount": 2, "user_id": t}]),
@@ -111,12 +113,12 @@ def warm_up() -> None:
     """Every path once with something sound, and once with nonsense."""
     for text in ("plain", "{[('", "amount > 1", "\x00", "x" * 300_000):
         for place in PLACES:
-            _placed(place, text)
+            _check_in_place(place, text)
         _yaml(text)
         _json(text)
     for name in ("user_id", "1h", "live", "low"):
         for place in PLACES:
-            _placed(place, name)
+            _check_in_place(place, name)
     _yaml("a: &a [*a]")
     _yaml(json.dumps(rule()))
     _json(json.dumps(rule()))
@@ -126,14 +128,14 @@ def cases(given: object) -> Iterator[tuple[str, Case]]:
     """Every text in every place, then the documents."""
     for one in TEXTS:
         for place in PLACES:
-            yield f"{one.name} in {place}", partial(_placed, place, one.text)
+            yield f"{one.name} in {place}", partial(_check_in_place, place, one.text)
     for one in YAML:
         yield f"{one.name} as YAML", partial(_yaml, one.text)
     for one in JSON:
         yield f"{one.name} as JSON", partial(_json, one.text)
 
 
-def _placed(place: str, text: str) -> str:
+def _check_in_place(place: str, text: str) -> str:
     document = PLACES[place](text)
     from_file = _yaml(json.dumps(document, ensure_ascii=False).replace("\x7f", "\\u007f"))
     from_record = _json(json.dumps(document))

@@ -173,7 +173,7 @@ class Cluster:
 
     def remove_data(self, name: str, everything: bool) -> None:
         """The law of collection is checked here, at the act."""
-        if not everything and name in needed(self):
+        if not everything and name in needed_savepoints(self):
             self.spoilt.append(f"savepoint {name} was removed while in use")
         self.store.savepoints.pop(name, None)
 
@@ -197,7 +197,7 @@ class Cluster:
             line.view = replace(line.view, deleting=True, resource_version=str(self.next()))
 
 
-def needed(cluster: Cluster) -> set[str]:
+def needed_savepoints(cluster: Cluster) -> set[str]:
     """Savepoints that the truth, not a cache, says something may be restored from."""
     status = cluster.app.status
     names: set[str] = set()

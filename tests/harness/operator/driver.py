@@ -181,7 +181,7 @@ class Driver:
         if self.phase != "running" or self.store.owner != self.uid or not self.store.checkpoints[self.epoch].commits:
             return {"ok": False, "message": "nothing to save"}
         saved = self.store.save(name, self.epoch)
-        return {"ok": True, "savepoint": _said(name, saved)}
+        return {"ok": True, "savepoint": _savepoint_json(name, saved)}
 
     def _verify(self) -> dict[str, object]:
         saved = self.store.savepoints.get(str(self.request["savepoint"]))
@@ -245,5 +245,5 @@ class Driver:
         )
 
 
-def _said(name: str, saved: Saved) -> dict[str, object]:
+def _savepoint_json(name: str, saved: Saved) -> dict[str, object]:
     return {"name": name, "batch": saved.batch, "epoch": saved.epoch, "digest": "d", "size_bytes": 1}

@@ -32,7 +32,7 @@ class PlayedJob:
 
     def _run(self) -> None:
         try:
-            until(self._found, self.within_s)
+            until(self._find_pod, self.within_s)
             name = self.pod["metadata"]["name"]
             self._bind(name)
             code = self.does(self.pod)
@@ -40,7 +40,7 @@ class PlayedJob:
         except BaseException as error:
             self.failed.append(error)
 
-    def _found(self) -> bool:
+    def _find_pod(self) -> bool:
         selector = f"app.kubernetes.io/component={self.component}"
         listed = self.rest.get(path("pods", self.namespace), labelSelector=selector)["items"]
         new = [pod for pod in listed if pod["status"]["phase"] == "Pending" and not pod["spec"].get("nodeName")]

@@ -44,11 +44,11 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
     sealed = (Phase.VERIFYING, Phase.AWAITING_EXIT, Phase.PROMOTING)
     if upgrade is not None and new.phase in sealed and upgrade.savepoint and upgrade.savepoint not in store.savepoints:
         yield f"{new.phase} without savepoint {upgrade.savepoint}"
-    if _succeeded(new) and not (_succeeded(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
+    if _is_successful(new) and not (_is_successful(old) and new.upgrade == old.upgrade) and not _proof(cluster, new):
         yield "stable without its proof"
     if _number(new) != _number(old) and old.upgrade is not None and old.upgrade.outcome is UpgradeOutcome.OPEN:
         yield f"nobody can know how upgrade {old.upgrade.number} ended"
-    if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished(cluster):
+    if new.phase is Phase.SUSPENDED and old.phase is not Phase.SUSPENDED and _unfinished_pods(cluster):
         yield "suspended while a pod runs"
     if _way_back(new) > _way_back(old) > 0 and _was_away(cluster, old):
         yield "a way back was given up because something was away"
@@ -58,7 +58,7 @@ def _lies(cluster: Cluster, old: Status, new: Status) -> Iterator[str]:
         yield "a counter went back"
 
 
-def _succeeded(status: Status) -> bool:
+def _is_successful(status: Status) -> bool:
     return status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.SUCCEEDED
 
 
@@ -83,7 +83,7 @@ def _proof(cluster: Cluster, status: Status) -> bool:
     return pod is None or pod.driver is None or pod.driver.committed >= proof.batches
 
 
-def _unfinished(cluster: Cluster) -> list[str]:
+def _unfinished_pods(cluster: Cluster) -> list[str]:
     return [pod.name for pod in cluster.pods.values() if not pod.finished]
 
 
@@ -95,7 +95,7 @@ def at_the_end(cluster: Cluster) -> Iterator[str]:
         if not app.gone:
             yield "the deletion did not end"
         return
-    yield from _ended(cluster, app.status)
+    yield from _check_phase_ends(cluster, app.status)
 
 
 def outputs(cluster: Cluster) -> Iterator[str]:
@@ -105,7 +105,7 @@ def outputs(cluster: Cluster) -> Iterator[str]:
         yield f"positions {odd[:5]} were committed {[cluster.store.outputs[p] for p in odd[:5]]} times"
 
 
-def _ended(cluster: Cluster, status: Status) -> Iterator[str]:
+def _check_phase_ends(cluster: Cluster, status: Status) -> Iterator[str]:
     installing = status.stable is None
     if status.phase not in RESTING and status.phase is not Phase.RESTARTING and not installing:
         yield f"phase {status.phase.value} did not end"
@@ -120,7 +120,7 @@ def _ended(cluster: Cluster, status: Status) -> Iterator[str]:
     if status.phase in (Phase.STABLE, Phase.ROLLED_BACK) and running and not _owner_runs(cluster, status):
         yield f"{status.phase.value} and nothing runs"
     yield from _other_settings(cluster, status)
-    held, lines = _held(status, cluster), cluster.lines.values()
+    held, lines = _savepoints_in_use(status, cluster), cluster.lines.values()
     if status.stable is not None and any(line.view.deleting and line.view.name not in held for line in lines):
         yield "a deleted savepoint did not go"
 
@@ -135,7 +135,7 @@ def _other_settings(cluster: Cluster, status: Status) -> Iterator[str]:
         yield f"it runs with level {runs} and the status says {said}"
 
 
-def _held(status: Status, cluster: Cluster) -> set[str]:
+def _savepoints_in_use(status: Status, cluster: Cluster) -> set[str]:
     from headgate_operator.reconcile.context import Context
     from headgate_operator.reconcile.garbage_collection import in_use
     from headgate_operator.reconcile.observed import Observed

@@ -58,7 +58,7 @@ class Operator:
 
     def work(self) -> None:
         """One turn. Errors are for the next one."""
-        seen = self._seen()
+        seen = self._read_cache()
         if seen is None:
             return
         try:
@@ -68,7 +68,7 @@ class Operator:
         except Died:
             self.start()
 
-    def _seen(self) -> CachedApp | None:
+    def _read_cache(self) -> CachedApp | None:
         cache = self.cache
         if cache is None or cache.app is None:
             return None

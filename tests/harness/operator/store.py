@@ -58,7 +58,7 @@ class Store:
             raise Refusal(f"the root has seen epoch {self.epoch}", newest)
         made = self.checkpoints.get(epoch)
         if made is None:
-            made = self._restored(restore, discard_newer, newest) if restore else self._begun(allow_empty, newest)
+            made = self._restore(restore, discard_newer, newest) if restore else self._begin(allow_empty, newest)
         if made.state > state:
             raise Refusal("state of a newer version")
         self.owner, self.epoch = me, epoch
@@ -66,7 +66,7 @@ class Store:
         made.state = state
         return made
 
-    def _restored(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> Made:
+    def _restore(self, restore: str, discard_newer: bool, newest: tuple[int, int] | None) -> Made:
         saved = self.savepoints.get(restore)
         if saved is None:
             raise Refusal(f"no savepoint {restore}")
@@ -76,7 +76,7 @@ class Store:
             self.outputs = [1] * saved.position  # a person chose this line of history
         return Made(0, saved.position, saved.state)
 
-    def _begun(self, allow_empty: bool, newest: tuple[int, int] | None) -> Made:
+    def _begin(self, allow_empty: bool, newest: tuple[int, int] | None) -> Made:
         if not allow_empty or newest is not None:
             raise Refusal("no checkpoint to go on from", newest)
         return Made(0, 0, 0)

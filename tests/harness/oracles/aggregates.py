@@ -63,13 +63,13 @@ def elements(rows: pl.DataFrame, group: int) -> list[Element]:
     return [Element(group, row, row[EVENT_MS], number) for number, row in mine]
 
 
-def grouped(aggregate: Aggregate, rows: pl.DataFrame, numbers: npt.NDArray[np.int64] | None = None) -> Partials:
+def group_partials(aggregate: Aggregate, rows: pl.DataFrame, numbers: npt.NDArray[np.int64] | None = None) -> Partials:
     """The partials of all groups. ``numbers``: of the rows, where they are not 0, 1, 2 and so on."""
     numbers = np.arange(rows.height) if numbers is None else numbers
     return aggregate.aggregate_groups(rows.drop("group"), numbers, rows["group"].to_numpy(), GROUPS)
 
 
-def kept(aggregate: Aggregate, partials: Partials) -> Partials:
+def store_and_load(aggregate: Aggregate, partials: Partials) -> Partials:
     """Stored, written as Arrow IPC, read and loaded under other names."""
     frame = pl.DataFrame(aggregate.store(partials, SCHEMA))
     assert dict(frame.schema) == dict(aggregate.partial_types(SCHEMA))

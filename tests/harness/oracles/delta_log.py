@@ -24,7 +24,7 @@ def actions(table: Path) -> list[Mapping[str, Mapping[str, object]]]:
     return [orjson.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
 
-def listed(table: Path) -> list[Mapping[str, object]]:
+def live_files(table: Path) -> list[Mapping[str, object]]:
     """Return the files of the newest version."""
     there: dict[str, Mapping[str, object]] = {}
     for action in actions(table):
@@ -51,7 +51,7 @@ def columns(table: Path) -> dict[str, str]:
 def rows(table: Path) -> list[Row]:
     """All rows of the newest version, in no order."""
     types = columns(table)
-    return [row for file in listed(table) for row in rows_of(table, file, types)]
+    return [row for file in live_files(table) for row in rows_of(table, file, types)]
 
 
 def rows_of(table: Path, file: Mapping[str, object], types: Mapping[str, str]) -> list[Row]:

@@ -193,7 +193,7 @@ def of_columns(name: str) -> Both:
     return Both(name, name)
 
 
-def limited(text: str, scale: int) -> str:
+def null_if_too_long(text: str, scale: int) -> str:
     """A decimal of that scale, NULL where 18 digits are too few. ``text`` is exact in 38 digits."""
     return f"case when abs({text}) < 1e{18 - scale}::decimal(38,{scale}) then {text} end"
 
@@ -276,7 +276,7 @@ def _decimal_arithmetic(op: str, scale: int) -> Maker:
     def make(p: Pairs, depth: int) -> Both:
         left, right = p.choice(LEAVES["decimal"]), p.choice(LEAVES["decimal"])
         wide = f"(({left.theirs})::decimal(18,2) {op} ({right.theirs})::decimal(18,2))::decimal(38,{scale})"
-        return Both(f"({left.ours} {op} {right.ours})", f"({limited(wide, scale)})")
+        return Both(f"({left.ours} {op} {right.ours})", f"({null_if_too_long(wide, scale)})")
 
     return make
 
@@ -285,7 +285,7 @@ def _mixed_decimals(p: Pairs, depth: int) -> Both:
     """Of two scales; the sum of 18 and 9 digits may need 19."""
     op, other = p.choice(["+", "-"]), p.choice(["d", "n"])
     kind = "decimal(38,9)"
-    return Both(f"(e {op} {other})", f"({limited(f'(e::{kind} {op} {other}::{kind})::{kind}', 9)})")
+    return Both(f"(e {op} {other})", f"({null_if_too_long(f'(e::{kind} {op} {other}::{kind})::{kind}', 9)})")
 
 
 def _decimal_remainder(p: Pairs, depth: int) -> Both:
@@ -355,7 +355,7 @@ def _case(kind: str) -> Maker:
     return make
 
 
-def _compared(p: Pairs, depth: int) -> Both:
+def _comparison(p: Pairs, depth: int) -> Both:
     left, right = p.alike(depth)
     op = p.choice(["=", "<>", "<", "<=", ">", ">=", "<=>"])
     other = "is not distinct from" if op == "<=>" else op
@@ -391,13 +391,13 @@ def _regexp(p: Pairs, depth: int) -> Both:
     return Both(f"regexp_like({operand.ours}, '{pattern}')", f"regexp_matches({operand.theirs}, '{pattern}')")
 
 
-def _moved(p: Pairs, depth: int) -> Both:
+def _time_arithmetic(p: Pairs, depth: int) -> Both:
     amount = f"interval {p.random.randrange(100)} {p.choice(['seconds', 'minutes', 'hours', 'days', 'weeks'])}"
     op, operand = p.choice("+-"), p.choice(LEAVES["time"])
     return Both(f"({operand.ours} {op} {amount})", f"({operand.theirs} {op} {amount})")
 
 
-def _truncated(p: Pairs, depth: int) -> Both:
+def _truncation(p: Pairs, depth: int) -> Both:
     unit = p.choice(["second", "minute", "hour", "day", "week", "month", "quarter", "year"])
     operand = p.of("time", depth)
     return Both(
@@ -442,7 +442,7 @@ def _to_utc(p: Pairs, depth: int) -> Both:
     return Both(f"to_utc_timestamp({operand.ours}, '{zone}')", theirs)
 
 
-def _converted(name: str, pattern: str, kind: str) -> Maker:
+def _conversion(name: str, pattern: str, kind: str) -> Maker:
     """What DuckDB would read in its own way is asked only where the text is a number as it is meant here."""
 
     def make(p: Pairs, depth: int) -> Both:
@@ -473,7 +473,7 @@ _DIVISION = "case when ({1})::double <> 0 then ({0})::double / ({1})::double end
 _MANY = ("coalesce", "greatest", "least")
 
 
-def _shared(kind: str) -> dict[str, Maker]:
+def _functions_of_every_type(kind: str) -> dict[str, Maker]:
     """What is there for every type; a name and the type make the entry's name."""
     found = {f"{name} of {kind}": _variadic(name, kind) for name in _MANY}
     found |= {f"nullif of {kind}": _call("nullif({0}, {1})", kind, kind), f"case of {kind}": _case(kind)}
@@ -501,9 +501,9 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "hour": _call("hour({0})", "time"),
         "minute": _call("minute({0})", "time"),
         "dayofweek": _call("dayofweek({0})", "time", theirs="dayofweek({0}) + 1"),
-        "to_long": _converted("to_long", "[+-]?[0-9]{1,19}", "bigint"),
+        "to_long": _conversion("to_long", "[+-]?[0-9]{1,19}", "bigint"),
         "difference of times": _call("{0} - {1}", "time", "time", theirs="epoch_ms({0}) - epoch_ms({1})"),
-        **_shared("long"),
+        **_functions_of_every_type("long"),
     },
     "decimal": {
         "+ of decimal": _decimal_arithmetic("+", 2),
@@ -515,7 +515,7 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "abs of decimal": _call("abs({0})", "decimal"),
         "round": _fine_rounding,
         "to_decimal": _to_decimal,
-        **{name: maker for name, maker in _shared("money").items() if not name.startswith("nullif")},
+        **{name: maker for name, maker in _functions_of_every_type("money").items() if not name.startswith("nullif")},
     },
     "double": {
         "/": _call("{0} / {1}", "long", "long", theirs=_DIVISION),
@@ -527,8 +527,8 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "ln": _call("ln({0})", "double", theirs="case when {0} > 0 then ln({0}) end"),
         "exp": _call("exp({0})", "double"),
         "power": _power,
-        "to_double": _converted("to_double", r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", "double"),
-        **_shared("double"),
+        "to_double": _conversion("to_double", r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", "double"),
+        **_functions_of_every_type("double"),
     },
     "text": {
         "lower": _call("lower({0})", "text"),
@@ -541,17 +541,17 @@ MAKERS: Mapping[str, Mapping[str, Maker]] = {
         "regexp_extract": _extract,
         "to_text": _numeral,
         "to_text of bool": _call("to_text({0})", "bool", theirs="({0})::varchar"),
-        **_shared("text"),
+        **_functions_of_every_type("text"),
     },
     "time": {
-        "interval": _moved,
-        "date_trunc": _truncated,
+        "interval": _time_arithmetic,
+        "date_trunc": _truncation,
         "to_timestamp": _moment,
         "to_utc_timestamp": _to_utc,
-        **_shared("time"),
+        **_functions_of_every_type("time"),
     },
     "bool": {
-        "comparison": _compared,
+        "comparison": _comparison,
         "between": _between,
         "in": _in,
         "is null": _is_null,

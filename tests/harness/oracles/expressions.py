@@ -292,14 +292,14 @@ def _negate(g: Generator, depth: int) -> Expr:
     return operand if isinstance(operand, Literal) and operand.value != MIN_LONG else Negate.of(operand)
 
 
-def _moved(g: Generator, depth: int) -> Expr:
+def _time_arithmetic(g: Generator, depth: int) -> Expr:
     interval = IntervalLiteral(ms=g.choice([g.whole(0, 10_000_000_000), MAX_LONG]))
     if g.whole(0, 1):
         return Arithmetic.of(g.choice(("+", "-")), g.time(depth), interval)
     return Arithmetic.of("+", interval, g.time(depth))
 
 
-def _elapsed(g: Generator, depth: int) -> Expr:
+def _time_difference(g: Generator, depth: int) -> Expr:
     return Arithmetic.of("-", g.time(depth), g.time(depth))
 
 
@@ -388,7 +388,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _call("dayofweek", _time),
         _call("to_long", _number),
         _call("to_long", _numeral),
-        _elapsed,
+        _time_difference,
         _case(Kind.LONG),
         _choice(Kind.LONG),
     ],
@@ -420,7 +420,7 @@ _MAKERS: Mapping[Kind, list[Maker]] = {
         _choice(Kind.STRING),
     ],
     Kind.TIMESTAMP: [
-        _moved,
+        _time_arithmetic,
         _call("date_trunc", _from(UNITS), _time),
         _call("to_timestamp", _moment),
         _call("to_timestamp", _moment, _from(("iso", "dd/MM/yyyy H:mm")), _from(_ZONES)),

@@ -83,6 +83,6 @@ def check_runs(place: tuple[str, int], records: Sequence[Record]) -> None:
             assert step > 1, f"{place}: two batches in one transaction at offset {after.offset}"
 
 
-def repeated(alerts: Iterable[Alert]) -> list[str]:
+def repeated_alerts(alerts: Iterable[Alert]) -> list[str]:
     """Identities of alerts that are there more than once."""
     return [str(name) for name, count in Counter(a["alert_id"] for a in alerts).items() if count > 1]

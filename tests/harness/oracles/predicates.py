@@ -138,7 +138,7 @@ def as_double(value: Value) -> float:
     return float(-number if sign else number) / 10.0**-exponent
 
 
-def place(value: Value, *, double: bool) -> tuple[int, Value]:
+def ordering_key(value: Value, *, double: bool) -> tuple[int, Value]:
     """What a value is ordered by: NaN above all numbers, equal to itself."""
     if double:
         value = as_double(value)
@@ -146,12 +146,12 @@ def place(value: Value, *, double: bool) -> tuple[int, Value]:
     return (0, value)
 
 
-def compared(left: Value, op: str, right: Value) -> bool | None:
+def compare_values(left: Value, op: str, right: Value) -> bool | None:
     """``left op right`` of two values that have types of their own."""
     if left is None or right is None:
         return (left is right) if op == "<=>" else None
     double = isinstance(left, float) or isinstance(right, float)
-    a, b = place(left, double=double), place(right, double=double)
+    a, b = ordering_key(left, double=double), ordering_key(right, double=double)
     return {
         "=": a == b,
         "<=>": a == b,
@@ -168,7 +168,7 @@ def every(values: Sequence[bool | None]) -> bool | None:
     return False if False in values else None if None in values else True
 
 
-def some(values: Sequence[bool | None]) -> bool | None:
+def any_true(values: Sequence[bool | None]) -> bool | None:
     """``or``."""
     return True if True in values else None if None in values else False
 
@@ -182,7 +182,7 @@ def conjunction(parts: Sequence[Predicate]) -> Predicate:
 def disjunction(parts: Sequence[Predicate]) -> Predicate:
     """Any of them."""
     text, wanted = " or ".join(f"({p.text})" for p in parts), parts[-1].wanted
-    return Predicate(text, lambda e: some([p.truth(e) for p in parts]), wanted)
+    return Predicate(text, lambda e: any_true([p.truth(e) for p in parts]), wanted)
 
 
 def negation(part: Predicate) -> Predicate:
@@ -198,7 +198,7 @@ def negation(part: Predicate) -> Predicate:
 def compare(name: str, op: str, value: Value, text: str | None = None) -> Predicate:
     """A column and a constant."""
     whole = f"{column(name)} {op} {text or constant(name, value)}"
-    return Predicate(whole, lambda e: compared(e[name], op, value), {name: value} if text is None else {})
+    return Predicate(whole, lambda e: compare_values(e[name], op, value), {name: value} if text is None else {})
 
 
 def member(name: str, values: Sequence[Value], *, negated: bool = False) -> Predicate:
@@ -207,7 +207,7 @@ def member(name: str, values: Sequence[Value], *, negated: bool = False) -> Pred
     def truth(event: Event) -> bool | None:
         if event[name] is None:
             return None
-        return any(compared(event[name], "=", v) is True for v in values) != negated
+        return any(compare_values(event[name], "=", v) is True for v in values) != negated
 
     listed = ", ".join(constant(name, v) for v in values)
     text = f"{column(name)} {'not in' if negated else 'in'} ({listed})"
@@ -218,7 +218,7 @@ def between(name: str, low: Value, high: Value, *, negated: bool = False) -> Pre
     """``between``, which is empty when the ends are the wrong way round."""
 
     def truth(event: Event) -> bool | None:
-        inside = every([compared(low, "<=", event[name]), compared(event[name], "<=", high)])
+        inside = every([compare_values(low, "<=", event[name]), compare_values(event[name], "<=", high)])
         return None if inside is None else inside != negated
 
     ends = f"{constant(name, low)} and {constant(name, high)}"
@@ -258,7 +258,7 @@ def of_text(name: str, kind: str, part: str) -> Predicate:
 
 def two_columns(left: str, op: str, right: str) -> Predicate:
     """Two columns of one event."""
-    return Predicate(f"{column(left)} {op} {column(right)}", lambda e: compared(e[left], op, e[right]))
+    return Predicate(f"{column(left)} {op} {column(right)}", lambda e: compare_values(e[left], op, e[right]))
 
 
 def product(op: str, value: int) -> Predicate:
@@ -268,7 +268,7 @@ def product(op: str, value: int) -> Predicate:
         a, b = event["n"], event["n2"]
         if not isinstance(a, int) or not isinstance(b, int) or not -_END <= a * b < _END:
             return None
-        return compared(a * b, op, value)
+        return compare_values(a * b, op, value)
 
     return Predicate(f"`n` * `n2` {op} {literal(value)}", truth)
 
@@ -308,7 +308,7 @@ class Shapes:
             return compare(name, op, number, literal(number))
         return compare(name, op, self.choice(POOLS[name]))
 
-    def listed(self, name: str, most: int = 4, *, negated: bool = False) -> Predicate:
+    def any_list(self, name: str, most: int = 4, *, negated: bool = False) -> Predicate:
         """A list of two values or more."""
         values = self.random.sample(POOLS[name], min(len(POOLS[name]), self.random.randint(2, most)))
         return member(name, values, negated=negated)
@@ -333,12 +333,12 @@ class Shapes:
         ]
         return self.choice(makers)()
 
-    def scanned(self) -> Predicate:
+    def any_scanned_leaf(self) -> Predicate:
         """Neither a value nor a bound."""
         name = self.choice(KEYED)
         makers: list[Callable[[], Predicate]] = [
             lambda: compare(name, "<>", self.choice(POOLS[name])),
-            lambda: self.listed(self.column_not(KEYED, "b"), negated=True),
+            lambda: self.any_list(self.column_not(KEYED, "b"), negated=True),
             lambda: is_null(name),
             lambda: is_null(name, negated=True),
             self.opaque,
@@ -350,10 +350,10 @@ class Shapes:
         makers: list[Callable[[], Predicate]] = [
             lambda: self.equal(self.choice(KEYED)),
             lambda: self.bound(self.choice(ORDERED)),
-            lambda: self.listed(self.column_not(KEYED, "b")),
+            lambda: self.any_list(self.column_not(KEYED, "b")),
             lambda: self.between(self.choice(ORDERED)),
             lambda: product(self.choice(["=", "<", ">=", "<>"]), self.choice(LONGS)),
-            self.scanned,
+            self.any_scanned_leaf,
         ]
         return self.choice(makers)()
 
@@ -395,7 +395,7 @@ def interval(s: Shapes, name: str) -> Predicate:
     if s.random.random() < 0.2:
         return conjunction([s.bound(name, (">", ">=")), s.bound(name, ("<", "<="))])
     low, high = s.random.sample(POOLS[name], 2)
-    if s.random.random() < 0.9 and compared(low, ">", high):
+    if s.random.random() < 0.9 and compare_values(low, ">", high):
         low, high = high, low
     if s.random.random() < 0.3:
         return between(name, low, high)
@@ -411,12 +411,12 @@ def _keyed_interval(s: Shapes) -> Predicate:
 
 
 def _list(s: Shapes) -> Predicate:
-    return s.listed(s.column_not(KEYED, "b"), 12)
+    return s.any_list(s.column_not(KEYED, "b"), 12)
 
 
 def _lists(s: Shapes) -> Predicate:
     first = s.column_not(KEYED, "b")
-    return conjunction([s.listed(first, 12), s.listed(s.column_not(KEYED, "b", first), 12)])
+    return conjunction([s.any_list(first, 12), s.any_list(s.column_not(KEYED, "b", first), 12)])
 
 
 def _long_list(s: Shapes) -> Predicate:
@@ -425,22 +425,22 @@ def _long_list(s: Shapes) -> Predicate:
 
 
 def _scan(s: Shapes) -> Predicate:
-    return s.scanned()
+    return s.any_scanned_leaf()
 
 
 def _scans(s: Shapes) -> Predicate:
-    return conjunction([s.scanned(), s.scanned()])
+    return conjunction([s.any_scanned_leaf(), s.any_scanned_leaf()])
 
 
 def _all(s: Shapes) -> Predicate:
-    return disjunction([s.scanned(), s.scanned(), s.any_leaf()])
+    return disjunction([s.any_scanned_leaf(), s.any_scanned_leaf(), s.any_leaf()])
 
 
 def _opaque_residual(s: Shapes) -> Predicate:
     return conjunction([s.equal(s.choice(KEYED)), s.opaque()])
 
 
-def _distributed(s: Shapes) -> Predicate:
+def _two_groups(s: Shapes) -> Predicate:
     left = conjunction([s.equal(s.choice(KEYED)), s.any_leaf()])
     right = conjunction([s.bound(s.choice(ORDERED)), s.any_leaf()])
     return disjunction([left, right])
@@ -457,7 +457,7 @@ def _many_keys(s: Shapes) -> Predicate:
     return conjunction([member("n", numbers), member("n2", others), compare("s", "=", s.choice(TEXTS))])
 
 
-def _nested(s: Shapes) -> Predicate:
+def _nested_tree(s: Shapes) -> Predicate:
     return s.tree(3)
 
 
@@ -476,10 +476,10 @@ SHAPES: Mapping[str, Callable[[Shapes], Predicate]] = {
     "scans": _scans,
     "all events": _all,
     "opaque residual": _opaque_residual,
-    "distributed": _distributed,
+    "distributed": _two_groups,
     "boolean": _boolean,
     "many keys": _many_keys,
-    "nested": _nested,
+    "nested": _nested_tree,
 }
 #: So many rules of a shape for one of another; crowds of intervals and wide folds need their number.
 WEIGHTS = {"interval": 80, "interval under a key": 90, "many keys": 35}
@@ -497,9 +497,9 @@ class Events:
 
     def rows(self, count: int) -> list[Event]:
         """So many events; few columns are NULL at a time, and some events hold no value at all."""
-        return [self._aimed() if self.random.random() < 0.7 else self._row() for _ in range(count)]
+        return [self._event_for_rule() if self.random.random() < 0.7 else self._row() for _ in range(count)]
 
-    def _aimed(self) -> Event:
+    def _event_for_rule(self) -> Event:
         """The values of one rule, sometimes with some of another one's: each is named, and not together."""
         wanted = dict(self.random.choice(self.rules).wanted)
         if self.random.random() < 0.3:

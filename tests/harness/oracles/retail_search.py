@@ -69,7 +69,7 @@ class Oracle:
             """
         ).fetchall()
 
-    def deleted(self) -> int:
+    def deleted_products(self) -> int:
         """How many products are gone in the end."""
         found = self._db.execute(
             """

@@ -77,7 +77,7 @@ class Oracle:
             figures = rule.figures(inside)
             if (user, end) not in fired and self.live(rule, sent) and rule.having(figures):
                 fired.add((user, end))
-                self.alerts.append(_windowed(rule, user, end, figures, sent))
+                self.alerts.append(_windowed_alert(rule, user, end, figures, sent))
 
     def _final(self, rule: RuleUnderTest, matching: Sequence[Sent]) -> None:
         windows: dict[tuple[str | None, int], list[Order]] = defaultdict(list)
@@ -88,7 +88,7 @@ class Oracle:
         for (user, end), inside in windows.items():
             figures = rule.figures(inside)
             if rule.having(figures):
-                self.alerts.append(_windowed(rule, user, end, figures, None))
+                self.alerts.append(_windowed_alert(rule, user, end, figures, None))
 
 
 def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
@@ -142,7 +142,7 @@ def _per_event(rule: RuleUnderTest, sent: Sent) -> Alert:
     }
 
 
-def _windowed(rule: RuleUnderTest, user: str | None, end: int, figures: Figures, sent: Sent | None) -> Alert:
+def _windowed_alert(rule: RuleUnderTest, user: str | None, end: int, figures: Figures, sent: Sent | None) -> Alert:
     start = end - rule.size_ms
     values = {text: str(value) if isinstance(value, Decimal) else value for text, value in figures.items()}
     return _common(rule, [[user], start, end], f"{user}") | {

@@ -42,10 +42,10 @@ def sessions(events: pl.DataFrame, *, gap_ms: int, checkout_gap_ms: int) -> set[
     with duckdb.connect() as db:
         db.register("events", events.to_arrow())
         rows = db.sql(_SESSIONS.format(short=gap_ms, long=checkout_gap_ms)).fetchall()
-    return {(*row[:-1], reached(row[-1] or []), row[3] == 1 and not row[7]) for row in rows}
+    return {(*row[:-1], funnel_steps(row[-1] or []), row[3] == 1 and not row[7]) for row in rows}
 
 
-def reached(taken: Sequence[tuple[int, str]]) -> int:
+def funnel_steps(taken: Sequence[tuple[int, str]]) -> int:
     """How many steps of the funnel, each at or after the one before."""
     after = -(10**18)
     for count, step in enumerate(FUNNEL):

@@ -57,7 +57,7 @@ class OneOf(Strict):
         return self
 
     @property
-    def given(self) -> str:
+    def chosen(self) -> str:
         return next(iter(self.model_fields_set))
 
 
@@ -96,7 +96,7 @@ class AssignerText(OneOf):
     count_sliding: CountSlidingText | None = None
 
     def build(self) -> Assigner:
-        match getattr(self, self.given):
+        match getattr(self, self.chosen):
             case TumblingText(size_ms=size_ms, offset_ms=offset_ms):
                 return Tumbling(size_ms, offset_ms)
             case SlidingText(size_ms=size_ms, slide_ms=slide_ms, offset_ms=offset_ms):
@@ -142,7 +142,7 @@ class TriggerText(OneOf):
     or_finally: OrFinallyText | None = None
 
     def build(self) -> Trigger:
-        match self.given, getattr(self, self.given):
+        match self.chosen, getattr(self, self.chosen):
             case _, AfterWatermarkText() as text:
                 return text.build()
             case "after_count", int(count):
@@ -156,7 +156,7 @@ class TriggerText(OneOf):
             case "purging", TriggerText() as text:
                 return Purging(text.build())
             case _, list(texts):
-                several = _SEVERAL[self.given]
+                several = _SEVERAL[self.chosen]
                 return several(*(text.build() for text in texts))
             case _, OrFinallyText(trigger=trigger, until=until):
                 return OrFinally(trigger.build(), until.build())
@@ -180,7 +180,7 @@ class EvictorText(OneOf):
     keep_near: NearText | None = None
 
     def build(self) -> Evictor:
-        match self.given, getattr(self, self.given):
+        match self.chosen, getattr(self, self.chosen):
             case "keep_count", int(count):
                 return KeepCount(count)
             case "keep_recent_ms", int(span_ms):

@@ -141,15 +141,15 @@ class Transcript(Strict):
         return self
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         return f"{self.file}: {self.name}"
 
     def run(self, make: MakeRunner) -> None:
         """Feed all steps; ``Mismatch`` at the first difference."""
         runner = make(self.spec.build(), FUNCTIONS[self.function])
         for number, step in enumerate(self.steps, start=1):
-            _compare(_At(self.place, number), step, step.feed(runner))
-        total = _At(self.place)
+            _compare(_At(self.label, number), step, step.feed(runner))
+        total = _At(self.label)
         for name, count in self.counts.items():
             total.same(f"counts: {name}", getattr(runner.counts, name), count)
         total.same("counts balance", runner.counts.is_balanced, True)

@@ -43,7 +43,7 @@ def template(values: Mapping[str, Any] | None = None, *, release: str = "demo", 
     return said.stdout
 
 
-def rendered(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:
+def render_manifests(values: Mapping[str, Any] | None = None, *, release: str = "demo") -> list[Manifest]:
     """Return the same, read."""
     return [one for one in yaml.load_all(template(values, release=release), Loader=_LOADER) if one]
 

@@ -34,7 +34,7 @@ def orders(*rows: tuple[Any, ...], schema: pa.Schema = ORDERS) -> pa.Table:
 
 
 @dataclass
-class Bench:
+class SinkDatabase:
     """A database, and sinks of app ``shop`` that write to it."""
 
     database: Database

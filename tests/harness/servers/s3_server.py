@@ -22,7 +22,7 @@ _REGION: Final = os.environ.get("AWS_REGION", "us-east-1")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class S3Location:
     """A table of a test's own. ``copies``: where its objects are brought for who reads files."""
 
     path: str
@@ -42,9 +42,9 @@ class Place:
         return folder
 
 
-def new_place(copies: Path) -> Place:
+def new_location(copies: Path) -> S3Location:
     """Where nobody has been."""
-    return Place(f"{BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
+    return S3Location(f"{BUCKET}/headgate-test-{uuid.uuid4().hex}", copies)
 
 
 def options() -> dict[str, str]:

@@ -32,7 +32,7 @@ def table(rows: Sequence[Row]) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Place:
+class SearchIndex:
     """A server as a test sees it: plain HTTP, no code of the product."""
 
     url: str
@@ -93,7 +93,7 @@ def oracle(cuts: Mapping[int, Sequence[Row]]) -> dict[str, tuple[object, object]
     return found
 
 
-def place_on(node: EmbeddedOpenSearch) -> Place:
+def index_on(node: EmbeddedOpenSearch) -> SearchIndex:
     """Return a new app and alias on this server."""
     suffix = f"{worker_id()}{next(_NUMBERS)}"
-    return Place(node.url, f"app{suffix}", f"products{suffix}")
+    return SearchIndex(node.url, f"app{suffix}", f"products{suffix}")

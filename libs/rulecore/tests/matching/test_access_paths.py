@@ -177,7 +177,7 @@ def test_every_constant_is_found_in_small_and_large_batches(events: int) -> None
     maker = Shapes(1)
     names = [name for name in KEYED if name != "b"]
     predicates = [compare(name, "=", value) for name in names for value in POOLS[name]]
-    predicates += [maker.listed(name, negated=negated) for name in names for negated in (False, True)]
+    predicates += [maker.any_list(name, negated=negated) for name in names for negated in (False, True)]
     made = [compiled(predicate, i) for i, predicate in enumerate(predicates)]
     one = Case(["equality"] * len(made), predicates, made, Events(1, predicates).rows(events))
     want, have = expected(one), found(one)

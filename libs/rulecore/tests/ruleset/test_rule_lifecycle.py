@@ -17,7 +17,17 @@ from rulecore.documents.slots import Slot, VersionSlot
 from rulecore.documents.status import StatusKind, Subject
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kernel import ControlRecord
-from tests.harness.apps.control_records import HOUR, NOW, STREAMS, after, answer, document, evaluated, put, release
+from tests.harness.apps.control_records import (
+    HOUR,
+    NOW,
+    STREAMS,
+    after,
+    answer,
+    document,
+    evaluated_versions,
+    put,
+    release,
+)
 
 CANARY = {"canary": "10%"}
 
@@ -33,31 +43,31 @@ def at(**times: int) -> dict[str, str]:
 @pytest.mark.parametrize("mode", ["shadow", CANARY])
 def test_a_trial_stands_beside_the_live_version(mode: object) -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode=mode))
-    assert evaluated(rules) == [("r", 2), ("r", 1)]
+    assert evaluated_versions(rules) == [("r", 2), ("r", 1)]
     assert (rules.live("r"), rules.candidate("r")) == (rules.evaluated_rules()[1], rules.evaluated_rules()[0])
 
 
 def test_a_trial_without_a_live_version_stands_alone() -> None:
     rules = after(fresh(), put("r", 1, mode="shadow"))
     assert set(rules.stored) == {VersionSlot("r", Slot.LIVE)}
-    assert evaluated(rules) == [("r", 1)]
+    assert evaluated_versions(rules) == [("r", 1)]
 
 
 def test_a_newer_live_version_ends_the_trial() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode="shadow"), put("r", 3))
-    assert evaluated(rules) == [("r", 3)]
+    assert evaluated_versions(rules) == [("r", 3)]
     assert set(rules.stored) == {VersionSlot("r", Slot.LIVE)}
 
 
 def test_a_newer_trial_replaces_the_one_before() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode="shadow"), put("r", 3, mode=CANARY))
-    assert evaluated(rules) == [("r", 3), ("r", 1)]
+    assert evaluated_versions(rules) == [("r", 3), ("r", 1)]
 
 
 def test_a_draft_is_kept_and_changes_nothing() -> None:
     before = after(fresh(), put("r", 1), put("r", 2, mode="shadow"))
     rules = after(before, put("r", 3, mode="draft"))
-    assert evaluated(rules) == evaluated(before)
+    assert evaluated_versions(rules) == evaluated_versions(before)
     assert rules.epoch == before.epoch
     assert VersionSlot("r", Slot.DRAFT) in rules.stored
     assert VersionSlot("r", Slot.DRAFT) not in after(rules, put("r", 4)).stored
@@ -65,21 +75,21 @@ def test_a_draft_is_kept_and_changes_nothing() -> None:
 
 def test_a_paused_rule_keeps_its_state_and_a_retired_one_does_not() -> None:
     paused = after(fresh(), put("r", 1), put("r", 2, mode="paused"))
-    assert evaluated(paused) == []
+    assert evaluated_versions(paused) == []
     assert [c.rule.version for c in paused.with_state()] == [2]
     retired = after(paused, put("r", 3, mode="retired"))
     assert retired.with_state() == ()
-    assert evaluated(after(retired, put("r", 4))) == [("r", 4)]
+    assert evaluated_versions(after(retired, put("r", 4))) == [("r", 4)]
 
 
 def test_a_version_takes_effect_when_its_time_comes_and_the_one_before_counts_until_then() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, effective=at(from_=1)))
-    assert evaluated(rules) == [("r", 1)]
+    assert evaluated_versions(rules) == [("r", 1)]
     assert rules.boundary_ms() == NOW + HOUR
     same, silent = rules.at_time(NOW + HOUR - 1)
     assert (same, silent) == (rules, ())
     later, (said,) = rules.at_time(NOW + HOUR)
-    assert evaluated(later) == [("r", 2)]
+    assert evaluated_versions(later) == [("r", 2)]
     assert (said.status, said.version, said.rules_epoch) == (StatusKind.EFFECTIVE, 2, rules.epoch + 1)
     assert later.at_time(NOW + 2 * HOUR)[1] == ()
 
@@ -87,26 +97,26 @@ def test_a_version_takes_effect_when_its_time_comes_and_the_one_before_counts_un
 def test_a_version_whose_time_is_over_is_not_evaluated_and_that_is_said_once() -> None:
     rules = after(fresh(), put("r", 1, effective=at(to=1)))
     over, (said,) = rules.at_time(NOW + HOUR)
-    assert evaluated(over) == []
+    assert evaluated_versions(over) == []
     assert over.with_state() == ()
     assert (said.status, said.version) == (StatusKind.EXPIRED, 1)
     assert over.at_time(NOW + 2 * HOUR) == (over, ())
     assert RuleSet.restore(STREAMS, over.limits, over.records()) == over
-    assert evaluated(after(over, put("r", 2, mode="shadow"), clock_ms=NOW + HOUR)) == [("r", 2)]
+    assert evaluated_versions(after(over, put("r", 2, mode="shadow"), clock_ms=NOW + HOUR)) == [("r", 2)]
 
 
 def test_a_scheduled_trial_takes_its_place_beside_the_live_version() -> None:
     rules = after(fresh(), put("r", 1), put("r", 2, mode="shadow", effective=at(from_=1, to=2)))
     on_trial, _ = rules.at_time(NOW + HOUR)
-    assert evaluated(on_trial) == [("r", 2), ("r", 1)]
+    assert evaluated_versions(on_trial) == [("r", 2), ("r", 1)]
     over, _ = on_trial.at_time(NOW + 2 * HOUR)
-    assert evaluated(over) == [("r", 1)]
+    assert evaluated_versions(over) == [("r", 1)]
 
 
 def test_time_that_was_away_does_all_at_once() -> None:
     rules = after(fresh(), put("r", 1, effective=at(to=1)), put("r", 2, effective=at(from_=2, to=3)))
     over, said = rules.at_time(NOW + 10 * HOUR)
-    assert evaluated(over) == []
+    assert evaluated_versions(over) == []
     assert [(s.version, s.status) for s in said] == [(1, "expired"), (2, "expired")]
 
 
@@ -128,7 +138,7 @@ def test_a_release_takes_effect_whole() -> None:
     before = after(fresh(), put("a", 1), put("gone", 1))
     changes = release("q3", [document("a", 2), document("b", 1)], deleted=["gone"])
     rules, answers = before.apply(changes, NOW)
-    assert evaluated(rules) == [("a", 2), ("b", 1)]
+    assert evaluated_versions(rules) == [("a", 2), ("b", 1)]
     assert rules.epoch == before.epoch + 1
     assert [(a.subject, a.name, a.status) for a in answers] == [
         (Subject.RELEASE, "q3", "accepted"),
@@ -164,13 +174,13 @@ def test_a_large_release_comes_in_parts_that_take_effect_with_the_last_record() 
     records = release("large", large)
     assert len(records) > 5
     rules, answers = fresh().apply(records[:-1], NOW)
-    assert evaluated(rules) == []
+    assert evaluated_versions(rules) == []
     assert {a.status for a in answers} == {"staged"}
     assert rules.epoch == 0
     restored = RuleSet.restore(STREAMS, rules.limits, rules.records())
     assert restored == rules
     done, said = restored.apply(records[-1:], NOW)
-    assert len(evaluated(done)) == 200
+    assert len(evaluated_versions(done)) == 200
     assert len(said) == 201
     assert (done.staged, done.epoch) == ({}, 1)
 
@@ -196,7 +206,7 @@ def test_a_release_in_parts_is_prepared_when_its_parts_come(monkeypatch: pytest.
     }
     done.clear()
     released, _ = rules.apply(records[-1:], NOW)
-    assert len(evaluated(released)) == 100
+    assert len(evaluated_versions(released)) == 100
     assert done == []
     rulecore.ruleset.ruleset._LAST.clear()
     elsewhere, _ = RuleSet.restore(STREAMS, rules.limits, rules.records()).apply(records[-1:], NOW)
@@ -285,7 +295,7 @@ def test_however_a_history_is_cut_the_set_and_its_restored_self_are_the_same(ste
     first, _ = fresh().apply(records[:cut], NOW)
     rest, _ = RuleSet.restore(STREAMS, first.limits, first.records()).apply(records[cut:], NOW)
     assert dict(rest.stored) == dict(whole.stored)
-    assert evaluated(rest.at_time(NOW + 6 * HOUR)[0]) == evaluated(whole.at_time(NOW + 6 * HOUR)[0])
+    assert evaluated_versions(rest.at_time(NOW + 6 * HOUR)[0]) == evaluated_versions(whole.at_time(NOW + 6 * HOUR)[0])
     for rule_id in ("a", "b"):
-        live = [v for name, v in evaluated(whole) if name == rule_id]
+        live = [v for name, v in evaluated_versions(whole) if name == rule_id]
         assert len(live) <= 2

@@ -26,7 +26,7 @@ from streamcore.aggregates import (
     TopN,
     Variance,
 )
-from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, frames, grouped
+from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, frames, group_partials
 
 #: DuckDB refuses what leaves a type's range, and infinities in a variance, so those columns are left to the reference.
 TAME = ("small", "price", "real", "half")
@@ -78,7 +78,7 @@ def test_the_answer_is_the_database_s(name: str, data: st.DataObject) -> None:
     column = data.draw(st.sampled_from(columns))
     rows = data.draw(frames([column]))
     aggregate = kind(column)
-    seen = aggregate.result(grouped(aggregate, rows), SCHEMA).to_list()
+    seen = aggregate.result(group_partials(aggregate, rows), SCHEMA).to_list()
     wanted = answers(rows, sql.format(c=f'"{column}"'))
     assert all(map(equal, seen, wanted)), f"{aggregate} gave {seen}, not {wanted}"
 
@@ -89,9 +89,9 @@ def test_the_top_rows_are_the_database_s(rows: pl.DataFrame) -> None:
     aggregate = TopN("text", by="small", n=3)
     top = "list({'text': text, 'small': small} order by small desc, number)"
     wanted = answers(rows, f"coalesce(({top} filter (text is not null and small is not null))[:3], [])")
-    assert aggregate.result(grouped(aggregate, rows), SCHEMA).to_list() == wanted
+    assert aggregate.result(group_partials(aggregate, rows), SCHEMA).to_list() == wanted
 
 
 @given(frames([]))
 def test_a_count_of_rows_is_the_database_s(rows: pl.DataFrame) -> None:
-    assert Count().result(grouped(Count(), rows), SCHEMA).to_list() == answers(rows, "count(number)")
+    assert Count().result(group_partials(Count(), rows), SCHEMA).to_list() == answers(rows, "count(number)")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streamcore.aggregates import Accumulator, Custom, RowAccumulator
 from streamcore.errors import ConfigError
-from tests.harness.oracles.aggregates import GROUPS, SCHEMA, elements, frames, grouped, kept
+from tests.harness.oracles.aggregates import GROUPS, SCHEMA, elements, frames, group_partials, store_and_load
 
 
 class Words(RowAccumulator):
@@ -74,10 +74,13 @@ def test_pieces_of_an_app_s_aggregate_give_the_value_of_the_whole(aggregate: Cus
     rows = data.draw(frames(aggregate.inputs))
     cuts = sorted(data.draw(st.lists(st.integers(0, rows.height), max_size=3)))
     edges = [0, *cuts, rows.height]
-    parts = [grouped(aggregate, rows[a:b]) for a, b in pairwise(edges)]
+    parts = [group_partials(aggregate, rows[a:b]) for a, b in pairwise(edges)]
     before = [part["state"].tolist() for part in parts]
     wanted = [aggregate.reference(elements(rows, group)) for group in range(GROUPS)]
-    for merged in (reduce(aggregate.merge, parts), reduce(aggregate.merge, [kept(aggregate, part) for part in parts])):
+    for merged in (
+        reduce(aggregate.merge, parts),
+        reduce(aggregate.merge, [store_and_load(aggregate, part) for part in parts]),
+    ):
         seen = aggregate.result(merged, SCHEMA)
         assert seen.dtype == aggregate.check(SCHEMA)
         assert [tuple(value) if isinstance(value, list) else value for value in seen.to_list()] == wanted
@@ -87,9 +90,9 @@ def test_pieces_of_an_app_s_aggregate_give_the_value_of_the_whole(aggregate: Cus
 @given(frames(["small", "price"]), frames(["small", "price"]))
 def test_an_app_s_aggregate_may_know_a_way_back(part: pl.DataFrame, rest: pl.DataFrame) -> None:
     aggregate = Custom(Weighted())
-    total = aggregate.merge(grouped(aggregate, part), grouped(aggregate, rest))
-    seen = aggregate.subtract(total, grouped(aggregate, part))
-    assert seen["state"].tolist() == grouped(aggregate, rest)["state"].tolist()
+    total = aggregate.merge(group_partials(aggregate, part), group_partials(aggregate, rest))
+    seen = aggregate.subtract(total, group_partials(aggregate, part))
+    assert seen["state"].tolist() == group_partials(aggregate, rest)["state"].tolist()
     assert aggregate.can_subtract(SCHEMA)
     assert not Custom(Words()).can_subtract(SCHEMA)
 
@@ -104,7 +107,9 @@ def test_what_does_not_fit_the_declared_state_is_an_error_and_not_another_value(
         def merge(self, left: Any, right: Any) -> Any:
             return f"{left}{right}"
 
-    part = grouped(Custom(Weighted()), pl.DataFrame(schema={"group": pl.Int64(), "__event_ms": pl.Int64(), **SCHEMA}))
+    part = group_partials(
+        Custom(Weighted()), pl.DataFrame(schema={"group": pl.Int64(), "__event_ms": pl.Int64(), **SCHEMA})
+    )
     with pytest.raises(TypeError):
         Custom(Wrong()).merge(part, part)
 

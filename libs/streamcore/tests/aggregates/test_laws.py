@@ -33,7 +33,17 @@ from streamcore.aggregates import (
     take_rows,
 )
 from streamcore.schema import EVENT_MS
-from tests.harness.oracles.aggregates import COLUMNS, GROUPS, NUMBERS, SCHEMA, elements, frames, grouped, kept, same
+from tests.harness.oracles.aggregates import (
+    COLUMNS,
+    GROUPS,
+    NUMBERS,
+    SCHEMA,
+    elements,
+    frames,
+    group_partials,
+    same,
+    store_and_load,
+)
 
 KINDS: dict[str, Sequence[Aggregate]] = {
     "Count": [Count(), *(Count(column) for column in COLUMNS)],
@@ -84,7 +94,7 @@ def pieces(data: st.DataObject, aggregate: Aggregate, rows: pl.DataFrame) -> lis
     count = data.draw(st.integers(1, 4), label="pieces")
     which = data.draw(st.lists(st.integers(0, count - 1), min_size=rows.height, max_size=rows.height))
     places = [np.flatnonzero(np.array(which, dtype=np.int64) == i) for i in range(count)]
-    return [kept(aggregate, grouped(aggregate, rows[place], place)) for place in places]
+    return [store_and_load(aggregate, group_partials(aggregate, rows[place], place)) for place in places]
 
 
 def by_group(parts: Sequence[Partials]) -> Partials:
@@ -100,12 +110,12 @@ def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
 ) -> None:
     aggregate = data.draw(st.sampled_from(kind))
     rows = data.draw(frames(aggregate.inputs))
-    assert_values(aggregate, grouped(aggregate, rows), rows)
+    assert_values(aggregate, group_partials(aggregate, rows), rows)
     parts = data.draw(st.permutations(pieces(data, aggregate, rows)))
     assert_values(aggregate, reduce(aggregate.merge, parts), rows)
     assert_values(aggregate, reduce(lambda right, left: aggregate.merge(left, right), parts), rows)
     reduced = aggregate.reduce(by_group(parts), np.arange(GROUPS) * len(parts))
-    assert_values(aggregate, kept(aggregate, reduced), rows)
+    assert_values(aggregate, store_and_load(aggregate, reduced), rows)
 
 
 @settings(max_examples=100)
@@ -113,9 +123,9 @@ def test_pieces_put_together_in_any_order_give_the_value_of_the_whole(
 def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
     aggregate = data.draw(st.sampled_from(INVERTIBLE))
     part, rest = data.draw(frames(aggregate.inputs)), data.draw(frames(aggregate.inputs))
-    total = aggregate.merge(grouped(aggregate, part), grouped(aggregate, rest))
-    seen = aggregate.subtract(total, grouped(aggregate, part))
-    for name, column in grouped(aggregate, rest).items():
+    total = aggregate.merge(group_partials(aggregate, part), group_partials(aggregate, rest))
+    seen = aggregate.subtract(total, group_partials(aggregate, part))
+    for name, column in group_partials(aggregate, rest).items():
         assert seen[name].tolist() == column.tolist()
 
 
@@ -123,7 +133,7 @@ def test_a_total_without_a_part_is_the_rest(data: st.DataObject) -> None:
 def test_what_cannot_be_undone_says_so(kind: Sequence[Aggregate]) -> None:
     for aggregate in kind:
         if not aggregate.can_subtract(SCHEMA):
-            nothing = grouped(aggregate, EMPTY.with_columns(group=pl.Series([], dtype=pl.Int64)))
+            nothing = group_partials(aggregate, EMPTY.with_columns(group=pl.Series([], dtype=pl.Int64)))
             with pytest.raises(NotImplementedError, match="cannot be undone"):
                 aggregate.subtract(nothing, nothing)
 
@@ -145,7 +155,7 @@ def test_partials_that_are_given_stay_as_they_are(kind: Sequence[Aggregate], dat
 def test_nothing_can_be_reduced_stored_and_read(kind: Sequence[Aggregate]) -> None:
     none = np.empty(0, dtype=np.int64)
     for aggregate in kind:
-        partials = kept(aggregate, aggregate.aggregate_groups(EMPTY, none, none, 0))
+        partials = store_and_load(aggregate, aggregate.aggregate_groups(EMPTY, none, none, 0))
         assert aggregate.result(aggregate.reduce(partials, none), SCHEMA).to_list() == []
 
 
@@ -159,10 +169,12 @@ def test_an_aggregate_is_a_value(kind: Sequence[Aggregate]) -> None:
 def test_a_limit_that_left_something_out_is_known() -> None:
     rows = pl.DataFrame({"group": [0, 0, 1, 1, 1], EVENT_MS: [0] * 5, "small": [1, 1, 1, 2, 3]})
     for aggregate in (Collect("small", 2), CountDistinct("small", 2)):
-        assert aggregate.find_truncated(grouped(aggregate, rows)).tolist() == [False, True, False]
-        halves = [grouped(aggregate, rows[:4]), grouped(aggregate, rows[4:])]
+        assert aggregate.find_truncated(group_partials(aggregate, rows)).tolist() == [False, True, False]
+        halves = [group_partials(aggregate, rows[:4]), group_partials(aggregate, rows[4:])]
         assert aggregate.find_truncated(aggregate.merge(*halves)).tolist() == [False, True, False]
     taken = pl.DataFrame({"group": [0, 1, 1, 1], EVENT_MS: [0, 2, 1, 3], "text": ["b"] * 4})
     funnel = Funnel("text", ("a", "b"), limit=2)
-    assert funnel.find_truncated(grouped(funnel, taken)).tolist() == [False, True, False]
-    assert not TopN("small", by=EVENT_MS, n=1).find_truncated(grouped(TopN("small", by=EVENT_MS, n=1), rows)).any()
+    assert funnel.find_truncated(group_partials(funnel, taken)).tolist() == [False, True, False]
+    assert (
+        not TopN("small", by=EVENT_MS, n=1).find_truncated(group_partials(TopN("small", by=EVENT_MS, n=1), rows)).any()
+    )

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from streamcore.aggregates import Aggregate, ApproxDistinct, Partials, Quantiles
 from streamcore.schema import EVENT_MS
-from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, elements, frames, grouped, kept
+from tests.harness.oracles.aggregates import COLUMNS, GROUPS, SCHEMA, elements, frames, group_partials, store_and_load
 
 DATABASE = duckdb.connect(config={"threads": 1})
 SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -41,7 +41,7 @@ def of_one_group(aggregate: Aggregate, values: pl.Series) -> Partials:
 
 def in_pieces(aggregate: Aggregate, values: pl.Series, pieces: int) -> Partials:
     edges = np.linspace(0, len(values), pieces + 1).astype(int).tolist()
-    parts = [kept(aggregate, of_one_group(aggregate, values[a:b])) for a, b in pairwise(edges)]
+    parts = [store_and_load(aggregate, of_one_group(aggregate, values[a:b])) for a, b in pairwise(edges)]
     return reduce(aggregate.merge, parts)
 
 
@@ -51,8 +51,8 @@ def test_few_distinct_values_are_counted_right_whatever_their_type(data: st.Data
     aggregate = ApproxDistinct(data.draw(st.sampled_from(list(COLUMNS))))
     rows = data.draw(frames(aggregate.inputs))
     cut = data.draw(st.integers(0, rows.height))
-    whole = grouped(aggregate, rows)
-    parts = [kept(aggregate, grouped(aggregate, piece)) for piece in (rows[cut:], rows[:cut])]
+    whole = group_partials(aggregate, rows)
+    parts = [store_and_load(aggregate, group_partials(aggregate, piece)) for piece in (rows[cut:], rows[:cut])]
     for partials in (whole, reduce(aggregate.merge, parts)):
         result = aggregate.result(partials, SCHEMA)
         assert result.dtype == aggregate.check(SCHEMA)
@@ -112,7 +112,7 @@ def exact_quantiles(values: pl.DataFrame, pairs: list[tuple[float, float]]) -> l
 @settings(max_examples=100)
 @given(frames(["real"], max_size=30))
 def test_a_few_quantiles_lie_between_the_database_s_neighbours(rows: pl.DataFrame) -> None:
-    seen = QUANTILES.result(grouped(QUANTILES, rows), SCHEMA)
+    seen = QUANTILES.result(group_partials(QUANTILES, rows), SCHEMA)
     assert seen.dtype == QUANTILES.check(SCHEMA)
     for group, quantiles in enumerate(seen.to_list()):
         values = rows.filter((pl.col("group") == group) & pl.col("real").is_not_null())

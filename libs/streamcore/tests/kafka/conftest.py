@@ -129,10 +129,10 @@ class Wire:
                 if self._lost_answers[api] > 0:
                     self._lost_answers[api] -= 1
                     break
-                client.sendall(struct.pack(">i", len(frame)) + self._readdressed(frame))
+                client.sendall(struct.pack(">i", len(frame)) + self._rewrite_address(frame))
         _break(client, broker)
 
-    def _readdressed(self, frame: bytes) -> bytes:
+    def _rewrite_address(self, frame: bytes) -> bytes:
         host, port = self._broker
         assert len(host) == len(self._address[0]), "the broker must be advertised under an address as long as ours"
         old, new = (h.encode() + struct.pack(">i", p) for h, p in ((host, port), self._address))

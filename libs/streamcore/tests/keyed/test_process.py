@@ -100,8 +100,8 @@ def test_every_kind_of_state_is_kept_a_key_and_outlives_a_restart_after_any_cut(
         "Pair(events=4, total=10)",
         4,
     )
-    assert run.stored("values")["state.total"].dtype == pl.Int64
-    assert run.stored("values")["state.money"].dtype == pl.Decimal(18, 2)
+    assert run.stored_rows("values")["state.total"].dtype == pl.Int64
+    assert run.stored_rows("values")["state.money"].dtype == pl.Decimal(18, 2)
 
 
 def test_a_total_kept_over_small_cuts_is_the_sum_of_its_events() -> None:
@@ -143,7 +143,7 @@ def test_what_was_deleted_stays_deleted_after_a_restart_and_a_key_without_state_
         assert run.cut([("a", 3, 2), ("b", 3, 2)])[MAIN] == [("5 [2, 3] {'b': 2} 3", 2), ("None [] {} None", 2)]
     run.cut([("a", 0, 3)])
     run.cut()
-    assert run.stored("values").height == run.stored("entries").height == 0
+    assert run.stored_rows("values").height == run.stored_rows("entries").height == 0
     run.cut([("b", 1, 4)])
     run.restart()
     assert run.cut([("b", 3, 5)])[MAIN] == [("5 [1, 2, 3] {'a': 1, 'b': 2} 3", 5)]

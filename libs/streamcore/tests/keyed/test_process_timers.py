@@ -83,7 +83,7 @@ def test_a_deleted_timer_does_not_fire_even_after_a_restart_and_one_set_twice_fi
         assert texts(run.cut(watermark_ms=10)) == ["event b 5 5 0", "event a 6 6 0"]
         run.restart()
         assert texts(run.cut(watermark_ms=20)) == []
-        assert run.stored("timers").height == 0
+        assert run.stored_rows("timers").height == 0
 
 
 def test_timers_keep_their_order_over_restarts() -> None:

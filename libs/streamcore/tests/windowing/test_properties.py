@@ -39,7 +39,7 @@ from tests.harness.apps.generated_windows import (
     Seen,
     assigners,
     count_assigners,
-    disordered,
+    disordered_pairs,
     event_time_assigners,
     inputs,
     run,
@@ -237,7 +237,7 @@ def test_retracting_panes_are_the_accumulating_ones_under_other_numbers(
 
 
 @pytest.mark.parametrize("aggregate", [Count(), Sum("v"), Min("v"), Mean("v")], ids=str)
-@given(event_time_assigners | sessions | st.just(CalendarDay("Europe/Berlin")), disordered())
+@given(event_time_assigners | sessions | st.just(CalendarDay("Europe/Berlin")), disordered_pairs())
 def test_within_the_allowed_disorder_the_order_of_arrival_does_not_matter(
     aggregate: Aggregate, assigner: Assigner, orders: tuple[list[Input], list[Input]]
 ) -> None:
@@ -248,7 +248,7 @@ def test_within_the_allowed_disorder_the_order_of_arrival_does_not_matter(
     assert len(left.panes) == len(right.panes)
 
 
-@given(sessions, disordered())
+@given(sessions, disordered_pairs())
 def test_sessions_are_what_an_offline_merge_of_the_sorted_events_gives(
     assigner: Session, orders: tuple[list[Input], list[Input]]
 ) -> None:

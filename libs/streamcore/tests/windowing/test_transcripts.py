@@ -15,12 +15,12 @@ RIGHT = [transcript for transcript in ALL if not transcript.wrong]
 WRONG = [transcript for transcript in ALL if transcript.wrong]
 
 
-@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
+@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)
 def test_the_reference_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(ReferenceWindows)
 
 
-@pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.place)
+@pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.label)
 def test_a_wrong_transcript_fails_in_its_last_step(transcript: Transcript) -> None:
     with pytest.raises(Mismatch) as failure:
         transcript.run(ReferenceWindows)

@@ -48,11 +48,11 @@ class EtlOutput:
     def in_postgres(self) -> Counter[Row]:
         """Return the rows of the one table."""
         with self.database.connect() as connection:
-            return Counter(map(_shown, connection.execute(f"select {', '.join(MODEL)} from sales").fetchall()))
+            return Counter(map(_format_row, connection.execute(f"select {', '.join(MODEL)} from sales").fetchall()))
 
     def in_delta(self) -> Counter[Row]:
         """Return the rows of the other."""
-        return Counter(_shown(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
+        return Counter(_format_row(row[name] for name in MODEL) for row in delta_log.rows(self.delta))
 
     def check(self, scene: ServiceScene) -> None:
         """All of it against DuckDB."""
@@ -162,7 +162,7 @@ def _rates() -> list[tuple[str, bytes]]:
     return list_records(head, [[currency, rate] for currency, rate in RATES.items()])
 
 
-def _shown(row: Iterable[object]) -> Row:
+def _format_row(row: Iterable[object]) -> Row:
     """As the oracle shows it: decimals as text, times in UTC."""
     return tuple(_text(value) for value in row)
 

@@ -52,7 +52,7 @@ class SessionsOutput:
         found = [(int(row[0]), row[1], row[2] + _GAP_MS, *row[3:5]) for row in there]
         assert Counter(found) == Counter(row for row in self.oracle.sessions("customer") if row[0] is not None)
         assert all(row[5] for row in there), "all are final"
-        said = self.said(scene)
+        said = self.record_counts(scene)
         assert said.total() == len(said), "no revision is there twice"
         newest: dict[str, int] = {}
         for session, revision in said:
@@ -61,7 +61,7 @@ class SessionsOutput:
         assert len(scene.read("late")) == self.oracle.late_of_customers()
         assert len(scene.read("deadletters")) == sum(record[1] == b"bad" for record in scene.plan.records)
 
-    def said(self, scene: ServiceScene) -> Counter[tuple[str, int]]:
+    def record_counts(self, scene: ServiceScene) -> Counter[tuple[str, int]]:
         """Session and revision of each record of the topic."""
         bodies = [json.loads(record.value or b"") for record in scene.read("sessions")]
         return Counter((body["session_id"], body["revision"]) for body in bodies)

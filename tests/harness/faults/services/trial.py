@@ -91,12 +91,12 @@ class Feeder:
         """So many more, at once."""
         with self._lock:
             for topic, key, value in self._records[self.sent : self.sent + count]:
-                while not self._accepted(topic, key, value):
+                while not self._enqueue(topic, key, value):
                     self._client.poll(0.1)
                 self.sent += 1
             self._client.poll(0)
 
-    def _accepted(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
+    def _enqueue(self, topic: str, key: bytes | None, value: bytes | None) -> bool:
         try:
             self._client.produce(f"{self._app}.{topic}", value, key, partition=0)
         except BufferError:
@@ -141,15 +141,15 @@ class ServiceScene:
 
     def work(self, records: int) -> None:
         """Send so many at once, and wait for a cut with events."""
-        before = self._worked()
+        before = self._cuts_with_events()
         self.feeder.burst(records)
         self.wait_for_work(before + 1)
 
     def wait_for_work(self, cuts: int = 1) -> None:
         """Until this start has had so many cuts with events."""
-        self.app.wait_for(lambda: self._worked() >= cuts, f"{cuts} cuts with events", _LIMIT_S)
+        self.app.wait_for(lambda: self._cuts_with_events() >= cuts, f"{cuts} cuts with events", _LIMIT_S)
 
-    def _worked(self) -> int:
+    def _cuts_with_events(self) -> int:
         return sum(cut.events > 0 for cut in self.app.this_start)
 
     def settle(self, pause_s: float = 3.0) -> None:

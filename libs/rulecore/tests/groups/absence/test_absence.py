@@ -18,7 +18,7 @@ from rulecore.settings import GroupSettings
 from streamcore.hashing import hash_columns, shard_for
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.apps.rule_group_runs import MINUTE, Content, Event, Process, compiled
+from tests.harness.apps.rule_group_runs import MINUTE, Content, Event, Process, compile_fields
 
 NONE = float("-inf")  # no watermark yet
 DISORDER = 8  # minutes
@@ -27,7 +27,9 @@ DISORDER = 8  # minutes
 def expecting(rule_id: str = "r", /, **fields: object) -> CompiledRule:
     """An absence rule; ``fields`` are its version, its mode, and entries of ``expect``."""
     own = {name: fields.pop(name) for name in ("version", "mode") if name in fields}
-    return compiled(rule_id, group_by=["device"], expect={"where": "kind = 'beat'", "every": "5m"} | fields, **own)
+    return compile_fields(
+        rule_id, group_by=["device"], expect={"where": "kind = 'beat'", "every": "5m"} | fields, **own
+    )
 
 
 def started(*rules: CompiledRule, now_ms: int = NO_WATERMARK, **settings: int) -> Process:
@@ -358,7 +360,7 @@ def test_shards_arm_the_keys_that_they_own_and_none_else() -> None:
 def test_a_list_of_values_that_no_key_can_have_arms_those_that_can() -> None:
     process = Process()
     process.set_rules(
-        [compiled("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0
+        [compile_fields("r", group_by=["site"], expect={"where": "load > 1", "every": "5m"} | LISTED)], now_ms=0
     )
     (firing,) = process.cut([], (0, 60), {"fleet": Content([7, "x", None])})
     assert firing.key == {"site": 7}
@@ -421,12 +423,12 @@ def test_who_is_on_the_list_is_expected_while_on_it(
 
 def test_a_list_is_refused_where_the_key_is_not_one_column() -> None:
     with pytest.raises(RuleSetError, match=r"expect\.of: list fleet holds values of one column"):
-        compiled("r", group_by=["device", "site"], expect={"where": "load > 1", "every": "5m"} | LISTED)
+        compile_fields("r", group_by=["device", "site"], expect={"where": "load > 1", "every": "5m"} | LISTED)
 
 
 def test_an_error_in_the_condition_says_where() -> None:
     with pytest.raises(ExpressionError) as caught:
-        compiled("r", group_by=["device"], expect={"where": "lod > 1", "every": "5m"})
+        compile_fields("r", group_by=["device"], expect={"where": "lod > 1", "every": "5m"})
     assert str(caught.value).startswith("expect.where:1:1")
 
 

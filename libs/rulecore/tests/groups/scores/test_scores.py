@@ -18,7 +18,7 @@ from rulecore.groups.scores.group import ScoreGroup, Signal
 from rulecore.settings import GroupSettings
 from streamcore.state import MemoryBlobs
 from streamcore.watermark import NO_WATERMARK
-from tests.harness.apps.rule_group_runs import MINUTE, Process, compiled
+from tests.harness.apps.rule_group_runs import MINUTE, Process, compile_fields
 
 NONE = float("-inf")
 WITHIN = 30  # minutes
@@ -29,7 +29,7 @@ def scoring(
     rule_id: str = "s", version: int = 1, limit: int = 50, count: str = "every", mode: str = "live", **fields: object
 ) -> CompiledRule:
     score = {"of": OF, "within": f"{WITHIN}m", "limit": limit, "count": count} | fields
-    return compiled(rule_id, version=version, group_by=["device"], score=score, mode=mode)
+    return compile_fields(rule_id, version=version, group_by=["device"], score=score, mode=mode)
 
 
 def signal(minute: float, rule: str = "x", device: str | None = "a", number: int = 0, weight: int = 10) -> Signal:
@@ -330,11 +330,11 @@ def test_a_score_rule_does_not_name_itself() -> None:
 def test_a_rule_with_state_is_a_signal_only_where_its_key_says_whose(
     other: dict[str, object], reason: str | None
 ) -> None:
-    found = incompatibility(scoring(), compiled("x", **other))
+    found = incompatibility(scoring(), compile_fields("x", **other))
     assert found is None if reason is None else reason in str(found)
 
 
 def test_a_rule_without_any_score_is_no_signal_unless_it_is_given_a_weight() -> None:
-    assert "has no score" in str(incompatibility(scoring(), compiled("z", where="load > 1")))
+    assert "has no score" in str(incompatibility(scoring(), compile_fields("z", where="load > 1")))
     scored = {"severity": "low", "message": "m", "score": 5}
-    assert incompatibility(scoring(), compiled("z", where="load > 1", then=scored)) is None
+    assert incompatibility(scoring(), compile_fields("z", where="load > 1", then=scored)) is None

@@ -25,7 +25,7 @@ from streamcore.schema import StreamSchema
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, STATUS
 from tests.harness.apps.compile_failures import compile_with
-from tests.harness.apps.rule_group import GroupRun, Row, compiled
+from tests.harness.apps.rule_group import GroupRun, Row, compile_document
 
 MINUTE = 60_000
 T0 = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
@@ -60,7 +60,7 @@ def document(items: Sequence[Item], **more: object) -> bytes:
 
 
 def rule(*items: Item, **more: object) -> CompiledRule:
-    return compiled(document(items, **more), SCHEMA)
+    return compile_document(document(items, **more), SCHEMA)
 
 
 def events(text: str) -> list[tuple[int, int, int, Row]]:

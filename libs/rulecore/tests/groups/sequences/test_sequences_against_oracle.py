@@ -20,7 +20,7 @@ from streamcore.schema import StreamSchema
 from streamcore.state import StateSettings
 from streamcore.watermark import WatermarkStrategy
 from streamcore.wire.lanes import ALERTS, LATE, STATUS
-from tests.harness.apps.rule_group import GroupRun, compiled
+from tests.harness.apps.rule_group import GroupRun, compile_document
 from tests.harness.oracles.sequences import Event, Row, Wanted, find
 
 MINUTE = 60_000
@@ -148,7 +148,7 @@ def run(
     drawn: Sequence[Drawn], events: Sequence[Event], sizes: Sequence[int], processes: int = 1, limit: int = 1_000
 ) -> list[object]:
     """What the group finds, in its order. ``processes`` 0: each cut starts from what is stored; more take turns."""
-    rules = [compiled(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
+    rules = [compile_document(one.document(f"r{n}"), SCHEMA) for n, one in enumerate(drawn)]
     group = GroupRun(SCHEMA, rules, processes, GroupSettings(partials=limit))
     found, latest = [], group.watermark_ms
     for cut in cuts_of(events, sizes):

@@ -118,7 +118,7 @@ def check(
         assert names(seen.dropped) == names(wanted.dropped)
     assert operator.counts == reference.counts
     assert operator.counts.is_balanced
-    assert operator.forgotten
+    assert operator.is_empty
 
 
 aggregates: st.SearchStrategy[Aggregate] = st.sampled_from([Count(), Sum("v"), Max("v"), Collect("v")])

@@ -16,18 +16,18 @@ RIGHT = [transcript for transcript in ALL if not transcript.wrong]
 WRONG = [transcript for transcript in ALL if transcript.wrong]
 
 
-@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
+@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)
 def test_the_operator_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(OperatorRunner)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.place)
+@pytest.mark.parametrize("transcript", RIGHT, ids=lambda transcript: transcript.label)
 def test_an_operator_that_restarts_at_every_step_follows_the_transcript(transcript: Transcript) -> None:
     transcript.run(partial(OperatorRunner, restarts=True))
 
 
-@pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.place)
+@pytest.mark.parametrize("transcript", WRONG, ids=lambda transcript: transcript.label)
 def test_a_wrong_transcript_fails_in_its_last_step(transcript: Transcript) -> None:
     with pytest.raises(Mismatch) as failure:
         transcript.run(OperatorRunner)

@@ -23,7 +23,7 @@ from streamcore.writer_id import WriterId
 from tests.harness.faults import delta_child
 from tests.harness.faults.delta_child import PER_CUT, SCHEMA, cut, settings, sink
 from tests.harness.oracles import delta_log
-from tests.harness.servers.s3_server import ENDPOINT, Place, environment, new_place, options
+from tests.harness.servers.s3_server import ENDPOINT, S3Location, environment, new_location, options
 
 pytestmark = [
     pytest.mark.skipif(not ENDPOINT, reason="no S3 server: name one (tests/harness/servers/s3_server.py)"),
@@ -36,27 +36,27 @@ _CUTS = 25
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Location:
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
-    return new_place(tmp_path)
+    return new_location(tmp_path)
 
 
-def _command(place: Place, cuts: int, death: str, at: int = 1) -> list[str]:
-    return [sys.executable, delta_child.__file__, place.uri, str(cuts), death, str(at)]
+def _command(location: S3Location, cuts: int, death: str, at: int = 1) -> list[str]:
+    return [sys.executable, delta_child.__file__, location.uri, str(cuts), death, str(at)]
 
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
-def _run(place: Place, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
-    command = _command(place, _CUTS, death, at)
+def _run(location: S3Location, death: str, at: int = 1) -> subprocess.CompletedProcess[str]:
+    command = _command(location, _CUTS, death, at)
     return subprocess.run(command, capture_output=True, text=True, env=_environment(), timeout=100, check=False)
 
 
-def _ids(place: Place) -> list[int]:
-    return sorted(int(str(row["id"])) for row in delta_log.rows(place.copy()))
+def _ids(location: S3Location) -> list[int]:
+    return sorted(int(str(row["id"])) for row in delta_log.rows(location.copy()))
 
 
 @pytest.mark.parametrize(
@@ -64,46 +64,46 @@ def _ids(place: Place) -> list[int]:
     [("created", 1), ("fenced", 1), ("before-commit", 3), ("committed", 5), ("compacted", 1), ("checkpointed", 1)],
 )
 def test_a_process_killed_at_a_step_leaves_a_table_that_the_next_one_makes_whole(
-    place: Place, death: str, at: int
+    location: S3Location, death: str, at: int
 ) -> None:
-    died = _run(place, death, at)
+    died = _run(location, death, at)
     assert died.returncode < 0, died.stderr
-    second = _run(place, "never")
+    second = _run(location, "never")
     assert second.stdout == "done\n", second.stderr
-    assert _ids(place) == list(range(_CUTS * PER_CUT))
+    assert _ids(location) == list(range(_CUTS * PER_CUT))
 
 
-def test_kills_at_random_moments_lose_and_double_nothing(place: Place) -> None:
-    command = _command(place, 40, "never")
+def test_kills_at_random_moments_lose_and_double_nothing(location: S3Location) -> None:
+    command = _command(location, 40, "never")
     for delay_ms in (600, 900, 1_200, 1_500):
         with subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL) as child:
             time.sleep(delay_ms / 1000)
             child.kill()
     assert subprocess.run(command, env=_environment(), capture_output=True, check=True).stdout == b"done\n"
-    assert _ids(place) == list(range(40 * PER_CUT))
+    assert _ids(location) == list(range(40 * PER_CUT))
 
 
-def test_two_processes_of_one_epoch_write_the_same_cuts_once(place: Place) -> None:
-    sink(place.uri).open(_OWNER)
-    command = _command(place, 20, "never")
+def test_two_processes_of_one_epoch_write_the_same_cuts_once(location: S3Location) -> None:
+    sink(location.uri).open(_OWNER)
+    command = _command(location, 20, "never")
     children = [subprocess.Popen(command, env=_environment(), stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [child.communicate(timeout=200)[0] for child in children] == ["done\n", "done\n"]
-    assert _ids(place) == list(range(20 * PER_CUT))
+    assert _ids(location) == list(range(20 * PER_CUT))
 
 
-def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(place: Place) -> None:
-    new = sink(place.uri)
+def test_an_epoch_that_comes_between_the_files_and_the_commit_still_fences(location: S3Location) -> None:
+    new = sink(location.uri)
 
     def overtake(step: str) -> None:
         if step == "before-commit":
             new.open(WriterId("app", 2))
 
-    old = sink(place.uri, SinkHooks(on_step=overtake))
+    old = sink(location.uri, SinkHooks(on_step=overtake))
     old.open(_OWNER)
     with pytest.raises(Fenced):
         old.write(0, {"rows": cut(0)})
     assert new.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
-    assert _ids(place) == list(range(PER_CUT))
+    assert _ids(location) == list(range(PER_CUT))
 
 
 class _Forgetful(DeltaSink):
@@ -113,17 +113,17 @@ class _Forgetful(DeltaSink):
         return {}
 
 
-def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(place: Place) -> None:
+def test_without_the_application_transaction_a_cut_that_comes_again_appears_twice(location: S3Location) -> None:
     for _ in range(2):
-        writer = _Forgetful(settings(place.uri), {"rows": SCHEMA})
+        writer = _Forgetful(settings(location.uri), {"rows": SCHEMA})
         writer.open(_OWNER)
         assert writer.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
         writer.close()
-    assert _ids(place) == sorted([*range(PER_CUT)] * 2)
+    assert _ids(location) == sorted([*range(PER_CUT)] * 2)
 
 
 def test_the_keys_of_the_settings_count_and_no_error_says_them(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    location: S3Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text(os.environ["AWS_SECRET_ACCESS_KEY"])
@@ -132,7 +132,7 @@ def test_the_keys_of_the_settings_count_and_no_error_says_them(
 
     def writer(secret: Path) -> DeltaSink:
         document = {
-            "tables": {"rows": {"uri": place.uri, "partition_by": ["day"]}},
+            "tables": {"rows": {"uri": location.uri, "partition_by": ["day"]}},
             "storage": {
                 "options": options() | {"aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"]},
                 "secret_files": {"aws_secret_access_key": secret},
@@ -148,4 +148,4 @@ def test_the_keys_of_the_settings_count_and_no_error_says_them(
     sound.open(_OWNER)
     assert sound.write(0, {"rows": cut(0)}).outcome == WriteOutcome.COMMITTED
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", right.read_text())
-    assert _ids(place) == list(range(PER_CUT))
+    assert _ids(location) == list(range(PER_CUT))

@@ -141,7 +141,7 @@ def test_duckdb_sums_the_files_that_the_log_lists(tmp_path: Path) -> None:
     sink.open(_OWNER)
     for batch in range(3):
         _write(sink, _SCHEMA, batch, *({"id": i, "price": Decimal("0.1001")} for i in range(100)))
-    files = [str(tmp_path / str(file["path"])) for file in delta_log.listed(tmp_path)]
+    files = [str(tmp_path / str(file["path"])) for file in delta_log.live_files(tmp_path)]
     with duckdb.connect() as connection:
         query = 'SELECT count(*), sum(price), any_value(typeof("at")) FROM read_parquet(?)'
         found = connection.execute(query, [files]).fetchone()

@@ -77,7 +77,7 @@ def test_compaction_keeps_contents_and_ledger_and_leaves_a_file_a_partition(tmp_
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=True), {}, lambda _: None)
     assert _contents(tmp_path) == before
     assert delta_log.ledger(tmp_path) == ledger
-    assert len(delta_log.listed(tmp_path)) == 4
+    assert len(delta_log.live_files(tmp_path)) == 4
     assert sink.write(5, {"rows": delta_log.table_of(_SCHEMA, {"id": 1})}).outcome == WriteOutcome.SKIPPED
     assert sink.write(6, {"rows": delta_log.table_of(_SCHEMA, {"id": 60})}).outcome == WriteOutcome.COMMITTED
     assert len(_contents(tmp_path)) == len(before) + 1
@@ -90,7 +90,7 @@ def test_an_open_partition_waits_and_a_closed_one_is_compacted(tmp_path: Path) -
         MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False, open=frozenset({("a",)})), {}, lambda _: None
     )
     count: dict[object, int] = {}
-    for file in delta_log.listed(tmp_path):
+    for file in delta_log.live_files(tmp_path):
         partition = file["partitionValues"]
         assert isinstance(partition, dict)
         count[partition["p"]] = count.get(partition["p"], 0) + 1
@@ -138,12 +138,12 @@ def test_a_compaction_lets_appends_through_that_came_meanwhile(tmp_path: Path) -
 def test_bounds_of_a_compacted_file_hold_for_every_row(tmp_path: Path) -> None:
     _filled(tmp_path)
     run_maintenance(MaintenanceRun(_spec(tmp_path), compact=True, checkpoint=False), {}, lambda _: None)
-    _bounds_hold(tmp_path, delta_log.listed(tmp_path))
+    _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
 
 
 def test_bounds_of_a_written_file_hold_for_every_row(tmp_path: Path) -> None:
     _filled(tmp_path)
-    _bounds_hold(tmp_path, delta_log.listed(tmp_path))
+    _bounds_hold(tmp_path, delta_log.live_files(tmp_path))
 
 
 def _bounds_hold(folder: Path, files: Sequence[Row]) -> None:

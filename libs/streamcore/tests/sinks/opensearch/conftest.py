@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from headgate.local.servers.opensearch import EmbeddedOpenSearch
-from tests.harness.servers.search_index import Place, place_on
+from tests.harness.servers.search_index import SearchIndex, index_on
 
 
 @pytest.fixture
-def place(opensearch: EmbeddedOpenSearch) -> Iterator[Place]:
+def search_index(opensearch: EmbeddedOpenSearch) -> Iterator[SearchIndex]:
     """On the shared server; its indexes are deleted with the test."""
-    one = place_on(opensearch)
+    one = index_on(opensearch)
     yield one
     one.ask("DELETE", f"/{one.alias}-0*")

@@ -17,7 +17,7 @@ from streamcore.sinks.opensearch.bulk_lines import BulkLines, LaneDocuments, doc
 from streamcore.sinks.opensearch.settings import BulkLimits, IndexSpec
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import Guarantee, SinkHooks, WriteOutcome, WriteResult
-from tests.harness.servers.search_index import Place, Row, oracle, place_on, table, write
+from tests.harness.servers.search_index import Row, SearchIndex, index_on, oracle, table, write
 
 pytestmark = pytest.mark.opensearch
 
@@ -26,34 +26,34 @@ class _Crashed(Exception):
     """The process ends here."""
 
 
-def test_the_last_row_of_an_id_in_a_cut_wins_and_is_sent_once(place: Place) -> None:
-    sink = place.sink()
-    sink.open(place.owner())
+def test_the_last_row_of_an_id_in_a_cut_wins_and_is_sent_once(search_index: SearchIndex) -> None:
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     written = write(sink, 0, [("a", "old", 1, False), ("b", "x", 2, None), ("a", "new", 3, False)])
     assert written == WriteResult(WriteOutcome.COMMITTED, 2, [])
     assert sink.counts.documents == 2
-    assert place.contents() == {"a": ("new", 3), "b": ("x", 2)}
+    assert search_index.contents() == {"a": ("new", 3), "b": ("x", 2)}
     assert sink.guarantee is Guarantee.IDEMPOTENT
     sink.close()
 
 
-def test_a_deleted_document_is_gone_and_may_come_back_later(place: Place) -> None:
-    sink = place.sink()
-    sink.open(place.owner())
+def test_a_deleted_document_is_gone_and_may_come_back_later(search_index: SearchIndex) -> None:
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     write(sink, 0, [("a", "x", 1, False), ("b", "x", 1, False)])
     write(sink, 1, [("a", None, None, True), ("never there", None, None, True)])
-    assert place.contents() == {"b": ("x", 1)}
+    assert search_index.contents() == {"b": ("x", 1)}
     write(sink, 2, [("a", "again", 2, False)])
-    assert place.contents() == {"a": ("again", 2), "b": ("x", 1)}
+    assert search_index.contents() == {"a": ("again", 2), "b": ("x", 1)}
     sink.close()
 
 
-def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(place: Place) -> None:
-    sink = place.sink(id=("id", "name"))
-    sink.open(place.owner())
+def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(search_index: SearchIndex) -> None:
+    sink = search_index.sink(id=("id", "name"))
+    sink.open(search_index.owner())
     rows: list[Row] = [('a"', "b\n", 1, False), ('a","b', "", 2, False), ("ü\u2028", "\\", 3, False)]
     write(sink, 0, rows)
-    assert place.contents() == {
+    assert search_index.contents() == {
         '["a\\"","b\\n"]': ("b\n", 1),
         '["a\\",\\"b",""]': ("", 2),
         '["ü\u2028","\\\\"]': ("\\", 3),
@@ -61,23 +61,23 @@ def test_ids_of_several_columns_and_odd_texts_are_documents_of_their_own(place: 
     sink.close()
 
 
-def test_rows_without_an_id_that_the_server_takes_are_refused_one_by_one(place: Place) -> None:
-    sink = place.sink()
-    sink.open(place.owner())
+def test_rows_without_an_id_that_the_server_takes_are_refused_one_by_one(search_index: SearchIndex) -> None:
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     long = "ü" * 257
     written = sink.write(0, {"products": table([(None, "x", 1, False), ("ok", "x", 1, False), (long, "x", 1, False)])})
     assert [(one.row, one.code) for one in written.rejected] == [(0, "id_missing"), (2, "id_too_long")]
     assert written.rows == 1
-    assert place.contents() == {"ok": ("x", 1)}
+    assert search_index.contents() == {"ok": ("x", 1)}
     sink.close()
 
 
 def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_before_it_stays(
-    place: Place,
+    search_index: SearchIndex,
 ) -> None:
     number = {"name": {"type": "long"}}
-    sink = place.sink(properties=number)
-    sink.open(place.owner())
+    sink = search_index.sink(properties=number)
+    sink.open(search_index.owner())
     rows: list[Row] = [("a", "1", 1, False), ("b", "many", 2, False), ("a", "few", 3, False), ("c", "3", 4, False)]
     for _ in range(2):  # the same again, when the cut is written again
         written = sink.write(0, {"products": table(rows)})
@@ -88,11 +88,11 @@ def test_a_refused_document_is_answered_with_the_servers_words_and_the_row_befor
         assert "failed to parse field [name] of type [long]" in written.rejected[0].reason
         assert 'For input string: "many"' in written.rejected[0].reason
         assert written.rows == 2
-        assert place.contents() == {"a": ("1", 1), "c": ("3", 4)}
+        assert search_index.contents() == {"a": ("1", 1), "c": ("3", 4)}
     sink.close()
 
 
-def test_types_of_columns_become_mappings_that_keep_values_exact(place: Place) -> None:
+def test_types_of_columns_become_mappings_that_keep_values_exact(search_index: SearchIndex) -> None:
     import datetime as dt
     from decimal import Decimal
 
@@ -105,15 +105,15 @@ def test_types_of_columns_become_mappings_that_keep_values_exact(place: Place) -
             ("sold", pa.bool_()),
         ]
     )
-    made = replace(place.settings(), indexes={"products": IndexSpec(place.alias, ("id",))})
+    made = replace(search_index.settings(), indexes={"products": IndexSpec(search_index.alias, ("id",))})
     sink = OpenSearchSink(made, {"products": schema}, SinkHooks())
-    sink.open(place.owner())
+    sink.open(search_index.owner())
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678_000, dt.UTC)
     row = {"id": "a", "price": Decimal("9007199254740993.01"), "at": at, "rate": 1e300, "sold": True}
     sink.write(0, {"products": pa.Table.from_pylist([row], schema=schema)})
-    found = place.ask("GET", f"/{place.alias}/_doc/a")["_source"]
+    found = search_index.ask("GET", f"/{search_index.alias}/_doc/a")["_source"]
     assert found == row | {"price": "9007199254740993.01", "at": "2026-01-02T03:04:05.678+00:00"}
-    mapping = place.ask("GET", f"/{place.alias}-000001/_mapping")[f"{place.alias}-000001"]
+    mapping = search_index.ask("GET", f"/{search_index.alias}-000001/_mapping")[f"{search_index.alias}-000001"]
     assert isinstance(mapping, dict)
     kinds = {name: one["type"] for name, one in mapping["mappings"]["properties"].items()}
     assert kinds == {"id": "keyword", "price": "scaled_float", "at": "date", "rate": "double", "sold": "boolean"}
@@ -126,7 +126,7 @@ _ROWS = st.lists(st.tuples(_IDS, st.sampled_from(["x", "y"]), st.integers(0, 9),
 _CRASHES = st.lists(st.sampled_from(["live", "request", "sent", "noted"]), max_size=2)
 
 
-def _run(place: Place, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence[str]]) -> None:
+def _run(search_index: SearchIndex, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence[str]]) -> None:
     """Write the cuts; after a crash a new process repeats the cut."""
     for batch, rows in enumerate(cuts):
         for step in [*crashes[batch], None]:
@@ -136,11 +136,11 @@ def _run(place: Place, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence
                     raise _Crashed
 
             one = OpenSearchSink(
-                place.settings(limits=BulkLimits(2, 1_000_000, 1)),
-                place.sink()._columns,
+                search_index.settings(limits=BulkLimits(2, 1_000_000, 1)),
+                search_index.sink()._columns,
                 SinkHooks(on_step=reached),
             )
-            one.open(place.owner())
+            one.open(search_index.owner())
             try:
                 write(one, batch, rows)
             except _Crashed:
@@ -155,18 +155,18 @@ def _run(place: Place, cuts: Sequence[Sequence[Row]], crashes: Sequence[Sequence
 def test_however_often_the_process_dies_and_from_wherever_cuts_are_repeated_the_contents_are_the_oracles(
     opensearch: EmbeddedOpenSearch, data: st.DataObject, cuts: list[list[Row]]
 ) -> None:
-    place = place_on(opensearch)
-    _run(place, cuts, [data.draw(_CRASHES) for _ in cuts])
+    search_index = index_on(opensearch)
+    _run(search_index, cuts, [data.draw(_CRASHES) for _ in cuts])
     wanted = oracle(dict(enumerate(cuts)))
-    assert place.contents() == wanted
+    assert search_index.contents() == wanted
     # A replay of the cuts up to any one of them, in order, changes nothing.
-    _run(place, cuts[: data.draw(st.integers(0, len(cuts)))], [[]] * len(cuts))
-    assert place.contents() == wanted
-    place.ask("DELETE", f"/{place.alias}-0*")
+    _run(search_index, cuts[: data.draw(st.integers(0, len(cuts)))], [[]] * len(cuts))
+    assert search_index.contents() == wanted
+    search_index.ask("DELETE", f"/{search_index.alias}-0*")
 
 
 def test_without_external_versions_a_replay_brings_back_what_was_overwritten_and_deleted(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    search_index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off: the test above would fail."""
 
@@ -177,12 +177,12 @@ def test_without_external_versions_a_replay_brings_back_what_was_overwritten_and
             return BulkLines(pa.array(plain, pa.large_string()), lines.rows)
 
     cuts: list[list[Row]] = [[("a", "x", 1, False), ("b", "x", 1, False)], [("a", "y", 2, False), ("b", None, 0, True)]]
-    _run(place, cuts, [[], []])
-    _run(place, cuts[:1], [[]])
-    assert place.contents() == {"a": ("y", 2)}
+    _run(search_index, cuts, [[], []])
+    _run(search_index, cuts[:1], [[]])
+    assert search_index.contents() == {"a": ("y", 2)}
     monkeypatch.setattr(sink_module, "LaneDocuments", Unversioned)
-    _run(place, cuts[:1], [[]])
-    assert place.contents() == {"a": ("x", 1), "b": ("x", 1)}
+    _run(search_index, cuts[:1], [[]])
+    assert search_index.contents() == {"a": ("x", 1), "b": ("x", 1)}
 
 
 def test_versions_grow_with_cuts_and_restores() -> None:
@@ -195,9 +195,9 @@ def test_versions_grow_with_cuts_and_restores() -> None:
     )
 
 
-def test_a_cut_without_rows_is_empty(place: Place) -> None:
-    sink = place.sink()
-    sink.open(place.owner())
+def test_a_cut_without_rows_is_empty(search_index: SearchIndex) -> None:
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     assert sink.write(0, {}) == WriteResult(WriteOutcome.EMPTY)
-    assert place.contents() == {}
+    assert search_index.contents() == {}
     sink.close()

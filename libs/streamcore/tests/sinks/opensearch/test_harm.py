@@ -13,7 +13,7 @@ from headgate.local.servers.opensearch import EmbeddedOpenSearch, OpenSearchNode
 from streamcore.sinks.opensearch.bulk import BulkSender, RequestSize
 from streamcore.sinks.opensearch.settings import BulkLimits
 from streamcore.sinks.sink import RetryPolicy, SinkHooks, WriteOutcome
-from tests.harness.servers.search_index import Place, Row, place_on, table
+from tests.harness.servers.search_index import Row, SearchIndex, index_on, table
 
 pytestmark = [pytest.mark.opensearch, pytest.mark.slow]
 
@@ -36,9 +36,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedOpenSearc
 
 
 @pytest.fixture
-def small(node: EmbeddedOpenSearch) -> Place:
-    """Return a place on it."""
-    return place_on(node)
+def small(node: EmbeddedOpenSearch) -> SearchIndex:
+    """Return a search index on it."""
+    return index_on(node)
 
 
 def _rows(count: int, text: str = "x") -> list[Row]:
@@ -49,7 +49,7 @@ def _wanted(rows: list[Row]) -> dict[str, tuple[object, object]]:
     return {str(name): (text, stock) for name, text, stock, _ in rows}
 
 
-def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Place) -> None:
+def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(2_000, 4_000_000, 2), properties={"name": {"type": "keyword", "index": False}})
     sink.open(small.owner())
     rows = _rows(2_000, "x" * 500)  # 1 MB, ten times what the server has room for
@@ -65,7 +65,7 @@ def test_requests_shrink_until_the_server_takes_them_and_grow_again(small: Place
     sink.close()
 
 
-def test_single_documents_that_find_the_queue_full_are_sent_again(small: Place) -> None:
+def test_single_documents_that_find_the_queue_full_are_sent_again(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(20, 1_000_000, 16))
     sink.open(small.owner())
     rows = _rows(3_000)
@@ -78,7 +78,7 @@ def test_single_documents_that_find_the_queue_full_are_sent_again(small: Place) 
 
 
 def test_without_sending_again_what_was_rejected_documents_are_missing(
-    small: Place, monkeypatch: pytest.MonkeyPatch
+    small: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The protection off."""
     monkeypatch.setattr(BulkSender, "_settle", lambda *_: (None, None))
@@ -93,7 +93,7 @@ def test_without_sending_again_what_was_rejected_documents_are_missing(
     sink.close()
 
 
-def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are_there(small: Place) -> None:
+def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are_there(small: SearchIndex) -> None:
     sink = small.sink(limits=BulkLimits(100, 4_000_000, 1))
     sink.open(small.owner())
     rows = [*_rows(3), ("huge", "y" * 1_200_000, 0, False), ("last", "x", 9, False)]
@@ -105,7 +105,7 @@ def test_a_document_larger_than_any_request_may_be_is_refused_and_the_others_are
 
 
 def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
-    small: Place, node: EmbeddedOpenSearch
+    small: SearchIndex, node: EmbeddedOpenSearch
 ) -> None:
     requests: list[str] = []
     starter: list[threading.Thread] = []
@@ -130,7 +130,7 @@ def test_a_server_killed_in_the_middle_of_a_cut_gets_the_rest_when_it_is_back(
     sink.close()
 
 
-def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: Place, node: EmbeddedOpenSearch) -> None:
+def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: SearchIndex, node: EmbeddedOpenSearch) -> None:
     sink = small.sink(request_timeout_ms=1_000)
     sink.open(small.owner())
     sink.write(0, {"products": table(_rows(10))})
@@ -146,7 +146,7 @@ def test_a_server_that_is_away_for_five_seconds_is_waited_for(small: Place, node
     sink.close()
 
 
-def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: Place) -> None:
+def test_an_index_that_the_server_closes_for_want_of_disk_is_waited_for(small: SearchIndex) -> None:
     sink = small.sink()
     sink.open(small.owner())
     sink.write(0, {"products": table(_rows(10))})

@@ -14,122 +14,128 @@ from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.opensearch.settings import IndexSpec, OpenSearchSettings
 from streamcore.sinks.opensearch.sink import OpenSearchSink
 from streamcore.sinks.sink import RetryPolicy, SinkHooks
-from tests.harness.servers.search_index import SCHEMA, Place, write
+from tests.harness.servers.search_index import SCHEMA, SearchIndex, write
 
 pytestmark = pytest.mark.opensearch
 
 
-def _refused(place: Place, **changes: object) -> str:
-    sink = place.sink(**changes)  # type: ignore[arg-type]
+def _refused(search_index: SearchIndex, **changes: object) -> str:
+    sink = search_index.sink(**changes)  # type: ignore[arg-type]
     with pytest.raises(ConfigError) as caught:
-        sink.open(place.owner())
+        sink.open(search_index.owner())
     sink.close()
     return str(caught.value)
 
 
-def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes_nothing(place: Place) -> None:
-    first = f"{place.alias}-000001"
+def test_the_first_start_makes_template_index_and_aliases_and_the_second_changes_nothing(
+    search_index: SearchIndex,
+) -> None:
+    first = f"{search_index.alias}-000001"
     for _ in range(2):
-        sink = place.sink()
-        sink.open(place.owner())
+        sink = search_index.sink()
+        sink.open(search_index.owner())
         sink.close()
-        aliases = place.ask("GET", f"/{first}/_alias")[first]
-        assert aliases == {"aliases": {place.alias: {}, f"{place.alias}-live": {}}}
-    mapping = str(place.ask("GET", f"/{first}/_mapping"))
+        aliases = search_index.ask("GET", f"/{first}/_alias")[first]
+        assert aliases == {"aliases": {search_index.alias: {}, f"{search_index.alias}-live": {}}}
+    mapping = str(search_index.ask("GET", f"/{first}/_mapping"))
     assert "'dynamic': 'strict'" in mapping
     assert "'versions': 'epoch<<40|batch'" in mapping
     assert "'deleted'" not in mapping
 
 
-def test_an_index_that_forgets_deletions_too_soon_is_refused_with_the_request_that_helps(place: Place) -> None:
-    place.sink().open(place.owner())
-    index = f"{place.alias}-000001"
-    place.ask("PUT", f"/{index}/_settings", {"index.gc_deletes": "60s"})
-    said = _refused(place)
+def test_an_index_that_forgets_deletions_too_soon_is_refused_with_the_request_that_helps(
+    search_index: SearchIndex,
+) -> None:
+    search_index.sink().open(search_index.owner())
+    index = f"{search_index.alias}-000001"
+    search_index.ask("PUT", f"/{index}/_settings", {"index.gc_deletes": "60s"})
+    said = _refused(search_index)
     match = re.search(r"PUT (/\S+/_settings) (\{.*\})", said)
     assert match is not None, said
     import orjson
 
-    assert place.ask("PUT", match[1], orjson.loads(match[2])) == {"acknowledged": True}
-    sink = place.sink()
-    sink.open(place.owner())
+    assert search_index.ask("PUT", match[1], orjson.loads(match[2])) == {"acknowledged": True}
+    sink = search_index.sink()
+    sink.open(search_index.owner())
     sink.close()
 
 
-def test_an_index_that_answers_before_it_is_on_disk_is_refused(place: Place) -> None:
-    assert "translog.durability" in _refused(place, settings={"translog.durability": "async"})
+def test_an_index_that_answers_before_it_is_on_disk_is_refused(search_index: SearchIndex) -> None:
+    assert "translog.durability" in _refused(search_index, settings={"translog.durability": "async"})
 
 
-def test_an_alias_that_is_an_index_is_refused(place: Place) -> None:
-    place.ask("PUT", f"/{place.alias}")
-    assert "is an index, not an alias" in _refused(place)
-    place.ask("DELETE", f"/{place.alias}")
+def test_an_alias_that_is_an_index_is_refused(search_index: SearchIndex) -> None:
+    search_index.ask("PUT", f"/{search_index.alias}")
+    assert "is an index, not an alias" in _refused(search_index)
+    search_index.ask("DELETE", f"/{search_index.alias}")
 
 
-def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(place: Place) -> None:
+def test_an_index_of_somebody_else_is_refused_for_its_versions_are_not_ours(search_index: SearchIndex) -> None:
     """Its documents' versions may be higher than ours: milliseconds are a version that many use."""
-    foreign = f"{place.alias}-before"
-    place.ask("PUT", f"/{foreign}", {"aliases": {place.alias: {}}})
-    place.ask("PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external&refresh=true", {"name": "x"})
-    said = _refused(place)
+    foreign = f"{search_index.alias}-before"
+    search_index.ask("PUT", f"/{foreign}", {"aliases": {search_index.alias: {}}})
+    search_index.ask(
+        "PUT", f"/{foreign}/_doc/a?version=1764000000000&version_type=external&refresh=true", {"name": "x"}
+    )
+    said = _refused(search_index)
     assert "the versions of its documents are not ours" in said
     # The way out that it names.
-    place.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": place.alias}}]})
-    sink = place.sink()
-    sink.open(place.owner())
-    dest = {"index": f"{place.alias}-000001", "op_type": "create"}
-    copied = place.ask(
+    search_index.ask("POST", "/_aliases", {"actions": [{"remove": {"index": foreign, "alias": search_index.alias}}]})
+    sink = search_index.sink()
+    sink.open(search_index.owner())
+    dest = {"index": f"{search_index.alias}-000001", "op_type": "create"}
+    copied = search_index.ask(
         "POST", "/_reindex?refresh=true", {"conflicts": "proceed", "source": {"index": foreign}, "dest": dest}
     )
     assert copied["created"] == 1
     write(sink, 0, [("a", "ours", 1, False)])
-    assert place.contents() == {"a": ("ours", 1)}
+    assert search_index.contents() == {"a": ("ours", 1)}
     sink.close()
-    place.ask("DELETE", f"/{foreign}")
+    search_index.ask("DELETE", f"/{foreign}")
 
 
-def test_an_index_of_another_app_is_refused(place: Place) -> None:
-    place.sink().open(place.owner())
-    other = replace(place, app=f"{place.app}-other")
-    assert f"belongs to lane products of app {place.app}" in _refused(other)
+def test_an_index_of_another_app_is_refused(search_index: SearchIndex) -> None:
+    search_index.sink().open(search_index.owner())
+    other = replace(search_index, app=f"{search_index.app}-other")
+    assert f"belongs to lane products of app {search_index.app}" in _refused(other)
 
 
-def test_a_column_that_the_mapping_cannot_hold_is_refused_and_a_new_one_is_added(place: Place) -> None:
-    place.sink().open(place.owner())
+def test_a_column_that_the_mapping_cannot_hold_is_refused_and_a_new_one_is_added(search_index: SearchIndex) -> None:
+    search_index.sink().open(search_index.owner())
     wider = pa.schema([*SCHEMA, ("colour", pa.large_string())])
-    settings = place.settings(template_version=2)
+    settings = search_index.settings(template_version=2)
     sink = OpenSearchSink(settings, {"products": wider}, SinkHooks())
-    sink.open(place.owner())
-    assert "'colour': {'type': 'keyword'}" in str(place.ask("GET", f"/{place.alias}-000001/_mapping"))
+    sink.open(search_index.owner())
+    assert "'colour': {'type': 'keyword'}" in str(search_index.ask("GET", f"/{search_index.alias}-000001/_mapping"))
     sink.close()
     other = pa.schema([("id", pa.large_string()), ("name", pa.bool_()), ("stock", pa.bool_()), ("deleted", pa.bool_())])
-    refused = OpenSearchSink(place.settings(template_version=3), {"products": other}, SinkHooks())
+    refused = OpenSearchSink(search_index.settings(template_version=3), {"products": other}, SinkHooks())
     with pytest.raises(ConfigError, match=r"has stock as long, which refuses every bool; .*headgate search rebuild"):
-        refused.open(place.owner())
+        refused.open(search_index.owner())
 
 
-def test_a_template_that_changed_under_its_version_is_refused_and_a_newer_one_stays(place: Place) -> None:
-    place.sink(template_version=3).open(place.owner())
-    assert "raise the lane's template_version to 4" in _refused(place, template_version=3, refresh_ms=5_000)
-    older = place.sink(template_version=2)
-    older.open(place.owner())
+def test_a_template_that_changed_under_its_version_is_refused_and_a_newer_one_stays(search_index: SearchIndex) -> None:
+    search_index.sink(template_version=3).open(search_index.owner())
+    assert "raise the lane's template_version to 4" in _refused(search_index, template_version=3, refresh_ms=5_000)
+    older = search_index.sink(template_version=2)
+    older.open(search_index.owner())
     older.close()
-    assert "'version': 3" in str(place.ask("GET", f"/_index_template/headgate-{place.app}-products"))
+    assert "'version': 3" in str(search_index.ask("GET", f"/_index_template/headgate-{search_index.app}-products"))
 
 
-def test_a_server_that_is_away_is_retryable_after_the_patience(place: Place) -> None:
-    sink = place.sink(hosts=("http://127.0.0.1:9",), patience=RetryPolicy(300, 50, 100))
+def test_a_server_that_is_away_is_retryable_after_the_patience(search_index: SearchIndex) -> None:
+    sink = search_index.sink(hosts=("http://127.0.0.1:9",), patience=RetryPolicy(300, 50, 100))
     with pytest.raises(Retryable, match="given up after 300 ms"):
-        sink.open(place.owner())
+        sink.open(search_index.owner())
 
 
-def test_somebody_who_lost_the_app_does_not_go_on_trying(place: Place) -> None:
+def test_somebody_who_lost_the_app_does_not_go_on_trying(search_index: SearchIndex) -> None:
     def fenced() -> None:
         raise Fenced("another process owns the app")
 
-    sink = place.sink(SinkHooks(still_owner=fenced), hosts=("http://127.0.0.1:9",))
+    sink = search_index.sink(SinkHooks(still_owner=fenced), hosts=("http://127.0.0.1:9",))
     with pytest.raises(Fenced):
-        sink.open(place.owner())
+        sink.open(search_index.owner())
 
 
 def test_settings_that_cannot_work_are_refused_and_a_password_is_in_no_text(

@@ -1,4 +1,4 @@
-"""A place of a test's own for sinks."""
+"""A database of a test's own for sinks."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.servers.postgres_table import Bench
+from tests.harness.servers.postgres_table import SinkDatabase
 
 if TYPE_CHECKING:
     from conftest import Database, NewDatabase
 
-#: A database as a place for sinks, which are closed with the test.
-NewPlace = Callable[["Database"], Bench]
+#: A database for sinks, which are closed with the test.
+NewSinkDatabase = Callable[["Database"], SinkDatabase]
 
 
 @pytest.fixture
-def new_place() -> Iterator[NewPlace]:
-    made: list[Bench] = []
+def new_sink_database() -> Iterator[NewSinkDatabase]:
+    made: list[SinkDatabase] = []
 
-    def create(database: Database) -> Bench:
-        made.append(Bench(database))
+    def create(database: Database) -> SinkDatabase:
+        made.append(SinkDatabase(database))
         return made[-1]
 
     yield create
@@ -31,6 +31,6 @@ def new_place() -> Iterator[NewPlace]:
 
 
 @pytest.fixture
-def place(new_database: NewDatabase, new_place: NewPlace) -> Bench:
+def sink_database(new_database: NewDatabase, new_sink_database: NewSinkDatabase) -> SinkDatabase:
     """Return an empty database."""
-    return new_place(new_database())
+    return new_sink_database(new_database())

@@ -21,11 +21,11 @@ from tests.harness.faults import postgres_child
 from tests.harness.faults.postgres_child import CREATE, CUTS, ROWS, SCHEMA, TABLES, rows_of
 
 if TYPE_CHECKING:
-    from tests.sinks.postgres.conftest import NewPlace
+    from tests.sinks.postgres.conftest import NewSinkDatabase
 
     from conftest import NewPostgres
     from headgate.local.servers.postgres import EmbeddedPostgres
-    from tests.harness.servers.postgres_table import Bench
+    from tests.harness.servers.postgres_table import SinkDatabase
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"log": SCHEMA, "latest": SCHEMA}
@@ -44,10 +44,10 @@ def done(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(place: Bench, done: Path) -> Run:
+def run(sink_database: SinkDatabase, done: Path) -> Run:
     """Run the app to its end, which may be sudden; returns its exit code."""
-    place.run(*CREATE)
-    db = place.database
+    sink_database.run(*CREATE)
+    db = sink_database.database
 
     def run(step: str = "none", protection: str = "on") -> int:
         login = [str(db.port), db.name, db.user, str(db.password_file)]
@@ -57,22 +57,22 @@ def run(place: Bench, done: Path) -> Run:
     return run
 
 
-def appended(place: Bench) -> Counter[tuple[int, int, str]]:
-    return Counter(place.rows("SELECT * FROM log"))
+def appended(sink_database: SinkDatabase) -> Counter[tuple[int, int, str]]:
+    return Counter(sink_database.rows("SELECT * FROM log"))
 
 
-def all_there_once(place: Bench) -> None:
-    assert appended(place) == EVERYTHING
-    assert place.rows("SELECT * FROM latest ORDER BY n") == LATEST
+def all_there_once(sink_database: SinkDatabase) -> None:
+    assert appended(sink_database) == EVERYTHING
+    assert sink_database.rows("SELECT * FROM latest ORDER BY n") == LATEST
 
 
 @pytest.mark.parametrize("step", list(PostgresStep))
 def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
-    step: PostgresStep, run: Run, place: Bench, done: Path
+    step: PostgresStep, run: Run, sink_database: SinkDatabase, done: Path
 ) -> None:
     assert run(step) == -signal.SIGKILL
     assert run() == 0
-    all_there_once(place)
+    all_there_once(sink_database)
     results = [line.split(maxsplit=2) for line in done.read_text().splitlines()]
     assert [result for _, result, _ in results] == [
         "skipped" if cut == 2 and step is PostgresStep.COMMITTED else "committed" for cut in range(CUTS)
@@ -80,17 +80,17 @@ def test_a_kill_at_any_step_neither_loses_nor_repeats_a_row(
     assert {rest for _, _, rest in results} == {f"{2 * ROWS - 1} {REFUSED}"}
 
 
-def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, place: Bench) -> None:
+def test_without_the_ledger_the_kill_after_the_commit_repeats_the_cut(run: Run, sink_database: SinkDatabase) -> None:
     assert run(PostgresStep.COMMITTED, "off") == -signal.SIGKILL
     assert run("none", "off") == 0
-    twice = {row for row, count in appended(place).items() if count > 1}
+    twice = {row for row, count in appended(sink_database).items() if count > 1}
     assert twice == {(2, n, f"2:{n}") for n in range(ROWS)}
 
 
-def write_all(place: Bench, at_step: Callable[[int, str], None]) -> list[WriteOutcome]:
+def write_all(sink_database: SinkDatabase, at_step: Callable[[int, str], None]) -> list[WriteOutcome]:
     """Return the app in this process; ``at_step`` is told the cut and the step."""
     cut = 0
-    sink = place.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
+    sink = sink_database.sink(TABLES, COLUMNS, hooks=SinkHooks(on_step=lambda step: at_step(cut, step)))
     results = []
     for cut in range(CUTS):
         results.append(sink.write(cut, {"log": rows_of(cut), "latest": rows_of(cut)}).outcome)
@@ -105,16 +105,16 @@ def own(new_postgres: NewPostgres) -> EmbeddedPostgres:
 
 
 @pytest.fixture
-def own_place(own: EmbeddedPostgres, new_place: NewPlace) -> Bench:
+def own_place(own: EmbeddedPostgres, new_sink_database: NewSinkDatabase) -> SinkDatabase:
     """On a server that may be harmed."""
-    place = new_place(database_of(own))
-    place.run(*CREATE)
-    return place
+    sink_database = new_sink_database(database_of(own))
+    sink_database.run(*CREATE)
+    return sink_database
 
 
 @pytest.mark.parametrize("step", [PostgresStep.LOCKED, PostgresStep.APPLIED, PostgresStep.COMMITTED])
 def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
-    own: EmbeddedPostgres, own_place: Bench, step: PostgresStep
+    own: EmbeddedPostgres, own_place: SinkDatabase, step: PostgresStep
 ) -> None:
     kills: list[int] = []
     restart = threading.Timer(0.5, own.start)
@@ -131,7 +131,7 @@ def test_a_server_killed_in_mid_cut_and_started_again_holds_every_row_once(
     all_there_once(own_place)
 
 
-def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostgres, own_place: Bench) -> None:
+def test_a_server_that_is_away_for_five_seconds_is_waited_for(own: EmbeddedPostgres, own_place: SinkDatabase) -> None:
     asked: list[float] = []
     sink = own_place.sink(TABLES, COLUMNS, hooks=SinkHooks(still_owner=lambda: asked.append(time.monotonic())))
     own.stop()

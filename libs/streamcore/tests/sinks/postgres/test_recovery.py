@@ -24,11 +24,11 @@ from tests.harness.servers.postgres_table import CREATE, spec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.sinks.postgres.conftest import NewPlace
+    from tests.sinks.postgres.conftest import NewSinkDatabase
 
     from conftest import NewPostgres
     from headgate.local.servers.postgres import EmbeddedPostgres
-    from tests.harness.servers.postgres_table import Bench
+    from tests.harness.servers.postgres_table import SinkDatabase
 
 pytestmark = pytest.mark.postgres
 ONE = Decimal("1.00")
@@ -37,12 +37,12 @@ LEDGER = "SELECT epoch, batch, rows FROM headgate_ledger"
 
 
 @pytest.fixture
-def appending(place: Bench) -> Bench:
-    place.run("CREATE TABLE orders (id text, amount numeric, v bigint)")
-    return place
+def appending(sink_database: SinkDatabase) -> SinkDatabase:
+    sink_database.run("CREATE TABLE orders (id text, amount numeric, v bigint)")
+    return sink_database
 
 
-def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(appending: Bench) -> None:
+def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(appending: SinkDatabase) -> None:
     old = appending.sink(APPEND)
     appending.write(old, 5, ("a", ONE, 1))
     new = appending.sink(APPEND, epoch=2)
@@ -55,7 +55,7 @@ def test_a_later_epoch_fences_the_earlier_one_and_begins_its_batches_anew(append
     assert appending.rows("SELECT id FROM orders ORDER BY id") == [("a",), ("c",)]
 
 
-def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: Bench) -> None:
+def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: SinkDatabase) -> None:
     from streamcore.sinks.postgres.sink import PostgresSink
     from streamcore.writer_id import WriterId
     from tests.harness.servers.postgres_table import ORDERS, orders
@@ -69,13 +69,13 @@ def test_apps_and_sinks_have_ledger_rows_of_their_own(appending: Bench) -> None:
 
 
 @pytest.fixture
-def wire(appending: Bench) -> Iterator[Wire]:
+def wire(appending: SinkDatabase) -> Iterator[Wire]:
     wire = Wire(appending.database.host, appending.database.port)
     yield wire
     wire.close()
 
 
-def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: Bench, wire: Wire) -> None:
+def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: SinkDatabase, wire: Wire) -> None:
     def lose(step: str) -> None:
         if step == PostgresStep.NOTED and not losses:
             losses.append(step)
@@ -90,12 +90,12 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_the_ledger(appending: Bench
 
 
 def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
-    new_postgres: NewPostgres, new_place: NewPlace
+    new_postgres: NewPostgres, new_sink_database: NewSinkDatabase
 ) -> None:
     server = new_postgres()
     server.start()
-    place = new_place(database_of(server))
-    place.run(CREATE)
+    sink_database = new_sink_database(database_of(server))
+    sink_database.run(CREATE)
     frozen: list[float] = []
 
     def freeze(step: str) -> None:
@@ -109,13 +109,13 @@ def test_a_frozen_server_is_given_up_and_gone_on_with_when_it_wakes(
             server.resume()
 
     short = Timeouts(statement_ms=500, silence_ms=500, connect_ms=2_000)
-    sink = place.sink(KEYED, timeouts=short, hooks=SinkHooks(on_step=freeze, still_owner=asked))
-    assert place.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
+    sink = sink_database.sink(KEYED, timeouts=short, hooks=SinkHooks(on_step=freeze, still_owner=asked))
+    assert sink_database.write(sink, 0, ("a", ONE, 1)).outcome is WriteOutcome.COMMITTED
     assert 1 < frozen[1] - frozen[0] < 10
-    assert place.rows() == [("a", ONE, 1)]
+    assert sink_database.rows() == [("a", ONE, 1)]
 
 
-def test_a_session_ended_by_an_operator_is_made_anew(appending: Bench) -> None:
+def test_a_session_ended_by_an_operator_is_made_anew(appending: SinkDatabase) -> None:
     def end(step: str) -> None:
         if step == PostgresStep.STAGED and not ended:
             ended.extend(appending.rows(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"))
@@ -128,54 +128,54 @@ def test_a_session_ended_by_an_operator_is_made_anew(appending: Bench) -> None:
     assert appending.rows() == [("a", ONE, 1)]
 
 
-def test_a_row_locked_by_somebody_else_is_waited_for(place: Bench) -> None:
-    place.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
-    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=100))
-    with place.database.connect() as other:
+def test_a_row_locked_by_somebody_else_is_waited_for(sink_database: SinkDatabase) -> None:
+    sink_database.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
+    sink = sink_database.sink(KEYED, timeouts=Timeouts(lock_ms=100))
+    with sink_database.database.connect() as other:
         other.execute("BEGIN")
         other.execute("UPDATE orders SET v = 5")
         threading.Timer(1, other.execute, ("COMMIT",)).start()
-        assert place.write(sink, 0, ("a", ONE, 2)).rows == 1
-    assert place.rows() == [("a", ONE, 2)]
+        assert sink_database.write(sink, 0, ("a", ONE, 2)).rows == 1
+    assert sink_database.rows() == [("a", ONE, 2)]
 
 
-def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(place: Bench) -> None:
-    place.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
-    sink = place.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=RetryPolicy(400, 10, 50))
-    with place.database.connect() as other:
+def test_patience_that_ends_writes_nothing_and_a_later_attempt_goes_on(sink_database: SinkDatabase) -> None:
+    sink_database.run(CREATE, "INSERT INTO orders VALUES ('a', 1, 1)")
+    sink = sink_database.sink(KEYED, timeouts=Timeouts(lock_ms=50), patience=RetryPolicy(400, 10, 50))
+    with sink_database.database.connect() as other:
         other.execute("BEGIN")
         other.execute("UPDATE orders SET v = 5")
         with pytest.raises(Retryable, match=r"lock timeout \(55P03\); \d+ attempts within 400 ms"):
-            place.write(sink, 0, ("a", ONE, 2))
+            sink_database.write(sink, 0, ("a", ONE, 2))
         other.execute("ROLLBACK")
-    assert place.rows() == [("a", ONE, 1)]
-    assert place.write(sink, 0, ("a", ONE, 2)).outcome is WriteOutcome.COMMITTED
+    assert sink_database.rows() == [("a", ONE, 1)]
+    assert sink_database.write(sink, 0, ("a", ONE, 2)).outcome is WriteOutcome.COMMITTED
 
 
-def test_an_app_that_lost_its_checkpoint_does_not_try_again(place: Bench) -> None:
+def test_an_app_that_lost_its_checkpoint_does_not_try_again(sink_database: SinkDatabase) -> None:
     def lost() -> None:
         raise Fenced("another process owns the app")
 
-    place.run(CREATE)
-    sink = place.sink(KEYED, hooks=SinkHooks(still_owner=lost), timeouts=Timeouts(lock_ms=50))
-    with place.database.connect() as other:
+    sink_database.run(CREATE)
+    sink = sink_database.sink(KEYED, hooks=SinkHooks(still_owner=lost), timeouts=Timeouts(lock_ms=50))
+    with sink_database.database.connect() as other:
         other.execute("BEGIN")
         other.execute("LOCK TABLE orders")
         with pytest.raises(Fenced, match="another process"):
-            place.write(sink, 0, ("a", ONE, 2))
-    assert place.rows() == []
+            sink_database.write(sink, 0, ("a", ONE, 2))
+    assert sink_database.rows() == []
 
 
-def test_a_table_dropped_meanwhile_is_a_matter_of_settings(place: Bench) -> None:
-    place.run(CREATE)
-    sink = place.sink(KEYED)
-    place.run("DROP TABLE orders")
+def test_a_table_dropped_meanwhile_is_a_matter_of_settings(sink_database: SinkDatabase) -> None:
+    sink_database.run(CREATE)
+    sink = sink_database.sink(KEYED)
+    sink_database.run("DROP TABLE orders")
     with pytest.raises(ConfigError, match=r"orders.* does not exist \(42P01\)"):
-        place.write(sink, 0, ("a", ONE, 2))
+        sink_database.write(sink, 0, ("a", ONE, 2))
 
 
 @pytest.mark.parametrize("loss", ["UPDATE headgate_ledger SET batch = NULL", "DELETE FROM headgate_ledger"])
-def test_a_ledger_that_lost_what_was_confirmed_stops_the_sink(appending: Bench, loss: str) -> None:
+def test_a_ledger_that_lost_what_was_confirmed_stops_the_sink(appending: SinkDatabase, loss: str) -> None:
     sink = appending.sink(APPEND)
     appending.write(sink, 4, ("a", ONE, 1))
     appending.run(loss)
@@ -211,22 +211,22 @@ def with_tls(server: EmbeddedPostgres, folder: Path) -> Path:
 
 
 def test_with_tls_only_a_server_that_proves_its_name_is_written_to(
-    new_postgres: NewPostgres, new_place: NewPlace, tmp_path: Path
+    new_postgres: NewPostgres, new_sink_database: NewSinkDatabase, tmp_path: Path
 ) -> None:
     server = new_postgres()
     cert = with_tls(server, tmp_path)
-    place = new_place(replace(database_of(server), host="localhost"))
-    place.run(CREATE)
+    sink_database = new_sink_database(replace(database_of(server), host="localhost"))
+    sink_database.run(CREATE)
     proven: dict[str, Any] = {"sslmode": SslMode.VERIFY_FULL, "ca_file": cert}
-    sink = place.sink(KEYED, **proven)
-    assert place.write(sink, 0, ("a", ONE, 1)).rows == 1
+    sink = sink_database.sink(KEYED, **proven)
+    assert sink_database.write(sink, 0, ("a", ONE, 1)).rows == 1
     encrypted = (
         "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name ~ '^head'"
     )
-    assert place.rows(encrypted) == [(True,)]
+    assert sink_database.rows(encrypted) == [(True,)]
     with pytest.raises(ConfigError, match="does not match host name"):
-        place.sink(KEYED, **proven, host="127.0.0.1")
+        sink_database.sink(KEYED, **proven, host="127.0.0.1")
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(ConfigError, match="certificate verify failed"):
-        place.sink(KEYED, **{**proven, "ca_file": certificate(other)[0]})
+        sink_database.sink(KEYED, **{**proven, "ca_file": certificate(other)[0]})

@@ -20,7 +20,7 @@ from streamcore.writer_id import WriterId
 from tests.harness.servers.postgres_table import CREATE, ORDERS, orders, spec
 
 if TYPE_CHECKING:
-    from tests.harness.servers.postgres_table import Bench
+    from tests.harness.servers.postgres_table import SinkDatabase
 
 pytestmark = pytest.mark.postgres
 KEYED = spec("orders", "id")
@@ -36,9 +36,9 @@ ALL = pa.schema(
 )
 
 
-def refusal(place: Bench, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
+def refusal(sink_database: SinkDatabase, table: TableSpec = KEYED, columns: pa.Schema = ORDERS) -> str:
     with pytest.raises(ConfigError) as caught:
-        place.sink(table, {"orders": columns})
+        sink_database.sink(table, {"orders": columns})
     return str(caught.value)
 
 
@@ -46,21 +46,21 @@ def refusal(place: Bench, table: TableSpec = KEYED, columns: pa.Schema = ORDERS)
     "table", [spec(), KEYED, spec("orders", "id", "n", version="at"), spec("orders", "id", deleted="flag")]
 )
 def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits(
-    place: Bench, table: TableSpec
+    sink_database: SinkDatabase, table: TableSpec
 ) -> None:
-    said = refusal(place, table, ALL)
+    said = refusal(sink_database, table, ALL)
     assert "orders is not there; run:\nCREATE TABLE" in said
-    place.run(said.split("run:\n")[1])
-    place.sink(table, {"orders": ALL})
+    sink_database.run(said.split("run:\n")[1])
+    sink_database.sink(table, {"orders": ALL})
 
 
 @pytest.mark.parametrize("table", [KEYED, spec("orders", "amount", "id")])
-def test_the_statement_for_a_missing_key_makes_one_that_fits(place: Bench, table: TableSpec) -> None:
-    place.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
-    said = refusal(place, table)
+def test_the_statement_for_a_missing_key_makes_one_that_fits(sink_database: SinkDatabase, table: TableSpec) -> None:
+    sink_database.run("CREATE TABLE orders (id text NOT NULL, amount numeric NOT NULL, v bigint, UNIQUE (id, v))")
+    said = refusal(sink_database, table)
     assert "has no primary key or unique constraint of exactly" in said
-    place.run(said.split("run: ")[1])
-    place.sink(table)
+    sink_database.run(said.split("run: ")[1])
+    sink_database.sink(table)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ def test_the_statement_for_a_missing_key_makes_one_that_fits(place: Bench, table
          "CREATE TABLE orders (id text COLLATE c PRIMARY KEY, amount numeric, v bigint)", "deterministic collation"),
     ],
 )  # fmt: skip
-def test_a_table_that_cannot_hold_the_lane_is_refused(place: Bench, create: str, said: str) -> None:
-    place.run(*create.split("; "))
-    assert re.search(said, refusal(place))
+def test_a_table_that_cannot_hold_the_lane_is_refused(sink_database: SinkDatabase, create: str, said: str) -> None:
+    sink_database.run(*create.split("; "))
+    assert re.search(said, refusal(sink_database))
 
 
-def test_a_table_with_more_columns_and_narrower_types_is_fine(place: Bench) -> None:
-    place.run(
+def test_a_table_with_more_columns_and_narrower_types_is_fine(sink_database: SinkDatabase) -> None:
+    sink_database.run(
         "CREATE TABLE orders (x int, v smallint, id varchar(9) PRIMARY KEY, amount numeric, t timestamp DEFAULT now())"
     )
-    assert place.write(place.sink(KEYED), 0, ("a", None, 1)).rows == 1
+    assert sink_database.write(sink_database.sink(KEYED), 0, ("a", None, 1)).rows == 1
 
 
 @pytest.mark.parametrize(
@@ -109,33 +109,35 @@ def test_a_table_with_more_columns_and_narrower_types_is_fine(place: Bench) -> N
     ],
 )
 def test_a_right_that_is_missing_is_named(
-    place: Bench, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+    sink_database: SinkDatabase, grants: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    role = f"restricted_{place.database.name}_{len(grants)}_{len(said)}".replace("-", "_")
+    role = f"restricted_{sink_database.database.name}_{len(grants)}_{len(said)}".replace("-", "_")
     monkeypatch.setenv("HEADGATE_TEST_PASSWORD", "tellnobody")
-    place.run(CREATE, f"CREATE ROLE {role} LOGIN PASSWORD 'tellnobody'", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
-    place.run(*(f"GRANT {grant} TO {role}" for grant in grants))
+    sink_database.run(
+        CREATE, f"CREATE ROLE {role} LOGIN PASSWORD 'tellnobody'", "REVOKE ALL ON SCHEMA public FROM PUBLIC"
+    )
+    sink_database.run(*(f"GRANT {grant} TO {role}" for grant in grants))
     login: dict[str, Any] = {"user": role, "password_file": None, "password_env": "HEADGATE_TEST_PASSWORD"}
     if not said:
-        place.sink(KEYED, **login)
+        sink_database.sink(KEYED, **login)
         return
     with pytest.raises(ConfigError, match=said):
-        place.sink(KEYED, **login)
+        sink_database.sink(KEYED, **login)
 
 
 @pytest.mark.parametrize(
     "change", [{"user": "nobody_here"}, {"database": "nowhere"}, {"password_env": "HG_TEST_WRONG"}]
 )
 def test_a_login_that_never_works_is_told_at_once_without_the_password(
-    place: Bench, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    sink_database: SinkDatabase, change: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HG_TEST_WRONG", "opensesame")
     login: dict[str, Any] = {"password_file": None, "password_env": "HG_TEST_WRONG"} | change
     if "database" in change:
         login = {**change}
     with pytest.raises(ConfigError) as caught:
-        place.sink(KEYED, **login)
-    assert "opensesame" not in f"{caught.value!r} {caught.value.__cause__!r} {place.settings(KEYED, **login)!r}"
+        sink_database.sink(KEYED, **login)
+    assert "opensesame" not in f"{caught.value!r} {caught.value.__cause__!r} {sink_database.settings(KEYED, **login)!r}"
     assert caught.value.__cause__ is None
 
 
@@ -195,14 +197,14 @@ def test_lanes_that_no_table_could_hold_are_refused_without_a_server(
         PostgresSink("db", PostgresSettings("127.0.0.1", "d", "u", {"orders": table}), {"orders": columns})
 
 
-def test_settings_from_a_document_make_the_sink(place: Bench) -> None:
+def test_settings_from_a_document_make_the_sink(sink_database: SinkDatabase) -> None:
     settings = TypeAdapter(PostgresSettings).validate_python(
         {
-            "host": place.database.host,
-            "port": place.database.port,
-            "database": place.database.name,
-            "user": place.database.user,
-            "password_file": str(place.database.password_file),
+            "host": sink_database.database.host,
+            "port": sink_database.database.port,
+            "database": sink_database.database.name,
+            "user": sink_database.database.user,
+            "password_file": str(sink_database.database.password_file),
             "sslmode": "disable",
             "patience": {"recovery_ms": 5000},
             "timeouts": {"lock_ms": 700},

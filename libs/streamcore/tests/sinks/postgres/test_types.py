@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.harness.servers.postgres_table import Bench, orders, spec
+from tests.harness.servers.postgres_table import SinkDatabase, orders, spec
 
 if TYPE_CHECKING:
     from conftest import NewDatabase
@@ -56,20 +56,20 @@ rows = st.tuples(
 
 
 @pytest.fixture(scope="module")
-def module_place(new_database: NewDatabase) -> Iterator[Bench]:
-    place = Bench(new_database())
-    place.run(
+def module_database(new_database: NewDatabase) -> Iterator[SinkDatabase]:
+    sink_database = SinkDatabase(new_database())
+    sink_database.run(
         "CREATE TABLE orders (place bigserial, n bigint, text text, money numeric(38,9), ratio double precision,"
         " flag boolean, at timestamptz)"
     )
-    yield place
-    for sink in place.opened:
+    yield sink_database
+    for sink in sink_database.opened:
         sink.close()
 
 
 @pytest.fixture(scope="module")
-def sink(module_place: Bench) -> PostgresSink:
-    return module_place.sink(spec(), {"orders": SCHEMA})
+def sink(module_database: SinkDatabase) -> PostgresSink:
+    return module_database.sink(spec(), {"orders": SCHEMA})
 
 
 class Batches:
@@ -84,19 +84,19 @@ def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
 @given(st.lists(rows, min_size=1, max_size=20))
 @example([(0, "", billionths(0), float("nan"), None, None), (1, None, None, float("-inf"), True, EPOCH)])
 def test_every_value_of_every_type_comes_back_as_it_was(
-    module_place: Bench, sink: PostgresSink, given_rows: list[tuple[Any, ...]]
+    module_database: SinkDatabase, sink: PostgresSink, given_rows: list[tuple[Any, ...]]
 ) -> None:
-    module_place.run("TRUNCATE orders")
+    module_database.run("TRUNCATE orders")
     Batches.number += 1
     written = sink.write(Batches.number, {"orders": orders(*given_rows, schema=SCHEMA)})
     assert not written.rejected
-    found = module_place.rows("SELECT n, text, money, ratio, flag, at AT TIME ZONE 'UTC' FROM orders ORDER BY place")
+    found = module_database.rows("SELECT n, text, money, ratio, flag, at AT TIME ZONE 'UTC' FROM orders ORDER BY place")
     expected = [(*row[:5], row[5] and row[5].replace(tzinfo=None)) for row in given_rows]
     assert list(map(comparable, found)) == list(map(comparable, expected))
 
 
 def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_refused_before_the_server(
-    module_place: Bench, sink: PostgresSink
+    module_database: SinkDatabase, sink: PostgresSink
 ) -> None:
     Batches.number += 1
     far = pa.array([253_402_300_800_000, -62_135_596_800_001, 0], pa.int64()).cast(pa.timestamp("ms", "UTC"))
@@ -106,7 +106,7 @@ def test_times_that_iso_8601_cannot_say_and_zero_bytes_are_refused_before_the_se
     assert [(one.row, one.code) for one in written.rejected] == [(0, "22008"), (1, "22008"), (2, "22021")]
 
 
-def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_place: Bench) -> None:
+def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_database: SinkDatabase) -> None:
     """The law: one cut, or a cut a row, ends in the same table, refused rows and versions included."""
     schema = pa.schema([("id", pa.large_string()), ("amount", pa.decimal128(9, 2)), ("v", pa.int64())])
     keyed, versioned = spec("keyed", "id"), spec("versioned", "id", version="v")
@@ -118,14 +118,14 @@ def test_a_rows_last_state_does_not_depend_on_how_rows_are_cut(module_place: Ben
         cut = [(key, Decimal(amount), v) for key, amount, v in drawn]
         ends = []
         for parts in ([cut], [[row] for row in cut]):
-            module_place.run("TRUNCATE keyed, versioned")
+            module_database.run("TRUNCATE keyed, versioned")
             for part in parts:
                 table = orders(*part, schema=schema)
                 one.write(next(numbers), {"k": table, "v": table})
-            ends.append([module_place.rows(f"SELECT * FROM {t} ORDER BY id") for t in ("keyed", "versioned")])
+            ends.append([module_database.rows(f"SELECT * FROM {t} ORDER BY id") for t in ("keyed", "versioned")])
         assert ends[0] == ends[1]
 
     for table in ("keyed", "versioned"):
-        module_place.run(f"CREATE TABLE {table} (id text PRIMARY KEY, amount numeric(4,2), v bigint NOT NULL)")
-    one = module_place.sink({"k": keyed, "v": versioned}, {"k": schema, "v": schema}, epoch=2)
+        module_database.run(f"CREATE TABLE {table} (id text PRIMARY KEY, amount numeric(4,2), v bigint NOT NULL)")
+    one = module_database.sink({"k": keyed, "v": versioned}, {"k": schema, "v": schema}, epoch=2)
     check()
