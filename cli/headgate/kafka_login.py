@@ -68,5 +68,5 @@ _KAFKA = click.option(
     default=None,
     envvar="HEADGATE_KAFKA",
     show_envvar=True,
-    help="A file that says how to log in: what a service has under kafka: in its settings.",
+    help="A file with the Kafka connection, as under kafka: in the settings of a service.",
 )

@@ -93,7 +93,7 @@ def verify(name: str, place: str, app: str, output: Output) -> int:
     return 1 if faults else 0
 
 
-@command.command()
+@command.command(short_help="Check whether an app can continue from a savepoint.")
 @click.argument("name")
 @service_option
 @decisions_option
@@ -118,7 +118,7 @@ def plan(
     return 0 if found.possible else 1
 
 
-@command.command()
+@command.command(short_help="Make a new checkpoint from a savepoint.")
 @click.argument("name")
 @service_option
 @decisions_option
@@ -127,7 +127,7 @@ def plan(
     default=None,
     help="A new folder, or s3://bucket/prefix (default: that of the settings, unless it holds one folder per epoch).",
 )
-@click.option("--epoch", type=click.IntRange(1), default=None, help="Default: one more than the savepoint's.")
+@click.option("--epoch", type=click.IntRange(1), default=None, help="New epoch (default: the savepoint's plus 1).")
 @output_option
 def restore(
     name: str,

@@ -26,7 +26,7 @@ def streams_option(command: _Command) -> _Command:
 def lists_option(command: _Command) -> _Command:
     """Add ``--lists``."""
     return click.option(
-        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that rules ask (default: lists/)."
+        "--lists", type=click.Path(path_type=Path), default=None, help="Lists that the rules use (default: lists/)."
     )(command)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--topic", default=None, help="Kafka: the topic of the events (default: the stream's name).")
 @click.option("--stream", default=None, help="The stream of the events (default: that of the rules).")
 @click.option("--compare", default=None, help="live, none, or a file or folder with other versions of the rules.")
-@click.option("--disorder", default="10s", show_default=True, help="How late an event may come, as in the app.")
+@click.option("--disorder", default="10s", show_default=True, help="Allowed disorder of event times, as in the app.")
 @click.option("--limit", type=click.IntRange(1), default=None, help="Only about so many events.")
 @click.option("--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts there.")
 @target_option

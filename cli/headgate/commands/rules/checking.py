@@ -35,7 +35,7 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
     return 1 if bundle.problems else 0
 
 
-@click.command()
+@click.command(short_help="Run the tests in rule files.")
 @files_option
 @output_option
 def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output: Output) -> int:

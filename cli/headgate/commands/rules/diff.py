@@ -26,7 +26,7 @@ _WIDTH = 100
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 
 
-@click.command(name="diff")
+@click.command(name="diff", short_help="Compare rule files with the published rules.")
 @click.argument("paths", nargs=-1, type=_PATH)
 @click.option("--against", multiple=True, type=_PATH, help="Files or folders instead of the app. Repeatable.")
 @click.option("--prune", is_flag=True, help="Show live rules that are in no file as deleted.")

@@ -11,7 +11,7 @@ from headgate.kafka_login import KafkaLogin
 from headgate.rules.options import streams_option, target_option
 
 
-@click.command(name="list")
+@click.command(name="list", short_help="List the published rules of an app.")
 @streams_option
 @target_option
 @click.option("--history", is_flag=True, help="List every published change and its result.")

@@ -38,7 +38,7 @@ def _waiting(command: _Command) -> _Command:
     return why(wait(command))
 
 
-@click.command()
+@click.command(short_help="Check rules and publish them, each on its own.")
 @files_option
 @target_option
 @_waiting
@@ -75,7 +75,7 @@ def publish(
     return _show(done, app, wait, output, waited=not no_wait)
 
 
-@click.command()
+@click.command(short_help="Publish rules that take effect together.")
 @click.argument("name")
 @files_option
 @target_option
@@ -104,7 +104,7 @@ def release(
     return _release(name, [r.rule for r in bundle.rules], deleted, (login, app, wait, why), output)
 
 
-@click.command()
+@click.command(short_help="Go back to an earlier version or release.")
 @click.argument("rule", required=False)
 @streams_option
 @target_option
