@@ -54,7 +54,7 @@ def create(
     if not _is_running(root):
         return _take_from_stopped(loaded, root, savepoints, name, accept_unsettled=accept_unsettled)
     if not name:
-        raise InputError("the app runs, so nobody knows yet after which batch this will be: give it a name")
+        raise InputError("the app runs, so the batch of the savepoint is not known yet: give it a name")
     _ask(_channel(loaded.settings.checkpoint, root), root, check_name(name), limit_s)
     return savepoints.get(name)
 

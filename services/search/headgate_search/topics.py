@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate_search.settings import SearchSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
-#: The rows of ``documents`` as records, for whoever wants to listen.
+#: The rows of ``documents`` as records, for other consumers.
 CHANGES = "changes"
 
 

@@ -214,9 +214,11 @@ def _writer_in_settings(settings_file: Path, login: ClientSettings) -> IndexWrit
     """Return the app, alias and sink of earlier settings for this server; None if they are missing or name another
     server."""
     try:
-        told = json.loads(settings_file.read_text(encoding="utf-8"))
-        here = tuple(told["opensearch"]["hosts"]) == login.hosts
-        return IndexWriter(told["app"], told["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK) if here else None
+        settings = json.loads(settings_file.read_text(encoding="utf-8"))
+        here = tuple(settings["opensearch"]["hosts"]) == login.hosts
+        return (
+            IndexWriter(settings["app"], settings["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK) if here else None
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -22,8 +22,8 @@ CONTAINER = "driver"
 def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> Manifest:
     """Return the pod. ``against``: the savepoint with which the waiting standby checks its compatibility."""
     spec = release.spec
-    told = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
-    made = pod_spec(spec, spec.driver, _container(release, against), [told, *shared_volumes(app, release)])
+    settings = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
+    made = pod_spec(spec, spec.driver, _container(release, against), [settings, *shared_volumes(app, release)])
     made |= {
         "serviceAccountName": service_account_name(app),
         "terminationGracePeriodSeconds": max(1, spec.driver.termination_grace // 1_000),

@@ -20,7 +20,7 @@ DRIVER_PORT = 7078
 BLOCKS_PORT = 7079
 METRICS_PORT = 9464
 
-#: What the "restricted" profile of pod security asks for, and a root file system that nobody writes to.
+#: What the "restricted" profile of pod security demands, and a read-only root file system.
 POD_SECURITY: dict[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": USER,

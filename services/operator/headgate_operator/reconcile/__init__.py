@@ -121,8 +121,8 @@ def _delete_strays(context: Context, step: ReconcileResult) -> tuple[DeletePod, 
     """Delete pods that the status does not name, unless the app is being deleted or waits for a dead node."""
     status = step.status
     named = {ref.name for ref in (status.owner, status.standby) if ref is not None}
-    told = {action.name for action in step.actions if isinstance(action, DeletePod)}
-    pods = [pod for pod in context.observed.pods if pod.name not in named | told and not pod.deleting]
+    deleted = {action.name for action in step.actions if isinstance(action, DeletePod)}
+    pods = [pod for pod in context.observed.pods if pod.name not in named | deleted and not pod.deleting]
     return tuple(DeletePod(pod.name, pod.uid) for pod in pods)
 
 

@@ -95,11 +95,11 @@ def _degraded(context: Context, status: Status) -> _ConditionText:
         return ("Degraded", True, ConditionReason.INVALID_SPEC, context.desired.problem)
     restore = context.desired.spec.restore
     if restore.from_ and restore.nonce != status.restore_nonce and status.phase in RESTING:
-        missing = f"savepoint {restore.from_} is not there or not complete"
+        missing = f"savepoint {restore.from_} does not exist or is incomplete"
         return ("Degraded", True, ConditionReason.RESTORE_IMPOSSIBLE, missing)
     if status.restarts >= _CRASH_LOOP:
-        why = f"{status.restarts} restarts, the app's events say why"
-        words = f"{why}; to put another version in its place: {in_place_command(context)}"
+        why = f"{status.restarts} restarts; the reasons are in the app's events"
+        words = f"{why}; to run another version instead: {in_place_command(context)}"
         return ("Degraded", True, ConditionReason.CRASH_LOOP, words)
     outcome = status.upgrade.outcome if status.upgrade is not None else UpgradeOutcome.OPEN
     failed = status.phase in RESTING and outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK)
@@ -113,7 +113,7 @@ def _next_step_for_human(context: Context, status: Status) -> str:
             pod.name for pod in context.observed.unfinished_pods(*([status.standby.name] if status.standby else []))
         ]
         return (
-            f"{', '.join(names) or 'a pod'} did not end; when its node is surely dead: kubectl delete pod -n "
+            f"{', '.join(names) or 'a pod'} did not end; if its node is certainly dead: kubectl delete pod -n "
             f"{context.desired.namespace} --force --grace-period=0 {' '.join(names)}"
         )
     there = restore_points(context)

@@ -53,7 +53,7 @@ def continue_delete(context: Context, status: Status) -> ReconcileResult:
     if not context.desired.finalized:
         return ReconcileResult(status)
     if context.past(status.deadline):
-        words = "the deadline is over: pods end with the app, and its data stays"
+        words = "the deadline has passed: pods end with the app, and its data stays"
         return ReconcileResult(
             status,
             (

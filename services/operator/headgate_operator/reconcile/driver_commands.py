@@ -86,7 +86,9 @@ def _on_result(
     assert pending is not None
     if not result.ok or (pending.savepoint and not _is_credible(status, pending, savepoint)):
         return _fail_savepoint(
-            CommandState.REFUSED, line, result.message or "the driver named no savepoint that could be right"
+            CommandState.REFUSED,
+            line,
+            result.message or "the savepoint that the driver reported is implausible",
         )
     if not pending.savepoint:
         return CommandState.DONE, (), result.message

@@ -79,7 +79,10 @@ def restart_if_config_unknown(context: Context, status: Status, pod: PodView) ->
     if status.pending_config is None:
         return None
     return restart(
-        context, status, FailureReason.SETTINGS_UNKNOWN, f"pod {pod.name} did not say whether it took other settings"
+        context,
+        status,
+        FailureReason.SETTINGS_UNKNOWN,
+        f"pod {pod.name} did not report whether it took the settings",
     )
 
 

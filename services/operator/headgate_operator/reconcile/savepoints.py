@@ -55,7 +55,7 @@ def fail_abandoned(context: Context, step: ReconcileResult) -> tuple[UpdateSavep
     if step.status.pending_command is not None:
         return ()
     updated = {action.name for action in step.actions if isinstance(action, UpdateSavepointStatus)}
-    failed = SavepointStatus(phase=SavepointPhase.FAILED, message="the driver ended, or was asked for something else")
+    failed = SavepointStatus(phase=SavepointPhase.FAILED, message="the driver ended, or received another command")
     ours = [
         s
         for s in context.observed.savepoints
