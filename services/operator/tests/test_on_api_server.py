@@ -74,7 +74,8 @@ def test_an_app_is_installed_upgraded_rolled_back_suspended_and_deleted_with_the
     _edit(rest, namespace, image="sim:2")
     until(lambda: status().get("version") == "2" and status()["phase"] == "Stable", _WITHIN_S)
     phases = [entry["phase"] for entry in status()["upgrade"]["phases"]]
-    assert phases == ["Preflight", "Stopping", "SavepointInfo", "Verified", "Fenced", "Starting", "Proving", "Stable"]
+    during = ["Preflight", "Stopping", "Verifying", "AwaitingExit", "Promoting", "Starting", "Proving", "Stable"]
+    assert phases == during
     assert status()["checkpoint"]["epoch"] == 2
 
     _edit(rest, namespace, image="sim:3")
