@@ -61,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End the servers of the run."""
+    gc.unfreeze()
     servers = config.stash.get(_SERVERS, None)
     if isinstance(servers, ServerKeeper):
         servers.close()
