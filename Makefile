@@ -48,8 +48,9 @@ setup-run:
 	@$(NEED_PYTHON); $(PYTHON) tools/bootstrap.py runtime
 
 UV_COMPILE := $(VENV)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11
-lock: setup ## the newest versions that requirements/*.in allow, and the jars' digests
-	cd requirements && ../$(UV_COMPILE) --upgrade dev.in -o dev.lock
+UPGRADE ?= --upgrade
+lock: setup ## the newest versions that requirements/*.in allow, and the jars' digests (UPGRADE=: only what is new)
+	cd requirements && ../$(UV_COMPILE) $(UPGRADE) dev.in -o dev.lock
 	cd requirements && ../$(UV_COMPILE) -c dev.lock runtime.in -o runtime.lock
 	cd requirements && ../$(UV_COMPILE) -c dev.lock bootstrap.in -o bootstrap.lock
 	$(UV_COMPILE) --no-annotate cli/headgate/local/locks/java.in -o cli/headgate/local/locks/java.lock

@@ -1,5 +1,5 @@
-"""What every test of the tree may use: one Kafka broker and one PostgreSQL for the whole run, unique topics, databases
-of a test's own, a Java, Spark's jars.
+"""Fixtures and options of every test: one Kafka broker, one PostgreSQL and one OpenSearch for the whole run, topics and
+databases of a test's own, a Java, Spark's jars.
 
 Nothing is started before a test asks for it. Set-up that the machine lacks (a Java, jars) is fetched into the user's
 cache, as for `make run`.

@@ -282,7 +282,7 @@ def _take_out(schema: Schema, name: str, parts: Schema) -> None:
     """It and its own ``$defs`` into ``parts``; two of one name must be one."""
     for part, entry in (schema.pop("$defs", {}) | {name: schema}).items():
         if parts.setdefault(part, entry) != entry:
-            raise ValueError(f"two models are named {part}: rename one")
+            raise ValueError(f"two models are named {part}, or hold two of one name: name each class of settings once")
 
 
 def _plain(schema: Schema) -> Schema:

@@ -1,10 +1,20 @@
 """The page of the codes, from the classes that derive from ``streamcore.codes.Code`` and ``ExitCode``.
 
-A class of codes without a section here is an error.
+A class of codes without a section here is an error, wherever in the packages with codes it is declared.
 """
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
+import headgate_etl
+import headgate_operator
+import headgate_rules
+import headgate_search
+import headgate_sessions
+import streamcore.decode
+import streamcore.sinks
 from headgate.main import CommandExit
 from headgate_etl.row_codes import RowCode
 from headgate_operator.__main__ import OperatorExit
@@ -24,6 +34,10 @@ from streamcore.windowing.model import DropReason
 from streamcore.wire.lanes import DeadLetterCode
 from tools.reference.markdown import code, head, plain, section, table
 
+_PACKAGES = (
+    *(headgate_etl, headgate_operator, headgate_rules, headgate_search, headgate_sessions),
+    *(streamcore.decode, streamcore.sinks),
+)
 Codes = type[Code] | type[ExitCode]
 _DEAD_LETTERS = (
     "A dead letter has its code in the header `reason_code` and a sentence in `reason`. `headgate deadletters list` "
@@ -50,6 +64,10 @@ _SECTIONS: dict[tuple[str, str], tuple[Codes, ...]] = {
 
 def page() -> str:
     """Return the page. ``ValueError`` for a class of codes that has no section."""
+    for package in _PACKAGES:
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
     shown = {codes for some in _SECTIONS.values() for codes in some}
     if missing := {*Code.__subclasses__(), *ExitCode.__subclasses__()} - shown:
         raise ValueError(f"{sorted(one.__name__ for one in missing)}: give it a section in tools/reference/codes.py")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from pydantic import TypeAdapter
 
 from streamcore.service.config import documents, executors, formats, settings, telemetry
 from streamcore.service.config.base import Document
-from streamcore.sinks.delta.settings import DeltaSettings
-from streamcore.sinks.opensearch.settings import OpenSearchSettings
-from streamcore.sinks.postgres.settings import PostgresSettings
+from streamcore.service.config.sinks import SinkSettings
 
 _MODULES = (documents, executors, formats, settings, telemetry)
 _MODELS: set[type[Document]] = {
@@ -26,7 +26,7 @@ def test_every_setting_has_a_description(model: type[Document]) -> None:
     assert not without, "give these settings a Field(description=...)"
 
 
-@pytest.mark.parametrize("sink", [DeltaSettings, OpenSearchSettings, PostgresSettings])
+@pytest.mark.parametrize("sink", get_args(SinkSettings))
 def test_every_setting_of_a_sink_has_a_description(sink: type[object]) -> None:
     schema = TypeAdapter(sink).json_schema()
     parts = {sink.__name__: schema, **schema["$defs"]}
