@@ -100,7 +100,7 @@ def run(request: BacktestRequest, progress: Progress, alerts: AlertSink | None =
         lists=lists,
         max_out_of_orderness_ms=request.max_out_of_orderness_ms,
         partitions=events.partitions,
-        alerts=alerts,
+        on_alert=alerts,
     )
     with progress(f"backtest {events.of}", events.total) as on_progress:
         done = 0

@@ -1,4 +1,4 @@
-"""Rules over past events: the alerts that they would have raised, counted and compared with the live versions.
+"""Back-tests: evaluate rules on past events, count the alerts, and compare them with those of the live versions.
 
-Promises: production code evaluates the rules. Refuses to know where the events come from.
+The code of production evaluates the rules. The package does not read events; the caller supplies them.
 """

@@ -1,17 +1,16 @@
-"""Rules over past events: alerts that would have fired, counted by rule and compared with other versions.
+"""A back-test: evaluates rules on past events, counts their alerts by rule, and compares them with the live versions.
 
-Batches of one stream's events go in, in order of arrival; each is a cut, with the watermark that production would have
-had. Rules per event go through the matcher of production on the whole batch; no alert is made of a match when only
-counts are asked for. All other kinds go through ``RulesKernel``.
+The caller passes the events of one stream in order of arrival, cut by cut. Each cut has the watermark that it would
+have had in production. ``rulecore.backtest.run`` says which rules the matcher evaluates and which the kernel.
 
-Promises: memory follows the rules' own state, not the length of the range; whatever a rule's mode and dates of effect
-are, it is evaluated; a window that is open when the events end has not fired, as in production at that moment. Refuses
-to know where events come from, terminals and clocks.
+Memory grows with the state of the rules, not with the number of events. Every rule is evaluated, whatever its mode and
+its dates of effect are. A window that is still open when the events end has not fired, as in production at that moment.
+The module knows no source of events, no terminal and no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -28,9 +27,10 @@ from streamcore.watermark import END_OF_TIME_MS, NO_WATERMARK, Progress, Waterma
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Some events in order of partition and offset (``StreamSchema.arrow``), and the rejected records, by reason.
+    """The events of one cut (``StreamSchema.arrow``), in order of partition and offset.
 
-    ``ended``: source partitions that hold no more; the watermark does not wait for them.
+    ``dead``: the number of records that are no events, by reason. ``ended``: source partitions that hold no further
+    events; the watermark does not wait for them.
     """
 
     events: pl.DataFrame
@@ -40,7 +40,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class BacktestSide:
-    """Rules to be run together. ``support``: rules that the others need (those whose scores they add), not reported."""
+    """The rules of one side of a back-test. ``support``: rules whose scores ``rules`` add up; they are not reported."""
 
     rules: tuple[CompiledRule, ...]
     support: tuple[CompiledRule, ...] = ()
@@ -48,7 +48,11 @@ class BacktestSide:
 
 @dataclass(frozen=True, slots=True)
 class BacktestReport:
-    """The result of a back-test. ``live`` and ``compared`` are empty without a comparison; all three are by rule id."""
+    """The result of a back-test. ``new``, ``live`` and ``compared`` are by rule id; the last two need a comparison.
+
+    ``events``: events processed, ``late`` of them behind the watermark. ``dead``: records that were no events, by
+    reason. ``first_ms`` and ``last_ms``: the earliest and the latest event time, in epoch milliseconds.
+    """
 
     events: int
     dead: Mapping[str, int]
@@ -61,7 +65,7 @@ class BacktestReport:
 
 
 class Backtest:
-    """Feed it every ``EventBatch``, then ask for the ``report``."""
+    """Runs one back-test: call ``step`` with every ``EventBatch``, then ``report``."""
 
     def __init__(
         self,
@@ -73,20 +77,21 @@ class Backtest:
         lists: ListStore | None = None,
         max_out_of_orderness_ms: int = 10_000,
         partitions: Collection[int] = (),
-        alerts: AlertSink | None = None,
+        on_alert: AlertSink | None = None,
     ) -> None:
-        """Prepare the run.
+        """Create the runs of both sides.
 
-        ``lists``: those that the rules use. ``partitions``: source partitions with events in the range.
-        ``alerts``: called with each alert of ``new``.
+        ``topic``: the topic of the stream. ``live``: the rules to compare with, None for no comparison. ``lists``: the
+        lists that the rules use. ``partitions``: source partitions with events in the range; the watermark waits for
+        each. ``on_alert``: called with each alert of ``new``.
         """
-        keep = live is not None
-        self._new = RuleRun(schema, topic, new.rules, new.support, lists=lists, identities=keep, alerts=alerts)
+        compare = live is not None
+        self._new = RuleRun(schema, topic, new.rules, new.support, lists=lists, identities=compare, on_alert=on_alert)
         self._live = (
-            None if live is None else RuleRun(schema, topic, live.rules, live.support, lists=lists, identities=keep)
+            None if live is None else RuleRun(schema, topic, live.rules, live.support, lists=lists, identities=compare)
         )
         self._comparison = VersionDiff(_all_ids(new, live)) if live is not None else None
-        self._disorder_ms = max_out_of_orderness_ms
+        self._max_out_of_orderness_ms = max_out_of_orderness_ms
         self._time = WatermarkState().expect(partitions, 0)
         self._clock_ms = 0
         self._first_ms: int | None = None
@@ -95,44 +100,49 @@ class Backtest:
 
     @property
     def events(self) -> int:
-        """So far."""
+        """The number of events processed so far."""
         return self._events
 
     def step(self, batch: EventBatch) -> None:
-        """Take one cut in. ``RuleError`` when a rule set refuses a rule."""
+        """Process one cut. A cut without events only counts the dead records and moves the watermark.
+
+        Raises ``RuleSetError`` if the kernel rejects a rule.
+        """
         for reason, count in batch.dead.items():
             self._dead[reason] = self._dead.get(reason, 0) + count
         events = batch.events
-        before = self._time.watermark_ms
-        self._advance(events, batch.ended)
+        watermark_ms = self._time.watermark_ms
+        self._advance_watermark(events, batch.ended)
         if not events.height:
             return
         self._events += events.height
-        self._late += int((events[EVENT_MS] < before).sum())
-        moment = self._clock_ms, before, self._time.watermark_ms
-        hits = self._new.step(events, *moment)
+        self._late += int((events[EVENT_MS] < watermark_ms).sum())
+        times = self._clock_ms, watermark_ms, self._time.watermark_ms
+        new_hits = self._new.step(events, *times)
         if self._live is not None and self._comparison is not None:
-            others = self._live.step(events, *moment)
-            self._comparison.add(self._reindex_hits(self._new, hits), self._reindex_hits(self._live, others))
+            live_hits = self._live.step(events, *times)
+            self._comparison.add(self._reindex_hits(self._new, new_hits), self._reindex_hits(self._live, live_hits))
 
     def _reindex_hits(self, run: RuleRun, hits: pl.DataFrame) -> pl.DataFrame:
-        """Return the hits with rules as indexes of the comparison's."""
+        """Return the hits of a run, with ``rule`` as an index of the comparison's rules."""
         assert self._comparison is not None
-        places = {rule: n for n, rule in enumerate(self._comparison.rules)}
-        return reindex_rules(hits, [rule.rule.id for rule in run.rules], places)
+        target_indexes = {rule: n for n, rule in enumerate(self._comparison.rules)}
+        return reindex_rules(hits, [rule.rule.id for rule in run.rules], target_indexes)
 
-    def _advance(self, events: pl.DataFrame, ended: Collection[int]) -> None:
-        """Advance the watermark as in production, with the latest event as the clock and no idle partitions."""
-        seen = events.group_by(PARTITION).agg(pl.col(EVENT_MS).max().alias("ms"), pl.len()).sort(PARTITION)
-        progress = [Progress(n, ms, count, ms - self._disorder_ms) for n, ms, count in seen.iter_rows()]
+    def _advance_watermark(self, events: pl.DataFrame, ended: Collection[int]) -> None:
+        """Advance the watermark as in production, with the latest event time as the clock and no idle partitions."""
+        by_partition = events.group_by(PARTITION).agg(pl.col(EVENT_MS).max().alias("ms"), pl.len()).sort(PARTITION)
+        progress = [
+            Progress(n, ms, count, ms - self._max_out_of_orderness_ms) for n, ms, count in by_partition.iter_rows()
+        ]
         if progress:
             self._clock_ms = max(self._clock_ms, *(p.max_event_ms for p in progress))
             first = int(events[EVENT_MS].min())  # type: ignore[arg-type]
             self._first_ms = first if self._first_ms is None else min(self._first_ms, first)
         after = self._time.advance(progress, self._clock_ms, _never_idle)
         if ended and after.partitions.keys() - ended:
-            over = [Progress(n, NO_WATERMARK, 0, END_OF_TIME_MS) for n in sorted(ended)]
-            after = after.advance(over, self._clock_ms, _never_idle)
+            end_of_time = [Progress(n, NO_WATERMARK, 0, END_OF_TIME_MS) for n in sorted(ended)]
+            after = after.advance(end_of_time, self._clock_ms, _never_idle)
         self._time = after
 
     def report(self) -> BacktestReport:
@@ -150,15 +160,14 @@ class Backtest:
 
 
 def _never_idle(_partition: int) -> int:
+    """Return a time, in milliseconds, after which a partition counts as idle: never."""
     return 2**62
 
 
 def _all_ids(*sides: BacktestSide) -> tuple[str, ...]:
+    """Return the ids of the rules of the sides, each once, sorted."""
     return tuple(sorted({rule.rule.id for side in sides for rule in side.rules}))
 
-
-#: OnProgress how many events have been taken in.
-OnProgress = Callable[[int], None]
 
 __all__: Sequence[str] = (
     "AlertSink",
@@ -166,6 +175,5 @@ __all__: Sequence[str] = (
     "BacktestReport",
     "BacktestSide",
     "EventBatch",
-    "OnProgress",
     "as_live",
 )

@@ -1,10 +1,10 @@
-"""Alerts of two versions over the same events: which are of both, and which of one alone.
+"""Compares the hits of two versions on the same events: those that both have, and those that only one has.
 
-An alert is the same when it is of the same rule (id), and about the same event, or the same key and window (of sessions
-and sequences, which end when they fire, the same beginning); the rule's version is no part of that. Alerts about one
-event come in the same batch on both sides. Others may come in different ones (a lower threshold is crossed earlier), so
-an alert without a partner waits for it; the wait is bounded by ``MAX_WAITING`` alerts a side, beyond which the oldest
-count as alone.
+Two hits are the same if they are of the same rule id and concern the same event, or the same key and window. Of windows
+that end when they fire (sessions, sequences) only the start is compared. The rule's version is not compared. Hits of
+event rules are in the same cut on both sides. Others may be in different cuts (a lower threshold is crossed earlier),
+so a hit that only one side has waits for the other side. At most ``MAX_WAITING`` hits of each side wait; above that the
+oldest are counted as hits of one side only.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import numpy.typing as npt
 import polars as pl
 
 MAX_WAITING = 2_000_000
-_ALERT = ["rule", "identity"]
+_SAME_ALERT = ["rule", "identity"]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionDiffResult:
-    """Of one rule id. ``forgotten``: counted as alone because too many waited."""
+    """The numbers of hits of one rule id that both versions have, and that only one has.
+
+    ``forgotten``: how many of the latter no longer waited for the other side, because of ``MAX_WAITING``.
+    """
 
     both: int
     only_new: int
@@ -31,48 +34,53 @@ class VersionDiffResult:
 
 
 class VersionDiff:
-    """Takes hits (``backtest_tally.HITS``) of both sides batch by batch."""
+    """Compares the hits of the new side and of the live side, cut by cut."""
 
     def __init__(self, rules: Sequence[str]) -> None:
-        """``rules``: ids of both sides; a hit's rule is an index into these."""
+        """``rules``: the rule ids of both sides."""
         self.rules = tuple(rules)
         self._both, self._forgotten = np.zeros(len(rules), np.int64), np.zeros(len(rules), np.int64)
-        self._alone = [np.zeros(len(rules), np.int64), np.zeros(len(rules), np.int64)]
-        none = pl.DataFrame(schema={"rule": pl.UInt32, "identity": pl.UInt64, "settled": pl.Boolean})
-        self._waiting = [none, none]
+        # Of the new side and of the live side.
+        self._only_one = [np.zeros(len(rules), np.int64), np.zeros(len(rules), np.int64)]
+        empty = pl.DataFrame(schema={"rule": pl.UInt32, "identity": pl.UInt64, "settled": pl.Boolean})
+        self._waiting = [empty, empty]
 
     def add(self, new: pl.DataFrame, live: pl.DataFrame) -> None:
-        """Add one batch of each side, ``rule`` translated to an index of ``rules``."""
-        columns = [*_ALERT, "settled"]
-        sides = [pl.concat([w, h.select(columns)]) for w, h in zip(self._waiting, (new, live), strict=True)]
-        _count(self._both, sides[0].join(sides[1], on=_ALERT, how="semi"))
-        for number, (mine, other) in enumerate((sides, sides[::-1])):
-            alone = mine.join(other, on=_ALERT, how="anti")
-            _count(self._alone[number], alone.filter(pl.col("settled")))
-            self._waiting[number] = self._limit_waiting(number, alone.filter(~pl.col("settled")))
+        """Add the hits of one cut (``HITS`` of ``counts``) of each side; their ``rule`` is an index of ``rules``."""
+        columns = [*_SAME_ALERT, "settled"]
+        sides = [
+            pl.concat([waiting, hits.select(columns)]) for waiting, hits in zip(self._waiting, (new, live), strict=True)
+        ]
+        _add_counts(self._both, sides[0].join(sides[1], on=_SAME_ALERT, how="semi"))
+        for side, (own, other) in enumerate((sides, sides[::-1])):
+            unmatched = own.join(other, on=_SAME_ALERT, how="anti")
+            _add_counts(self._only_one[side], unmatched.filter(pl.col("settled")))
+            self._waiting[side] = self._limit_waiting(side, unmatched.filter(~pl.col("settled")))
 
-    def _limit_waiting(self, number: int, waiting: pl.DataFrame) -> pl.DataFrame:
-        over = waiting.height - MAX_WAITING
-        if over > 0:
-            _count(self._alone[number], waiting[:over])
-            _count(self._forgotten, waiting[:over])
-        return waiting[max(0, over) :]
+    def _limit_waiting(self, side: int, waiting: pl.DataFrame) -> pl.DataFrame:
+        """Return the latest ``MAX_WAITING`` hits, and count the others as hits of this side only."""
+        excess = waiting.height - MAX_WAITING
+        if excess > 0:
+            _add_counts(self._only_one[side], waiting[:excess])
+            _add_counts(self._forgotten, waiting[:excess])
+        return waiting[max(0, excess) :]
 
     def results(self) -> dict[str, VersionDiffResult]:
-        """Return the comparisons by rule id; an alert still without a partner counts as alone."""
-        alone = [counts.copy() for counts in self._alone]
-        for counts, waiting in zip(alone, self._waiting, strict=True):
-            _count(counts, waiting)
-        columns = (self._both, *alone, self._forgotten)
+        """Return the comparisons so far by rule id. A waiting hit counts as a hit of one side only."""
+        only_one = [counts.copy() for counts in self._only_one]
+        for counts, waiting in zip(only_one, self._waiting, strict=True):
+            _add_counts(counts, waiting)
+        columns = (self._both, *only_one, self._forgotten)
         return {rule: VersionDiffResult(*(int(c[i]) for c in columns)) for i, rule in enumerate(self.rules)}
 
 
-def _count(counts: npt.NDArray[np.int64], alerts: pl.DataFrame) -> None:
-    found = alerts.group_by("rule").len()
-    counts[found["rule"].to_numpy()] += found["len"].to_numpy()
+def _add_counts(counts: npt.NDArray[np.int64], hits: pl.DataFrame) -> None:
+    """Add the number of hits of each rule to ``counts``, in place."""
+    by_rule = hits.group_by("rule").len()
+    counts[by_rule["rule"].to_numpy()] += by_rule["len"].to_numpy()
 
 
-def reindex_rules(hits: pl.DataFrame, own: Sequence[str], rules: Mapping[str, int]) -> pl.DataFrame:
-    """Return the hits whose rule is an index of ``own`` ids, as indexes of ``rules``."""
-    table = np.array([rules[rule] for rule in own], np.uint32)
+def reindex_rules(hits: pl.DataFrame, rule_ids: Sequence[str], target_indexes: Mapping[str, int]) -> pl.DataFrame:
+    """Return the hits with ``rule``, an index of ``rule_ids``, replaced by the index of that id in the mapping."""
+    table = np.array([target_indexes[rule] for rule in rule_ids], np.uint32)
     return hits.with_columns(pl.Series("rule", table[hits["rule"].to_numpy()], pl.UInt32))

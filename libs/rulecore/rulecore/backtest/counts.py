@@ -1,7 +1,7 @@
-"""The counts of each rule in a back-test: alerts, keys, first and last time, incomplete ones.
+"""The counts of each rule in a back-test: hits, keys, first and last event time, incomplete hits.
 
-``Hits`` are the alerts of one batch as columns; a counter adds them up. Distinct keys are counted exactly up to
-``MAX_KEYS`` a rule, by a 64-bit hash; beyond that the count is the least that it may be, and is marked so.
+The hits of one cut are a frame (``HITS``); ``RuleCounter`` adds up such frames. Distinct keys are counted exactly up to
+``MAX_KEYS`` per rule, by a 64-bit hash. Above that the count is a lower bound, and is marked as not exact.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import polars as pl
 MAX_KEYS = 1_000_000
 _NEVER = 2**62
 
-#: One row an alert: the rule (index), a hash of its key, its event time, whether it is incomplete, and the hash of its
-#: subject (rule's version apart; null without a comparison); ``settled``: the other side has it in the same batch.
+#: The columns of a frame of hits, one row per hit: the rule (an index), a hash of the key, the event time in epoch
+#: milliseconds, and whether the alert is incomplete. ``identity`` is a hash that the hits of two versions share if they
+#: are the same alert; it may be null without a comparison. ``settled``: the other version has its hit of this identity,
+#: if it has one, in the same cut, so there is no need to wait for it.
 HITS = {
     "rule": pl.UInt32,
     "key": pl.UInt64,
@@ -28,13 +30,17 @@ HITS = {
 
 
 def empty_hits() -> pl.DataFrame:
-    """Return a batch without alerts."""
+    """Return a frame of ``HITS`` without rows."""
     return pl.DataFrame(schema=HITS)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleCounts:
-    """One rule. ``keys`` is exact when ``exact``, else at least that many. ``failed``: why it was not evaluated on."""
+    """The counts of one rule. ``alerts`` are its hits; times are event times in epoch milliseconds.
+
+    ``keys``: its distinct keys, a lower bound if ``exact`` is false. ``incomplete``: hits of windows that began before
+    the first event. ``failed``: why its evaluation was given up, None if it was not.
+    """
 
     version: int
     kind: str
@@ -48,52 +54,57 @@ class RuleCounts:
 
 
 class RuleCounter:
-    """Adds up hits of so many rules."""
+    """Adds up the hits of a fixed number of rules. The array fields hold one number per rule."""
 
     def __init__(self, rules: int) -> None:
         self.alerts = np.zeros(rules, np.int64)
         self.incomplete = np.zeros(rules, np.int64)
-        self.first = np.full(rules, _NEVER, np.int64)
-        self.last = np.full(rules, -_NEVER, np.int64)
-        self.full = np.zeros(rules, np.bool_)
-        self._pieces: list[pl.DataFrame] = []
+        self.first_ms = np.full(rules, _NEVER, np.int64)
+        self.last_ms = np.full(rules, -_NEVER, np.int64)
+        self.keys_overflowed = np.zeros(rules, np.bool_)  # has MAX_KEYS keys; further keys are not counted
+        self._key_frames: list[pl.DataFrame] = []
         self._rows = 0
-        self._compacted = 0
+        self._compacted_rows = 0
 
     def add(self, hits: pl.DataFrame) -> None:
-        """Add one batch (``HITS``)."""
+        """Add the hits of one cut (``HITS``)."""
         if not hits.height:
             return
         ms = pl.col("event_ms")
         sums = hits.group_by("rule").agg(
-            pl.len().alias("n"), ms.min().alias("first"), ms.max().alias("last"), pl.col("incomplete").sum().alias("w")
+            pl.len().alias("alerts"),
+            ms.min().alias("first_ms"),
+            ms.max().alias("last_ms"),
+            pl.col("incomplete").sum(),
         )
         rule = sums["rule"].to_numpy()
-        self.alerts[rule] += sums["n"].to_numpy()
-        self.incomplete[rule] += sums["w"].to_numpy()
-        self.first[rule] = np.minimum(self.first[rule], sums["first"].to_numpy())
-        self.last[rule] = np.maximum(self.last[rule], sums["last"].to_numpy())
+        self.alerts[rule] += sums["alerts"].to_numpy()
+        self.incomplete[rule] += sums["incomplete"].to_numpy()
+        self.first_ms[rule] = np.minimum(self.first_ms[rule], sums["first_ms"].to_numpy())
+        self.last_ms[rule] = np.maximum(self.last_ms[rule], sums["last_ms"].to_numpy())
         self._add_keys(hits.select("rule", "key"))
 
     def _add_keys(self, keys: pl.DataFrame) -> None:
-        if self.full.any():
-            keys = keys.filter(~pl.Series(self.full[keys["rule"].to_numpy()]))
-        some = keys.unique()
-        self._pieces.append(some)
-        self._rows += some.height
-        if self._rows > 2 * self._compacted + 1_000_000:
+        """Collect the distinct pairs of rule and key, of rules with fewer than ``MAX_KEYS`` keys."""
+        if self.keys_overflowed.any():
+            keys = keys.filter(~pl.Series(self.keys_overflowed[keys["rule"].to_numpy()]))
+        distinct_keys = keys.unique()
+        self._key_frames.append(distinct_keys)
+        self._rows += distinct_keys.height
+        if self._rows > 2 * self._compacted_rows + 1_000_000:
             self._compact()
 
     def _compact(self) -> None:
-        every = pl.concat(self._pieces).unique() if self._pieces else pl.DataFrame(schema={"rule": pl.UInt32})
-        counts = every.group_by("rule").len()
-        self.full[counts.filter(pl.col("len") >= MAX_KEYS)["rule"].to_numpy()] = True
-        self._pieces, self._rows, self._compacted = [every], every.height, every.height
+        """Merge the collected frames into one of distinct pairs, and mark the rules that have ``MAX_KEYS`` keys."""
+        merged = pl.concat(self._key_frames).unique() if self._key_frames else pl.DataFrame(schema={"rule": pl.UInt32})
+        counts = merged.group_by("rule").len()
+        self.keys_overflowed[counts.filter(pl.col("len") >= MAX_KEYS)["rule"].to_numpy()] = True
+        self._key_frames, self._rows, self._compacted_rows = [merged], merged.height, merged.height
 
     def keys(self) -> Sequence[int]:
-        """Return the distinct keys of each rule."""
+        """Return the number of distinct keys of each rule, and update ``keys_overflowed``."""
         self._compact()
-        found = np.zeros(len(self.alerts), np.int64)
-        counts = self._pieces[0].group_by("rule").len()
-        found[counts["rule"].to_numpy()] = counts["len"].to_numpy()
-        return [int(n) for n in found]
+        key_counts = np.zeros(len(self.alerts), np.int64)
+        counts = self._key_frames[0].group_by("rule").len()
+        key_counts[counts["rule"].to_numpy()] = counts["len"].to_numpy()
+        return [int(n) for n in key_counts]

@@ -1,7 +1,8 @@
-"""The rules of one side of a back-test: batches in, hits out.
+"""One side of a back-test: evaluates a set of rules on the events of one stream, and counts and returns the hits.
 
-Which code evaluates a rule: the matcher, on the whole batch, for rules per event of which only counts are wanted; the
-kernel for all others, and for rules per event whose alerts or scores are wanted.
+A hit is one match of an event rule in the matcher, or one alert of the kernel. The matcher evaluates event rules
+without suppression of which only hit counts are wanted, on the whole frame of a cut. The kernel evaluates all other
+rules.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from streamcore.kernel import ControlRecord, Cut, StreamKey
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
 from streamcore.wire.lanes import ALERTS, SHADOW, STATUS, Record
 
-#: Called with each alert: the bytes of the alerts lane.
+#: Called with each alert, as the JSON bytes that the app writes to the lane ``alerts``.
 AlertSink = Callable[[bytes], None]
 
 
 class RuleRun:
-    """One rule set over the batches of one stream."""
+    """Evaluates a set of rules on one stream, cut by cut, and counts the hits of each rule."""
 
     def __init__(
         self,
@@ -50,84 +51,120 @@ class RuleRun:
         *,
         lists: ListStore | None = None,
         identities: bool = False,
-        alerts: AlertSink | None = None,
+        on_alert: AlertSink | None = None,
     ) -> None:
-        """Prepare the run. ``lists``: those that the rules use. ``identities``: for a comparison."""
+        """Create the matcher and the kernel.
+
+        ``topic``: the topic of the stream, as it stands in alerts. ``support``: rules whose alerts the score rules of
+        ``rules`` add up; their hits are neither counted nor returned. ``lists``: the lists that the rules use.
+        ``identities``: whether the hits of matches have identities, which only a comparison needs. ``on_alert``:
+        called with each alert of ``rules``; it makes the kernel evaluate all rules.
+        """
         self.schema = schema
         self.rules = tuple(rules)
         self._rule_indexes = {rule.rule.id: n for n, rule in enumerate(self.rules)}
         self._identities = identities
-        self._alerts = alerts
+        self._on_alert = on_alert
         self._counter = RuleCounter(len(self.rules))
         self._failed: dict[str, str] = {}
-        needed = _signals([*rules, *support])
-        alone = [r for r in self.rules if r.kind is RuleKind.EVENT and r.rule.suppress is None]
-        matched = [r for r in alone if alerts is None and r.rule.id not in needed]
-        self._matcher = EventMatcher(matched)
-        self._matched = np.array([self._rule_indexes[r.rule.id] for r in matched], np.uint32)
+        summed_rule_ids = _summed_rule_ids([*rules, *support])
+        plain_event_rules = [r for r in self.rules if r.kind is RuleKind.EVENT and r.rule.suppress is None]
+        matcher_rules = [r for r in plain_event_rules if on_alert is None and r.rule.id not in summed_rule_ids]
+        matcher_rule_ids = {r.rule.id for r in matcher_rules}
+        self._matcher = EventMatcher(matcher_rules)
+        # By the matcher's rule number: the index in ``rules``.
+        self._matcher_rule_indexes = np.array([self._rule_indexes[r.rule.id] for r in matcher_rules], np.uint32)
         self._lists = lists or ListStore.empty()
-        self._columns = distinct(column for rule in matched for column in rule.list_columns)
-        fast = {r.rule.id for r in matched}
-        self._pending = [as_live(r.rule) for r in [*self.rules, *support] if r.rule.id not in fast]
-        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._pending)))
-        self._kernel = RulesKernel(factory) if self._pending else None
+        self._list_columns = distinct(column for rule in matcher_rules for column in rule.list_columns)
+        kernel_rules = [rule.rule for rule in [*self.rules, *support] if rule.rule.id not in matcher_rule_ids]
+        self._unpublished = [as_live(rule) for rule in kernel_rules]  # empty once the kernel has the rules
+        factory = RulesFactory((RuleStream(schema, topic),), max_rules=max(1, len(self._unpublished)))
+        self._kernel = RulesKernel(factory) if self._unpublished else None
         self._latest_ms: int | None = None
 
     def step(self, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int) -> pl.DataFrame:
-        """Process one cut: count its hits (``HITS``, ``rule`` an index of ``rules``) and return them."""
-        hits = self._match(with_list_columns(events, self._columns, self._lists.contents(clock_ms)))
+        """Process one cut, count its hits, and return them as ``HITS``, ``rule`` being an index of ``rules``.
+
+        ``watermark_ms``: the watermark at the start of the cut. ``next_watermark_ms``: the watermark at its end.
+        Raises ``RuleSetError`` if the kernel rejects a rule.
+        """
+        hits = self._match(with_list_columns(events, self._list_columns, self._lists.contents(clock_ms)))
         if self._kernel is not None:
-            records = self._cut(self._kernel, events, (clock_ms, watermark_ms, next_watermark_ms))
-            hits = pl.concat([hits, self._read(records)])
+            records = self._run_kernel(self._kernel, events, clock_ms, watermark_ms, next_watermark_ms)
+            hits = pl.concat([hits, self._read_records(records)])
         self._counter.add(hits)
         return hits
 
-    # --- rules per event ----------------------------------------------------------------------------------------
+    # --- event rules in the matcher -----------------------------------------------------------------------------
 
     def _match(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Return the hits of the rules that the matcher evaluates, and note which of them failed."""
         matches = self._matcher.match(events)
         for number, reason in matches.failed:
             self._failed[self._matcher.rules[number].rule.id] = reason
         if not len(matches.row):
             return empty_hits()
-        rows, place = np.unique(matches.row, return_inverse=True)
-        some = events.select(*self.schema.keys[0], PARTITION, OFFSET, EVENT_MS)[rows]
-        key = hash_columns([some[name] for name in self.schema.keys[0]], some.height)
+        # Hash each event once, however many rules it matches.
+        rows, inverse = np.unique(matches.row, return_inverse=True)
+        matched_events = events.select(*self.schema.keys[0], PARTITION, OFFSET, EVENT_MS)[rows]
+        keys = hash_columns([matched_events[name] for name in self.schema.keys[0]], matched_events.height)
         columns = {
-            "rule": pl.Series(self._matched[matches.rule]),
-            "key": pl.Series(key[place]),
-            "event_ms": pl.Series(some[EVENT_MS].to_numpy()[place]),
-            "incomplete": pl.repeat(False, len(place), dtype=pl.Boolean, eager=True),
-            "identity": self._events(some, place),
-            "settled": pl.repeat(True, len(place), dtype=pl.Boolean, eager=True),
+            "rule": pl.Series(self._matcher_rule_indexes[matches.rule]),
+            "key": pl.Series(keys[inverse]),
+            "event_ms": pl.Series(matched_events[EVENT_MS].to_numpy()[inverse]),
+            "incomplete": pl.repeat(False, len(inverse), dtype=pl.Boolean, eager=True),
+            "identity": self._match_identities(matched_events, inverse),
+            "settled": pl.repeat(True, len(inverse), dtype=pl.Boolean, eager=True),
         }
         return pl.DataFrame(columns, schema=HITS)
 
-    def _events(self, some: pl.DataFrame, place: npt.NDArray[np.intp]) -> pl.Series:
-        """Return the identities of matches: hashes of partition and offset."""
+    def _match_identities(self, matched_events: pl.DataFrame, inverse: npt.NDArray[np.intp]) -> pl.Series:
+        """Return one identity per match, the hash of partition and offset; nulls if identities are off.
+
+        ``inverse``: for each match, the row of its event in ``matched_events``.
+        """
         if not self._identities:
-            return pl.repeat(None, len(place), dtype=pl.UInt64, eager=True)
-        return pl.Series(_record_hash(some[PARTITION].to_numpy(), some[OFFSET].to_numpy())[place])
+            return pl.repeat(None, len(inverse), dtype=pl.UInt64, eager=True)
+        partitions, offsets = matched_events[PARTITION].to_numpy(), matched_events[OFFSET].to_numpy()
+        return pl.Series(_record_hash(partitions, offsets)[inverse])
 
     # --- the kernel ---------------------------------------------------------------------------------------------
 
-    def _cut(self, kernel: RulesKernel, events: pl.DataFrame, times: tuple[int, int, int]) -> Sequence[Record]:
-        name = self.schema.name
-        records = [(rule.id, canonical_json(rule)) for rule in self._pending]
-        if records:
-            records = [*control_records(self._lists), *records]
-        control = [ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(records)]
-        self._pending = []
-        # What counts from the first event on is complete only for windows that begin after it.
-        latest = int(events[EVENT_MS].min()) if self._latest_ms is None else self._latest_ms  # type: ignore[arg-type]
-        routed = {StreamKey(name, route): events for route in range(len(self.schema.keys))}
-        output = kernel.step(Cut(0, routed, control, *times, {name: latest}))
-        self._latest_ms = max(latest, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+    def _run_kernel(
+        self, kernel: RulesKernel, events: pl.DataFrame, clock_ms: int, watermark_ms: int, next_watermark_ms: int
+    ) -> Sequence[Record]:
+        """Process the cut in the kernel, publishing lists and rules in the first one, and return its output records."""
+        if self._latest_ms is None and events.is_empty():
+            return ()  # the rules wait for the first event, whose time says which windows are complete
+        stream = self.schema.name
+        published = [(rule.id, canonical_json(rule)) for rule in self._unpublished]
+        if published:
+            published = [*control_records(self._lists), *published]
+        control = [ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(published)]
+        self._unpublished = []
+        # Aggregates are complete only in windows that begin after the first event.
+        latest_ms = int(events[EVENT_MS].min()) if self._latest_ms is None else self._latest_ms  # type: ignore[arg-type]
+        routed = {StreamKey(stream, route): events for route in range(len(self.schema.keys))}
+        output = kernel.step(
+            Cut(
+                shard=0,
+                events=routed,
+                control=control,
+                clock_ms=clock_ms,
+                watermark_ms=watermark_ms,
+                next_watermark_ms=next_watermark_ms,
+                latest_event_ms={stream: latest_ms},
+            )
+        )
+        if not events.is_empty():
+            latest_ms = max(latest_ms, int(events[EVENT_MS].max()))  # type: ignore[arg-type]
+        self._latest_ms = latest_ms
         for table in kernel.tables().values():
-            table.changes()  # they are not stored here, and tables keep them until they are taken
+            table.changes()  # a back-test stores no state, and a table keeps its changes until they are taken
         return output.records
 
-    def _read(self, records: Sequence[Record]) -> pl.DataFrame:
+    def _read_records(self, records: Sequence[Record]) -> pl.DataFrame:
+        """Return the hits of the alerts among the records, pass the alerts on, and note which rules failed."""
         alerts: list[dict[str, Any]] = []
         for record in records:
             if record.lane == STATUS:
@@ -136,22 +173,30 @@ class RuleRun:
                 alert = orjson.loads(record.value)
                 if alert["rule"] in self._rule_indexes:
                     alerts.append(alert)
-                    if self._alerts is not None and self.rules[self._rule_indexes[alert["rule"]]].rule.then.alert:
-                        self._alerts(record.value)
-        single = [alert for alert in alerts if alert["kind"] == RuleKind.EVENT]
-        others = [alert for alert in alerts if alert["kind"] != RuleKind.EVENT]
-        places = [np.array([a["source"][n] for a in single], np.int64) for n in ("partition", "offset")]
-        windows = [_hash([alert["key"], self._span(alert)]) for alert in others]
-        return pl.concat([self._hits(single, _record_hash(*places), settled=True), self._hits(others, windows)])
+                    if self._on_alert is not None and self.rules[self._rule_indexes[alert["rule"]]].rule.then.alert:
+                        self._on_alert(record.value)
+        event_alerts = [alert for alert in alerts if alert["kind"] == RuleKind.EVENT]
+        stateful_alerts = [alert for alert in alerts if alert["kind"] != RuleKind.EVENT]
+        partitions, offsets = (
+            np.array([alert["source"][name] for alert in event_alerts], np.int64) for name in ("partition", "offset")
+        )
+        windows = [_hash([alert["key"], self._window_identity(alert)]) for alert in stateful_alerts]
+        return pl.concat(
+            [
+                self._alert_hits(event_alerts, _record_hash(partitions, offsets), settled=True),
+                self._alert_hits(stateful_alerts, windows),
+            ]
+        )
 
-    def _span(self, alert: Mapping[str, Any]) -> object:
-        """Return the window of an alert, or its beginning if it ends when it fires (a session, a sequence)."""
+    def _window_identity(self, alert: Mapping[str, Any]) -> object:
+        """Return the window of an alert, or only its start if the window ends when it fires (session, sequence)."""
         fixed = self.rules[self._rule_indexes[alert["rule"]]].window is not None
         return alert["window"] if fixed else alert["window"]["start_ms"]
 
-    def _hits(
+    def _alert_hits(
         self, alerts: Sequence[Mapping[str, Any]], identities: Sequence[int] | UInt64Array, *, settled: bool = False
     ) -> pl.DataFrame:
+        """Return the alerts as ``HITS``."""
         columns = {
             "rule": [self._rule_indexes[alert["rule"]] for alert in alerts],
             "key": [_hash(alert["key"]) for alert in alerts],
@@ -163,41 +208,44 @@ class RuleRun:
         return pl.DataFrame(columns, schema=HITS)
 
     def _read_status(self, status: Mapping[str, object]) -> None:
+        """Note the rule as failed if it is in quarantine; raise ``RuleSetError`` if the kernel rejected it."""
         if status["status"] == "rejected" and status["subject"] == Subject.RULE:
-            raise RuleSetError(f"{status['rule']} is rejected: {status['reason']}")
+            raise RuleSetError(f"rule {status['rule']} was rejected: {status['reason']}")
         if status["status"] == "quarantined":
             self._failed[str(status["rule"])] = str(status["reason"])
 
     # --- results ------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, RuleCounts]:
-        """Return the counts by rule id, in the order of the rules."""
+        """Return the counts so far by rule id, in the order of ``rules``."""
         counter, keys = self._counter, self._counter.keys()
-        found = {}
+        counts = {}
         for n, rule in enumerate(self.rules):
-            some = bool(counter.alerts[n])
-            found[rule.rule.id] = RuleCounts(
+            has_hits = bool(counter.alerts[n])
+            counts[rule.rule.id] = RuleCounts(
                 version=rule.rule.version,
                 kind=rule.kind.value,
                 alerts=int(counter.alerts[n]),
                 keys=keys[n],
-                exact=not counter.full[n],
-                first_ms=int(counter.first[n]) if some else None,
-                last_ms=int(counter.last[n]) if some else None,
+                exact=not counter.keys_overflowed[n],
+                first_ms=int(counter.first_ms[n]) if has_hits else None,
+                last_ms=int(counter.last_ms[n]) if has_hits else None,
                 incomplete=int(counter.incomplete[n]),
                 failed=self._failed.get(rule.rule.id),
             )
-        return found
+        return counts
 
 
-def _signals(rules: Collection[CompiledRule]) -> set[str]:
-    """Return the rules whose scores others add."""
+def _summed_rule_ids(rules: Collection[CompiledRule]) -> set[str]:
+    """Return the ids of the rules whose scores the score rules among ``rules`` add up."""
     return {name for rule in rules if rule.rule.score is not None for name in rule.rule.score.of}
 
 
 def _record_hash(partition: npt.NDArray[np.integer[Any]], offset: npt.NDArray[np.int64]) -> UInt64Array:
+    """Return a 64-bit hash of the place of each record in its topic."""
     return mix(mix(partition.astype(np.uint64)) ^ offset.astype(np.uint64))
 
 
 def _hash(value: object) -> int:
+    """Return a 64-bit hash of a JSON value."""
     return int.from_bytes(hashlib.blake2b(orjson.dumps(value), digest_size=8).digest(), "big")

@@ -76,7 +76,7 @@ def recompute_alerts(
     if events.height:
         from rulecore.backtest.run import RuleRun  # the kernel, which few questions need
 
-        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, alerts=found.append)
+        run = RuleRun(schema, topic, [without_suppression(rule)], support, lists=lists, on_alert=found.append)
         run.step(events, latest_event_ms(events), NO_WATERMARK, closing_ms)
     return [orjson.loads(alert) for alert in found]
 

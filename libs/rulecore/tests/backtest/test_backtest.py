@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rulecore.backtest.backtest import Backtest, BacktestReport, BacktestSide, EventBatch, as_live
+from rulecore.backtest.run import RuleRun
 from rulecore.compile.rule import CompiledRule, RuleLimits, compile_rule
 from rulecore.documents.rule import Rule
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION, StreamSchema
+from streamcore.watermark import NO_WATERMARK
 
 MINUTE = 60_000
 START = 1_700_000_000_000 - 1_700_000_000_000 % (60 * MINUTE)
@@ -98,7 +100,7 @@ def run(
         other,
         max_out_of_orderness_ms=5_000,
         partitions=partitions,
-        alerts=sink,
+        on_alert=sink,
     )
     whole = frame(events)
     for start, end in pairwise([0, *sorted(cuts), whole.height]):
@@ -183,7 +185,7 @@ def test_a_window_that_began_before_the_first_event_is_warming() -> None:
     assert (report.new["burst"].alerts, report.new["burst"].incomplete) == (2, 1)
 
 
-def test_late_events_are_counted_and_seen_by_rules_per_event_only() -> None:
+def test_late_events_are_counted_and_seen_by_event_rules_only() -> None:
     events = [Event(0, 0, "a", 100), Event(0, 130, "a", 100), Event(0, 1, "a", 300), Event(0, 2, "a", 100)]
     report = run(events, [large(2), burst(2)], cuts=[2])
     assert (report.late, report.new["large"].alerts, report.new["burst"].alerts) == (2, 1, 0)
@@ -209,6 +211,17 @@ def test_without_the_others_events_the_watermark_waits_for_them() -> None:
     job.step(EventBatch(frame([Event(1, 1, "b", 100), Event(1, 2, "b", 100), Event(1, 100, "b", 100)])))
     report = job.report()
     assert (report.late, report.new["burst"].alerts) == (0, 1)
+
+
+def test_a_run_takes_an_empty_frame_before_and_between_events() -> None:
+    single = RuleRun(SCHEMA, "pay", [burst(2, emit="final")])
+    events = frame([Event(0, 0, "a", 100), Event(0, 1, "a", 100)])
+    hits = [
+        single.step(frame([]), 0, NO_WATERMARK, NO_WATERMARK),
+        single.step(events, START, NO_WATERMARK, START),
+        single.step(frame([]), START, START, START + 2 * MINUTE),
+    ]
+    assert [cut.height for cut in hits] == [0, 0, 1]
 
 
 def test_what_is_no_event_is_counted_by_reason() -> None:

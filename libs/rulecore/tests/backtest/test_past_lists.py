@@ -71,7 +71,7 @@ def explained(store: ListStore, one: CompiledRule, events: Sequence[Event]) -> E
 
 def counted(store: ListStore, one: CompiledRule, events: Sequence[Event], *, alerts: bool) -> int:
     sink = (lambda _: None) if alerts else None
-    job = Backtest(SCHEMA, "pay", BacktestSide((one,)), lists=store, partitions=[0], alerts=sink)
+    job = Backtest(SCHEMA, "pay", BacktestSide((one,)), lists=store, partitions=[0], on_alert=sink)
     job.step(EventBatch(frame(events)))
     return job.report().new["r"].alerts
 
