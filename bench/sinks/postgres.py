@@ -188,7 +188,7 @@ def _verify(connect: Connect, table: str, cuts: Cuts) -> None:
 def postgres_sink(folder: Path, total: int, turns: int, say: Print) -> Result:
     """Rows a second and CPU of each, and the sink's share of the bare clients' rows a second."""
     settings = PostgresServerSettings(folder, lifetime=Lifetime.WITH_PARENT, extra=(("max_wal_size", "4GB"),))
-    server, cuts = EmbeddedPostgres(settings, say=say), Cuts.make(total)
+    server, cuts = EmbeddedPostgres(settings, print_message=say), Cuts.make(total)
     server.start()
 
     def connect() -> psycopg.Connection[Row]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from headgate.demo.datagen import shop_for
+from headgate.demo.datagen import shop_settings
 from headgate.demo.shop.expected_alerts import PER_EVENT, WINDOWED, AlertId, expect
 from tests.harness.cluster.apps import App
 from tests.harness.cluster.images import faulty, long_form, on_a_cluster
@@ -68,7 +68,7 @@ class Shop:
             self.sent = self.feeder.wait(LIMIT_S)
             self.feeder = None
         self.app.until_idle(LIMIT_S)
-        expected = expect(shop_for(SEED), self.sent, PARTITIONS)
+        expected = expect(shop_settings(SEED), self.sent, PARTITIONS)
         alerts = self.alerts()
         found = Counter(alert for alert, _ in alerts if alert.rule in SHIPPED)
         twice = [value for alert, value in alerts if found[alert] > 1]

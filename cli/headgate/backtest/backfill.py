@@ -1,8 +1,8 @@
-"""Backfill of a rule: computes the part of its new aggregates that the app has not seen, and sends it to the app.
+"""Backfill of a rule: counts the events from before its new aggregates began, and sends the counts to the app.
 
-The app reports on the status topic from which offsets on a version counts. Everything before them is counted here, by
-the code of production, from the topic's history or from files. Promises: with the topic as source the result is exact,
-whatever the app reads meanwhile. Does not check files: they must hold every earlier event exactly once.
+The app reports on the status topic from which offsets on a version counts. This module counts the events before those
+offsets, with the app's own code, from the topic or from files. Promises: with the topic as source the result is exact,
+whatever the app reads meanwhile. Files are not checked: they must hold every earlier event exactly once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from streamcore.schema import EVENT_MS
 
 @dataclass(frozen=True, slots=True)
 class MissingAggregates:
-    """Aggregates of a version that began together. ``counts_from``: by partition, the offset."""
+    """Aggregates of a version that began at the same offsets. ``since_ms``: the event time from which each aggregate,
+    by its name, is complete without a backfill. ``counts_from``: the first offset that the app counted, by
+    partition."""
 
     since_ms: Mapping[str, int]
     counts_from: Mapping[int, int]
@@ -41,7 +43,8 @@ class MissingAggregates:
 
 @dataclass(frozen=True, slots=True)
 class BackfillSource:
-    """Where the history is: ``parquet``, or a topic (None: of the stream's name). ``start_ms``: where it begins."""
+    """The source of the past events: ``parquet``, a file or folder; None: the topic (None: the one with the stream's
+    name). ``start_ms``: the event time of the first events to count. ``now_ms``: the time of the command."""
 
     topic: str | None
     start_ms: int
@@ -51,7 +54,8 @@ class BackfillSource:
 
 @dataclass(frozen=True, slots=True)
 class BackfillResult:
-    """``events``: that were read. ``response``: the reply of the app; None when none came in time."""
+    """One part of a backfill: the aggregates that began at the same offsets. ``events``: the number read;
+    ``aggregates``: the number sent; ``published``: the sent records with the app's response."""
 
     rule: str
     version: int
@@ -70,91 +74,105 @@ def backfill_rule(
     wait_ms: int,
     progress: Progress,
 ) -> list[BackfillResult]:
-    """Backfill the newest version of a rule that is evaluated: the one on trial, or the live one."""
+    """Backfill the version of a rule that is on trial, or else the live one.
+
+    Returns one result for each group of aggregates that began at the same offsets, at least one. Raises ``InputError``
+    if there is no such rule, or nothing to backfill.
+    """
     known = read_history(kafka, topics, streams)
     rule = known.rules.candidate(rule_id) or known.rules.live(rule_id)
     if rule is None:
-        raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, in shadow for example")
+        raise InputError(f"app {topics.app} has no rule {rule_id!r}; publish it first, for example in shadow mode")
     if rule.window is None:
-        raise InputError(f"{rule_id} is no windowed rule: there is nothing to count")
+        raise InputError(f"{rule_id} is not a windowed rule: it has no windows to backfill")
     schema = load_streams(streams)[rule.rule.on]
     contents = known.lists.contents(history.now_ms)
-    done = []
-    for missing in _missing(kafka, topics, rule):
+    results = []
+    for missing in _missing_aggregates(kafka, topics, rule):
         collector, events = BackfillCollector(rule, schema), 0
-        total, batches = _batches(kafka, history, missing, rule, streams)
+        total, batches = _past_events(kafka, history, missing, rule, streams)
         with progress(f"backfill {rule_id}", total) as on_progress:
             for count, frame in batches:
-                some = frame.filter(pl.col(EVENT_MS) >= history.start_ms)
-                collector.add(with_list_columns(some, rule.list_columns, contents))
+                past = frame.filter(pl.col(EVENT_MS) >= history.start_ms)
+                collector.add(with_list_columns(past, rule.list_columns, contents))
                 events += count
                 on_progress(events)
         records = backfill_records(collector, history.start_ms, missing.since_ms, STAGED_KEY)
         changes = [ControlChange(k, v, parse_key(k)[1], rule.rule.version) for k, v in records]
         sent = publish_in_steps(kafka, topics, changes, note, wait_ms)
-        done.append(BackfillResult(rule_id, rule.rule.version, events, len(missing.since_ms), sent[-1]))
-    return done
+        results.append(BackfillResult(rule_id, rule.rule.version, events, len(missing.since_ms), sent[-1]))
+    return results
 
 
-def _missing(kafka: KafkaSettings, topics: AppTopics, rule: CompiledRule) -> list[MissingAggregates]:
-    """Read the last reported start of each of the rule's aggregates; group those that began at the same offsets."""
-    last: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
+def _missing_aggregates(kafka: KafkaSettings, topics: AppTopics, rule: CompiledRule) -> list[MissingAggregates]:
+    """Read from the status topic where each aggregate of the rule began, and group the aggregates by that."""
+    latest: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
     records = read_topic(kafka, topics.status)
     for record in sorted(records, key=lambda r: (r.timestamp_ms, r.partition, r.offset)):
         incomplete = orjson.loads(record.value or b"{}").get("incomplete")
         if incomplete is not None:
-            place = tuple(sorted((int(p), int(o)) for p, o in incomplete["counts_from"].items()))
-            last |= {name: (since, place) for name, since in incomplete["since_ms"].items()}
+            offsets = tuple(sorted((int(p), int(o)) for p, o in incomplete["counts_from"].items()))
+            latest |= {name: (since, offsets) for name, since in incomplete["since_ms"].items()}
     names = [spec.column for spec in rule.aggregates]
-    rows = [name for name in last if name.startswith("rows_")]
-    together: dict[tuple[tuple[int, int], ...], dict[str, int]] = {}
+    rows = [name for name in latest if name.startswith("rows_")]
+    by_offsets: dict[tuple[tuple[int, int], ...], dict[str, int]] = {}
     for name in [*names, *rows]:
-        if name in last and (name in names or last[name][1] in together):
-            together.setdefault(last[name][1], {})[name] = last[name][0]
-    if not together:
+        if name in latest and (name in names or latest[name][1] in by_offsets):
+            by_offsets.setdefault(latest[name][1], {})[name] = latest[name][0]
+    if not by_offsets:
         raise InputError(
             f"app {topics.app} has not reported from which offsets {rule.rule.id} version {rule.rule.version} counts: "
-            "its aggregates were there before, or no event had come yet; there is nothing to backfill"
+            "its aggregates existed before, or the app has read no event since; there is nothing to backfill"
         )
     own = {*names, rows_column(rule)}
     return [
-        MissingAggregates({n: s for n, s in since.items() if n in own}, dict(place))
-        for place, since in together.items()
+        MissingAggregates({n: s for n, s in since.items() if n in own}, dict(offsets))
+        for offsets, since in by_offsets.items()
     ]
 
 
-def _batches(
+def _past_events(
     kafka: KafkaSettings, history: BackfillSource, missing: MissingAggregates, rule: CompiledRule, streams: Path | None
 ) -> tuple[int, Iterator[tuple[int, pl.DataFrame]]]:
-    """How many there are, and frames of events with their number."""
+    """Return the number of past events, and an iterator of pairs: the number of events read, and a frame of them."""
     schema = load_streams(streams)[rule.rule.on]
     if history.parquet is not None:
         files = parquet_files(history.parquet)
-        found = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))
-        return count_events(files), found
-    before = _before(kafka, history.topic or schema.name, history.start_ms, missing)
-    return before.records, ((n, batch.events) for n, batch in topic_batches(kafka, before, schema, history.now_ms))
+        frames = ((count, batch.events) for count, batch in file_batches(files, schema, history.now_ms))
+        return count_events(files), frames
+    past = _range_before_start(kafka, history.topic or schema.name, history.start_ms, missing)
+    return past.records, ((n, batch.events) for n, batch in topic_batches(kafka, past, schema, history.now_ms))
 
 
-def _before(kafka: KafkaSettings, topic: str, start_ms: int, missing: MissingAggregates) -> TopicRange:
-    """From the first record of the time to where the app began to count."""
+def _range_before_start(kafka: KafkaSettings, topic: str, start_ms: int, missing: MissingAggregates) -> TopicRange:
+    """Return the range from the first record at or after ``start_ms`` to the offsets from which the app counted.
+
+    Raises ``InputError`` if the topic no longer holds its beginning.
+    """
     ends = KafkaPartitionOffsets(kafka, [topic])
-    first, start, last = ends.earliest(), ends.for_time(start_ms), ends.latest()
-    stop = {place: min(missing.counts_from.get(place[1], 0), last[place]) for place in last}
-    begin = {place: min(max(start[place], first[place]), stop[place]) for place in last}
-    if lost := [place for place in last if first[place] > 0 and first[place] >= start[place] and stop[place]]:
+    first, start, latest = ends.earliest(), ends.for_time(start_ms), ends.latest()
+    stop = {partition: min(missing.counts_from.get(partition[1], 0), latest[partition]) for partition in latest}
+    begin = {partition: min(max(start[partition], first[partition]), stop[partition]) for partition in latest}
+    if lost := [
+        partition
+        for partition in latest
+        if first[partition] > 0 and first[partition] >= start[partition] and stop[partition]
+    ]:
         oldest = ", ".join(f"{name}-{partition}" for name, partition in sorted(lost))
-        raise InputError(f"{oldest}: the topic no longer holds what came at --from; choose a later time, or --parquet")
+        raise InputError(
+            f"{oldest}: the topic no longer holds the events from --from on; choose a later time, or name files with"
+            " --parquet"
+        )
     return TopicRange(topic, begin, stop)
 
 
-def render_results(done: Sequence[BackfillResult]) -> list[str]:
-    """Lines for a person."""
+def render_results(results: Sequence[BackfillResult]) -> list[str]:
+    """Render one line for each result."""
     lines = []
-    for one in done:
-        response = one.published.response
+    for result in results:
+        response = result.published.response
         status = "no answer" if response is None else response.status
         reason = "" if response is None or response.reason is None else f": {response.reason}"
-        counted = f"{one.aggregates} aggregates from {one.events} events"
-        lines.append(f"{status:10} {one.rule} version {one.version}: {counted}{reason}")
+        counted = f"{result.aggregates} aggregates from {result.events} events"
+        lines.append(f"{status:10} {result.rule} version {result.version}: {counted}{reason}")
     return lines

@@ -114,7 +114,7 @@ def command(
     )
     chosen = SERVICES[service](ServiceOptions(rules, streams, to, at, there))
     settings = StackSettings(
-        folder=(data or workspace.default_folder(chosen.names.app)).absolute(),
+        folder=(data or workspace.default_folder(chosen.topic_names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
         port=port or local_broker.DEFAULT_PORT,
         streams=streams,
@@ -167,7 +167,7 @@ def _run(
     if verdict is None:
         raise InputError("interrupted: nothing was compared; the next run goes on where this one stopped")
     click.echo(_document(verdict, timeline.elapsed_s))
-    return 0 if verdict.good else 1
+    return 0 if verdict.passed else 1
 
 
 def _log_to(file: Path) -> None:

@@ -14,7 +14,7 @@ from headgate.console.messages import Print, silent
 class Timeline:
     """Prints each mark once, with the seconds since ``began_s`` (of ``time.monotonic``)."""
 
-    say: Print = silent
+    print_message: Print = silent
     began_s: float = field(default_factory=time.monotonic)
     marks: dict[str, float] = field(default_factory=dict)
 
@@ -22,16 +22,16 @@ class Timeline:
         """Note the first time that it happens."""
         if what not in self.marks:
             self.marks[what] = self.elapsed_s
-            self.say(f"{self.elapsed_s:6.1f} s  {what}")
+            self.print_message(f"{self.elapsed_s:6.1f} s  {what}")
 
     @contextmanager
-    def redirect(self, say: Print) -> Iterator[None]:
+    def redirect(self, print_message: Print) -> Iterator[None]:
         """Print the marks elsewhere for a while, if they are printed at all."""
-        before, self.say = self.say, silent if self.say is silent else say
+        before, self.print_message = self.print_message, silent if self.print_message is silent else print_message
         try:
             yield
         finally:
-            self.say = before
+            self.print_message = before
 
     @property
     def elapsed_s(self) -> float:

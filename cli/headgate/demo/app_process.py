@@ -197,14 +197,14 @@ class AppProcess:
         )
 
 
-def stop_leftover(module: str, settings_file: Path, limit_ms: int, say: Print) -> None:
+def stop_leftover(module: str, settings_file: Path, limit_ms: int, print_message: Print) -> None:
     """End an app of this workspace that outlived its ``headgate up`` (which was killed)."""
     mark = f"-m {module} --settings {settings_file} "
     for pid in _processes_with(mark):
-        say(f"an app of an earlier run is still there (process {pid}); asking it to stop")
+        print_message(f"an app of an earlier run is still there (process {pid}); asking it to stop")
         processes.send(pid, signal.SIGTERM)
         if not processes.wait_for_end(pid, mark, limit_ms):
-            say("it does not stop; ending it by force")
+            print_message("it does not stop; ending it by force")
             processes.send(pid, signal.SIGKILL)
             processes.wait_for_end(pid, mark, limit_ms)
 

@@ -1,11 +1,12 @@
-"""The invented shop as a thread: sends events at a pace, can be stopped, and never makes an event late by accident.
+"""Sends the demo shop's records from a thread, at a given rate, until it is stopped.
 
-Lateness depends on the records that the app has read before, and before its first cut it has read none. So a new
-stream begins with primers: few records, together no longer than the app allows for disorder, and then a pause until
-their cut is done.
+Promises: only the events that the shop means to be late are late. An event is late if an earlier cut has moved the
+watermark past its time; before the first cut there is no watermark. So a new stream begins with primers: a primer is a
+portion of records whose event times span less than the app's allowance for disorder, followed by a pause until the app
+has processed them.
 
-Positions live in the topics themselves (``headgate.demo.shop.producer``), so a stop of any kind loses and repeats
-nothing.
+The position in the stream is read from the topics (``headgate.demo.shop.producer``), so a stop or a crash loses and
+repeats no record.
 """
 
 from __future__ import annotations
@@ -19,73 +20,74 @@ from typing import Final
 
 from headgate.demo.shop.feed import Feed
 from headgate.demo.shop.producer import SendProgress, SendRate, positions, produce
-from headgate.demo.shop.settings import BLOCK, RecordFate
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK, RecordFate
 from streamcore.errors import StreamError
 from streamcore.kafka.readers import end_offsets
 from streamcore.kafka.settings import KafkaSettings
 
-#: Records of a primer: 5 s of event time, which with the stream's own disorder stays below what the app allows.
+#: The number of records of a primer: 5 s of event time. With the stream's own disorder of 4 s (``stream._JITTER_MS``)
+#: this is less than the app's allowance of 10 s.
 PRIMER: Final = 50
 _WAIT_S: Final = 0.05
+#: The number of progress reports from which ``waiting_s`` finds the time at which a record was sent.
 _KEPT: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSettings:
-    """The records to send: ``events`` more (None: without end), so many per second (None: as fast as possible)."""
+    """``events``: the number to send (None: without end). ``per_second``: events per second (None: no limit)."""
 
     events: int | None = None
     per_second: float | None = None
 
 
 def primers(feed: Feed, start: int, partitions: int) -> Iterator[int]:
-    """Where to pause after ``start``: as often as it takes until every partition of the topics whose event time counts
-    has had a good record.
+    """Yield the end of each primer after ``start``, as an index, until every partition that determines the watermark
+    has a valid record.
 
-    No primer crosses a block, for time jumps between blocks.
+    No primer crosses the end of a block, because event time jumps between blocks.
     """
-    clocks = feed.topics[: feed.clocks]
-    missing = {(topic, partition) for topic in clocks for partition in range(partitions)}
-    for end in range(start + 1, start + BLOCK + 1):
-        if (end - start) % PRIMER and end % BLOCK:
+    missing = {(topic, partition) for topic in feed.topics[: feed.clocks] for partition in range(partitions)}
+    for end in range(start + 1, start + EVENTS_PER_BLOCK + 1):
+        if (end - start) % PRIMER and end % EVENTS_PER_BLOCK:
             continue
         yield end
         begin = max(start, end - PRIMER)
-        good = (one for one in feed.records(begin, end) if one.record.fate is RecordFate.EVENT)
-        missing.difference_update((one.topic, one.record.partition(partitions)) for one in good)
+        valid = (routed for routed in feed.records(begin, end) if routed.record.fate is RecordFate.EVENT)
+        missing.difference_update((routed.topic, routed.record.partition(partitions)) for routed in valid)
         if not missing:
             return
 
 
 class Generator:
-    """One run of a feed. ``processed`` returns how many records of its topics the app has finished.
+    """Sends a feed from a thread, once. ``processed`` returns the number of records that the app has processed.
 
-    ``next_index`` is the place in the story, ``sent`` the number of records in the topics.
+    ``next_index``: the index of the next event of the stream. ``sent``: the number of records in the topics.
     """
 
     def __init__(
-        self, kafka: KafkaSettings, feed: Feed, orders: GeneratorSettings, processed: Callable[[], int]
+        self, kafka: KafkaSettings, feed: Feed, settings: GeneratorSettings, processed: Callable[[], int]
     ) -> None:
         self._kafka = kafka
         self._feed = feed
-        self._orders = orders
+        self._settings = settings
         self._processed = processed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="generator", daemon=True)
         self._sent: deque[tuple[float, int]] = deque(maxlen=_KEPT)
         self._failure: BaseException | None = None
         self._partitions = 0
-        self._before = 0
+        self._sent_before = 0
         self.first_index = 0
         self.next_index = 0
         self.sent = 0
 
     def start(self) -> None:
-        """Find out where the stream stopped, then send from there in a thread."""
-        done = positions(self._kafka, self._feed.topics)
-        self.first_index = self.next_index = max(done.values())
-        self._partitions = sum(topic == self._feed.topics[0] for topic, _ in done)
-        self.sent = self._before = sum(end_offsets(self._kafka, self._feed.topics).values())
+        """Read the position of the stream from the topics, and start the thread that sends from there."""
+        next_by_partition = positions(self._kafka, self._feed.topics)
+        self.first_index = self.next_index = max(next_by_partition.values())
+        self._partitions = sum(topic == self._feed.topics[0] for topic, _ in next_by_partition)
+        self.sent = self._sent_before = sum(end_offsets(self._kafka, self._feed.topics).values())
         self._thread.start()
 
     def check(self) -> None:
@@ -95,22 +97,23 @@ class Generator:
 
     @property
     def done(self) -> bool:
-        """Everything that was ordered is acknowledged."""
+        """Whether Kafka has acknowledged all records that were to be sent."""
         return not self._thread.is_alive() and self._failure is None
 
     @property
     def newest_event_ms(self) -> int | None:
-        """The stream's clock at the record that was sent last."""
+        """The undisturbed event time of the last record sent, in epoch milliseconds; None before the first one."""
         return None if self.next_index == 0 else self._feed.shop.time_ms(self.next_index - 1)
 
     def waiting_s(self, processed: int) -> float:
-        """For how long the first record that is not processed has been sent."""
+        """Return the seconds since the first record was sent that the app has not processed; 0 if there is none."""
         if processed >= self.sent:
             return 0.0
         return time.monotonic() - next((when for when, sent in [*self._sent] if sent > processed), time.monotonic())
 
     def stop(self, limit_s: float) -> bool:
-        """Stop after the current portion, acknowledged; False when that takes longer than the limit."""
+        """Stop once Kafka has acknowledged the records already handed over. Return False if that takes longer than
+        ``limit_s`` seconds."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(limit_s)
@@ -123,32 +126,31 @@ class Generator:
             self._failure = error
 
     def _send(self) -> None:
-        events = self._orders.events
+        events = self._settings.events
         end = None if events is None else self.first_index + events
         self._produce(self.first_index)  # after a kill, some partitions may be behind the others
-        for pause in primers(self._feed, 0, self._partitions) if self.first_index == 0 else ():
-            if (end is not None and pause >= end) or self._stop.is_set():
+        for primer_end in primers(self._feed, 0, self._partitions) if self.first_index == 0 else ():
+            if (end is not None and primer_end >= end) or self._stop.is_set():
                 break
-            self._produce(pause)
+            self._produce(primer_end)
             while self._processed() < self.sent and not self._stop.wait(_WAIT_S):
                 pass
         if not self._stop.is_set():
             self._produce(end)
 
-    def _produce(self, stop: int | None) -> None:
-        pace = SendRate(self._orders.per_second)
-        done = produce(
+    def _produce(self, end: int | None) -> None:
+        progress = produce(
             self._kafka,
             self._feed,
-            stop=stop,
-            pace=pace,
-            stopping=self._stop.is_set,
-            on_progress=self._note,
+            end=end,
+            rate=SendRate(self._settings.per_second),
+            should_stop=self._stop.is_set,
+            on_progress=self._set_progress,
         )
-        self._note(done)
-        self._before += done.sent
+        self._set_progress(progress)
+        self._sent_before += progress.sent
 
-    def _note(self, progress: SendProgress) -> None:
+    def _set_progress(self, progress: SendProgress) -> None:
         self.next_index = max(self.next_index, progress.next_index)
-        self.sent = self._before + progress.sent
+        self.sent = self._sent_before + progress.sent
         self._sent.append((time.monotonic(), self.sent))

@@ -40,7 +40,7 @@ class ForcedStopError(HeadgateError):
 class Signals:
     """``stop`` is set by the first signal, ``hurry`` by the second. In ``setting_up`` a signal interrupts at once."""
 
-    say: Print
+    print_message: Print
     stop: threading.Event = field(default_factory=threading.Event)
     hurry: threading.Event = field(default_factory=threading.Event)
     setting_up: bool = True
@@ -68,10 +68,10 @@ class Signals:
 class DemoRun:
     """One run over a stack. ``headgate.commands.up`` makes it."""
 
-    def __init__(self, stack: DemoStack, signals: Signals, say: Print, timeline: Timeline) -> None:
+    def __init__(self, stack: DemoStack, signals: Signals, print_message: Print, timeline: Timeline) -> None:
         self.stack = stack
         self._signals = signals
-        self._say = say
+        self._print_message = print_message
         self._timeline = timeline
         self._checked_s = 0.0
 
@@ -93,13 +93,13 @@ class DemoRun:
                 while not self._is_over():
                     view.poll()
                     phase = "running" if self.stack.app.metrics.cuts else f"starting the {self.stack.service.name} app"
-                    live.update(view.picture(phase, *console.size), refresh=True)
+                    live.update(view.render(phase, *console.size), refresh=True)
                     self._signals.stop.wait(_REFRESH_S)
         finally:
             for line in held:
-                self._say(line)
+                self._print_message(line)
         view.poll()
-        self._say(view.line())
+        self._print_message(view.status_line())
 
     def _print_lines(self, view: LiveView) -> None:
         """No terminal: a line now and then."""
@@ -107,7 +107,7 @@ class DemoRun:
         while not self._is_over():
             view.poll()
             if time.monotonic() >= next_s:
-                self._say(view.line())
+                self._print_message(view.status_line())
                 next_s = time.monotonic() + _LINE_EVERY_S
             self._signals.stop.wait(_REFRESH_S)
 
@@ -131,7 +131,7 @@ class DemoRun:
         if not self._wait_until_processed():
             return None
         verifier = self.stack.service.verifier(self.stack)
-        self._say(f"sending {events:,} events")
+        self._print_message(f"sending {events:,} events")
         self.stack.generate(orders)
         while not self.stack.generator.done:
             self._check()
@@ -141,9 +141,9 @@ class DemoRun:
         if not self._wait_until_processed():
             return None
         self._timeline.mark("all events are processed")
-        verifier.events_processed()
+        verifier.on_events_processed()
         self.stack.stop_app(self._signals.hurry)
-        self._say("reading what came out and comparing")
+        self._print_message("reading what came out and comparing")
         return verifier.compare()
 
     def _wait_until_processed(self) -> bool:

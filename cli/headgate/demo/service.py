@@ -1,8 +1,8 @@
-"""The description of a service for ``headgate up``: its process, settings, inputs and requirements, its live view, and
-the comparison of its output with the expected output.
+"""The interface between ``headgate up`` and the services that it runs.
 
-Everything else (broker, workspace, generator, the order of start and stop) is the same for all and is in
-``headgate.demo.stack``. A new service is a module in ``headgate.demo.services``.
+A service (etl, rules, search, sessions) implements ``Service``: its process, its settings, the records that it is fed,
+the server that it needs, its live view, and its verifier. ``headgate.demo.stack`` does what all services share: broker,
+workspace, generator, and the order of start and stop. A new service is a module in ``headgate.demo.services``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """The environment of a service: Kafka, its workspace, Spark's jars, and the folder of stream files."""
+    """The environment of a service. ``jars``: the folder of Spark's jars. ``streams``: the folder of stream files that
+    the service reads, the shipped one unless the user names another."""
 
     kafka: KafkaSettings
     workspace: Workspace
@@ -41,7 +42,7 @@ class ServiceContext:
 
 
 class RunView(Protocol):
-    """A run as its live view and its verifier see it."""
+    """The part of a run that its live view and its verifier use."""
 
     @property
     def kafka(self) -> KafkaSettings: ...
@@ -54,7 +55,8 @@ class RunView(Protocol):
 
     @property
     def streams(self) -> Path | None:
-        """The folder of stream files that the user names; None: the shipped one."""
+        """The folder of stream files that the user named; None if the user named none. ``context.streams`` is the
+        folder that is used then."""
         ...
 
     @property
@@ -64,23 +66,23 @@ class RunView(Protocol):
     def generator(self) -> Generator: ...
 
     def check(self) -> None:
-        """Raise an error when a process of the run has ended."""
+        """Raise an error if a process of the run has ended."""
         ...
 
 
 class Server(Protocol):
-    """A real server that a service writes to, started by this process or run by another owner."""
+    """A server that a service writes to, such as PostgreSQL: a local one, or an external one that the user named."""
 
-    def start(self, say: Print) -> None:
-        """Make sure that it is there."""
+    def start(self, print_message: Print) -> None:
+        """Start a local server that does not run yet; raise an error if an external server does not answer."""
         ...
 
     def check(self) -> None:
-        """Raise when it is gone."""
+        """Raise an error if a local server has ended."""
         ...
 
-    def stop(self, say: Print) -> None:
-        """End it, if we started it."""
+    def stop(self, print_message: Print) -> None:
+        """Stop the server if ``start`` started it."""
         ...
 
 
@@ -88,47 +90,50 @@ class LiveView(Protocol):
     """The live view of one run."""
 
     def poll(self) -> None:
-        """Take the records that have arrived; returns quickly."""
+        """Read the records that have arrived, without waiting for more."""
         ...
 
-    def picture(self, phase: str, width: int, height: int) -> RenderableType:
-        """For a terminal of this size."""
+    def render(self, phase: str, width: int, height: int) -> RenderableType:
+        """Draw the view for a terminal of ``width`` columns and ``height`` lines. ``phase`` is a word or two for its
+        first line, such as ``running``."""
         ...
 
-    def line(self) -> str:
-        """All of it in a line, where there is no terminal."""
+    def status_line(self) -> str:
+        """Return the most important figures as one line, for output that is no terminal."""
         ...
 
     def close(self) -> None:
-        """Release the sources that the watch reads from."""
+        """Close the consumers and connections of the live view."""
         ...
 
 
 class VerifyResult(Protocol):
-    """``good``: nothing lost, nothing twice, nothing too much."""
+    """The outcome of a verification."""
 
     @property
-    def good(self) -> bool: ...
+    def passed(self) -> bool:
+        """Whether no output is missing, duplicated, wrong or unexpected, and every input record is accounted for."""
+        ...
 
     def summary(self) -> VerifySummary:
-        """Return the result in the schema of all services."""
+        """Return the outcome in the form that all services share."""
         ...
 
 
 class Verifier(Protocol):
     """Compares the actual output with the expected output; created before this run's events are sent."""
 
-    def events_processed(self) -> None:
-        """All events are processed, and the app still runs."""
+    def on_events_processed(self) -> None:
+        """Do what needs the running app. Called once, after the app has processed all events, before it stops."""
         ...
 
     def compare(self) -> VerifyResult:
-        """Compare the output with the expectation, after the app has stopped."""
+        """Read the output and compare it with the expected output. Called after the app has stopped."""
         ...
 
 
 class Service(Protocol):
-    """One service. ``name`` is its name for users; ``module`` is run with ``python -m``."""
+    """One service. ``name`` is its name for users; ``module`` is the Python module that runs its app."""
 
     @property
     def name(self) -> str: ...
@@ -137,36 +142,38 @@ class Service(Protocol):
     def module(self) -> str: ...
 
     @property
-    def names(self) -> TopicNames:
-        """The names that a first workspace takes."""
+    def topic_names(self) -> TopicNames:
+        """The names of the app and its topics in the first workspace; further workspaces add a number to them."""
         ...
 
-    def load(self) -> None:
-        """Import or read slow resources while the broker and the app start. Raise an error if one is invalid."""
+    def preload(self) -> None:
+        """Import slow modules and read files while the broker and the app start. Raises ``InputError`` if a file is
+        invalid."""
         ...
 
     def server(self, folder: Path, java: Java) -> Server | None:
-        """Return the server that the service needs beside Kafka, or None."""
+        """Return the server that the service needs beside Kafka, not yet started, or None. ``folder`` holds the data of
+        a local server."""
         ...
 
     def settings(self, context: ServiceContext) -> ServiceSettings:
-        """Of the app."""
+        """Return the app's settings."""
         ...
 
     def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
         """Return the topics that the app writes, and its control topic."""
         ...
 
-    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
-        """Delete the data that an earlier shop of the same folder left outside Kafka. Called before ``prepare``, for a
-        new shop."""
+    def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
+        """Delete the data that an earlier workspace of the folder left outside Kafka. Called before ``prepare``, for a
+        new workspace."""
         ...
 
-    def prepare(self, context: ServiceContext, say: Print) -> None:
+    def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Create the rules and tables that must exist before the first event."""
         ...
 
-    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the records that the generator sends."""
         ...
 
@@ -175,9 +182,9 @@ class Service(Protocol):
         ...
 
     def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Return the live view."""
+        """Return a new live view of the run; it reads until it is closed."""
         ...
 
     def verifier(self, run: RunView) -> Verifier:
-        """Return the verifier of this run."""
+        """Return a verifier that has read the output from before this run."""
         ...

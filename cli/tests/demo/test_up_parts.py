@@ -17,7 +17,7 @@ from headgate.demo.app_process import AppEndedError, AppProcess
 from headgate.demo.generator import PRIMER, Generator, GeneratorSettings, primers
 from headgate.demo.run import Signals
 from headgate.demo.shop.feed import shop_feed
-from headgate.demo.shop.settings import BLOCK, RecordFate, ShopSettings
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK, RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
 from headgate.demo.workspace import TopicNames
 from headgate.errors import InputError
@@ -91,7 +91,7 @@ def test_primers_are_short_cross_no_block_and_end_when_every_partition_counts(st
     covered = set[int]()
     for begin, stop in zip([start, *stops], stops, strict=False):
         assert 0 < stop - begin <= PRIMER
-        assert begin // BLOCK == (stop - 1) // BLOCK
+        assert begin // EVENTS_PER_BLOCK == (stop - 1) // EVENTS_PER_BLOCK
         part = list(records(SHOP, begin, stop))
         times = [r.event_ms for r in part if r.fate is RecordFate.EVENT]
         assert not times or max(times) - min(times) < 15_000

@@ -27,7 +27,7 @@ class Shop(DemoStack):
 
     def prepare(self) -> None:
         """What ``start`` does with the topics and the rules."""
-        self.service.load()
+        self.service.preload()
         self._open_shop()
         self._prepare()
 

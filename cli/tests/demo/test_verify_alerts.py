@@ -36,7 +36,7 @@ def found(expected: ExpectedAlerts) -> AlertOutput:
 
 def test_a_faultless_run_is_good(found: AlertOutput) -> None:
     verdict = compare(NOTHING, found, SHOP, RULES, OTHERS)
-    assert verdict.good
+    assert verdict.passed
     assert verdict.not_compared == ()
     assert verdict.run == verdict.run_expected == verdict.total
     assert verdict.run.alerts > 20
@@ -44,24 +44,24 @@ def test_a_faultless_run_is_good(found: AlertOutput) -> None:
 
 def test_a_missing_alert_is_lost(found: AlertOutput) -> None:
     verdict = compare(NOTHING, replace(found, alerts=found.alerts[1:]), SHOP, RULES, OTHERS)
-    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (1, 0, 0, False)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (1, 0, 0, False)
 
 
 def test_an_alert_that_comes_twice_is_duplicated(found: AlertOutput) -> None:
     verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, found.alerts[0])), SHOP, RULES, OTHERS)
-    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (0, 1, 0, False)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 1, 0, False)
 
 
 def test_an_alert_that_must_not_come_is_unexpected(found: AlertOutput) -> None:
     wrong = ("new", AlertId("large-payment", source=(0, 10**9)))
     verdict = compare(NOTHING, replace(found, alerts=(*found.alerts, wrong)), SHOP, RULES, OTHERS)
-    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.good) == (0, 0, 1, False)
+    assert (verdict.missing, verdict.duplicated, verdict.unexpected, verdict.passed) == (0, 0, 1, False)
 
 
 @pytest.mark.parametrize("lane", ["dead_letters", "late"])
 def test_an_event_that_is_not_accounted_for_is_no_good(found: AlertOutput, lane: str) -> None:
     less = replace(found, **{lane: getattr(found, lane) - 1})
-    assert not compare(NOTHING, less, SHOP, RULES, OTHERS).good
+    assert not compare(NOTHING, less, SHOP, RULES, OTHERS).passed
 
 
 def test_the_numbers_of_a_run_are_those_since_the_reading_before(found: AlertOutput) -> None:
@@ -82,4 +82,4 @@ def test_rules_that_are_not_as_shipped_are_named_and_not_compared(found: AlertOu
     rules, others = comparable(SHIPPED, published)
     assert others == ("card-testing", "large-payment", "mine", "view-flood")
     left = tuple((i, a) for i, a in found.alerts if a is not None and a.rule in rules)
-    assert compare(NOTHING, replace(found, alerts=left), SHOP, rules, others).good
+    assert compare(NOTHING, replace(found, alerts=left), SHOP, rules, others).passed

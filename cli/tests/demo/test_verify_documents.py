@@ -98,7 +98,7 @@ def changed(found: IndexContents, name: str, /, **columns: str | int | bool | No
 
 def test_what_the_service_makes_is_good(made: IndexContents) -> None:
     verdict = compare(NOTHING, made, SHOP)
-    assert verdict.good, verdict
+    assert verdict.passed, verdict
     assert verdict.run == verdict.total == made.mark
     assert verdict.documents == verdict.expected_documents > 4_000
     assert verdict.run.changes > 5_000
@@ -108,7 +108,7 @@ def test_what_the_service_makes_is_good(made: IndexContents) -> None:
 def test_a_document_that_is_missing_is_lost(made: IndexContents) -> None:
     (name, _), *rest = made.documents.items()
     verdict = compare(NOTHING, replace(made, documents=dict(rest)), SHOP)
-    assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.good) == (1, 0, 0, False)
+    assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (1, 0, 0, False)
     assert verdict.examples == (name,)
 
 
@@ -117,7 +117,7 @@ def test_a_document_that_is_missing_is_lost(made: IndexContents) -> None:
 )
 def test_a_document_with_one_wrong_field_is_wrong(made: IndexContents, columns: dict[str, str | int | None]) -> None:
     verdict = compare(NOTHING, changed(made, "p0", **columns), SHOP)
-    assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.good) == (0, 0, 1, False)
+    assert (verdict.missing, verdict.unexpected, verdict.wrong, verdict.passed) == (0, 0, 1, False)
 
 
 def test_a_document_whose_field_is_missing_is_wrong(made: IndexContents) -> None:
@@ -129,13 +129,13 @@ def test_a_deleted_product_that_is_there_is_unexpected_and_resurrected(made: Ind
     _, expected = expectation(SHOP, EVENTS)
     name = min(expected.deleted)
     verdict = compare(NOTHING, replace(made, documents={**made.documents, name: made.documents["p0"]}), SHOP)
-    assert (verdict.missing, verdict.unexpected, verdict.resurrected, verdict.good) == (0, 1, 1, False)
+    assert (verdict.missing, verdict.unexpected, verdict.resurrected, verdict.passed) == (0, 1, 1, False)
 
 
 @pytest.mark.parametrize(("lane", "more"), [("dead_letters", -1), ("dead_letters", 1), ("late", 1), ("changes", -1)])
 def test_a_record_that_is_not_accounted_for_is_no_good(made: IndexContents, lane: str, more: int) -> None:
     mark = replace(made.mark, **{lane: getattr(made.mark, lane) + more})
-    assert not compare(NOTHING, replace(made, mark=mark), SHOP).good
+    assert not compare(NOTHING, replace(made, mark=mark), SHOP).passed
 
 
 def test_the_numbers_of_a_run_are_those_since_the_reading_before(made: IndexContents) -> None:

@@ -15,7 +15,7 @@ from headgate.demo.verify.sessions import SessionsVerifyResult
 from headgate.demo.verify.summary import VerifySummary
 
 KEYS = (
-    "good",
+    "passed",
     "events",
     "produced",
     "expected",
@@ -30,7 +30,7 @@ KEYS = (
 
 def test_the_json_of_a_verification_has_these_keys_in_this_order() -> None:
     summary = VerifySummary(
-        good=True,
+        passed=True,
         events=8,
         produced=3,
         expected=3,

@@ -1,4 +1,4 @@
-"""``headgate demo produce``: the invented shop's events for an app that runs elsewhere."""
+"""``headgate demo produce``: the demo shop's events for an app that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.kafka_login import KafkaLogin, login_option
 def command(
     service: str, login: KafkaLogin, topic: str | None, events: int | None, rate: float, seed: int, output: Output
 ) -> int:
-    """Send an invented shop's events to Kafka, for an app of SERVICE that runs elsewhere.
+    """Send the demo shop's events to Kafka, for an app of SERVICE that runs elsewhere.
 
     \b
     etl       events in four formats, each in its own topic
@@ -39,18 +39,18 @@ def command(
 
     from headgate.console.messages import to_stderr
     from headgate.console.progress import progress
-    from headgate.demo.datagen import feed, shop_for
+    from headgate.demo.datagen import send_feed, shop_settings
     from headgate.demo.run import Signals
 
     chosen = SERVICES[service](ServiceOptions(None, None, None, None, None))
-    names = chosen.names if topic is None else replace(chosen.names, app=topic)
+    names = chosen.topic_names if topic is None else replace(chosen.topic_names, app=topic)
     kafka = login.settings("headgate-demo")
-    source, signals = chosen.feed(names, shop_for(seed)), Signals(to_stderr, setting_up=False)
+    source, signals = chosen.event_feed(names, shop_settings(seed)), Signals(to_stderr, setting_up=False)
     with signals.handling(), progress(f"the shop's events to {names.events}", events) as on_progress:
-        sent = feed(kafka, source, events, rate, signals.stop.is_set, on_progress)
+        sent = send_feed(kafka, source, events, rate, signals.stop.is_set, on_progress)
     emit(
         output,
-        {"topic": names.events, "records": sent.records, "next": sent.index},
-        f"{sent.records} records to {', '.join(source.topics)}; the shop has produced {sent.index} events so far",
+        {"topic": names.events, "records": sent.records, "next": sent.next_index},
+        f"{sent.records} records to {', '.join(source.topics)}; the shop has produced {sent.next_index} events so far",
     )
     return 0

@@ -1,4 +1,4 @@
-"""``headgate rules backfill``: counts the history that a new rule has missed."""
+"""``headgate rules backfill``: counts the past events that a new rule has missed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ from headgate.rules.options import streams_option, target_option
 
 @click.command(short_help="Fill the windows of a new rule with past events, before it goes live.")
 @click.argument("rule")
-@click.option("--from", "start", required=True, help="A time (2026-12-01T08:00:00Z), or how long ago (24h).")
+@click.option(
+    "--from",
+    "start",
+    required=True,
+    help="Start of the past events: a time (2026-12-01T08:00:00Z), or how long ago (24h).",
+)
 @click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
-@click.option("--parquet", type=click.Path(path_type=Path), default=None, help="Files instead of the topic's history.")
-@click.option("--why", default=None, help="The reason of the change, kept in the history.")
+@click.option(
+    "--parquet",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Read the past events from this file or folder instead of the topic.",
+)
+@click.option("--why", default=None, help="The reason for the change, kept in the history.")
 @click.option(
     "--wait",
     type=click.FloatRange(0.1),
@@ -44,7 +54,7 @@ def backfill(
 
     Publish the version in shadow mode first: the app reports the offsets from which it counts. This command counts
     the events before those offsets with the same code, and the app adds the counts to its state. Then publish the
-    version live: it keeps its aggregates.
+    version live: it keeps its aggregates. Exit code 1 unless the app accepts every part of the backfill in time.
 
     \b
     headgate rules publish new.yaml --mode shadow --app shop
@@ -61,16 +71,17 @@ def backfill(
     now_ms = int(time.time() * 1000)
     history = BackfillSource(topic, parse_time(start, now_ms, "--from"), now_ms, parquet)
     note = note_for_user(why or "backfill")
-    done = backfill_rule(kafka, topics, rule, history, streams, note, round(wait * 1000), progress)
+    results = backfill_rule(kafka, topics, rule, history, streams, note, round(wait * 1000), progress)
     data: Json = [
         {
-            "rule": one.rule,
-            "version": one.version,
-            "events": one.events,
-            "aggregates": one.aggregates,
-            "status": None if one.published.response is None else one.published.response.status,
+            "rule": result.rule,
+            "version": result.version,
+            "events": result.events,
+            "aggregates": result.aggregates,
+            "status": None if result.published.response is None else result.published.response.status,
         }
-        for one in done
+        for result in results
     ]
-    emit(output, data, "\n".join(render_results(done)))
-    return 0 if all(one.published.response is not None and one.published.response.accepted for one in done) else 1
+    emit(output, data, "\n".join(render_results(results)))
+    responses = [result.published.response for result in results]
+    return 0 if all(response is not None and response.accepted for response in responses) else 1

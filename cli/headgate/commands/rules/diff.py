@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _WIDTH = 100
+#: Exit codes, as of diff(1).
 SAME, DIFFERENT, TROUBLE = 0, 1, 2
 
 
@@ -59,30 +60,30 @@ def command(
     from streamcore.errors import StreamError
 
     try:
-        found = _diff_rules(paths, against, streams, AppAt(login, app), prune=prune)
-    except _UnreadError as error:
-        emit(output, {"problems": [problem_json(p) for p in error.problems]}, _refusal(error.problems))
+        diffs = _diff_rules(paths, against, streams, AppAt(login, app), prune=prune)
+    except RuleProblemsError as error:
+        emit(output, {"problems": [problem_json(p) for p in error.problems]}, _render_problems(error.problems))
         return TROUBLE
     except StreamError as error:
         to_stderr(f"headgate: {error}")
         return TROUBLE
-    emit(output, [_json(one) for one in found], "\n".join([*_lines(found), _sum(found)]))
-    return DIFFERENT if changes(found) else SAME
+    emit(output, [_json(rule_diff) for rule_diff in diffs], "\n".join([*_render_lines(diffs), _summary_line(diffs)]))
+    return DIFFERENT if changes(diffs) else SAME
 
 
 @dataclass(frozen=True, slots=True)
 class AppAt:
-    """A rules app and where its Kafka is."""
+    """A rules app: its name, and the login of its Kafka."""
 
     login: KafkaLogin
     name: str
 
 
-class _UnreadError(Exception):
-    """Rules on one of the sides have problems."""
+class RuleProblemsError(Exception):
+    """Rules of the files cannot be compared, because they have problems."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__(len(problems))
+        super().__init__(f"{len(problems)} problems in the rule files")
         self.problems = problems
 
 
@@ -95,13 +96,13 @@ def _diff_rules(
     bundle = read_bundle(paths or [shipped_rules("shop")], streams)
     other = read_bundle(against, streams) if against else None
     if problems := [*bundle.problems, *(other.problems if other is not None else ())]:
-        raise _UnreadError(problems)
-    live = _live(app, streams) if other is None else [one.rule for one in other.rules]
-    return diff(live, [one.rule for one in bundle.rules], bundle.streams, whole=prune)
+        raise RuleProblemsError(problems)
+    live = _read_live_rules(app, streams) if other is None else [loaded.rule for loaded in other.rules]
+    return diff(live, [loaded.rule for loaded in bundle.rules], bundle.streams, whole=prune)
 
 
-def _live(app: AppAt, streams: Path | None) -> list[Rule]:
-    """Read the versions in the live slots from the control topic."""
+def _read_live_rules(app: AppAt, streams: Path | None) -> list[Rule]:
+    """Read the live versions of the app's rules from the control topic."""
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, require_app
     from rulecore.documents.slots import Slot
@@ -109,93 +110,96 @@ def _live(app: AppAt, streams: Path | None) -> list[Rule]:
     kafka, topics = app.login.settings("headgate-rules"), AppTopics(app.name)
     require_app(kafka, topics)
     rules = read_history(kafka, topics, streams).rules.rules
-    return [rule.rule for place, rule in sorted(rules.items()) if place.slot is Slot.LIVE]
+    return [rule.rule for key, rule in sorted(rules.items()) if key.slot is Slot.LIVE]
 
 
-# --- what the results look like ---------------------------------------------------------------------------------------
+# --- the form of the results ------------------------------------------------------------------------------------------
 
 _MARKS = {"added": "+", "removed": "-", "changed": "~"}
 
 
-def _lines(found: Sequence[RuleDiff]) -> Iterable[str]:
-    for one in found:
-        if one.verdict == "same":
+def _render_lines(diffs: Sequence[RuleDiff]) -> Iterable[str]:
+    for rule_diff in diffs:
+        if rule_diff.verdict == "same":
             continue
-        yield f"{_MARKS[one.verdict]} {one.rule}  {_versions(one)}"
-        if one.rejected is not None:
-            yield f"    ! would be rejected: {one.rejected}; write version: {one.write_version}"
-        for change in one.fields:
-            yield from _field(change)
-        for state in one.state:
-            yield f"    state: {_state(state)}"
+        yield f"{_MARKS[rule_diff.verdict]} {rule_diff.rule}  {_render_versions(rule_diff)}"
+        if rule_diff.rejected is not None:
+            yield f"    ! would be rejected: {rule_diff.rejected}; set its version to {rule_diff.required_version}"
+        for change in rule_diff.fields:
+            yield from _render_field(change)
+        for state in rule_diff.state:
+            yield f"    state: {_render_state(state)}"
 
 
-def _versions(one: RuleDiff) -> str:
-    if one.old_version is None:
-        return f"new, version {one.new_version}"
-    if one.new_version is None:
-        return f"would be removed, version {one.old_version}"
-    return f"version {one.old_version} -> {one.new_version}"
+def _render_versions(rule_diff: RuleDiff) -> str:
+    if rule_diff.old_version is None:
+        return f"new, version {rule_diff.new_version}"
+    if rule_diff.new_version is None:
+        return f"would be removed, version {rule_diff.old_version}"
+    return f"version {rule_diff.old_version} -> {rule_diff.new_version}"
 
 
-def _field(change: FieldChange) -> Iterable[str]:
+def _render_field(change: FieldChange) -> Iterable[str]:
     normal = change.normal
     word = "" if normal is None else " (equivalent)" if normal.equivalent else " (different)"
     yield f"    {change.path}{word}"
-    yield from _sides(change.path, change.old, change.new)
+    yield from _render_sides(change.path, change.old, change.new)
     if normal is not None and not normal.equivalent and (normal.old, normal.new) != (change.old, change.new):
-        yield "      in normal form"
-        yield from _sides("", normal.old, normal.new)
+        yield "      normalized:"
+        yield from _render_sides("", normal.old, normal.new)
 
 
-def _sides(path: str, old: Json, new: Json) -> Iterable[str]:
+def _render_sides(path: str, old: Json, new: Json) -> Iterable[str]:
     for mark, value in (("-", old), ("+", new)):
-        text = _value(path, value)
+        text = _render_value(path, value)
         yield from textwrap.wrap(text, _WIDTH, initial_indent=f"      {mark} ", subsequent_indent="        ") or [
             f"      {mark}"
         ]
 
 
-def _value(path: str, value: Json) -> str:
+def _render_value(path: str, value: Json) -> str:
     if value is None:
         return "(none)"
     if path == "tests" and isinstance(value, list):
-        return f"{len(value)} tests"
+        return "1 test" if len(value) == 1 else f"{len(value)} tests"
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _state(state: StateChange) -> str:
+def _render_state(state: StateChange) -> str:
     from rulecore.documents.scalars import render_duration
 
     if state.incomplete_ms is None:
-        return f"{state.what}: {state.fate}" + (", begins empty" if state.fate == "new" else "")
+        return f"{state.state_name}: {state.outcome}" + (", begins empty" if state.outcome == "new" else "")
     incomplete = f", incomplete for {render_duration(state.incomplete_ms)}" if state.incomplete_ms else ""
-    return f"{state.what}: {state.fate}{incomplete}"
+    return f"{state.state_name}: {state.outcome}{incomplete}"
 
 
-def _sum(found: Sequence[RuleDiff]) -> str:
-    count = {verdict: sum(one.verdict == verdict for one in found) for verdict in (*_MARKS, "same")}
-    rejected = sum(one.rejected is not None for one in found)
+def _summary_line(diffs: Sequence[RuleDiff]) -> str:
+    count = {verdict: sum(rule_diff.verdict == verdict for rule_diff in diffs) for verdict in (*_MARKS, "same")}
+    rejected = sum(rule_diff.rejected is not None for rule_diff in diffs)
     text = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
     return f"{text}; {rejected} would be rejected" if rejected else text
 
 
-def _refusal(problems: Sequence[Problem]) -> str:
+def _render_problems(problems: Sequence[Problem]) -> str:
     return "\n".join([*(p.render() for p in problems), "nothing was compared"])
 
 
-def _json(one: RuleDiff) -> Json:
+def _json(rule_diff: RuleDiff) -> Json:
     return {
-        "rule": one.rule,
-        "verdict": one.verdict.value,
-        "old_version": one.old_version,
-        "new_version": one.new_version,
-        "rejected": one.rejected,
-        "write_version": one.write_version,
-        "fields": [_field_json(change) for change in one.fields],
-        "state": [{"what": s.what, "fate": s.fate.value, "incomplete_ms": s.incomplete_ms} for s in one.state],
+        "rule": rule_diff.rule,
+        "verdict": rule_diff.verdict.value,
+        "old_version": rule_diff.old_version,
+        "new_version": rule_diff.new_version,
+        "rejected": rule_diff.rejected,
+        "required_version": rule_diff.required_version,
+        "fields": [_field_json(change) for change in rule_diff.fields],
+        "state": [
+            {"state": s.state_name, "outcome": s.outcome.value, "incomplete_ms": s.incomplete_ms}
+            for s in rule_diff.state
+        ],
     }
 
 

@@ -52,7 +52,7 @@ class PostgresAddress:
 class Database(Protocol):
     """A server with a database; ``headgate up`` starts and stops it as a service's server."""
 
-    def start(self, say: Print) -> None:
+    def start(self, print_message: Print) -> None:
         """Make sure that it is there."""
         ...
 
@@ -60,7 +60,7 @@ class Database(Protocol):
         """Raise when it is gone."""
         ...
 
-    def stop(self, say: Print) -> None:
+    def stop(self, print_message: Print) -> None:
         """End it, if it is ours."""
         ...
 
@@ -78,9 +78,9 @@ class LocalDatabase:
         self._ledger = ledger
         self._server: EmbeddedPostgres | None = None
 
-    def start(self, say: Print) -> None:
+    def start(self, print_message: Print) -> None:
         """Unless it runs."""
-        self._server = EmbeddedPostgres(PostgresServerSettings(self._folder), say=say)
+        self._server = EmbeddedPostgres(PostgresServerSettings(self._folder), print_message=print_message)
         self._server.start()
 
     def check(self) -> None:
@@ -89,10 +89,10 @@ class LocalDatabase:
             files = self._server.files
             raise DatabaseError(f"the local PostgreSQL ended; last in its log {files.log}: {files.last_error()}")
 
-    def stop(self, say: Print) -> None:
+    def stop(self, print_message: Print) -> None:
         """In order."""
         if self._server is not None and self._server.running is not None:
-            say("postgres: stopping")
+            print_message("postgres: stopping")
             self._server.stop()
 
     def settings(self) -> PostgresSettings:
@@ -117,15 +117,15 @@ class ExternalDatabase:
         sslmode = SslMode.VERIFY_FULL if address.ca_file else SslMode.PREFER
         self._settings = PostgresSettings(**asdict(address), sslmode=sslmode, ledger=ledger, tables=tables)
 
-    def start(self, say: Print) -> None:
+    def start(self, print_message: Print) -> None:
         """Raise an error if the server cannot be reached."""
         with open_transaction(self._settings):
-            say(f"postgres: {self._settings} answers")
+            print_message(f"postgres: {self._settings} answers")
 
     def check(self) -> None:
         """Do nothing: the app waits for the server and reports when that takes too long."""
 
-    def stop(self, say: Print) -> None:
+    def stop(self, print_message: Print) -> None:
         """Do nothing: the server is not ours."""
 
     def settings(self) -> PostgresSettings:
@@ -153,11 +153,11 @@ class Schema:
         self._name = name
         self._mark = f"headgate up in {folder}"
 
-    def drop(self, say: Print) -> None:
+    def drop(self, print_message: Print) -> None:
         """Delete the data that an earlier shop of this folder left; ``InputError`` for another owner's schema."""
         with open_transaction(self._database.settings()) as connection:
             if self.exists(connection):
-                say(f"postgres: deleting the old schema {self._name}")
+                print_message(f"postgres: deleting the old schema {self._name}")
                 connection.execute(f'drop schema "{self._name}" cascade'.encode())
 
     def apply(self, files: Sequence[Path]) -> None:

@@ -44,12 +44,12 @@ class EtlService:
 
     name = "etl"
     module = "headgate_etl"
-    names = _NAMES
+    topic_names = _NAMES
 
     def __init__(self, table: EtlTable | None = None) -> None:
         self._table = table or DeltaTable()
 
-    def load(self) -> None:
+    def preload(self) -> None:
         """Nothing takes long."""
 
     def server(self, folder: Path, java: Java) -> Server | None:  # noqa: ARG002 - no table needs a Java
@@ -82,11 +82,11 @@ class EtlService:
 
         return topics_of_service(settings, _LANES)
 
-    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+    def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
         """Delete the table of an earlier shop."""
-        self._table.delete_leftovers(context.workspace.folder, say)
+        self._table.delete_leftovers(context.workspace.folder, print_message)
 
-    def prepare(self, context: ServiceContext, say: Print) -> None:
+    def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Publish the rates, unless they are there; the table."""
         from headgate.rules.publish import AppTopics, read_log
         from rulecore.lists.records import ListHead, list_records
@@ -102,12 +102,12 @@ class EtlService:
             for key, value in missing:
                 log.publish(key, value)
         self._table.prepare(context.workspace.folder)
-        say(
+        print_message(
             f"list rates: {'published' if missing else 'was there'}; "
             f"{self._table.inspect_command(context.workspace.folder)}"
         )
 
-    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the shop's events, each in the format of the system that it comes from."""
         return formats_feed(names.events, names.input, shop)
 

@@ -65,7 +65,7 @@ class EtlTable(Protocol):
         """Of the app's settings."""
         ...
 
-    def delete_leftovers(self, folder: Path, say: Print) -> None:
+    def delete_leftovers(self, folder: Path, print_message: Print) -> None:
         """Delete the rows that an earlier shop of this folder left."""
         ...
 
@@ -96,10 +96,10 @@ class DeltaTable:
         uri = str(self._path(folder).absolute())
         return {"delta": {"tables": {LANE: {"uri": uri, "partition_by": ["type"]}}}}
 
-    def delete_leftovers(self, folder: Path, say: Print) -> None:
+    def delete_leftovers(self, folder: Path, print_message: Print) -> None:
         """Delete the whole folder."""
         if self._path(folder).exists():
-            say(f"deleting the old table {self._path(folder)}")
+            print_message(f"deleting the old table {self._path(folder)}")
             shutil.rmtree(self._path(folder))
 
     def prepare(self, folder: Path) -> None:
@@ -149,9 +149,9 @@ class PostgresTable:
         """With the login's name and its password's."""
         return {"postgres": self.database.settings()}
 
-    def delete_leftovers(self, folder: Path, say: Print) -> None:
+    def delete_leftovers(self, folder: Path, print_message: Print) -> None:
         """Delete the schema; ``InputError`` if this workspace did not make it."""
-        self._schema(folder).drop(say)
+        self._schema(folder).drop(print_message)
 
     def prepare(self, folder: Path) -> None:
         """Create the schema and the table."""

@@ -46,13 +46,13 @@ class OpenSearchServer(Protocol):
         """Of an index; None: as the server likes."""
         ...
 
-    def start(self, say: Print) -> None: ...
+    def start(self, print_message: Print) -> None: ...
 
     def check(self) -> None: ...
 
-    def stop(self, say: Print) -> None: ...
+    def stop(self, print_message: Print) -> None: ...
 
-    def delete_leftovers(self, writer: IndexWriter | None, say: Print) -> None:
+    def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:
         """Delete the documents that the app wrote. None: the app is unknown."""
         ...
 
@@ -74,13 +74,13 @@ class LocalNode:
         assert self._node is not None, "start() comes first"
         return ClientSettings((self._node.url,))
 
-    def start(self, say: Print) -> None:
+    def start(self, print_message: Print) -> None:
         """Use the node of the folder if it runs, else start it."""
         java = self._java if self._java.version >= JAVA_AT_LEAST else None
-        node = EmbeddedOpenSearch(OpenSearchNodeSettings(self._folder), java, say)
+        node = EmbeddedOpenSearch(OpenSearchNodeSettings(self._folder), java, print_message)
         self._started = node.running is None
         if self._started and _is_free(DEFAULT_PORT):
-            node = EmbeddedOpenSearch(OpenSearchNodeSettings(self._folder, DEFAULT_PORT), java, say)
+            node = EmbeddedOpenSearch(OpenSearchNodeSettings(self._folder, DEFAULT_PORT), java, print_message)
         node.start()
         self._node = node
 
@@ -90,20 +90,20 @@ class LocalNode:
             files = self._node.files
             raise OpenSearchError(f"opensearch ended; last in its log {files.log}: {files.last_error()}")
 
-    def stop(self, say: Print) -> None:
+    def stop(self, print_message: Print) -> None:
         """End it, if we started it."""
         if self._node is None:
             return
         if self._started:
-            say("opensearch: stopping")
+            print_message("opensearch: stopping")
             self._node.stop()
         else:
-            say(f"opensearch: left running at {self._node.url}")
+            print_message(f"opensearch: left running at {self._node.url}")
 
-    def delete_leftovers(self, writer: IndexWriter | None, say: Print) -> None:  # noqa: ARG002 - there is nobody else
+    def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:  # noqa: ARG002 - there is nobody else
         """Delete everything."""
         http = OpenSearchHttp(self.login)
-        _delete_indexes(http, [*http.find("/_all?filter_path=*.settings.index.uuid")], say)
+        _delete_indexes(http, [*http.find("/_all?filter_path=*.settings.index.uuid")], print_message)
         http.delete("/_index_template/headgate-*")
 
 
@@ -115,23 +115,23 @@ class ExternalServer:
     def __init__(self, login: ClientSettings) -> None:
         self.login = login
 
-    def start(self, say: Print) -> None:  # noqa: ARG002 - nothing is started
+    def start(self, print_message: Print) -> None:  # noqa: ARG002 - nothing is started
         """See that it answers."""
         OpenSearchHttp(self.login).await_ready(_NAMED_WAIT_S)
 
     def check(self) -> None:
         """Nothing: the app waits for it."""
 
-    def stop(self, say: Print) -> None:
+    def stop(self, print_message: Print) -> None:
         """Do nothing: the server is not ours."""
 
-    def delete_leftovers(self, writer: IndexWriter | None, say: Print) -> None:
+    def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:
         """Delete the indexes with the alias's name that are the app's, its template and its note."""
         if writer is None:
             return
         http = OpenSearchHttp(self.login)
         found = http.find(f"/{writer.alias}-0*?filter_path=*.mappings._meta")
-        _delete_indexes(http, [name for name, one in found.items() if _app_in_index(one) == writer.app], say)
+        _delete_indexes(http, [name for name, one in found.items() if _app_in_index(one) == writer.app], print_message)
         http.delete(f"/_index_template/headgate-{writer.app}-*")
         http.delete(f"/{LEDGER}/_doc/{writer.app}.{writer.sink}")
 
@@ -140,9 +140,9 @@ def _app_in_index(index: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str
     return index["mappings"]["_meta"].get("headgate", {}).get("app")
 
 
-def _delete_indexes(http: OpenSearchHttp, names: list[str], say: Print) -> None:
+def _delete_indexes(http: OpenSearchHttp, names: list[str], print_message: Print) -> None:
     for name in sorted(names):
-        say(f"opensearch: deleting index {name}")
+        print_message(f"opensearch: deleting index {name}")
         http.delete(f"/{name}")
 
 

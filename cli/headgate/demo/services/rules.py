@@ -39,16 +39,16 @@ class RulesService:
     read_bundle: Callable[[], RuleBundle]
     name: str = "rules"
     module: str = "headgate_rules"
-    names: TopicNames = _NAMES
+    topic_names: TopicNames = _NAMES
     _book: RuleBundle | None = field(default=None, init=False)
 
     @property
     def bundle(self) -> RuleBundle:
-        """The rules to publish; there are some after ``load``."""
-        assert self._book is not None, "load() comes first"
+        """The rules to publish; there are some after ``preload``."""
+        assert self._book is not None, "call preload() first"
         return self._book
 
-    def load(self) -> None:
+    def preload(self) -> None:
         """Read the rules; the modules that do so are slow to import."""
         self._book = self.read_bundle()
 
@@ -80,10 +80,10 @@ class RulesService:
         assert isinstance(settings, RulesSettings), "its own settings"
         return SERVICE.topics(settings)
 
-    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+    def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
         """All that it has is in Kafka."""
 
-    def prepare(self, context: ServiceContext, say: Print) -> None:
+    def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Publish the rules that were never accepted, or only in an older version. One that was deleted stays so."""
         from rulecore.documents.rule import canonical_json
 
@@ -95,9 +95,9 @@ class RulesService:
         with ControlLog(context.kafka, context.workspace.names.control) as log:
             for rule in missing:
                 log.publish(rule.id, canonical_json(rule))
-        say(f"rules: {len(rules) - len(missing)} were there, {len(missing)} published")
+        print_message(f"rules: {len(rules) - len(missing)} were there, {len(missing)} published")
 
-    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the shop's events unchanged."""
         return shop_feed(names.events, shop)
 

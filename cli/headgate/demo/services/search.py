@@ -53,7 +53,7 @@ class SearchService:
     login: ClientSettings | None = None
     name: str = "search"
     module: str = "headgate_search"
-    names: TopicNames = _NAMES
+    topic_names: TopicNames = _NAMES
     _server: OpenSearchServer | None = field(default=None, init=False)
 
     @property
@@ -62,7 +62,7 @@ class SearchService:
         assert self._server is not None, "server() comes first"
         return self._server
 
-    def load(self) -> None:
+    def preload(self) -> None:
         """Do nothing: the comparison is imported at the end."""
 
     def server(self, folder: Path, java: Java) -> Server:
@@ -120,13 +120,13 @@ class SearchService:
         assert isinstance(settings, SearchSettings), "its own settings"
         return SERVICE.topics(settings)
 
-    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+    def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
         """Delete the documents that the last app of this folder wrote, by its settings; on a local node, everything.
 
         ``InputError`` when the index holds documents of another owner: our versions would lose against theirs.
         """
         self.opensearch.delete_leftovers(
-            _writer_in_settings(context.workspace.settings_file, self.opensearch.login), say
+            _writer_in_settings(context.workspace.settings_file, self.opensearch.login), print_message
         )
         http, alias = OpenSearchHttp(self.opensearch.login), alias_for(context.workspace.names)
         if indexes := [*http.find(f"/_alias/{alias}")]:
@@ -135,9 +135,9 @@ class SearchService:
                 f"if nobody needs it, delete its index: DELETE /{indexes[0]}"
             )
 
-    def prepare(self, context: ServiceContext, say: Print) -> None:
+    def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Print how to look into the index; the app creates it."""
-        say(
+        print_message(
             f"documents are in {alias_for(context.workspace.names)}; "
             f"look with: {self._look(context.workspace.names)}&pretty'"
         )
@@ -147,7 +147,7 @@ class SearchService:
         user = "" if login.user is None else f"-u {login.user} "
         return f"curl -s {user}'{login.hosts[0].rstrip('/')}/{alias_for(names)}/{_LOOK}"
 
-    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the feed of events and product changes."""
         return search_feed(names.events, names.input(_PRODUCTS), shop)
 
@@ -179,7 +179,7 @@ class _DocumentVerifier:
         self._run = run
         self._before = self._mark()
 
-    def events_processed(self) -> None:
+    def on_events_processed(self) -> None:
         """Wait until no document is held back for its pace any more."""
         from headgate.demo.verify.documents import await_quiet
 

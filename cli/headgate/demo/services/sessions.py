@@ -48,7 +48,7 @@ class SessionsService:
 
     name = "sessions"
     module = "headgate_sessions"
-    names = _NAMES
+    topic_names = _NAMES
 
     def __init__(self, address: PostgresAddress | None = None) -> None:
         self._address = address
@@ -64,7 +64,7 @@ class SessionsService:
         """Return the schema that holds all tables and views."""
         return Schema(self.database, _SCHEMA, folder)
 
-    def load(self) -> None:
+    def preload(self) -> None:
         """Nothing takes long."""
 
     def server(self, folder: Path, java: Java) -> Server:  # noqa: ARG002 - PostgreSQL needs no Java
@@ -98,19 +98,19 @@ class SessionsService:
         assert isinstance(settings, SessionsSettings), "its own settings"
         return SERVICE.topics(settings)
 
-    def delete_leftovers(self, context: ServiceContext, say: Print) -> None:
+    def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
         """Delete the tables of an earlier shop."""
-        self.schema(context.workspace.folder).drop(say)
+        self.schema(context.workspace.folder).drop(print_message)
 
-    def prepare(self, context: ServiceContext, say: Print) -> None:
+    def prepare(self, context: ServiceContext, print_message: Print) -> None:
         """Tables and views, and how to look at them."""
         schema = self.schema(context.workspace.folder)
         folder = Path(headgate_sessions.__file__).parent / "sql"
         schema.apply([folder / "tables.sql", folder / "views.sql"])
-        say(f"to look at its tables: {schema.inspect_command()}")
-        say(f"views in schema {_SCHEMA}: {_VIEWS}, top_now")
+        print_message(f"to look at its tables: {schema.inspect_command()}")
+        print_message(f"views in schema {_SCHEMA}: {_VIEWS}, top_now")
 
-    def feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
+    def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the shop's events unchanged."""
         return shop_feed(names.events, shop)
 

@@ -1,6 +1,6 @@
-"""Corrupt records: records that no decoder can accept, and the form of a good one.
+"""Encodes valid records as JSON, and corrupt ones: records that the decoder must reject.
 
-Every kind of rejection of ``streamcore.decode`` is here, written by hand.
+The corrupt records are written by hand; together they cover every kind of rejection of ``streamcore.decode``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from headgate.demo.shop.settings import Document, Value
 
 
 def write(event: Document) -> bytes:
-    """Encode a valid record. Fields without a value are left out, as most producers do."""
+    """Encode an event as JSON, without its fields that are None."""
     return orjson.dumps({name: value for name, value in event.items() if value is not None})
 
 
 def corrupt(rng: random.Random, event: Document) -> bytes | None:
-    """Encode an event without ``product_id``, ``amount`` and ``status`` with one fault in it."""
+    """Encode an event with one random fault. ``event`` must not have ``product_id``, ``amount`` or ``status``."""
     return rng.choice(_FAULTS)(event)
 
 
-def _more(text: bytes) -> Callable[[Document], bytes]:
-    """Return a function that adds a member to the object."""
+def _append_member(text: bytes) -> Callable[[Document], bytes]:
+    """Return a function that encodes an event and adds ``text``, a member of a JSON object, at its end."""
     return lambda event: write(event)[:-1] + b"," + text + b"}"
 
 
@@ -49,10 +49,10 @@ _FAULTS: Final[tuple[Callable[[Document], bytes | None], ...]] = (
     _with_fields(amount=0.001),
     _with_fields(amount="12,50"),
     _with_fields(coupon="SAVE10"),
-    _more(b'"ts":1'),
-    _more(b'"amount":NaN'),
-    _more(b'"amount":12345678901.00'),
-    _more(b'"status":{"ok":true}'),
-    _more(b'"status":' + b"[" * 100 + b"]" * 100),
-    _more(b'"product_id":"' + b"x" * 300_000 + b'"'),
+    _append_member(b'"ts":1'),
+    _append_member(b'"amount":NaN'),
+    _append_member(b'"amount":12345678901.00'),
+    _append_member(b'"status":{"ok":true}'),
+    _append_member(b'"status":' + b"[" * 100 + b"]" * 100),
+    _append_member(b'"product_id":"' + b"x" * 300_000 + b'"'),
 )

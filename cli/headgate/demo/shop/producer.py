@@ -1,9 +1,9 @@
-"""Sends an invented stream to its topics, and goes on where it stopped.
+"""Sends the stream of the demo shop to its topics, and continues where an earlier run stopped.
 
-Promises: whatever way a run ends (a kill -9 included), a topic holds, for each partition, a beginning of that
-partition's part of the stream, and the next run continues each part exactly behind it. For that, every record carries
-its index as a header, the producer is idempotent (a partition's records stay in order), and a run begins with a look at
-the last record of every partition. The topics must hold nothing else.
+Promises: however a run ends (kill -9 included), each partition holds its records of the stream from the first up to
+some record without a gap, and the next run continues each partition with the next record. For that, every record
+carries its index as a header, the producer is idempotent (a partition's records stay in order), and a run begins by
+reading the last record of every partition. The topics must hold no other records.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from headgate.demo.shop.feed import Feed, RoutedRecord
-from headgate.demo.shop.settings import BLOCK
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK
 from streamcore.errors import ConfigError, Retryable
 from streamcore.kafka import data_clients as clients
 from streamcore.kafka.readers import Follower, end_offsets
 from streamcore.kafka.settings import KafkaSettings
 
 INDEX_HEADER: Final = "shop-index"
-#: Send so many first and let the app finish a cut with them: only then is a late record certain to be late.
-PRIMER: Final = BLOCK
-#: Topic and number.
+#: The number of records that an app must have processed before a late record is certain to be late for it.
+PRIMER: Final = EVENTS_PER_BLOCK
+#: A topic and the number of one of its partitions.
 Partition = tuple[str, int]
 _CHUNK: Final = 200
 _FLUSH_S: Final = 60.0
@@ -33,7 +33,7 @@ _READ_LAST_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True)
 class SendRate:
-    """``per_second``: records, None for as many as go. An event later than the clock waits for the clock."""
+    """``per_second``: records per second; None: no limit. A record whose event time is ahead of ``now_ms`` waits."""
 
     per_second: float | None = None
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -42,33 +42,33 @@ class SendRate:
 
 @dataclass(frozen=True, slots=True)
 class SendProgress:
-    """The progress of a run: records handed to the client by this run, and the index of the next one."""
+    """``sent``: the records that this run has handed to the Kafka client. ``next_index``: the index of the next one."""
 
     sent: int
     next_index: int
 
 
 def positions(settings: KafkaSettings, topics: Sequence[str]) -> dict[Partition, int]:
-    """For each partition of the topics, the index after that of its last record (0 for an empty partition)."""
+    """Return, for each partition of the topics, the index after that of its last record (0 for an empty partition)."""
     ends = end_offsets(settings, topics)
-    wanted = {place: end - 1 for place, end in ends.items() if end > 0}
+    last_offsets = {partition: end - 1 for partition, end in ends.items() if end > 0}
     last = dict.fromkeys(ends, 0)
     deadline = time.monotonic() + _READ_LAST_MS / 1_000
-    with Follower(settings, topics, since=ends | wanted) as follower:
-        while wanted:
+    with Follower(settings, topics, since=ends | last_offsets) as follower:
+        while last_offsets:
             if time.monotonic() > deadline:
                 raise Retryable(f"topics {', '.join(topics)}: their last records could not be read; is the broker up?")
             for record in follower.poll(200):
-                place = (record.topic, record.partition)
-                if record.offset == wanted.get(place):
-                    del wanted[place]
-                    last[place] = _index(record.topic, record.header(INDEX_HEADER)) + 1
+                partition = (record.topic, record.partition)
+                if record.offset == last_offsets.get(partition):
+                    del last_offsets[partition]
+                    last[partition] = _index(record.topic, record.header(INDEX_HEADER)) + 1
     return last
 
 
 def _index(topic: str, header: bytes | None) -> int:
     if header is None or not header.isdigit():
-        raise ConfigError(f"topic {topic}: holds records that the shop did not make; use another topic or delete it")
+        raise ConfigError(f"topic {topic}: holds records that are not of the demo shop; use another topic or delete it")
     return int(header)
 
 
@@ -76,63 +76,64 @@ def produce(
     settings: KafkaSettings,
     feed: Feed,
     *,
-    stop: int | None = None,
-    pace: SendRate | None = None,
-    stopping: Callable[[], bool] = lambda: False,
+    end: int | None = None,
+    rate: SendRate | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
     on_progress: Callable[[SendProgress], None] = lambda _: None,
 ) -> SendProgress:
-    """Send all records before index ``stop`` (None: without end) that their topics do not hold yet.
+    """Send all records before index ``end`` (None: without end) that their topics do not hold yet.
 
-    Returns when they are all acknowledged, or soon after ``stopping`` returns True. ``on_progress`` is called every
-    ``_CHUNK`` records. Raises ``streamcore.errors``.
+    Returns when Kafka has acknowledged them all, or soon after ``should_stop`` returns True. ``on_progress`` is called
+    after every chunk of at most ``_CHUNK`` records. Raises ``Retryable`` if Kafka does not acknowledge a record, and
+    ``ConfigError`` if a topic holds records of another producer.
     """
-    pace = pace or SendRate()
-    done = positions(settings, feed.topics)
-    progress = SendProgress(0, min(done.values()))
+    rate = rate or SendRate()
+    next_by_partition = positions(settings, feed.topics)
+    progress = SendProgress(0, min(next_by_partition.values()))
     sender = _Sender(settings, feed.topics)
-    partitions = Counter(topic for topic, _ in done)
-    for chunk in _chunks(feed, partitions, done, stop, pace):
+    partitions = Counter(topic for topic, _ in next_by_partition)
+    for chunk in _chunks(feed, partitions, next_by_partition, end, rate):
         sender.send(chunk, partitions)
         progress = SendProgress(progress.sent + len(chunk), chunk[-1].record.index + 1)
         on_progress(progress)
-        if stopping():
+        if should_stop():
             break
     else:
-        progress = SendProgress(progress.sent, max(progress.next_index, stop or 0))
+        progress = SendProgress(progress.sent, max(progress.next_index, end or 0))
     sender.finish()
     return progress
 
 
 class _Sender:
-    """A producer that stops at the first undelivered record, because later records must not overtake it."""
+    """A Kafka producer that gives up at the first undelivered record, because later records must not overtake it."""
 
     def __init__(self, settings: KafkaSettings, topics: Sequence[str]) -> None:
         self.settings = settings
-        self.where = f"topic {', '.join(topics)}"
+        self.source = f"topic {', '.join(topics)}"
         self.client = clients.producer(settings)
         self.failed: list[str] = []
 
     def send(self, chunk: Sequence[RoutedRecord], partitions: Mapping[str, int]) -> None:
-        with clients.naming_errors(self.settings, f"produce to {self.where}"):
-            for one in chunk:
-                while not self._enqueue(one, partitions[one.topic]):
+        with clients.naming_errors(self.settings, f"produce to {self.source}"):
+            for routed in chunk:
+                while not self._enqueue(routed, partitions[routed.topic]):
                     self.client.poll(0.1)
             self.client.poll(0)
         self._raise_if_failed()
 
     def finish(self) -> None:
-        with clients.naming_errors(self.settings, f"produce to {self.where}"):
+        with clients.naming_errors(self.settings, f"produce to {self.source}"):
             unsent = self.client.flush(_FLUSH_S)
         if unsent:
             self.failed.append(f"{unsent} records were not acknowledged in {_FLUSH_S:.0f} s")
         self._raise_if_failed()
 
-    def _enqueue(self, one: RoutedRecord, partitions: int) -> bool:
+    def _enqueue(self, routed: RoutedRecord, partitions: int) -> bool:
         """Return False while the client's queue is full."""
-        record = one.record
+        record = routed.record
         try:
             self.client.produce(
-                one.topic,
+                routed.topic,
                 record.value,
                 record.key,
                 partition=record.partition(partitions),
@@ -151,30 +152,34 @@ class _Sender:
         if self.failed:
             self.client.purge()
             raise Retryable(
-                f"kafka {self.settings.bootstrap}: {self.where}: {self.failed[0]}; is the broker up? Run it"
-                " again, it goes on where it stopped"
+                f"kafka {self.settings.bootstrap}: {self.source}: {self.failed[0]}; is the broker up? Run the"
+                " command again: it continues where it stopped"
             )
 
 
 def _chunks(
-    feed: Feed, partitions: Mapping[str, int], done: Mapping[Partition, int], stop: int | None, pace: SendRate
+    feed: Feed,
+    partitions: Mapping[str, int],
+    next_by_partition: Mapping[Partition, int],
+    end: int | None,
+    rate: SendRate,
 ) -> Iterator[list[RoutedRecord]]:
-    """Yield the missing records in paced chunks."""
-    begun, sent, chunk = time.monotonic(), 0, list[RoutedRecord]()
-    size = _CHUNK if pace.per_second is None else max(1, min(_CHUNK, int(pace.per_second / 20)))
-    for one in feed.records(min(done.values()), stop):
-        if one.record.index < done[one.topic, one.record.partition(partitions[one.topic])]:
+    """Yield the missing records in chunks, and sleep between chunks to keep the rate."""
+    started_s, sent, chunk = time.monotonic(), 0, list[RoutedRecord]()
+    size = _CHUNK if rate.per_second is None else max(1, min(_CHUNK, int(rate.per_second / 20)))
+    for routed in feed.records(min(next_by_partition.values()), end):
+        if routed.record.index < next_by_partition[routed.topic, routed.record.partition(partitions[routed.topic])]:
             continue
-        while (ahead_ms := feed.shop.time_ms(one.record.index) - pace.now_ms()) > 0:
+        while (ahead_ms := feed.shop.time_ms(routed.record.index) - rate.now_ms()) > 0:
             if chunk:
                 yield chunk
                 chunk = []
-            pace.sleep(min(ahead_ms / 1_000, 0.5))
-        chunk.append(one)
+            rate.sleep(min(ahead_ms / 1_000, 0.5))
+        chunk.append(routed)
         if len(chunk) == size:
             yield chunk
             sent, chunk = sent + len(chunk), []
-            if pace.per_second is not None:
-                pace.sleep(max(0.0, begun + sent / pace.per_second - time.monotonic()))
+            if rate.per_second is not None:
+                rate.sleep(max(0.0, started_s + sent / rate.per_second - time.monotonic()))
     if chunk:
         yield chunk

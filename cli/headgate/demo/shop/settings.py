@@ -1,4 +1,4 @@
-"""The parts of an invented stream: values that the other modules share."""
+"""The settings and the record of the demo shop's stream, shared by the other modules."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: Records are made in blocks of so many; sessions and frauds begin and end inside a block.
-BLOCK = 1_000
-#: No late record is among the first ones: nothing is late before the app has seen a first cut.
+#: The stream is computed in blocks of this many records; sessions and frauds begin and end inside a block.
+EVENTS_PER_BLOCK = 1_000
+#: The first block with late records: no record is late before the app's first cut.
 FIRST_LATE_BLOCK = 1
-#: Event times go back by less than this; the app must allow for more (its default is 10 s).
+#: Event times decrease by less than this from one record to the next, apart from late records; the app's allowance for
+#: disorder must be longer (its default is 10 s).
 MAX_DISORDER_MS = 8_000
-#: Late records are from so long before the stream's first event.
+#: The event time of a late record is at least this long before the stream's first event.
 MIN_LATENESS_MS = 3_600_000
 
 DAY_MS = 86_400_000
 
 Value = str | int | float | None
-#: A record's JSON object before it is written.
+#: A record's fields by name, before they are encoded.
 Document = Mapping[str, Value]
 
 
@@ -27,8 +28,8 @@ Document = Mapping[str, Value]
 class ShopSettings:
     """``start_ms``: the time of record 0, in epoch milliseconds; each record is ``step_ms`` later than the last one.
 
-    A block begins ``block_ms`` after the block before it, so time jumps between blocks, and hours and days end within
-    a stream of bearable length. ``users``: how many there are.
+    Each block begins ``block_ms`` after the block before it, longer than its records span, so event time jumps between
+    blocks: a short stream covers days. ``users``: the number of customers.
     """
 
     seed: int
@@ -38,28 +39,30 @@ class ShopSettings:
     users: int = 20_000
 
     def time_ms(self, index: int) -> int:
-        """Return the virtual clock when record ``index`` is sent: its event time, if it is neither late nor out of
-        order."""
-        return self.start_ms + index // BLOCK * self.block_ms + index % BLOCK * self.step_ms
+        """Return the undisturbed event time of record ``index`` in epoch milliseconds; late and out-of-order events
+        have an earlier one."""
+        return self.start_ms + index // EVENTS_PER_BLOCK * self.block_ms + index % EVENTS_PER_BLOCK * self.step_ms
 
 
 def start_before(now_ms: int, *, days: int = 1_000) -> int:
-    """Return a start so many days ago, at 20:41:30 UTC: the first day ends after ten blocks, in the gap between
-    two."""
+    """Return 20:41:30 UTC on the day before the day that is ``days`` before ``now_ms``, in epoch milliseconds.
+
+    From there the first day ends after ten blocks, in the gap between two blocks.
+    """
     return now_ms // DAY_MS * DAY_MS - days * DAY_MS - (3 * 3_600 + 18 * 60 + 30) * 1_000
 
 
 class RecordFate(enum.StrEnum):
     """The expected outcome of a record."""
 
-    EVENT = "event"  # every rule sees it
-    LATE = "late"  # only rules per event see it
-    DEAD = "dead"  # not decodable
+    EVENT = "event"  # valid and in time: every rule evaluates it
+    LATE = "late"  # only event rules evaluate it
+    DEAD = "dead"  # cannot be decoded
 
 
 @dataclass(frozen=True, slots=True)
 class ShopRecord:
-    """One record of the topic. ``index`` counts from 0; ``event_ms`` is the event time, also where the value is bad."""
+    """One record of the stream. ``index`` counts from 0; ``event_ms`` is the event time, also of a corrupt value."""
 
     index: int
     key: bytes | None

@@ -74,7 +74,7 @@ class AlertVerifyResult:
     not_compared: tuple[str, ...]
 
     @property
-    def good(self) -> bool:
+    def passed(self) -> bool:
         """Return whether no alert is missing, duplicated or unexpected, and every event is accounted for."""
         accounted_for = (self.total.dead_letters, self.total.late) == (
             self.total_expected.dead_letters,
@@ -85,7 +85,7 @@ class AlertVerifyResult:
     def summary(self) -> VerifySummary:
         """Return the result in the schema of all services."""
         return VerifySummary(
-            good=self.good,
+            passed=self.passed,
             events=self.run.events,
             produced=self.total.alerts,
             expected=self.total_expected.alerts,
@@ -115,7 +115,7 @@ class AlertVerifier:
         self._rules: frozenset[str] = frozenset()
         self._others: tuple[str, ...] = ()
 
-    def events_processed(self) -> None:
+    def on_events_processed(self) -> None:
         """See which rules run."""
         there = published_rules(self._kafka, self._shop.names.app, self._streams)
         self._rules, self._others = comparable(self._shipped, there)

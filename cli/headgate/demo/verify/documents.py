@@ -67,7 +67,7 @@ class DocumentsVerifyResult:
     examples: tuple[str, ...]
 
     @property
-    def good(self) -> bool:
+    def passed(self) -> bool:
         """Every document there and right, no other one, and every record accounted for."""
         now, expected = self.total, self.total_expected
         accounted_for = (now.changes, now.dead_letters) == (expected.changes, expected.dead_letters)
@@ -78,7 +78,7 @@ class DocumentsVerifyResult:
         expected = asdict(self.total_expected)
         expected["late_at_most"] = expected.pop("late")
         return VerifySummary(
-            good=self.good,
+            passed=self.passed,
             events=self.run.events,
             produced=self.documents,
             expected=self.expected_documents,

@@ -86,7 +86,7 @@ class EtlVerifyResult:
     reasons: Mapping[str, int]
 
     @property
-    def good(self) -> bool:
+    def passed(self) -> bool:
         """Whether every record is exactly one correct row, duplicate or rejected record."""
         found = (self.topic, self.table, self.letters)
         return self.total == self.expected and not any(any(asdict(one).values()) for one in found)
@@ -98,7 +98,7 @@ class EtlVerifyResult:
         for differences in parts.values():
             sums.update(asdict(differences))
         return VerifySummary(
-            good=self.good,
+            passed=self.passed,
             events=self.run.events,
             produced=self.total.rows + self.total.table_rows,
             expected=self.expected.rows + self.expected.table_rows,
@@ -126,7 +126,7 @@ class EtlVerifier:
         self._key_file = key_file
         self._before = read(kafka, shop.names, table)
 
-    def events_processed(self) -> None:
+    def on_events_processed(self) -> None:
         """Everything is read when the app has stopped."""
 
     def compare(self) -> EtlVerifyResult:

@@ -101,7 +101,7 @@ class SessionsVerifyResult:
     behind: int
 
     @property
-    def good(self) -> bool:
+    def passed(self) -> bool:
         """Return whether no session is missing, duplicated, unexpected or wrong, and every event is accounted for."""
         accounted_for = (self.total.dead_letters, self.total.late) == (self.expected.dead_letters, self.expected.late)
         return accounted_for and not any((*asdict(self.differences).values(), self.duplicated, self.behind))
@@ -109,7 +109,7 @@ class SessionsVerifyResult:
     def summary(self) -> VerifySummary:
         """Return the result in the schema of all services."""
         return VerifySummary(
-            good=self.good,
+            passed=self.passed,
             events=self.run.events,
             produced=self.total.sessions,
             expected=self.expected.sessions,
@@ -137,7 +137,7 @@ class SessionsVerifier:
         self._settings = settings
         self._before = read(kafka, shop, settings)
 
-    def events_processed(self) -> None:
+    def on_events_processed(self) -> None:
         """Do nothing: the table is read when the app has stopped."""
 
     def compare(self) -> SessionsVerifyResult:

@@ -27,7 +27,7 @@ from headgate.console.output import Json
 class VerifySummary:
     """One comparison of a service's output with the expected output; see the module for the fields."""
 
-    good: bool
+    passed: bool
     events: int
     produced: int
     expected: int

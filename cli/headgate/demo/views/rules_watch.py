@@ -53,11 +53,11 @@ class RulesLiveView:
         """Stop reading."""
         self._follower.close()
 
-    def picture(self, phase: str, width: int, height: int) -> Layout:
+    def render(self, phase: str, width: int, height: int) -> Layout:
         """For a terminal of this size."""
         return render(self.state(phase), width, height)
 
-    def line(self) -> str:
+    def status_line(self) -> str:
         """Render the metrics as one line."""
         state = self.state("")
         return (

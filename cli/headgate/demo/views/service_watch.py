@@ -72,11 +72,11 @@ class ServiceLiveView:
             if not records:
                 return
 
-    def picture(self, phase: str, width: int, height: int) -> Layout:
+    def render(self, phase: str, width: int, height: int) -> Layout:
         """For a terminal of this size."""
         return render(self._state(phase, max(height - _OTHER_LINES, 1)), width, height)
 
-    def line(self) -> str:
+    def status_line(self) -> str:
         """Render the metrics as one line."""
         state = run_metrics(self._run, self._timeline, "")
         lanes = ", ".join(f"{count:,} {lane}" for lane, count in self._counts.items())

@@ -68,12 +68,12 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
     quit: ClassVar[signal.Signals] = signal.SIGTERM
     poll_seconds: ClassVar[float] = 0.02
 
-    def __init__(self, settings: S, files: F, mark: str, say: Print) -> None:
+    def __init__(self, settings: S, files: F, mark: str, print_message: Print) -> None:
         """``mark``: a text of its command line that no other process has."""
         self.settings = settings
         self.files = files
         self._mark = mark
-        self._say = say
+        self._print_message = print_message
         self._port = settings.port
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: subprocess.Popen[bytes] | None = None
@@ -101,7 +101,9 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
             if self._wait_for_end(found.pid):
                 self._on_clean_stop()
             else:
-                self._say(f"{self.name}: still there after {self.settings.stop_timeout_ms} ms, ending it by force")
+                self._print_message(
+                    f"{self.name}: still there after {self.settings.stop_timeout_ms} ms, ending it by force"
+                )
                 self._kill(found.pid)
         self._clean_up()
 
@@ -144,7 +146,9 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
 
     def _start(self) -> None:
         """Start it unless it runs, and wait until it is ready."""
-        with cache.exclusive(f"{self.name}-{sha256(str(self.files.folder).encode()).hexdigest()[:16]}", self._say):
+        with cache.exclusive(
+            f"{self.name}-{sha256(str(self.files.folder).encode()).hexdigest()[:16]}", self._print_message
+        ):
             if found := self.running:
                 self._attach(found)
             else:
@@ -178,7 +182,7 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
 
     def _spawn(self, command: list[str], output: Path, mode: str = "wb", **more: Any) -> None:
         """Start the process; ``more`` as of ``subprocess``."""
-        self._say(f"{self.name}: starting on {HOST}:{self._port}")
+        self._print_message(f"{self.name}: starting on {HOST}:{self._port}")
         with output.open(mode) as out:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, **more

@@ -53,9 +53,9 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
     other_port_advice = "use that port, or end it with `headgate broker stop`"
     taken_port_advice = "end that program, or choose another port with --port"
 
-    def __init__(self, settings: BrokerSettings, java: Java | None = None, say: Print = to_stderr) -> None:
+    def __init__(self, settings: BrokerSettings, java: Java | None = None, print_message: Print = to_stderr) -> None:
         files = BrokerFiles(settings.folder.absolute())
-        super().__init__(settings, files, str(files.server), say)
+        super().__init__(settings, files, str(files.server), print_message)
         self._java = java
         self._log_before = 0
 
@@ -77,14 +77,14 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
             self.files.classes.replace(self._class_archive())
 
     def _launch(self) -> None:
-        self._java = self._java or java_runtime.ensure(self._say)
-        library = jars.ensure(jars.JarSet.KAFKA, self._java, self._say)
+        self._java = self._java or java_runtime.ensure(self._print_message)
+        library = jars.ensure(jars.JarSet.KAFKA, self._java, self._print_message)
         port = self._take_port()
         extra = "\n".join(f"{name}={value}" for name, value in self.settings.extra)
         self.files.write_settings(port, free_port(), self.settings.partition_bytes, extra)
         java = [str(self._java.executable), "-cp", os.pathsep.join(map(str, sorted(library.glob("*.jar"))))]
         if not self.files.formatted_marker.exists():
-            self._say(f"broker: preparing its folder {self.files.folder}")
+            self._print_message(f"broker: preparing its folder {self.files.folder}")
         self.files.format([*java, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
         self._log_before = self.files.log.stat().st_size if self.files.log.exists() else 0
         self._spawn([*java, *self._jvm_options(self._java), "kafka.Kafka", str(self.files.server)], self.files.output)
@@ -108,7 +108,7 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
 
     def _class_archive(self) -> Path:
         """Return the archive of Kafka's classes for this Java and these jars; a JVM refuses any other."""
-        java = self._java or java_runtime.ensure(self._say)
+        java = self._java or java_runtime.ensure(self._print_message)
         name = sha256(f"{java.home}|{java.build}|{jars.folder(jars.JarSet.KAFKA)}".encode()).hexdigest()[:16]
         folder = cache.root() / "classes"
         folder.mkdir(parents=True, exist_ok=True)

@@ -60,9 +60,11 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
     error = OpenSearchError
     poll_seconds = 0.1
 
-    def __init__(self, settings: OpenSearchNodeSettings, java: Java | None = None, say: Print = to_stderr) -> None:
+    def __init__(
+        self, settings: OpenSearchNodeSettings, java: Java | None = None, print_message: Print = to_stderr
+    ) -> None:
         files = OpenSearchFiles(settings.folder.absolute())
-        super().__init__(settings, files, f"-Dopensearch.path.conf={files.config}", say)
+        super().__init__(settings, files, f"-Dopensearch.path.conf={files.config}", print_message)
         self._java = java
 
     @property
@@ -76,8 +78,8 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
         return self.url
 
     def _launch(self) -> None:
-        java = self._java or java_runtime.at_least(JAVA_AT_LEAST, self._say)
-        library = jars.ensure(jars.JarSet.OPENSEARCH, java, self._say)
+        java = self._java or java_runtime.at_least(JAVA_AT_LEAST, self._print_message)
+        library = jars.ensure(jars.JarSet.OPENSEARCH, java, self._print_message)
         port = self._take_port()
         extra = "\n".join(f"{name}: {value}" for name, value in self.settings.extra)
         self.files.write_settings(port, free_port(), extra)

@@ -64,10 +64,10 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
     host = HOST
 
     def __init__(
-        self, settings: PostgresServerSettings, binaries: Binaries | None = None, say: Print = to_stderr
+        self, settings: PostgresServerSettings, binaries: Binaries | None = None, print_message: Print = to_stderr
     ) -> None:
         files = PostgresFiles(settings.folder.absolute(), unprivileged_account())
-        super().__init__(settings, files, str(files.data), say)
+        super().__init__(settings, files, str(files.data), print_message)
         self._binaries = binaries
 
     @property
@@ -110,10 +110,10 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
             processes.wait_for_end(child, "postgres", self.settings.stop_timeout_ms)
 
     def _launch(self) -> None:
-        binaries = self._binaries = self._binaries or postgres_binaries.ensure(self.binaries_root, self._say)
+        binaries = self._binaries = self._binaries or postgres_binaries.ensure(self.binaries_root, self._print_message)
         port = self._take_port()
         if not self.files.data.exists():
-            self._say(f"postgres: preparing its folder {self.files.home}")
+            self._print_message(f"postgres: preparing its folder {self.files.home}")
         self.files.prepare(binaries)
         self.files.configure(port, self.settings.extra)
         command = [str(binaries.postgres), "-D", str(self.files.data)]

@@ -54,9 +54,9 @@ class Binaries:
         return self.folder / "initdb"
 
 
-def ensure(root: Path, say: Print = to_stderr) -> Binaries:
+def ensure(root: Path, print_message: Print = to_stderr) -> Binaries:
     """Return the programs; fetch them into ``root`` if there are none. ``SetupError`` explains how to install them."""
-    return find_installed() or fetch_pinned(root, say)
+    return find_installed() or fetch_pinned(root, print_message)
 
 
 def find_installed() -> Binaries | None:
@@ -64,18 +64,20 @@ def find_installed() -> Binaries | None:
     return next(filter(None, map(_read, _places())), None)
 
 
-def fetch_pinned(root: Path, say: Print = to_stderr) -> Binaries:
+def fetch_pinned(root: Path, print_message: Print = to_stderr) -> Binaries:
     """Those of the lock, for this platform; downloaded once (15 to 35 MB) into a folder under ``root``."""
     jar = _jar()
     target = root / "postgres" / jar.digest[:16]
 
     def build(part: Path) -> None:
-        say(f"postgres: no server of version {OLDEST} or later on this machine; fetching {jar.version} (once)")
-        jars.fetch([jar], part, java_runtime.ensure(say), say)
+        print_message(
+            f"postgres: no server of version {OLDEST} or later on this machine; fetching {jar.version} (once)"
+        )
+        jars.fetch([jar], part, java_runtime.ensure(print_message), print_message)
         jars.verify([jar], part)
         _unpack(part / jar.file_name, part)
 
-    found = _read(cache.publish(target, build, say) / "bin")
+    found = _read(cache.publish(target, build, print_message) / "bin")
     if found is None:
         raise SetupError(f"postgres: the programs in {target} do not run here; delete that folder and {_INSTALL}")
     return found

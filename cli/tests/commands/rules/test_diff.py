@@ -70,7 +70,7 @@ def test_a_change_is_shown_entry_by_entry_with_its_state_and_exit_code_1(
     assert compare(folders) == 1
     assert capsys.readouterr().out == (
         "~ declined-cards  version 1 -> 1\n"
-        "    ! would be rejected: version 1 is not above version 1, the newest; write version: 2\n"
+        "    ! would be rejected: version 1 is not above version 1, the newest; set its version to 2\n"
         "    where (equivalent)\n"
         "      - type = 'payment' and status = 'declined'\n"
         "      + status = 'declined' and 'payment' = type\n"
@@ -104,9 +104,9 @@ def test_rules_with_problems_are_not_compared_and_exit_code_is_2(
 ) -> None:
     (folders[0] / "b.yaml").write_text(OTHER.replace("amount > 5", "amuont > 5"))
     assert compare(folders) == 2
-    said = capsys.readouterr().out
-    assert "b.yaml:5:8: where: unknown column amuont" in said
-    assert said.endswith("nothing was compared\n")
+    output = capsys.readouterr().out
+    assert "b.yaml:5:8: where: unknown column amuont" in output
+    assert output.endswith("nothing was compared\n")
 
 
 def test_json_holds_both_normal_forms(folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,9 +133,9 @@ def test_an_app_that_cannot_be_reached_is_trouble_and_no_difference(
 
     monkeypatch.setattr("headgate.rules.publish.describe", away)
     assert run(["rules", "diff", str(folders[0])]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "headgate: kafka: no answer about ['shop.control', 'shop.status']\n"
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == "headgate: kafka: no answer about ['shop.control', 'shop.status']\n"
 
 
 @pytest.mark.kafka
@@ -150,10 +150,10 @@ def test_the_live_rules_of_an_app_are_compared(
         log.publish(live.id, canonical_json(live))
         log.publish("broken", b"{")
     assert run(["rules", "diff", str(folders[0]), "--app", app, "--bootstrap", kafka.bootstrap]) == 1
-    said = capsys.readouterr()
-    assert said.out.splitlines() == [
+    output = capsys.readouterr()
+    assert output.out.splitlines() == [
         "~ declined-cards  version 4 -> 1",
-        "    ! would be rejected: version 1 is not above version 4, the newest; write version: 5",
+        "    ! would be rejected: version 1 is not above version 4, the newest; set its version to 5",
         "    state: count(*) by card in panes of 1m: kept",
         "+ large  new, version 1",
         "1 added, 0 removed, 1 changed, 0 same; 1 would be rejected",

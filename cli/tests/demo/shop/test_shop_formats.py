@@ -21,7 +21,7 @@ from headgate.demo.services.etl_tables import PostgresTable
 from headgate.demo.shop.expected_rows import COLUMNS, RATES, ExpectedRows, Row
 from headgate.demo.shop.feed import Feed, formats_feed
 from headgate.demo.shop.formats import LOGIN_SCHEMA, avro_datum
-from headgate.demo.shop.settings import BLOCK, RecordFate, ShopSettings
+from headgate.demo.shop.settings import EVENTS_PER_BLOCK, RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
 from headgate.demo.verify.etl import EtlOutput, RowDifferences, judge, rows_expectation, to_row
 from headgate.demo.workspace import PARTITIONS, Workspace
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 COUNT = 3_000
 SHOP = ShopSettings(seed=7, start_ms=1_700_000_000_000)
-NAMES = EtlService.names
+NAMES = EtlService.topic_names
 FEED = formats_feed(NAMES.events, NAMES.input, SHOP)
 NONE = RowDifferences(0, 0, 0, 0)
 
@@ -74,7 +74,7 @@ def run(folder: Path, cut_records: int) -> list[Record]:
     app = InProcessApp(build_app(settings))
     now_ms, offsets = SHOP.start_ms + 10**9, Counter[tuple[int, int]]()
     found = app.cut(rates(), now_ms)
-    stops = [*range(BLOCK // 2, COUNT, cut_records), COUNT]
+    stops = [*range(EVENTS_PER_BLOCK // 2, COUNT, cut_records), COUNT]
     for start, stop in zip([0, *stops], stops, strict=False):
         found += app.cut([*raw(FEED, start, stop, offsets)], now_ms)
     return found
@@ -125,7 +125,7 @@ def test_the_apps_rows_and_dead_letters_are_those_that_were_worked_out(both: tup
     verdict = judge(EMPTY, *both)
     assert (verdict.topic, verdict.table, verdict.letters) == (NONE, NONE, NONE)
     assert verdict.total == verdict.expected
-    assert verdict.good
+    assert verdict.passed
     assert verdict.expected.duplicates > 0
     assert {"late", "rule:amount-plausible"} < {*verdict.reasons}
     assert len(verdict.reasons) > 5
@@ -149,14 +149,14 @@ def test_what_is_lost_wrong_repeated_or_too_much_is_found(both: tuple[EtlOutput,
     ):
         assert judge(EMPTY, replace(found, rows=rows), wanted).topic == differences
         assert judge(EMPTY, replace(found, table=rows), wanted).table == differences
-        assert not judge(EMPTY, replace(found, rows=rows), wanted).good
+        assert not judge(EMPTY, replace(found, rows=rows), wanted).passed
     (place, _), *others = found.letters
     assert judge(EMPTY, replace(found, letters=tuple(others)), wanted).letters.missing == 1
     assert judge(EMPTY, replace(found, letters=(*found.letters, (place, "late"))), wanted).letters.duplicated == 1
     late = next(place for place, code in wanted.letters.items() if code == "late")
     renamed = tuple((place, "bad_value" if place == late else code) for place, code in found.letters)
     assert judge(EMPTY, replace(found, letters=renamed), wanted).letters.wrong == 1
-    assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).good
+    assert not judge(EMPTY, replace(found, events=COUNT + 1), wanted).passed
 
 
 def test_every_record_of_the_story_is_in_one_topic_and_its_key_is_kept() -> None:

@@ -42,20 +42,20 @@ def expected(n: int, partitions: int) -> dict[int, list[tuple[bytes | None, byte
 
 def test_a_topic_holds_the_stream_in_order_by_partition(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 3)
-    progress = produce(kafka, shop_feed(topic, SHOP), stop=2_500)
+    progress = produce(kafka, shop_feed(topic, SHOP), end=2_500)
     assert (progress.sent, progress.next_index) == (2_500, 2_500)
     assert content(kafka, topic) == expected(2_500, 3)
 
 
-def test_it_goes_on_where_it_stopped(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_a_stopped_producer_continues_where_it_stopped(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic = new_topic("shop", 2)
-    produce(kafka, shop_feed(topic, SHOP), stop=700)
+    produce(kafka, shop_feed(topic, SHOP), end=700)
     assert max(positions(kafka, [topic]).values()) == 700
     calls: list[SendProgress] = []
-    stopped = produce(kafka, shop_feed(topic, SHOP), on_progress=calls.append, stopping=lambda: len(calls) >= 3)
+    stopped = produce(kafka, shop_feed(topic, SHOP), on_progress=calls.append, should_stop=lambda: len(calls) >= 3)
     assert 700 < stopped.next_index < 2_000
-    assert produce(kafka, shop_feed(topic, SHOP), stop=2_000).next_index == 2_000
-    assert produce(kafka, shop_feed(topic, SHOP), stop=2_000).sent == 0
+    assert produce(kafka, shop_feed(topic, SHOP), end=2_000).next_index == 2_000
+    assert produce(kafka, shop_feed(topic, SHOP), end=2_000).sent == 0
     assert content(kafka, topic) == expected(2_000, 2)
 
 
@@ -67,7 +67,7 @@ def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettin
         "from headgate.demo.shop.settings import ShopSettings\n"
         "from streamcore.kafka.settings import KafkaSettings\n"
         f"feed = shop_feed({topic!r}, ShopSettings(5, 1_700_000_000_000))\n"
-        f"produce(KafkaSettings({kafka.bootstrap!r}), feed, stop=200_000)\n"
+        f"produce(KafkaSettings({kafka.bootstrap!r}), feed, end=200_000)\n"
     )
     for _ in range(2):
         before = sum(end_offsets(kafka, [topic]).values())
@@ -78,13 +78,13 @@ def test_a_killed_generator_loses_nothing_and_repeats_nothing(kafka: KafkaSettin
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     n = max(positions(kafka, [topic]).values()) + 500
-    produce(kafka, shop_feed(topic, SHOP), stop=n)
+    produce(kafka, shop_feed(topic, SHOP), end=n)
     assert content(kafka, topic) == expected(n, 3)
 
 
-def test_a_pace_is_kept(kafka: KafkaSettings, new_topic: NewTopic) -> None:
+def test_the_rate_is_kept(kafka: KafkaSettings, new_topic: NewTopic) -> None:
     topic, slept = new_topic("shop", 1), list[float]()
-    produce(kafka, shop_feed(topic, SHOP), stop=100, pace=SendRate(per_second=50, sleep=slept.append))
+    produce(kafka, shop_feed(topic, SHOP), end=100, rate=SendRate(per_second=50, sleep=slept.append))
     assert len(slept) == 50
     assert slept[-1] == pytest.approx(2.0, abs=0.5)
 
@@ -95,12 +95,12 @@ def test_no_event_is_sent_before_its_time(kafka: KafkaSettings, new_topic: NewTo
     def sleep(seconds: float) -> None:
         clock[0] += int(seconds * 1_000)
 
-    pace = SendRate(now_ms=lambda: clock[0], sleep=sleep)
+    rate = SendRate(now_ms=lambda: clock[0], sleep=sleep)
     produce(
         kafka,
         shop_feed(topic, SHOP),
-        stop=1_100,
-        pace=pace,
+        end=1_100,
+        rate=rate,
         on_progress=lambda p: sent_at.append((p.next_index, clock[0])),
     )
     assert all(SHOP.time_ms(next_index - 1) <= now for next_index, now in sent_at)
@@ -112,5 +112,5 @@ def test_a_topic_with_records_of_others_is_refused(kafka: KafkaSettings, new_top
     client = clients.producer(kafka)
     client.produce(topic, b"{}", headers=[("other", b"1")])
     client.flush(10)
-    with pytest.raises(ConfigError, match="did not make"):
-        produce(kafka, shop_feed(topic, SHOP), stop=10)
+    with pytest.raises(ConfigError, match="are not of the demo shop"):
+        produce(kafka, shop_feed(topic, SHOP), end=10)

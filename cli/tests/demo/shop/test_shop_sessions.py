@@ -140,9 +140,9 @@ def test_counts_of_the_other_lanes_and_the_topic_are_part_of_the_verdict(
     said = tuple((str(n), 1) for n in range(len(rows)))
     none = SessionsOutput(0, (), {}, (), 0, 0)
     right = SessionsOutput(COUNT, tuple(rows), dict(said), said, wanted.dead_letters, wanted.late)
-    assert judge(none, right, wanted).good
-    assert not judge(none, replace(right, dead_letters=0), wanted).good
-    assert not judge(none, replace(right, late=right.late + 1), wanted).good
+    assert judge(none, right, wanted).passed
+    assert not judge(none, replace(right, dead_letters=0), wanted).passed
+    assert not judge(none, replace(right, late=right.late + 1), wanted).passed
     assert judge(none, replace(right, records=(*said, said[0])), wanted).duplicated == 1
     assert judge(none, replace(right, records=(*said[1:], ("0", 2))), wanted).behind == 1
 

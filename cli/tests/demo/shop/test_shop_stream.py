@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from headgate.demo.shop.settings import (
-    BLOCK,
     DAY_MS,
+    EVENTS_PER_BLOCK,
     FIRST_LATE_BLOCK,
     MAX_DISORDER_MS,
     MIN_LATENESS_MS,
@@ -30,7 +30,7 @@ from streamcore.schema import StreamSchema
 ROOT = Path(__file__).parents[4]
 NOW_MS = 1_790_000_000_000
 SHOP = ShopSettings(seed=7, start_ms=start_before(NOW_MS))
-N = 20 * BLOCK
+N = 20 * EVENTS_PER_BLOCK
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_decoder_gives_every_record_its_fate(made: list[ShopRecord]) -> None
 
 def test_every_kind_of_dead_letter_occurs() -> None:
     schema = StreamSchema.parse(yaml.safe_load((ROOT / "streams" / "shop.yaml").read_text()))
-    dead = [r.value for r in records(SHOP, 0, 60 * BLOCK) if r.fate is RecordFate.DEAD]
+    dead = [r.value for r in records(SHOP, 0, 60 * EVENTS_PER_BLOCK) if r.fate is RecordFate.DEAD]
     numbers = pa.array(range(len(dead)), pa.int64())
     decoded = JsonDecoder(schema).decode(
         RawBatch(pa.array(dead, pa.large_binary()), numbers.cast(pa.int32()), numbers, NOW_MS)
@@ -86,14 +86,14 @@ def test_event_times_are_out_of_order_but_within_the_bound(made: list[ShopRecord
 
 def test_late_events_are_from_hours_before_the_beginning_and_none_is_among_the_first(made: list[ShopRecord]) -> None:
     late = [r for r in made if r.fate is RecordFate.LATE]
-    assert len(late) == 3 * (N // BLOCK - FIRST_LATE_BLOCK)
+    assert len(late) == 3 * (N // EVENTS_PER_BLOCK - FIRST_LATE_BLOCK)
     assert all(r.event_ms <= SHOP.start_ms - MIN_LATENESS_MS for r in late)
-    assert late[0].index >= FIRST_LATE_BLOCK * BLOCK
+    assert late[0].index >= FIRST_LATE_BLOCK * EVENTS_PER_BLOCK
 
 
 def test_some_events_come_twice_with_the_same_bytes(made: list[ShopRecord]) -> None:
     copies = Counter(r.value for r in made if r.fate is RecordFate.EVENT)
-    assert Counter(copies.values())[2] > 4 * N // BLOCK
+    assert Counter(copies.values())[2] > 4 * N // EVENTS_PER_BLOCK
     assert max(copies.values()) <= 3
 
 
@@ -113,10 +113,10 @@ def test_some_users_are_seen_far_more_often_than_others(made: list[ShopRecord]) 
 
 
 def test_the_first_day_ends_in_the_gap_between_two_blocks() -> None:
-    times = [SHOP.time_ms(i) for i in range(0, 12 * BLOCK)]
+    times = [SHOP.time_ms(i) for i in range(0, 12 * EVENTS_PER_BLOCK)]
     midnight = (SHOP.start_ms // DAY_MS + 1) * DAY_MS
     before, after = [t for t in times if t < midnight], [t for t in times if t >= midnight]
-    assert len(before) == 10 * BLOCK
+    assert len(before) == 10 * EVENTS_PER_BLOCK
     assert midnight - before[-1] > 60_000
     assert after[0] - midnight > 60_000
     assert SHOP.start_ms < NOW_MS

@@ -1,4 +1,4 @@
-"""The changes that publishing some rules would make to the live ones: entry by entry, and the fate of state.
+"""The changes that publishing some rules would make to the live ones: entry by entry, and the outcome for their state.
 
 Two conditions are *equivalent* when they have one normal form: then nothing that is counted changes. Not every pair
 that means the same has one (``lang.normalize``), so the opposite word is *different*, not *contrary*. State follows the
@@ -44,8 +44,8 @@ class RuleChangeKind(enum.StrEnum):
     SAME = "same"
 
 
-class StateFate(enum.StrEnum):
-    """The fate of state."""
+class StateOutcome(enum.StrEnum):
+    """What publishing does to a part of a rule's state."""
 
     KEPT = "kept"
     NEW = "new"
@@ -73,19 +73,20 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """Change of state of a rule. ``what``: an aggregate, or the state of the rule's kind.
+    """Change of a part of a rule's state. ``state_name``: an aggregate, or the state of the rule's kind, for users.
 
     ``incomplete_ms``: milliseconds until a window is complete; None if not known.
     """
 
-    what: str
-    fate: StateFate
+    state_name: str
+    outcome: StateOutcome
     incomplete_ms: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RuleDiff:
-    """``rejected``: why the app would refuse it as it is written; ``write_version``: the version that it would take."""
+    """``rejected``: the reason why the app would reject the new rule; None if it would not. ``required_version``: the
+    version that the new rule must have then."""
 
     rule: str
     verdict: RuleChangeKind
@@ -94,7 +95,7 @@ class RuleDiff:
     fields: tuple[FieldChange, ...] = ()
     state: tuple[StateChange, ...] = ()
     rejected: str | None = None
-    write_version: int | None = None
+    required_version: int | None = None
 
 
 def diff(
@@ -241,7 +242,7 @@ def _state(
     if was is not None:
         for aggregate in was.aggregates:
             if aggregate.fingerprint not in after.fingerprints:
-                yield StateChange(_aggregate_text(aggregate, was), StateFate.DROPPED)
+                yield StateChange(_aggregate_text(aggregate, was), StateOutcome.DROPPED)
     yield from _pattern_changes(was, now, streams)
 
 
@@ -249,10 +250,10 @@ def _aggregate_change(aggregate: AggregateSpec, rule: CompiledRule, before: _Cou
     """Return the change of an aggregate. A new one warms for a window, a longer window for the difference."""
     size_ms = _size_ms(rule)
     if aggregate.fingerprint not in before.fingerprints:
-        return StateChange(_aggregate_text(aggregate, rule), StateFate.NEW, size_ms)
+        return StateChange(_aggregate_text(aggregate, rule), StateOutcome.NEW, size_ms)
     kept_ms = before.kept_ms.get(_sharing_key(rule), 0)
     return StateChange(
-        _aggregate_text(aggregate, rule), StateFate.KEPT, None if size_ms is None else max(0, size_ms - kept_ms)
+        _aggregate_text(aggregate, rule), StateOutcome.KEPT, None if size_ms is None else max(0, size_ms - kept_ms)
     )
 
 
@@ -275,9 +276,9 @@ def _pattern_changes(
     """Return changes of sequences, absences and scores: kept while the pattern is the same, begun anew if not."""
     old, new = (_pattern(one, streams) for one in (was, now))
     if old is not None and old == new:
-        return [StateChange(old[0], StateFate.KEPT)]
-    dropped = [] if old is None else [StateChange(old[0], StateFate.DROPPED)]
-    return dropped if new is None else [*dropped, StateChange(new[0], StateFate.NEW, None)]
+        return [StateChange(old[0], StateOutcome.KEPT)]
+    dropped = [] if old is None else [StateChange(old[0], StateOutcome.DROPPED)]
+    return dropped if new is None else [*dropped, StateChange(new[0], StateOutcome.NEW, None)]
 
 
 def _pattern(one: CompiledRule | None, streams: Mapping[str, StreamSchema]) -> tuple[str, Json] | None:

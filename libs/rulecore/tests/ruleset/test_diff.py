@@ -11,7 +11,7 @@ from rulecore.compile.rule import RuleLimits
 from rulecore.documents.rule import Rule, canonical_json
 from rulecore.documents.status import StatusKind
 from rulecore.language import Expr, evaluate, normalize, render
-from rulecore.ruleset.diff import FieldChange, RuleChangeKind, RuleDiff, StateChange, StateFate, changes, diff
+from rulecore.ruleset.diff import FieldChange, RuleChangeKind, RuleDiff, StateChange, StateOutcome, changes, diff
 from rulecore.ruleset.ruleset import RuleSet
 from streamcore.kernel import ControlRecord
 from streamcore.schema import StreamSchema
@@ -59,7 +59,7 @@ def test_the_same_rules_change_nothing() -> None:
 def test_a_rule_that_is_not_live_is_added_and_its_windows_warm_up() -> None:
     found = one([], [window()])
     assert (found.verdict, found.old_version, found.new_version) == (RuleChangeKind.ADDED, None, 1)
-    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.NEW, 10 * MINUTE),)
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.NEW, 10 * MINUTE),)
 
 
 def test_a_rule_that_the_files_do_not_have_is_removed_only_when_they_are_the_whole_truth() -> None:
@@ -67,7 +67,7 @@ def test_a_rule_that_the_files_do_not_have_is_removed_only_when_they_are_the_who
     assert len(diff([event(), window()], [event()], STREAMS)) == 1
     found = diff([event(), window()], [event()], STREAMS, whole=True)[1]
     assert (found.rule, found.verdict) == ("burst", RuleChangeKind.REMOVED)
-    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.DROPPED),)
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.DROPPED),)
 
 
 def test_each_entry_that_differs_is_named_with_both_values() -> None:
@@ -107,7 +107,7 @@ def test_steps_of_a_sequence_are_compared_one_by_one() -> None:
 def test_a_version_that_was_not_raised_would_be_rejected_and_the_next_one_is_named() -> None:
     found = one([event(version=7)], [event(version=7, where="amount > 6")])
     assert found.rejected == "version 7 is not above version 7, the newest"
-    assert found.write_version == 8
+    assert found.required_version == 8
     assert one([event(version=7)], [event(version=8, where="amount > 6")]).rejected is None
 
 
@@ -118,46 +118,49 @@ def test_only_a_raised_version_is_a_change_without_entries() -> None:
 
 def test_another_threshold_keeps_what_was_counted() -> None:
     found = one([window()], [window(version=2, having="count(*) >= 9")])
-    assert found.state == (StateChange("count(*) by card in panes of 1m", StateFate.KEPT, 0),)
+    assert found.state == (StateChange("count(*) by card in panes of 1m", StateOutcome.KEPT, 0),)
 
 
 def test_an_equivalent_condition_keeps_what_was_counted() -> None:
-    assert one([window()], [window(version=2, where="'x' = type")]).state[0].fate is StateFate.KEPT
+    assert one([window()], [window(version=2, where="'x' = type")]).state[0].outcome is StateOutcome.KEPT
 
 
 def test_another_condition_begins_to_count_anew_and_drops_what_nobody_counts() -> None:
     found = one([window()], [window(version=2, where="type = 'y'")])
-    assert [(s.fate, s.incomplete_ms) for s in found.state] == [(StateFate.NEW, 10 * MINUTE), (StateFate.DROPPED, 0)]
+    assert [(s.outcome, s.incomplete_ms) for s in found.state] == [
+        (StateOutcome.NEW, 10 * MINUTE),
+        (StateOutcome.DROPPED, 0),
+    ]
 
 
 def test_what_another_rule_still_counts_is_not_dropped() -> None:
     found = diff([window(), window(id="twin")], [window(version=2, where="type = 'y'")], STREAMS)
-    assert [s.fate for s in found[0].state] == [StateFate.NEW]
+    assert [s.outcome for s in found[0].state] == [StateOutcome.NEW]
 
 
 def test_what_another_rule_counts_already_is_there_for_a_new_rule() -> None:
-    assert one([window()], [window(id="twin", having="count(*) > 1")]).state[0].fate is StateFate.KEPT
+    assert one([window()], [window(id="twin", having="count(*) > 1")]).state[0].outcome is StateOutcome.KEPT
 
 
 def test_a_longer_window_warms_up_for_what_the_shorter_one_did_not_keep() -> None:
     longer = window(version=2, within={"sliding": "30m", "every": "1m"})
     assert one([window()], [longer]).state == (
-        StateChange("count(*) by card in panes of 1m", StateFate.KEPT, 20 * MINUTE),
+        StateChange("count(*) by card in panes of 1m", StateOutcome.KEPT, 20 * MINUTE),
     )
 
 
 def test_panes_of_another_length_are_other_panes() -> None:
     found = one([window()], [window(version=2, within={"sliding": "10m", "every": "5m"})])
-    assert [s.fate for s in found.state] == [StateFate.NEW, StateFate.DROPPED]
+    assert [s.outcome for s in found.state] == [StateOutcome.NEW, StateOutcome.DROPPED]
 
 
 @pytest.mark.parametrize("mode", ["draft", "retired"])
 def test_a_rule_that_is_not_evaluated_any_more_drops_its_state(mode: str) -> None:
-    assert [s.fate for s in one([window()], [window(version=2, mode=mode)]).state] == [StateFate.DROPPED]
+    assert [s.outcome for s in one([window()], [window(version=2, mode=mode)]).state] == [StateOutcome.DROPPED]
 
 
 def test_a_paused_rule_keeps_its_state() -> None:
-    assert [s.fate for s in one([window()], [window(version=2, mode="paused")]).state] == [StateFate.KEPT]
+    assert [s.outcome for s in one([window()], [window(version=2, mode="paused")]).state] == [StateOutcome.KEPT]
 
 
 def test_a_rule_that_the_streams_do_not_fit_any_more_is_compared_by_its_text() -> None:
