@@ -15,7 +15,7 @@ import polars as pl
 
 from bench.harness.events import SCHEMA
 from bench.harness.jobs import Job, Kind, from_json
-from headgate_sessions.app import sessions
+from headgate_sessions.app import build_sessions
 from headgate_sessions.event_columns import prepare_events
 from headgate_sessions.session_records import session_rows
 from headgate_sessions.settings import SessionsSettings
@@ -70,7 +70,7 @@ def _results(events: Stream, job: Job) -> Stream:
 def _analytics(events: Stream, job: Job) -> Stream:
     """Read the output of the sessions app, one record a session."""
     settings = sessions_settings(job)
-    return session_rows(sessions(prepare_events(events, settings, _STREAM), settings), settings).select(
+    return session_rows(build_sessions(prepare_events(events, settings, _STREAM), settings), settings).select(
         "user_id",
         pl.col("started_at").alias("start"),
         (pl.col("ended_at") + pl.duration(milliseconds=job.gap_ms)).alias("end"),

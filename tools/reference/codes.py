@@ -41,8 +41,10 @@ _PACKAGES = (
 Codes = type[Code] | type[ExitCode]
 _DEAD_LETTERS = (
     "A dead letter has its code in the header `reason_code` and a sentence in `reason`. `headgate deadletters list` "
-    "counts them by code, and `headgate deadletters replay` sends corrected records again. A row that PostgreSQL or "
-    "OpenSearch rejects has the server's own code: the SQLSTATE, or the type of the error."
+    "counts them by code, and `headgate deadletters replay` sends corrected records to their source again. A row that "
+    "the table of a sink rejects is a dead letter without a key: its value is the row as JSON, and the headers `sink` "
+    "and `lane` name its target. It names no source record, so `replay` leaves it out. Its code is the server's own "
+    "where PostgreSQL or OpenSearch rejects it: the SQLSTATE, or the type of the error."
 )
 _RULES = (
     "The lane `status` answers each control record with one of these. Errors in rules have no codes: each has its "

@@ -6,7 +6,7 @@
     <topic 2> ─▶ map, validate ─┼─▶ look up ─▶ deduplicate ─▶ derive ─▶ mask, route ─┬─▶ <app>.<route>   (Kafka)
     ...              │          ┘      │            │           ▲ │           │      └─▶ rows of a table (a sink)
                      ▼                 ▼            ▼           │ ▼           ▼
-                     <app>.deadletters: why, and the record's own bytes       │
+                     <app>.deadletters: reason, and the record's own bytes    │
     <app>.control: lists ───────────────────────────────────────┘ answers ─▶ <app>.status
 """
 
@@ -22,10 +22,10 @@ from headgate_etl.documents import DeduplicateDocument, RouteTarget
 from headgate_etl.http_lookup import enrichment
 from headgate_etl.mapping_types import CODE, REASON
 from headgate_etl.masking import mask_columns
-from headgate_etl.plan import EtlPlan, build_plan
+from headgate_etl.plan import EtlPlan, Input, build_plan
 from headgate_etl.routing import RouteRows
 from headgate_etl.settings import EtlSettings
-from headgate_etl.sinks import factories
+from headgate_etl.sinks import sink_factories
 from streamcore.app import App
 from streamcore.engine.report import Listeners
 from streamcore.operators.deduplication.operator import DUPLICATES, WhenFull
@@ -39,31 +39,31 @@ from streamcore.wire.lanes import STATUS
 from streamcore.wire.raw import ORIGIN
 
 
-def topology(settings: EtlSettings) -> Topology:
-    """Build the topology of the document. ``ConfigError`` if it cannot run."""
-    found = build_plan(settings)
+def build_topology(settings: EtlSettings) -> Topology:
+    """Build the topology that the settings describe. ``ConfigError`` lists every entry that is wrong."""
+    plan = build_plan(settings)
     dead_letters: list[SinkNode] = []
-    rows = [_keep_valid(_read(settings, found, number), dead_letters) for number in range(len(found.inputs))]
-    clean = rows[0].union(*rows[1:]) if len(rows) > 1 else rows[0]
+    mapped = [_keep_valid(_read_input(settings, each), dead_letters) for each in plan.inputs]
+    clean = mapped[0].union(*mapped[1:]) if len(mapped) > 1 else mapped[0]
     if settings.lookup is not None:
-        adds = {name: polars_dtype(found.model[name].type) for name in settings.lookup.adds}
+        adds = {name: polars_dtype(plan.model[name].type) for name in settings.lookup.adds}
         clean = clean.enrich(enrichment(settings.lookup, adds))
     if settings.deduplicate is not None:
         clean = _deduplicate(clean, settings.id, settings.deduplicate)
-    duplicates = _duplicates_lane(clean, found, settings.deduplicate)
-    clean, answers = _derive(clean, settings, found, dead_letters)
-    routed = _route(clean, found, dead_letters)
+    duplicates = _duplicates_lane(clean, plan, settings.deduplicate)
+    clean, answers = _derive(clean, settings, plan, dead_letters)
+    routed = _route(clean, plan, dead_letters)
     return Topology(settings.app, *routed, *duplicates, *dead_letters, *answers)
 
 
-def _read(settings: EtlSettings, found: EtlPlan, number: int) -> Stream:
-    """Map an input's events to rows of the model, or to the reason why they are none."""
-    one = found.inputs[number]
-    return source(one.schema, settings.watermark, format=one.format, raw=True).flat_map(one.phase)
+def _read_input(settings: EtlSettings, source_input: Input) -> Stream:
+    """Map the events of an input to rows of the model. A row that failed has ``CODE`` and ``REASON``."""
+    events = source(source_input.schema, settings.watermark, format=source_input.format, raw=True)
+    return events.flat_map(source_input.mapping)
 
 
 def _keep_valid(rows: Stream, dead_letters: list[SinkNode]) -> Stream:
-    """Keep the rows that did not fail; send the others to the dead-letter lane."""
+    """Keep the rows that did not fail, and append the dead-letter lane of the failed rows to ``dead_letters``."""
     dead_letters.append(rows.filter(pl.col(CODE).is_not_null()).dead_letters(CODE, REASON))
     kept = [name for name in rows.schema if name not in (CODE, REASON)]
     return rows.filter(pl.col(CODE).is_null()).select(*kept)
@@ -79,59 +79,61 @@ def _deduplicate(rows: Stream, key: tuple[str, ...], document: DeduplicateDocume
     )
 
 
-def _duplicates_lane(rows: Stream, found: EtlPlan, document: DeduplicateDocument | None) -> list[SinkNode]:
-    """Return the lane of duplicates, masked like all output."""
+def _duplicates_lane(rows: Stream, plan: EtlPlan, document: DeduplicateDocument | None) -> list[SinkNode]:
+    """Return the lane of duplicates, with personal fields masked; none if duplicates are only counted."""
     if document is None or document.duplicates_to is None:
         return []
-    masks = {name: mask for name, mask in found.masks.items() if name in rows.schema}
+    masks = {name: mask for name, mask in plan.masks.items() if name in rows.schema}
     return [rows.side(DUPLICATES).flat_map(partial(mask_columns, masks=masks)).sink(document.duplicates_to)]
 
 
 def _derive(
-    rows: Stream, settings: EtlSettings, found: EtlPlan, dead_letters: list[SinkNode]
+    rows: Stream, settings: EtlSettings, plan: EtlPlan, dead_letters: list[SinkNode]
 ) -> tuple[Stream, list[SinkNode]]:
-    """With the fields that are computed, and the answers to records about lists."""
-    if found.derived is None:
+    """Add the derived fields; also return the lane of answers to control records about lists, if lists are used."""
+    if plan.derived is None:
         return rows, []
-    if not found.asks_lists:
-        return _keep_valid(rows.flat_map(found.derived), dead_letters), []
-    make = DeriveOperatorFactory(found.derived, found.lists)
-    made = operate([rows.key_by(*settings.id)], "derive", make, name="derive", heard=True)
-    return _keep_valid(made, dead_letters), [made.side(ANSWERS).sink(STATUS, key="rule")]
+    if not plan.uses_lists:
+        return _keep_valid(rows.flat_map(plan.derived), dead_letters), []
+    factory = DeriveOperatorFactory(plan.derived, plan.lists)
+    derived = operate([rows.key_by(*settings.id)], "derive", factory, name="derive", heard=True)
+    return _keep_valid(derived, dead_letters), [derived.side(ANSWERS).sink(STATUS, key="rule")]
 
 
-def _route(rows: Stream, found: EtlPlan, dead_letters: list[SinkNode]) -> list[SinkNode]:
-    types = {field.name: field.type for field in found.model.values()}
-    routed = rows.flat_map(RouteRows(types, found.routes, found.masks, found.otherwise))
-    if found.otherwise is None:
-        lost = routed.filter(pl.col(CODE).is_not_null()).select(CODE, REASON, *ORIGIN)
-        dead_letters.append(lost.dead_letters(CODE, REASON))
+def _route(rows: Stream, plan: EtlPlan, dead_letters: list[SinkNode]) -> list[SinkNode]:
+    """Return the lane of each route. Rows that no route takes go to ``otherwise``, or become dead letters."""
+    types = {field.name: field.type for field in plan.model.values()}
+    routed = rows.flat_map(RouteRows(types, plan.routes, plan.masks, plan.otherwise))
+    if plan.otherwise is None:
+        unrouted = routed.filter(pl.col(CODE).is_not_null()).select(CODE, REASON, *ORIGIN)
+        dead_letters.append(unrouted.dead_letters(CODE, REASON))
     sinks = []
-    for route in found.routes:
-        taken = routed.filter(route.is_taken).select(*route.columns)
+    for route in plan.routes:
+        route_rows = routed.filter(route.is_taken).select(*route.columns)
         sinks.append(
-            taken.sink(route.name, key=route.key) if route.to is RouteTarget.KAFKA else taken.table(route.name)
+            route_rows.sink(route.name, key=route.key)
+            if route.to is RouteTarget.KAFKA
+            else route_rows.table(route.name)
         )
     return sinks
 
 
 def build_app(settings: EtlSettings) -> App:
-    """Build the app: the topology, its topics and its limits."""
-    found = build_plan(settings)
-    written = topology(settings)
-    app = written.app(
-        topics={one.schema.name: one.topic for one in found.inputs},
-        lanes={lane: settings.lane_topic(lane) for lane in written.lanes},
+    """Build the app, without sinks or runtime."""
+    plan, topology = build_plan(settings), build_topology(settings)
+    app = topology.app(
+        topics={each.schema.name: each.topic for each in plan.inputs},
+        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
         limits=settings.limits,
     )
-    strict = [one.reject_extra_fields for one in found.inputs]
+    strict = [each.reject_extra_fields for each in plan.inputs]
     sources = [replace(s, reject_extra_fields=reject) for s, reject in zip(app.sources, strict, strict=True)]
     return replace(app, sources=tuple(sources))
 
 
-def build(settings: EtlSettings, start: Runtime, listeners: Listeners) -> Runner:
-    """Put the app together."""
-    sinks = [*factories(settings, topology(settings).table_columns)]
-    return build_runner(build_app(settings), settings, start, listeners, sinks)
+def create_runner(settings: EtlSettings, runtime: Runtime, listeners: Listeners) -> Runner:
+    """Create the runner of the app and its sinks."""
+    sinks = [*sink_factories(settings, build_topology(settings).table_columns)]
+    return build_runner(build_app(settings), settings, runtime, listeners, sinks)

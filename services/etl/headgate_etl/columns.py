@@ -1,6 +1,6 @@
-"""Between the columns of a topology and those that expressions are computed over, in both directions.
+"""Converts the columns of a topology to the physical columns that expressions are computed on, and back.
 
-Decimals and times are whole numbers there (``streamcore.schema``). A column that only changes its name is not touched.
+In physical columns decimals are unscaled integers and timestamps are milliseconds since 1970 (``streamcore.schema``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from streamcore.topology.nodes import TIME
 
 
 def to_physical(rows: pl.DataFrame, types: Mapping[str, Type]) -> pl.DataFrame:
-    """Select these columns of the rows, and a row number that keeps the height where there are none."""
+    """Select the columns in ``types`` as physical columns, after ``ROW``, which keeps the height without them."""
     columns = [_to_physical(name, type_) for name, type_ in types.items()]
     return rows.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW), *columns)
 
 
-#: The row's number, a column that no field can have the name of.
+#: The column with the number of the row. No field can have this name.
 ROW = "@row"
 
 
@@ -32,7 +32,7 @@ def _to_physical(name: str, type_: Type) -> pl.Expr:
 
 
 def to_logical(column: pl.Series, type_: Type) -> pl.Series:
-    """Convert the column to the topology's type."""
+    """Convert a physical column to the type of the topology's column."""
     if type_.kind is Kind.DECIMAL:
         return to_decimals(column, type_)
     return column.cast(TIME) if type_.kind is Kind.TIMESTAMP else column

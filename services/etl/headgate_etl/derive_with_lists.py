@@ -1,8 +1,9 @@
-"""The second phase with lists: an operator that reads the control topic, and computes with the lists' content.
+"""The operator that computes derived fields with the content of lists, which it reads from the control topic.
 
-A list is published as for rules (``headgate lists publish``): versioned, in parts, with an owner and perhaps an end,
-and answered on the status lane. Records of a cut count before its rows, and an entry's end is measured by the clock of
-the cut, so every row of a cut sees the same lists, and sees them again when the cut is repeated.
+``headgate lists publish`` sends a list, as for rules: versioned, in parts, with an owner and optionally an expiry. The
+operator answers on the status lane. It applies the control records of a cut before it computes the rows of the cut, and
+expires entries by the clock of the cut. So all rows of a cut are computed with one content of the lists, also when the
+cut is replayed.
 """
 
 from __future__ import annotations
@@ -42,71 +43,75 @@ _ANSWER = {
 
 @dataclass(frozen=True)
 class DeriveOperatorFactory:
-    """Makes the operator. Travels."""
+    """Creates the operator. Spark pickles it and sends it to the workers. ``lists``: the declared lists by name."""
 
-    phase: MappingStage
+    stage: MappingStage
     lists: Mapping[str, ListType]
 
     def __call__(self) -> DeriveOperator:
-        return DeriveOperator(self.phase, self.lists)
+        return DeriveOperator(self.stage, self.lists)
 
 
 class DeriveOperator:
-    """The operator: rows, and control records."""
+    """Computes derived fields (port ``MAIN``), and answers control records about lists (port ``ANSWERS``)."""
 
-    def __init__(self, phase: MappingStage, lists: Mapping[str, ListType]) -> None:
-        self.phase, self.declared = phase, lists
+    def __init__(self, stage: MappingStage, lists: Mapping[str, ListType]) -> None:
+        self.stage, self.declared = stage, lists
         self.lists = ListStore.empty()
         self._table = KeyValueTable()
         self._refused = 0
 
     @property
     def output_delay_ms(self) -> int:
-        """None."""
+        """Return 0: a row leaves in the cut in which it arrives."""
         return 0
 
     def step(self, inputs: Sequence[pl.DataFrame], time: CutTime) -> Ports:
+        """Apply the control records of the cut, then compute the derived fields of its rows."""
         rows, records = inputs
-        responses = self._apply_control(records, time)
-        return {MAIN: self.phase.run(rows, self.lists.contents(time.clock_ms)), ANSWERS: responses}
+        answers = self._apply_control(records, time)
+        return {MAIN: self.stage.run(rows, self.lists.contents(time.clock_ms)), ANSWERS: answers}
 
     def tables(self) -> Mapping[str, StateTable]:
+        """Return the table of stored lists."""
         return {"lists": self._table}
 
     def on_state_loaded(self) -> None:
+        """Restore the lists from the loaded table, unless they are in memory already."""
         if dict(self._table) != dict(self.lists.records()):
             self.lists = ListStore.restore(self._table)
 
     def metrics(self) -> Mapping[str, int]:
-        """Control records that were refused since the last call."""
+        """Return the number of control records that were rejected since the last call."""
         refused, self._refused = self._refused, 0
         return {"lists_refused": refused}
 
     # --- lists ------------------------------------------------------------------------------------------------------
 
     def _apply_control(self, records: pl.DataFrame, time: CutTime) -> pl.DataFrame:
-        """Take the records of the cut; shard 0 answers for all."""
+        """Apply the control records of the cut, and return the answers; only shard 0 answers."""
         if not records.height:
             return pl.DataFrame(schema=_ANSWER)
-        coming, _, going = control.split_records(_controls(records))
+        updates, _, deletions = control.split_records(_to_control_records(records))
         before = self.lists
-        responses = [as_reply(self._take(one), one) for one in (*coming, *going)]
+        answers = [as_reply(self._apply(record), record) for record in (*updates, *deletions)]
         if self.lists is not before:
             save(self.lists, self._table)
-        return _answer_rows(responses if time.shard == 0 else [])
+        return _answer_rows(answers if time.shard == 0 else [])
 
-    def _take(self, record: ControlRecord) -> RuleStatus:
+    def _apply(self, record: ControlRecord) -> RuleStatus:
+        """Apply one control record to the lists, unless it changes a type that expressions depend on."""
         key = (record.key or b"").decode()
-        store, answer = self.lists.apply(key, record.value, partial(_users, self.declared))
-        if (wrong := self._wrong_type(store, key)) is not None:
-            answer = replace(answer, status=StatusKind.REJECTED, reason=wrong)
+        store, answer = self.lists.apply(key, record.value, partial(_users_of, self.declared))
+        if (mismatch := self._type_mismatch(store, key)) is not None:
+            answer = replace(answer, status=StatusKind.REJECTED, reason=mismatch)
         else:
             self.lists = store
         self._refused += answer.status is StatusKind.REJECTED
         return answer
 
-    def _wrong_type(self, store: ListStore, key: str) -> str | None:
-        """Return the type mismatch of a list that expressions use, or None."""
+    def _type_mismatch(self, store: ListStore, key: str) -> str | None:
+        """Return the reason if the published list of ``key`` has other types than the settings declare, or None."""
         name = key.removeprefix(LIST_KEY)
         live, declared = store.lists.get(name), self.declared.get(name)
         if key.startswith(LIST_PART_KEY) or live is None or declared is None or live.head.type == declared:
@@ -115,27 +120,28 @@ class DeriveOperator:
         return f"the settings declare list {name} of {declared.of}{value}; publish it with these types"
 
 
-def _users(declared: Mapping[str, ListType], name: str) -> Sequence[str]:
+def _users_of(declared: Mapping[str, ListType], name: str) -> Sequence[str]:
+    """Return what uses the list: a list in use cannot be deleted."""
     return ("the settings",) if name in declared else ()
 
 
-def _controls(records: pl.DataFrame) -> list[ControlRecord]:
+def _to_control_records(records: pl.DataFrame) -> list[ControlRecord]:
     columns = records.select(PARTITION, OFFSET, CONTROL_KEY, CONTROL_VALUE)
     return [ControlRecord(p, o, k.encode(), None if v is None else v.encode()) for p, o, k, v in columns.iter_rows()]
 
 
-def _answer_rows(responses: Sequence[RuleStatus]) -> pl.DataFrame:
+def _answer_rows(answers: Sequence[RuleStatus]) -> pl.DataFrame:
     rows = [
         {
-            "subject": one.subject.value,
-            "rule": one.name,
-            "version": one.version,
-            "status": one.status.value,
-            "reason": one.reason,
-            "rules_epoch": one.rules_epoch,
-            "control": {"partition": one.partition, "offset": one.offset},
+            "subject": answer.subject.value,
+            "rule": answer.name,
+            "version": answer.version,
+            "status": answer.status.value,
+            "reason": answer.reason,
+            "rules_epoch": answer.rules_epoch,
+            "control": {"partition": answer.partition, "offset": answer.offset},
             EVENT_MS: 0,
         }
-        for one in responses
+        for answer in answers
     ]
     return pl.DataFrame(rows, schema=_ANSWER)

@@ -1,4 +1,4 @@
-"""The form of the settings of the ETL app: YAML or JSON. ``headgate_etl.settings`` checks what they mean."""
+"""The form of the settings of the ETL app: YAML or JSON. ``headgate_etl.settings`` checks names and expressions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InputDocument(StreamDocument):
 
 
 class OnMissing(enum.StrEnum):
-    """The handling of a row whose key is not in the list."""
+    """What happens to a row whose key the list or the lookup does not have."""
 
     NULL = "null"
     DEAD_LETTER = "dead_letter"
@@ -44,7 +44,7 @@ class ListDocument(Document):
 
 
 class LookupDocument(Document):
-    """Fields that are looked up by HTTP: GET url returns a JSON object; 404 means unknown, and the fields are null."""
+    """A lookup of fields by HTTP: GET url returns a JSON object; 404 means an unknown key, and the fields are null."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^\s]*\{key\}[^\s]*$")] = Field(
         description="URL with the placeholder {key}."
@@ -92,7 +92,7 @@ class DeduplicateDocument(Document):
 
 
 class How(enum.StrEnum):
-    """How a personal field is masked (``masking``)."""
+    """The kinds of masks; ``headgate_etl.masking`` defines what each of them does."""
 
     REDACT = "redact"
     KEEP_LAST = "keep_last"
@@ -102,7 +102,7 @@ class How(enum.StrEnum):
 
 
 class MaskDocument(Document):
-    """How a personal field is masked. The key itself is never written here."""
+    """How a personal field is masked. The settings name the file of the key, and never contain the key."""
 
     how: How = Field(description="Kind of mask.")
     characters: Annotated[int, Field(gt=0, le=100)] | None = Field(
@@ -112,7 +112,7 @@ class MaskDocument(Document):
 
 
 class RouteTarget(enum.StrEnum):
-    """Where a route ends: a topic with JSON values, or rows for a sink."""
+    """Where a route ends: a Kafka topic with JSON values, or a table of a sink."""
 
     KAFKA = "kafka"
     DELTA = "delta"
@@ -150,9 +150,9 @@ class EtlDocument(ServiceSettings):
         description="Conditions that a row must not violate, by name; a row that does is a dead letter.",
     )
     lists: dict[str, ListDocument] = Field(default_factory=dict, description="Lists that expressions may use, by name.")
-    lookup: LookupDocument | None = Field(default=None, description="HTTP look-up; null: none.")
+    lookup: LookupDocument | None = Field(default=None, description="HTTP lookup; null: none.")
     derive: dict[Name, str] = Field(
-        default_factory=dict, description="Fields of the model that are computed after look-up and deduplication."
+        default_factory=dict, description="Fields of the model that are computed after lookup and deduplication."
     )
     mask: dict[Name, MaskDocument] = Field(default_factory=dict, description="Masks of personal fields, by field.")
     deduplicate: DeduplicateDocument | None = Field(default=None, description="Deduplication; null: none.")

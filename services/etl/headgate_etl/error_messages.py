@@ -1,6 +1,6 @@
-"""The reason why a row failed, in a sentence: the condition, and the values that it was checked on.
+"""Writes the reason of a failed row as a sentence: the field or rule that failed, and the values that it depends on.
 
-Built only for rows that failed. Values of private columns are not shown.
+Sentences are written for failed rows only. Values of private columns are replaced by ``***``.
 """
 
 from __future__ import annotations
@@ -22,47 +22,53 @@ _HIDDEN = "***"
 
 
 class ErrorMessages:
-    """``frame``: the inputs of the computed fields; ``checked``: the rows that the rules were checked on."""
+    """Writes the codes and reasons of failed rows.
 
-    def __init__(self, phase: MappingSpec, frame: pl.DataFrame, checked: pl.DataFrame) -> None:
-        self.phase, self.frame, self.checked = phase, frame, checked
+    ``inputs``: the columns that the fields are computed from; ``checked``: the columns that the rules are evaluated on.
+    Both have one row for each row of the stage.
+    """
 
-    def of(self, found: FirstError) -> tuple[pl.Series, pl.Series]:
-        """Build the columns of codes and reasons."""
-        height = len(found.number)
-        failed = np.flatnonzero(found.number >= 0)
+    def __init__(self, spec: MappingSpec, inputs: pl.DataFrame, checked: pl.DataFrame) -> None:
+        self.spec, self.inputs, self.checked = spec, inputs, checked
+
+    def columns_of(self, errors: FirstError) -> tuple[pl.Series, pl.Series]:
+        """Return the columns ``CODE`` and ``REASON``, null for rows without an error."""
+        height = len(errors.number)
+        failed = np.flatnonzero(errors.number >= 0)
         if not len(failed):
             nothing = pl.repeat(None, height, dtype=pl.String, eager=True)
             return nothing.alias(CODE), nothing.alias(REASON)
-        codes = found.codes()
+        codes = errors.codes()
         reasons: list[str | None] = [None] * height
         for row in failed.tolist():
-            reasons[row] = self._sentence(int(found.number[row]), codes[row] or "", row)
+            reasons[row] = self._sentence(int(errors.number[row]), codes[row] or "", row)
         return pl.Series(CODE, codes, dtype=pl.String), pl.Series(REASON, reasons, dtype=pl.String)
 
     def _sentence(self, number: int, code: str, row: int) -> str:
-        fields = self.phase.fields
+        """Return the reason of a row. ``number``: of the failed field, or, after all fields, of the failed rule."""
+        fields = self.spec.fields
         if number >= len(fields):
-            rule = self.phase.rules[number - len(fields)]
-            kept = {name: self.phase.given[name] for name in self.phase.keeps}
+            rule = self.spec.rules[number - len(fields)]
+            kept = {name: self.spec.given[name] for name in self.spec.keeps}
             types = kept | {f.name: f.type for f in fields}
-            asked = [rule.expr, *(one.operand for one in rule.lookups)]
-            return f"rule {rule.name}: {rule.text} is false{self._values(asked, self.checked, types, row)}"
-        one = fields[number]
+            exprs = [rule.expr, *(lookup.operand for lookup in rule.lookups)]
+            return f"rule {rule.name}: {rule.text} is false{self._values(exprs, self.checked, types, row)}"
+        field = fields[number]
         faults: dict[str, str] = {RowCode.NOT_IN_LIST: "is not in its list", RowCode.NULL_FIELD: "is null"}
-        fault = faults.get(code, f"is no {one.type}")
-        asked = [one.expr, *(look.operand for look in one.lookups)]
-        return f"field {one.name}: {one.text} {fault}{self._values(asked, self.frame, self.phase.given, row)}"
+        fault = faults.get(code, f"is no {field.type}")
+        exprs = [field.expr, *(lookup.operand for lookup in field.lookups)]
+        return f"field {field.name}: {field.text} {fault}{self._values(exprs, self.inputs, self.spec.given, row)}"
 
-    def _values(self, asked: Sequence[Expr], frame: pl.DataFrame, types: Mapping[str, Type], row: int) -> str:
-        names = sorted(name for name in frozenset().union(*map(columns, asked)) if name in types)
+    def _values(self, exprs: Sequence[Expr], frame: pl.DataFrame, types: Mapping[str, Type], row: int) -> str:
+        """Return `` for x = 1, y = null``: the row's values of the columns that the expressions read."""
+        names = sorted(name for name in frozenset().union(*map(columns, exprs)) if name in types)
         shown = [f"{name} = {self._format_value(name, frame[name][row], types[name])}" for name in names]
         return f" for {', '.join(shown)}" if shown else ""
 
     def _format_value(self, name: str, value: object, type_: Type) -> str:
         if value is None:
             return "null"
-        if name in self.phase.private:
+        if name in self.spec.private:
             return _HIDDEN
         if type_ == TIMESTAMP and isinstance(value, int):
             return to_text(value)

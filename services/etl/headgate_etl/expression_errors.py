@@ -1,9 +1,10 @@
 """Detects that an expression failed on a row: its result is NULL although none of its inputs is NULL.
 
-The language answers overflow, division by zero and text that is not a number with NULL, because a rule must not stop.
-In a clean model that NULL would be an unnoticed loss. So every expression has a second one beside it, which is true
-where a part of it failed that counts. These parts do not count: a value that ``coalesce`` replaces, a branch of
-``case`` that is not taken, an operand without which ``and`` or ``or`` is decided, and an operand of a null check.
+In the rule language overflow, division by zero and text that is not a number result in NULL, because a rule must not
+stop. In the clean model such a NULL would be a loss that nobody notices. So an error condition is derived from each
+expression: it is true for a row on which a part of the expression failed and the failure has an effect. A failure has
+no effect in a value that ``coalesce`` replaces, in a branch of ``case`` that is not taken, in an operand that ``and``
+or ``or`` does not need for its result, and in the operand of a null check.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rulecore.language.columnar.compiler import to_polars
 from rulecore.language.traversal import walk
 from rulecore.lists.list_columns import ListColumn
 
-#: What may be NULL though no operand is, and should not.
+#: Functions whose result is NULL with no NULL operand only when they fail.
 _FAILING = frozenset(
     {
         "abs",
@@ -35,24 +36,23 @@ _FAILING = frozenset(
         "to_utc_timestamp",
     }
 )
-#: What may be something though an operand is NULL, or NULL though none failed.
+#: Functions that may return a value for a NULL operand, or NULL without a failure.
 _LENIENT = frozenset({"coalesce", "nullif", "greatest", "least"})
 
-
-#: The condition under which a node fails by itself; None for one that cannot.
+#: Returns the condition that a node fails although its operands do not; None for a node that cannot fail.
 SelfFailure = Callable[[Expr], "pl.Expr | None"]
 
 
 def is_failed(node: Expr) -> pl.Expr | None:
-    """Return the condition: the node is null and its operands are not."""
+    """Return the condition that the result of the node is NULL and no operand is; None for a node that cannot fail."""
     if not isinstance(node, Arithmetic | Negate) and not (isinstance(node, Call) and node.function in _FAILING):
         return None
     return to_polars(node).is_null() & _all([to_polars(child).is_not_null() for child in node.children])
 
 
 def not_in_list(needed: Collection[ListColumn]) -> SelfFailure:
-    """Return the self-failure of a look-up that found nothing for a key that is not null."""
-    operands = {one.name: one.operand for one in needed}
+    """Return the ``SelfFailure`` of the lookups in ``needed``: the key is not NULL, and the list does not have it."""
+    operands = {column.name: column.operand for column in needed}
 
     def self_failure(node: Expr) -> pl.Expr | None:
         if not isinstance(node, ColumnRef) or node.name not in operands:
@@ -63,12 +63,12 @@ def not_in_list(needed: Collection[ListColumn]) -> SelfFailure:
 
 
 def can_fail(expr: Expr, self_failure: SelfFailure = is_failed) -> bool:
-    """Whether any part of it may."""
+    """Whether any part of the expression can fail."""
     return any(self_failure(node) is not None for node in walk(expr))
 
 
 def is_strict(expr: Expr) -> bool:
-    """Whether it is NULL wherever a part of it is, so that only rows where it is NULL need a closer look."""
+    """Whether the expression is NULL wherever a part of it is NULL, so that only rows with NULL can have failed."""
     return not any(
         isinstance(node, Case | And | Or | IsNull)
         or (isinstance(node, Call) and node.function in _LENIENT)
@@ -78,7 +78,7 @@ def is_strict(expr: Expr) -> bool:
 
 
 def evaluation_error(expr: Expr, self_failure: SelfFailure = is_failed) -> pl.Expr:
-    """Return the condition that a part of the expression that counts failed."""
+    """Return the condition that a part of the expression failed, with an effect (see the module)."""
     if not can_fail(expr, self_failure):
         return _NO
     match expr:
@@ -89,10 +89,10 @@ def evaluation_error(expr: Expr, self_failure: SelfFailure = is_failed) -> pl.Ex
         case And() | Or():
             return to_polars(expr).is_null() & _any([evaluation_error(term, self_failure) for term in expr.terms])
         case Call() if expr.function == "coalesce":
-            *tried, last = expr.arguments
-            return _all([to_polars(one).is_null() for one in tried]) & evaluation_error(last, self_failure)
-    mine = self_failure(expr)
-    return _any([evaluation_error(child, self_failure) for child in expr.children] + ([] if mine is None else [mine]))
+            *earlier, last = expr.arguments
+            return _all([to_polars(argument).is_null() for argument in earlier]) & evaluation_error(last, self_failure)
+    own = self_failure(expr)
+    return _any([evaluation_error(child, self_failure) for child in expr.children] + ([] if own is None else [own]))
 
 
 def _case_error(expr: Case, self_failure: SelfFailure) -> pl.Expr:

@@ -1,6 +1,7 @@
-"""Expressions of the settings: read, checked, and brought to the type of the field that they are for.
+"""Parses the expressions of the settings, checks them, and converts each to the type of its field.
 
-A conversion that would lose information is refused here, at its place in the settings, with the correct form.
+An implicit conversion that would lose information is an error, which names the entry of the settings and the function
+to write instead.
 """
 
 from __future__ import annotations
@@ -15,41 +16,43 @@ from streamcore.schema import BOOLEAN, DOUBLE, LONG, Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class ExpressionReader:
-    """Reads expressions over some columns. ``lists``: those that may be asked."""
+    """Parses expressions. ``types``: the columns that they may read; ``lists``: the lists that they may use."""
 
     types: Mapping[str, Type]
     lists: Mapping[str, ListType]
 
-    def value(self, text: str, place: str, kind: Type) -> Expr:
-        """Of that type; ``ExpressionError`` with the place in the document."""
-        expr = parse(text, self._scope(), field=place, expect=None)
-        coerced, hint = _coerce(expr, kind)
+    def value(self, text: str, path: str, type_: Type) -> Expr:
+        """Parse an expression and convert it to ``type_``. ``ExpressionError`` names ``path``, the entry of the
+        settings.
+        """
+        expr = parse(text, self._scope(), field=path, expect=None)
+        coerced, hint = _coerce(expr, type_)
         if coerced is None:
             raise ExpressionError(
-                f"{kind} is needed, this is {expr.type}", field=place, text=text, length=len(text), hint=hint
+                f"{type_} is needed, this is {expr.type}", field=path, text=text, length=len(text), hint=hint
             )
         return coerced
 
-    def condition(self, text: str, place: str) -> Expr:
-        """Parse a condition: true, false or unknown."""
-        return parse(text, self._scope(), field=place, expect=BOOLEAN)
+    def condition(self, text: str, path: str) -> Expr:
+        """Parse a condition. ``ExpressionError`` names ``path``, the entry of the settings."""
+        return parse(text, self._scope(), field=path, expect=BOOLEAN)
 
     def _scope(self) -> Scope:
         return Scope(self.types, lists=self.lists)
 
 
-def null_of_type(kind: Type) -> Expr:
-    """Null of that type."""
-    return Literal(value=None, type=kind)
+def null_of_type(type_: Type) -> Expr:
+    """Return the literal null, with the type."""
+    return Literal(value=None, type=type_)
 
 
-def asks_lists(expr: Expr) -> bool:
-    """Whether it needs a list."""
+def uses_lists(expr: Expr) -> bool:
+    """Whether the expression reads a list."""
     return bool(lists(expr))
 
 
 def inline(expr: Expr, known: Mapping[str, Expr]) -> Expr:
-    """With expressions in place of the columns that they compute."""
+    """Replace each column in ``known`` by the expression that computes it."""
     if isinstance(expr, ColumnRef):
         return known.get(expr.name, expr)
     if not columns(expr).intersection(known):
@@ -57,30 +60,30 @@ def inline(expr: Expr, known: Mapping[str, Expr]) -> Expr:
     return rebuild(expr, lambda child: inline(child, known))
 
 
-def _coerce(expr: Expr, kind: Type) -> tuple[Expr | None, str]:
-    """Convert the expression to that type, or return a hint."""
-    found = expr.type
-    if found == kind or (found.kind is kind.kind and kind.kind is not Kind.DECIMAL):
+def _coerce(expr: Expr, type_: Type) -> tuple[Expr | None, str]:
+    """Return the expression converted to the type; None and a hint if the conversion could lose information."""
+    given = expr.type
+    if given == type_ or (given.kind is type_.kind and type_.kind is not Kind.DECIMAL):
         return expr, ""
-    exact = found.kind in (Kind.LONG, Kind.DECIMAL)
-    if kind.kind is Kind.DECIMAL and exact and found.scale <= kind.scale:
-        if found.kind is Kind.DECIMAL and found.scale == kind.scale and found.precision <= kind.precision:
+    exact = given.kind in (Kind.LONG, Kind.DECIMAL)
+    if type_.kind is Kind.DECIMAL and exact and given.scale <= type_.scale:
+        if given.kind is Kind.DECIMAL and given.scale == type_.scale and given.precision <= type_.precision:
             return expr, ""
-        return Call.of("to_decimal", (expr, Literal.of(kind.precision), Literal.of(kind.scale))), ""
-    if kind == DOUBLE and exact:
+        return Call.of("to_decimal", (expr, Literal.of(type_.precision), Literal.of(type_.scale))), ""
+    if type_ == DOUBLE and exact:
         return Call.of("to_double", (expr,)), ""
-    return None, _hint(found, kind)
+    return None, _hint(given, type_)
 
 
-def _hint(found: Type, kind: Type) -> str:
-    if kind.kind is Kind.DECIMAL and found.kind is Kind.DECIMAL:
-        return f"it has more places than the field: round(..., {kind.scale})"
+def _hint(given: Type, type_: Type) -> str:
+    if type_.kind is Kind.DECIMAL and given.kind is Kind.DECIMAL:
+        return f"it has more places than the field: round(..., {type_.scale})"
     converters = {
-        Kind.DECIMAL: f"to_decimal(..., {kind.precision}, {kind.scale})",
-        Kind.LONG: "to_long(...)" if found in (DOUBLE, LONG) or found.kind is Kind.STRING else "to_long(round(...))",
+        Kind.DECIMAL: f"to_decimal(..., {type_.precision}, {type_.scale})",
+        Kind.LONG: "to_long(...)" if given in (DOUBLE, LONG) or given.kind is Kind.STRING else "to_long(round(...))",
         Kind.DOUBLE: "to_double(...)",
         Kind.STRING: "to_text(...)",
         Kind.TIMESTAMP: "to_timestamp(...)",
         Kind.BOOLEAN: "a condition, such as ... = 'yes'",
     }
-    return f"write: {converters[kind.kind]}"
+    return f"write: {converters[type_.kind]}"

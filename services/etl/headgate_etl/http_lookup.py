@@ -1,8 +1,8 @@
-"""Look-ups by HTTP: one GET a key, answered with a JSON object.
+"""Looks up fields by HTTP: one GET request per key, answered with a JSON object.
 
-Plain ``http.client`` on threads of its own, with connections that are kept: no package is needed for that, and the
-number of threads is the number of calls in flight. 404 means an unknown key; 429 and 5xx are tried again; other
-statuses, redirections and answers that are not an object fail at once. The worker reads the token from its file.
+The requests run on a thread pool, with persistent ``http.client`` connections; the number of threads limits the
+requests in flight. 404 means an unknown key. 429 and 5xx are retried. Other statuses, redirections and answers that are
+not a JSON object fail at once. Each worker reads the token from its file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from headgate_etl.documents import LookupDocument, OnMissing
 from streamcore.enrich import Answer, Caching, Enrichment, Key, LookupRetries, OnFailure
 from streamcore.errors import Permanent, Retryable
 
-_FOUND, _UNKNOWN, _BUSY, _BROKEN = 200, 404, 429, 500
+_OK, _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERROR = 200, 404, 429, 500
 
 
 @dataclass
 class JsonOverHttp:
-    """A client (``streamcore.enrich.LookupClient``)."""
+    """The ``streamcore.enrich.LookupClient`` of the lookup. ``url`` has the placeholder ``{key}``."""
 
     url: str
     threads: int
@@ -38,33 +38,33 @@ class JsonOverHttp:
     answer_bytes: int
     token_file: Path | None = None
     ca_file: Path | None = None
-    _free: SimpleQueue[http.client.HTTPConnection] = field(default_factory=SimpleQueue, repr=False)
+    _idle: SimpleQueue[http.client.HTTPConnection] = field(default_factory=SimpleQueue, repr=False)
 
     async def open(self) -> None:
-        """Nothing is connected yet."""
+        """Read the token and start the threads. Connections are opened by the first requests."""
         token = None if self.token_file is None else self.token_file.read_text(encoding="utf-8").strip()
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="lookup")
 
     async def get(self, key: Key) -> Answer:
-        """Return the object under the key."""
+        """Return the JSON object of the key, or None for an unknown key. Raise ``Retryable`` or ``Permanent``."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._get_on_thread, str(key))
 
     async def close(self) -> None:
-        """Let go of the connections; calls under way end by their time-out."""
+        """Close the idle connections. Requests in progress end by their timeout at the latest."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         while (connection := self._take_connection()) is not None:
             connection.close()
 
     def _get_on_thread(self, key: str) -> Answer:
-        """On a thread. A kept connection may have been closed by the server, so it gets a second chance, a new one."""
+        """Send the request on an idle connection; if that fails, for the server may have closed it, on a new one."""
         connection = self._take_connection()
         if connection is not None:
             try:
                 return self._exchange(connection, key)
             except (http.client.HTTPException, OSError):
                 connection.close()
-        fresh = self._connection()
+        fresh = self._new_connection()
         try:
             return self._exchange(fresh, key)
         except http.client.HTTPException as error:
@@ -75,30 +75,31 @@ class JsonOverHttp:
             raise
 
     def _exchange(self, connection: http.client.HTTPConnection, key: str) -> Answer:
+        """Send the request, read the answer, and keep the connection for the next request if it is still open."""
         parts = self._url_parts
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", path.replace("{key}", quote(key, safe="")) or "/", headers=self._headers)
         response = connection.getresponse()
         body = response.read(self.answer_bytes + 1)
         if response.isclosed():
-            self._free.put(connection)
+            self._idle.put(connection)
         else:
             connection.close()
-        return self._answer(response.status, body)
+        return self._to_answer(response.status, body)
 
-    def _answer(self, status: int, body: bytes) -> Answer:
-        if status == _UNKNOWN:
+    def _to_answer(self, status: int, body: bytes) -> Answer:
+        if status == _NOT_FOUND:
             return None
-        if status == _BUSY or status >= _BROKEN:
+        if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR:
             raise Retryable(f"{self._url_parts.netloc} answered {status}")
-        if status != _FOUND:
+        if status != _OK:
             raise Permanent(f"{self._url_parts.netloc} answered {status}")
         if len(body) > self.answer_bytes:
             raise Permanent(f"{self._url_parts.netloc}: the answer has more than {self.answer_bytes} bytes")
-        found = orjson.loads(body)
-        if not isinstance(found, dict):
+        document = orjson.loads(body)
+        if not isinstance(document, dict):
             raise Permanent(f"{self._url_parts.netloc} answered no JSON object")
-        answer: Mapping[str, object] = found
+        answer: Mapping[str, object] = document
         return answer
 
     @property
@@ -107,11 +108,11 @@ class JsonOverHttp:
 
     def _take_connection(self) -> http.client.HTTPConnection | None:
         try:
-            return self._free.get_nowait()
+            return self._idle.get_nowait()
         except Empty:
             return None
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _new_connection(self) -> http.client.HTTPConnection:
         parts, seconds = self._url_parts, self.timeout_ms / 1000
         if parts.secure:
             context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
@@ -133,7 +134,7 @@ class _UrlParts:
 
 
 def enrichment(document: LookupDocument, adds: Mapping[str, pl.DataType]) -> Enrichment:
-    """Build the engine's look-up. ``adds``: the fields and their types."""
+    """Build the enrichment that runs the lookup. ``adds``: the types of the added fields, by name."""
     client = partial(
         JsonOverHttp,
         document.url,

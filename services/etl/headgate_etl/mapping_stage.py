@@ -1,11 +1,11 @@
-"""One phase of the way to the clean model: columns are computed, conditions are asked, and a row fails or goes on.
+"""A mapping stage: computes the fields of rows and checks the rules on them; a row passes or fails.
 
-The first phase maps the fields of an input to those of the model, before anything needs a key; the second computes the
-derived fields, with the content of the lists at that moment. Each row comes out once. A failed row has a code and a
-reason: its first problem, in the order of the model and then of the rules, so that the reason does not depend on the
-rows beside it.
+The app has two kinds of stages. The stage of an input maps the input's fields to those of the model, before any
+shuffle. The derive stage computes the derived fields, with the current content of the lists. Each row is in the output
+once. A failed row has the code and reason of its first error, in the order of the model's fields and then of the rules.
 
-Promises: row by row; nothing raises on data. Does not know where rows come from and where they go.
+Promises: the result of a row does not depend on other rows, and no data raises an exception. Does not know where rows
+come from and where they go.
 """
 
 from __future__ import annotations
@@ -28,83 +28,88 @@ from rulecore.lists.fill_columns import with_list_columns
 from streamcore.schema import DOUBLE, Type
 from streamcore.wire.raw import ORIGIN
 
-#: Prefixes under which a field is computed, and a rule asked, beside columns of the same name.
-_NEW, _ASKED = "=", "?"
-_ENGINE = "^__.*$"
+#: Prefixes of the columns of computed fields and of rule results, which differ so from the input columns.
+_FIELD, _RULE = "=", "?"
+#: The engine's own columns, such as the event time.
+_ENGINE_COLUMNS = "^__.*$"
 
 
 class MappingStage(MappingSpec):
-    """The phase of a specification, as a step of a topology or of an operator."""
+    """Runs a specification on frames, as a step of a topology or inside an operator."""
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """As a step of a topology, without lists."""
+        """Run the stage without lists, as a step of a topology."""
         return self.run(rows, {})
 
     def run(self, rows: pl.DataFrame, contents: Mapping[str, ListContent]) -> pl.DataFrame:
         """Return the rows with the kept columns, the new ones, and ``CODE`` and ``REASON``."""
         frame = to_physical(rows, self._reads)
-        frame = with_list_columns(frame, [one for f in self.fields for one in f.lookups], contents)
-        frame = frame.with_columns(to_polars(f.expr).alias(_NEW + f.name) for f in self.fields)
-        found = FirstError(rows.height)
-        for number, one in enumerate(self.fields):
-            self._check(number, one, frame, found)
+        frame = with_list_columns(frame, [lookup for f in self.fields for lookup in f.lookups], contents)
+        frame = frame.with_columns(to_polars(f.expr).alias(_FIELD + f.name) for f in self.fields)
+        errors = FirstError(rows.height)
+        for number, field in enumerate(self.fields):
+            self._check(number, field, frame, errors)
         checked = self._evaluate_rules(rows, frame, contents) if self.rules else frame
         for number, rule in enumerate(self.rules, len(self.fields)):
-            found.mark(
-                number, (~checked[_ASKED + rule.name].fill_null(value=True)).to_numpy(), RowCode.RULE + rule.name
+            errors.mark(
+                number, (~checked[_RULE + rule.name].fill_null(value=True)).to_numpy(), RowCode.RULE + rule.name
             )
-        made = [self._column(rows, frame, one) for one in self.fields]
-        why = ErrorMessages(self, frame, checked).of(found)
+        computed = [self._column(rows, frame, field) for field in self.fields]
+        error_columns = ErrorMessages(self, frame, checked).columns_of(errors)
         kept = rows.select(*self.keeps, *(name for name in ORIGIN if name in rows.columns))
-        return kept.with_columns(*made, *why).hstack(rows.select(_ENGINE))
+        return kept.with_columns(*computed, *error_columns).hstack(rows.select(_ENGINE_COLUMNS))
 
     @cached_property
     def _reads(self) -> Mapping[str, Type]:
-        used = [c for f in self.fields for c in (f.expr, *(one.operand for one in f.lookups))]
-        used += [c for r in self.rules for c in (r.expr, *(one.operand for one in r.lookups))]
-        names = frozenset().union(*(columns(expr) for expr in used))
+        """The types of the input columns that the expressions read."""
+        exprs = [expr for f in self.fields for expr in (f.expr, *(lookup.operand for lookup in f.lookups))]
+        exprs += [expr for r in self.rules for expr in (r.expr, *(lookup.operand for lookup in r.lookups))]
+        names = frozenset().union(*(columns(expr) for expr in exprs))
         return {name: type_ for name, type_ in self.given.items() if name in names}
 
-    def _check(self, number: int, one: ComputedField, frame: pl.DataFrame, found: FirstError) -> None:
-        """Mark the errors of a field: a look-up without a result, an expression that failed, null in a field that is
-        not nullable."""
-        column = frame[_NEW + one.name]
+    def _check(self, number: int, field: ComputedField, frame: pl.DataFrame, errors: FirstError) -> None:
+        """Mark the errors of a field: a needed lookup without a result, an expression that failed, null in a field that
+        is not nullable."""
+        column = frame[_FIELD + field.name]
         null: Mask | None = column.is_null().to_numpy() if column.null_count() else None
-        if one.type == DOUBLE and not (finite := column.is_finite().fill_null(value=True)).all():
-            found.mark(number, ~finite.to_numpy(), RowCode.BAD_VALUE)
-        if null is not None or not expression_errors.is_strict(one.expr):
-            if one.needed:
-                found.mark(
+        if field.type == DOUBLE and not (finite := column.is_finite().fill_null(value=True)).all():
+            errors.mark(number, ~finite.to_numpy(), RowCode.BAD_VALUE)
+        if null is not None or not expression_errors.is_strict(field.expr):
+            if field.needed:
+                errors.mark(
                     number,
-                    _failed_rows(frame, one.expr, null, expression_errors.not_in_list(one.needed)),
+                    _failed_rows(frame, field.expr, null, expression_errors.not_in_list(field.needed)),
                     RowCode.NOT_IN_LIST,
                 )
-            if expression_errors.can_fail(one.expr):
-                found.mark(number, _failed_rows(frame, one.expr, null, expression_errors.is_failed), RowCode.BAD_VALUE)
-        if null is not None and not one.nullable:
-            found.mark(number, null, RowCode.NULL_FIELD)
+            if expression_errors.can_fail(field.expr):
+                failed = _failed_rows(frame, field.expr, null, expression_errors.is_failed)
+                errors.mark(number, failed, RowCode.BAD_VALUE)
+        if null is not None and not field.nullable:
+            errors.mark(number, null, RowCode.NULL_FIELD)
 
     def _evaluate_rules(
         self, rows: pl.DataFrame, frame: pl.DataFrame, contents: Mapping[str, ListContent]
     ) -> pl.DataFrame:
-        """Return the model's columns as rules see them, and a column of each rule's results."""
-        model = {f.name: _NEW + f.name for f in self.fields}
+        """Return the columns that rules may read, as physical columns, and a column with each rule's results."""
+        model = {f.name: _FIELD + f.name for f in self.fields}
         kept = to_physical(rows, {name: self.given[name] for name in self.keeps})
         named = kept.with_columns(frame[computed].alias(name) for name, computed in model.items())
-        named = with_list_columns(named, [one for r in self.rules for one in r.lookups], contents)
-        return named.with_columns(to_polars(r.expr).alias(_ASKED + r.name) for r in self.rules)
+        named = with_list_columns(named, [lookup for r in self.rules for lookup in r.lookups], contents)
+        return named.with_columns(to_polars(r.expr).alias(_RULE + r.name) for r in self.rules)
 
-    def _column(self, rows: pl.DataFrame, frame: pl.DataFrame, one: ComputedField) -> pl.Series:
-        source = one.same_as
-        if source is not None:
-            return rows[source].alias(one.name)
-        return to_logical(frame[_NEW + one.name].alias(one.name), one.type)
+    def _column(self, rows: pl.DataFrame, frame: pl.DataFrame, field: ComputedField) -> pl.Series:
+        """Return the output column of a field. A plain copy is taken from ``rows``, without conversion."""
+        if field.same_as is not None:
+            return rows[field.same_as].alias(field.name)
+        return to_logical(frame[_FIELD + field.name].alias(field.name), field.type)
 
 
 def _failed_rows(
     frame: pl.DataFrame, expr: Expr, null: Mask | None, self_failure: expression_errors.SelfFailure
 ) -> Mask:
-    """Rows on which it failed; where it is strict only those on which it is null are looked at."""
+    """Return the rows on which the expression failed. For a strict expression only its null rows (``null``) are
+    checked.
+    """
     if null is None or not expression_errors.is_strict(expr):
         return _true_rows(frame, expression_errors.evaluation_error(expr, self_failure))
     failed = np.zeros(frame.height, dtype=bool)
@@ -113,6 +118,7 @@ def _failed_rows(
 
 
 def _true_rows(frame: pl.DataFrame, condition: pl.Expr) -> Mask:
-    answers = frame.select(pl.col(ROW), condition.fill_null(value=False).alias("answer"))["answer"]
-    mask: Mask = answers.to_numpy()
+    # Selected with ROW, because a condition without columns would give a single row.
+    results = frame.select(pl.col(ROW), condition.fill_null(value=False).alias("result"))["result"]
+    mask: Mask = results.to_numpy()
     return mask

@@ -1,4 +1,4 @@
-"""The parts of a phase of the way to the clean model, and the first problem of each row, as values."""
+"""The specification of a mapping stage, and the first error of each row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rulecore.language import ColumnRef, Expr
 from rulecore.lists.list_columns import ListColumn
 from streamcore.schema import Type
 
-#: Why a row failed, in two columns; null where it did not.
+#: Columns with the code and the reason of a failed row; null for the others.
 CODE, REASON = "@code", "@reason"
 
 Mask = npt.NDArray[np.bool_]
@@ -20,7 +20,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ComputedField:
-    """A field to be: ``expr`` has its type, and asks ``lookups`` (``needed``: those that must have an answer)."""
+    """A field of the model and the expression that computes it.
+
+    ``expr`` has the type of the field; ``text`` is the expression as the settings have it. ``lookups``: the list
+    columns that ``expr`` reads; ``needed``: the lookups for which a key that is not in the list fails the row.
+    """
 
     name: str
     expr: Expr
@@ -32,13 +36,16 @@ class ComputedField:
 
     @property
     def same_as(self) -> str | None:
-        """The column that it is, where it is no more than that."""
+        """Return the column that the field is a plain copy of, or None."""
         return self.expr.name if isinstance(self.expr, ColumnRef) and not self.lookups else None
 
 
 @dataclass(frozen=True)
 class RowRule:
-    """A rule: violated where it is false. Where it is unknown, it is not, as for SQL's CHECK."""
+    """A condition that a row must not violate. As with CHECK of SQL, false violates it and null does not.
+
+    ``text`` is the condition as the settings have it; ``lookups``: the list columns that ``expr`` reads.
+    """
 
     name: str
     expr: Expr
@@ -48,8 +55,11 @@ class RowRule:
 
 @dataclass(frozen=True)
 class MappingSpec:
-    """``given``: the columns that come in; ``keeps``: those of them that stay. ``private``: columns whose values no
-    reason shows."""
+    """The fields that a stage computes and the rules that it checks.
+
+    ``given``: the types of the input columns; ``keeps``: the input columns that the output has too. ``private``:
+    columns whose values no reason shows.
+    """
 
     given: Mapping[str, Type]
     fields: tuple[ComputedField, ...]
@@ -59,21 +69,23 @@ class MappingSpec:
 
 
 class FirstError:
-    """Of each row the first thing that is wrong: its number among fields and rules (-1: nothing), and its code."""
+    """The first error of each row: ``number`` of the failed field, or, after all fields, of the failed rule; -1: no
+    error.
+    """
 
     def __init__(self, height: int) -> None:
         self.number = np.full(height, -1, np.int32)
         self.code: dict[int, list[tuple[Mask, str]]] = {}
 
     def mark(self, number: int, wrong: Mask, code: str) -> None:
-        """Rows on which this is wrong; those with something before it keep that."""
-        mine = wrong & (self.number < 0)
-        if mine.any():
-            self.number[mine] = number
-            self.code.setdefault(number, []).append((mine, code))
+        """Set the error of the rows in ``wrong``, except those that have one already."""
+        first = wrong & (self.number < 0)
+        if first.any():
+            self.number[first] = number
+            self.code.setdefault(number, []).append((first, code))
 
     def codes(self) -> Sequence[str | None]:
-        """By row."""
+        """Return the code of each row's error; None for a row without one."""
         result: list[str | None] = [None] * len(self.number)
         for marked in self.code.values():
             for mask, code in marked:

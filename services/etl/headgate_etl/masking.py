@@ -1,15 +1,15 @@
-"""Masks for personal fields: the output of the app reveals less than its input.
+"""Masks personal fields, so that the output of the app reveals less than its input.
 
 =============  ==================================================================================================
 ``redact``     ``***``
 ``keep_last``  stars, and the last characters as they are; a text that is not longer is stars only
-``pseudonym``  HMAC-SHA256 with a key from a file, 32 hexadecimal digits: the same person is the same text
+``pseudonym``  HMAC-SHA256 with a key from a file, 32 hexadecimal digits: equal values have equal pseudonyms
 ``network``    the /24 of an IPv4 address, the /48 of an IPv6 one; ``***`` for a value that is not an address
 ``year``       the first moment of the year, or the first four digits of a date as text; ``***`` for other text
 =============  ==================================================================================================
 
-Null stays null. The process that masks reads the key, and no value here holds it: settings, logs, checkpoints and the
-data sent to the workers hold its path. A mask is a function of the value and the key alone.
+Null stays null. Each process that masks reads the key from its file. Settings, logs, checkpoints and the data sent to
+the workers contain the path of the file, never the key. A masked value depends on nothing but the value and the key.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from streamcore.errors import ConfigError
 
 HIDDEN = "***"
 MIN_KEY_BYTES = 16
-_DIGITS = 32
-_V4, _V6 = 24, 48
+_PSEUDONYM_DIGITS = 32
+_PREFIX_V4, _PREFIX_V6 = 24, 48
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """How one field is masked."""
+    """How one field is masked. ``characters``: how many at the end ``keep_last`` leaves readable."""
 
     how: How
     characters: int = 0
@@ -43,12 +43,11 @@ class Mask:
 
 
 def to_mask(document: MaskDocument) -> Mask:
-    """Check the document and return the mask; ``ConfigError`` names the missing entry. Read the key file to verify that
-    it holds a key."""
-    wanted = {How.KEEP_LAST: "characters", How.PSEUDONYM: "key_file"}.get(document.how)
+    """Check the document, and the content of its key file, and return the mask. ``ConfigError`` names what is wrong."""
+    required = {How.KEEP_LAST: "characters", How.PSEUDONYM: "key_file"}.get(document.how)
     for name in ("characters", "key_file"):
         given = getattr(document, name) is not None
-        if given != (name == wanted):
+        if given != (name == required):
             raise ConfigError(f"{document.how}: {'takes no' if given else 'needs'} {name}")
     if document.key_file is not None:
         read_key(document.key_file)
@@ -56,7 +55,7 @@ def to_mask(document: MaskDocument) -> Mask:
 
 
 def mask_columns(rows: pl.DataFrame, masks: Mapping[str, Mask]) -> pl.DataFrame:
-    """Mask these columns of the rows."""
+    """Mask the columns in ``masks``; the others stay as they are."""
     return rows.with_columns(_column(rows[name], mask) for name, mask in masks.items())
 
 
@@ -87,29 +86,30 @@ def _expression(text: pl.Expr, dtype: pl.DataType, mask: Mask) -> pl.Expr:
 def _by_value(column: pl.Series, function: Callable[[str], str]) -> pl.Series:
     """Apply a function of text once for each distinct value."""
     values = column.drop_nulls().unique()
-    made = pl.Series([function(value) for value in values.to_list()], dtype=pl.String)
-    return column.replace_strict(values, made, default=None, return_dtype=pl.String)
+    masked = pl.Series([function(value) for value in values.to_list()], dtype=pl.String)
+    return column.replace_strict(values, masked, default=None, return_dtype=pl.String)
 
 
 def pseudonym(text: str, key: bytes) -> str:
-    """32 hexadecimal digits of HMAC-SHA256 over the text's UTF-8."""
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_DIGITS]
+    """Return the first 32 hexadecimal digits of HMAC-SHA256 over the text in UTF-8."""
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_PSEUDONYM_DIGITS]
 
 
 def network(text: str) -> str:
-    """``203.0.113.77`` to ``203.0.113.0/24``."""
+    """Return the network of an address: ``203.0.113.77`` gives ``203.0.113.0/24``; other text gives ``***``."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return HIDDEN
     if address.version == 4:
-        return str(ipaddress.IPv4Network((int(address), _V4), strict=False))
-    return str(ipaddress.IPv6Network((int(address), _V6), strict=False))
+        return str(ipaddress.IPv4Network((int(address), _PREFIX_V4), strict=False))
+    return str(ipaddress.IPv6Network((int(address), _PREFIX_V6), strict=False))
 
 
 def read_key(path: Path) -> bytes:
-    """Read the file's bytes, without surrounding spaces; ``ConfigError`` when they are no key. No message contains
-    them."""
+    """Read the key of pseudonyms, without surrounding whitespace. ``ConfigError``, which never contains the key, if the
+    file cannot be read or is too short.
+    """
     try:
         key = path.read_bytes().strip()
     except OSError as error:

@@ -1,6 +1,6 @@
-"""The names of the settings: fields and their types, where each comes from, masks, and the tables of routes.
+"""Checks the names in the settings: fields and their types, the origin of each field, masks, and tables of routes.
 
-Nothing here reads an expression; ``plan`` does, once the names are sound.
+Each function adds what is wrong to ``problems``. ``plan`` parses the expressions, after these checks.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from headgate_etl.documents import EtlDocument
 
 _NOT_NULL = " not null"
-_IDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
+_ID_KINDS = (Kind.STRING, Kind.LONG, Kind.BOOLEAN, Kind.TIMESTAMP)
 
 
 def read_model(settings: EtlDocument, problems: Problems) -> dict[str, Field]:
+    """Return the fields of the clean model, by name."""
     model: dict[str, Field] = {}
     for name, text in settings.model.items():
         with problems.at(f"model.{name}"):
@@ -33,81 +34,86 @@ def read_model(settings: EtlDocument, problems: Problems) -> dict[str, Field]:
 
 
 def read_lists(settings: EtlDocument, problems: Problems) -> dict[str, ListType]:
+    """Return the types of the declared lists, by name."""
     lists: dict[str, ListType] = {}
-    for name, one in settings.lists.items():
+    for name, declared in settings.lists.items():
         with problems.at(f"lists.{name}"):
-            lists[name] = ListType(name, Type.parse(one.of), None if one.value is None else Type.parse(one.value))
+            value = None if declared.value is None else Type.parse(declared.value)
+            lists[name] = ListType(name, Type.parse(declared.of), value)
     return lists
 
 
-def _looked_up(settings: EtlDocument) -> tuple[str, ...]:
+def _lookup_fields(settings: EtlDocument) -> tuple[str, ...]:
     return () if settings.lookup is None else settings.lookup.adds
 
 
 def mapped_fields(settings: EtlDocument) -> tuple[str, ...]:
     """Return the fields that inputs provide, in the order of the model."""
-    others = {*settings.derive, *_looked_up(settings)}
-    return tuple(name for name in settings.model if name not in others)
+    computed = {*settings.derive, *_lookup_fields(settings)}
+    return tuple(name for name in settings.model if name not in computed)
 
 
 def check_origins(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
-    """Every field comes from one place, and every name is a field."""
-    origins = {"derive": [*settings.derive], "lookup.adds": [*_looked_up(settings)]}
-    origins |= {f"inputs.{n}.map": [*one.map] for n, one in enumerate(settings.inputs)}
-    for place, names in origins.items():
+    """Check that every field has one origin (the inputs, ``derive`` or ``lookup.adds``), and every name is a field."""
+    origins = {"derive": [*settings.derive], "lookup.adds": [*_lookup_fields(settings)]}
+    origins |= {f"inputs.{n}.map": [*each.map] for n, each in enumerate(settings.inputs)}
+    for path, names in origins.items():
         for name in names:
             if name not in model:
-                problems.add(f"{place}.{name}", f"is no field of the model; its fields are {', '.join(model)}")
+                problems.add(f"{path}.{name}", f"is no field of the model; its fields are {', '.join(model)}")
             others = [
-                p
-                for p, theirs in origins.items()
-                if name in theirs and p.startswith("inputs") != place.startswith("inputs")
+                other
+                for other, other_names in origins.items()
+                if name in other_names and other.startswith("inputs") != path.startswith("inputs")
             ]
-            if others and not place.startswith("inputs"):
-                problems.add(f"{place}.{name}", f"comes from {others[0]} already; keep one of the two")
+            if others and not path.startswith("inputs"):
+                problems.add(f"{path}.{name}", f"comes from {others[0]} already; keep one of the two")
     for name in mapped_fields(settings):
-        if not any(name in one.map for one in settings.inputs):
+        if not any(name in each.map for each in settings.inputs):
             problems.add(f"model.{name}", "comes from nowhere; give it to inputs.N.map, derive or lookup.adds")
-    for name in sorted({*settings.derive} & {*_looked_up(settings)}):
+    for name in sorted({*settings.derive} & {*_lookup_fields(settings)}):
         problems.add(f"derive.{name}", "comes from lookup.adds already; keep one of the two")
 
 
 def check_id(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> None:
+    """Check that ``id`` and ``lookup.key`` name fields that inputs provide, and that ids have types with equality."""
     for name in settings.id:
         if name not in mapped_fields(settings):
             problems.add(
-                "id", f"{name!r} is no field that inputs give; choose among {', '.join(mapped_fields(settings))}"
+                "id", f"{name!r} is no field that inputs provide; choose among {', '.join(mapped_fields(settings))}"
             )
-        elif model[name].type.kind not in _IDS:
-            problems.add("id", f"{name!r} is {model[name].type}; an id is text, a long, a boolean or a timestamp")
-    look = settings.lookup
-    if look is not None and look.key not in mapped_fields(settings):
-        problems.add("lookup.key", f"{look.key!r} is no field that inputs give")
+        elif model[name].type.kind not in _ID_KINDS:
+            problems.add("id", f"{name!r} is {model[name].type}; an id is a string, a long, a boolean or a timestamp")
+    lookup = settings.lookup
+    if lookup is not None and lookup.key not in mapped_fields(settings):
+        problems.add("lookup.key", f"{lookup.key!r} is no field that inputs provide")
 
 
 def read_masks(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> dict[str, masking.Mask]:
+    """Return the masks by field."""
     masks: dict[str, masking.Mask] = {}
-    for name, one in settings.mask.items():
-        place = f"mask.{name}"
+    for name, document in settings.mask.items():
+        path = f"mask.{name}"
         if name not in model:
-            problems.add(place, f"is no field of the model; its fields are {', '.join(model)}")
+            problems.add(path, f"is no field of the model; its fields are {', '.join(model)}")
             continue
-        accepted = (STRING, TIMESTAMP) if one.how is How.YEAR else (STRING,)
+        accepted = (STRING, TIMESTAMP) if document.how is How.YEAR else (STRING,)
         if model[name].type not in accepted:
-            problems.add(place, f"{one.how} takes {' or '.join(map(str, accepted))}, the field is {model[name].type}")
+            types = " or ".join(map(str, accepted))
+            problems.add(path, f"{document.how} takes {types}, the field is {model[name].type}")
             continue
-        with problems.at(place):
-            masks[name] = masking.to_mask(one)
+        with problems.at(path):
+            masks[name] = masking.to_mask(document)
     return masks
 
 
 def check_sinks(settings: EtlDocument, problems: Problems) -> None:
-    """Every route to a table has one, and every table a route."""
-    known = table_sinks(settings)
+    """Check that every route to a sink has a table in the sink's settings, and that every such table has a route."""
+    sinks = table_sinks(settings)
     for number, route in enumerate(settings.routes):
-        if route.to is not RouteTarget.KAFKA and (route.to not in known or route.name not in known[route.to].tables):
-            problems.add(f"routes.{number}.to", f"say which table it is: {route.to}.tables.{route.name}")
-    for target, sink in known.items():
+        if route.to is not RouteTarget.KAFKA and (route.to not in sinks or route.name not in sinks[route.to].tables):
+            problems.add(f"routes.{number}.to", f"name its table in {route.to}.tables.{route.name}")
+    for target, sink in sinks.items():
         routed = {route.name for route in settings.routes if route.to is target}
         for lane in sink.tables:
             if lane not in routed:

@@ -1,7 +1,6 @@
-"""The settings' meaning: every name looked up, every expression typed, and all problems reported at once.
+"""Checks the settings completely, and builds the plan of the topology: names resolved, expressions parsed and typed.
 
-``build_plan`` returns the parts that the topology is built of. It reads the stream files and checks that key files
-exist; it starts nothing.
+``build_plan`` reports all problems at once. It reads the stream files and the key files of masks; it starts nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate_etl import masking
 from headgate_etl import name_resolution as names
 from headgate_etl.documents import InputDocument, OnMissing
-from headgate_etl.expressions import ExpressionReader, asks_lists, inline, null_of_type
+from headgate_etl.expressions import ExpressionReader, inline, null_of_type, uses_lists
 from headgate_etl.mapping_stage import MappingStage
 from headgate_etl.mapping_types import ComputedField, RowRule
 from headgate_etl.problems import Problems
@@ -31,18 +30,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Input:
-    """A stream, and how its events become rows of the model."""
+    """An input stream. ``mapping``: the stage that maps its events to rows of the model."""
 
     schema: StreamSchema
     topic: str
     reject_extra_fields: bool
     format: InputFormat
-    phase: MappingStage
+    mapping: MappingStage
 
 
 @dataclass(frozen=True)
 class EtlPlan:
-    """``derived``: the fields computed after look-ups and deduplication; None without such fields."""
+    """What the topology is built from.
+
+    ``derived``: the stage that computes fields after lookup and deduplication; None without such fields and rules.
+    ``otherwise``: the route of rows that no route takes; None: such rows are dead letters.
+    """
 
     inputs: tuple[Input, ...]
     model: Mapping[str, Field]
@@ -53,33 +56,33 @@ class EtlPlan:
     otherwise: str | None
 
     @property
-    def asks_lists(self) -> bool:
-        """Whether the second phase needs the control topic."""
-        phase = self.derived
-        return phase is not None and (any(f.lookups for f in phase.fields) or any(r.lookups for r in phase.rules))
+    def uses_lists(self) -> bool:
+        """Whether the derive stage reads lists, and so needs the control topic."""
+        stage = self.derived
+        return stage is not None and (any(f.lookups for f in stage.fields) or any(r.lookups for r in stage.rules))
 
 
 def build_plan(settings: EtlDocument) -> EtlPlan:
-    """Build the plan of the document; ``ConfigError`` lists everything that is wrong in it, an entry a line."""
+    """Build the plan of the document. ``ConfigError`` lists everything that is wrong in it, one entry per line."""
     problems = Problems()
     model, lists = names.read_model(settings, problems), names.read_lists(settings, problems)
-    problems.raise_if_any()  # what follows would only repeat it
+    problems.raise_if_any()  # the checks below would only report consequences
     names.check_origins(settings, model, problems)
     names.check_id(settings, model, problems)
     masks = names.read_masks(settings, model, problems)
     problems.raise_if_any()
     rules = _rules(settings, model, lists, problems)
-    inputs = [_input(settings, n, one, model, rules, problems) for n, one in enumerate(settings.inputs)]
+    inputs = [_input(settings, n, document, model, rules, problems) for n, document in enumerate(settings.inputs)]
     derived = _derived_stage(settings, model, lists, rules, problems)
     routes = _routes(settings, model, problems)
     names.check_sinks(settings, problems)
-    streams = [one.schema.name for one in inputs if one is not None]
+    streams = [each.schema.name for each in inputs if each is not None]
     for name in sorted({name for name in streams if streams.count(name) > 1}):
-        problems.add("inputs", f"stream {name!r} is there twice; give its second topic a stream file with another name")
+        problems.add("inputs", f"stream {name!r} appears twice; give the second input a stream file with another name")
     problems.raise_if_any()
     otherwise = None if settings.otherwise == OnMissing.DEAD_LETTER else settings.otherwise
-    found = tuple(one for one in inputs if one is not None)
-    return EtlPlan(found, model, lists, derived, masks, routes, otherwise)
+    valid_inputs = tuple(each for each in inputs if each is not None)
+    return EtlPlan(valid_inputs, model, lists, derived, masks, routes, otherwise)
 
 
 # --- expressions ----------------------------------------------------------------------------------------------------
@@ -96,45 +99,47 @@ def _rules(
     return rules
 
 
-def _needs(rule: RowRule) -> frozenset[str]:
-    return frozenset().union(columns(rule.expr), *(columns(one.operand) for one in rule.lookups))
+def _columns_of(rule: RowRule) -> frozenset[str]:
+    return frozenset().union(columns(rule.expr), *(columns(lookup.operand) for lookup in rule.lookups))
 
 
 def _is_early(settings: EtlDocument, rule: RowRule) -> bool:
-    """Whether it can be asked before anything is looked up."""
-    return not rule.lookups and _needs(rule) <= {*names.mapped_fields(settings)}
+    """Whether the rule reads only fields that inputs provide, so that the input's stage can check it."""
+    return not rule.lookups and _columns_of(rule) <= {*names.mapped_fields(settings)}
 
 
 def _input(
     settings: EtlDocument,
     number: int,
-    one: InputDocument,
+    document: InputDocument,
     model: Mapping[str, Field],
     rules: Sequence[RowRule],
     problems: Problems,
 ) -> Input | None:
-    place = f"inputs.{number}"
-    found: Input | None = None
-    with problems.at(f"{place}.schema_file"):
-        schema = one.stream_schema()
+    """Return the input with its stage; None, with a problem added, if its stream file cannot be used."""
+    path = f"inputs.{number}"
+    checked: Input | None = None
+    with problems.at(f"{path}.schema_file"):
+        schema = document.stream_schema()
         given = {f.name: f.type for f in schema.fields}
         reader, fields = ExpressionReader(given, {}), []
         for name in names.mapped_fields(settings):
-            with problems.at(f"{place}.map.{name}"):
-                fields.append(_field(model[name], one.map.get(name), f"{place}.map.{name}", reader))
+            with problems.at(f"{path}.map.{name}"):
+                fields.append(_field(model[name], document.map.get(name), f"{path}.map.{name}", reader))
         private = {*settings.mask} | {c for f in fields if f.name in settings.mask for c in columns(f.expr)}
         early = tuple(rule for rule in rules if _is_early(settings, rule))
-        phase = MappingStage(given, tuple(fields), early, (), frozenset(private))
-        found = Input(schema, one.topic, one.reject_extra_fields, one.input_format(), phase)
-    return found
+        mapping = MappingStage(given, tuple(fields), early, (), frozenset(private))
+        checked = Input(schema, document.topic, document.reject_extra_fields, document.input_format(), mapping)
+    return checked
 
 
-def _field(declared: Field, text: str | None, place: str, reader: ExpressionReader) -> ComputedField:
+def _field(declared: Field, text: str | None, path: str, reader: ExpressionReader) -> ComputedField:
+    """Return the field that an input maps with the expression ``text``; without one, the field is null."""
     if text is None:
         if not declared.nullable:
-            raise ConfigError(f"this input does not give it, and the model says {declared.type} not null")
+            raise ConfigError(f"the input does not map this field, and the model declares it {declared.type} not null")
         return ComputedField(declared.name, null_of_type(declared.type), declared.type, nullable=True, text="null")
-    expr = reader.value(text, place, declared.type)
+    expr = reader.value(text, path, declared.type)
     return ComputedField(declared.name, expr, declared.type, declared.nullable, text)
 
 
@@ -145,16 +150,17 @@ def _derived_stage(
     rules: Sequence[RowRule],
     problems: Problems,
 ) -> MappingStage | None:
+    """Return the stage of the derived fields, and of the rules that read them, the lookup's fields or lists."""
     given = {f.name: f.type for f in model.values() if f.name not in settings.derive}
     known: dict[str, Expr] = {}
     fields = []
     for name, text in settings.derive.items():
-        place, declared = f"derive.{name}", model[name]
-        with problems.at(place):
+        path, declared = f"derive.{name}", model[name]
+        with problems.at(path):
             reader = ExpressionReader(given | {n: model[n].type for n in known}, lists)
-            known[name] = inline(reader.value(text, place, declared.type), known)
+            known[name] = inline(reader.value(text, path, declared.type), known)
             expr, lookups = extract_list_columns(known[name])
-            needed = tuple(one for one in lookups if settings.lists[one.list.name].missing is OnMissing.DEAD_LETTER)
+            needed = tuple(look for look in lookups if settings.lists[look.list.name].missing is OnMissing.DEAD_LETTER)
             fields.append(ComputedField(name, expr, declared.type, declared.nullable, text, lookups, needed))
     late = tuple(rule for rule in rules if not _is_early(settings, rule))
     if not settings.derive and not late:
@@ -162,7 +168,7 @@ def _derived_stage(
     return MappingStage(given, tuple(fields), late, tuple(given), frozenset(settings.mask))
 
 
-# --- the way out ----------------------------------------------------------------------------------------------------
+# --- routes ---------------------------------------------------------------------------------------------------------
 
 
 def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problems) -> tuple[Route, ...]:
@@ -170,25 +176,27 @@ def _routes(settings: EtlDocument, model: Mapping[str, Field], problems: Problem
     taken = {DEAD_LETTERS, STATUS, "control", "markers"}
     taken |= {settings.deduplicate.duplicates_to or ""} if settings.deduplicate else set()
     routes = []
-    for number, one in enumerate(settings.routes):
-        place = f"routes.{number}"
-        if one.name in taken:
-            problems.add(f"{place}.name", f"{one.name!r} is another lane's already")
-        taken.add(one.name)
-        shown = one.columns or tuple(model)
-        for column in shown:
+    for number, document in enumerate(settings.routes):
+        path = f"routes.{number}"
+        if document.name in taken:
+            problems.add(f"{path}.name", f"another lane has the name {document.name!r} already")
+        taken.add(document.name)
+        route_columns = document.columns or tuple(model)
+        for column in route_columns:
             if column not in model:
-                problems.add(f"{place}.columns", f"{column!r} is no field of the model")
-        for column in one.key:
-            if column not in shown:
-                problems.add(f"{place}.key", f"{column!r} is none of the route's columns")
+                problems.add(f"{path}.columns", f"{column!r} is no field of the model")
+        for column in document.key:
+            if column not in route_columns:
+                problems.add(f"{path}.key", f"{column!r} is none of the route's columns")
         when = None
-        if one.when is not None:
-            with problems.at(f"{place}.when"):
-                when = reader.condition(one.when, f"{place}.when")
-                if asks_lists(when):
-                    problems.add(f"{place}.when", "lists are asked in derive; ask the field that is derived here")
-        routes.append(Route(one.name, when, shown, one.key, one.to))
-    if settings.otherwise != OnMissing.DEAD_LETTER and settings.otherwise not in {one.name for one in routes}:
+        if document.when is not None:
+            with problems.at(f"{path}.when"):
+                when = reader.condition(document.when, f"{path}.when")
+                if uses_lists(when):
+                    problems.add(
+                        f"{path}.when", "a route cannot read lists; derive a field from the list and test it here"
+                    )
+        routes.append(Route(document.name, when, route_columns, document.key, document.to))
+    if settings.otherwise != OnMissing.DEAD_LETTER and settings.otherwise not in {route.name for route in routes}:
         problems.add("otherwise", f"{settings.otherwise!r} is no route; name one, or {OnMissing.DEAD_LETTER.value}")
     return tuple(routes)

@@ -12,25 +12,25 @@ from streamcore.errors import ConfigError
 
 @dataclass
 class Problems:
-    """The collected problems of a document."""
+    """Collects the problems of a document, one line each."""
 
     lines: list[str] = field(default_factory=list)
 
-    def add(self, place: str, what: str) -> None:
-        """``place``: the entry of the document."""
-        self.lines.append(f"  {place}: {what}")
+    def add(self, path: str, message: str) -> None:
+        """Add a problem. ``path``: the entry of the document, such as ``inputs.0.map.price``."""
+        self.lines.append(f"  {path}: {message}")
 
     @contextmanager
-    def at(self, place: str) -> Iterator[None]:
-        """Record errors raised inside as problems of that entry."""
+    def at(self, path: str) -> Iterator[None]:
+        """Add an ``ExpressionError`` or ``ConfigError`` raised in the block as a problem, and leave the block."""
         try:
             yield
         except ExpressionError as error:
             self.lines += [f"  {line}" for line in error.render().splitlines()]
         except ConfigError as error:
-            self.add(place, str(error))
+            self.add(path, str(error))
 
     def raise_if_any(self) -> None:
-        """``ConfigError`` when there was something."""
+        """Raise ``ConfigError`` with all problems, if there are any."""
         if self.lines:
             raise ConfigError("\n".join(self.lines))

@@ -1,4 +1,4 @@
-"""The last step before the lanes: masks personal fields, and marks each row with the routes that take it.
+"""The last step before the lanes: marks each row with the routes that take it, and masks personal fields.
 
 Routes are evaluated before masks, so a route may depend on a value that does not leave the app.
 """
@@ -19,13 +19,15 @@ from rulecore.language import Expr, columns
 from rulecore.language.columnar.compiler import to_polars
 from streamcore.schema import Type
 
-#: The prefix of the columns that say which routes take a row.
+#: The prefix of the boolean columns, one per route, that are true where the route takes the row.
 _TO = "@to:"
 
 
 @dataclass(frozen=True)
 class Route:
-    """A lane for the rows for which ``when`` is true; None: all."""
+    """A lane of rows. ``when``: the condition of the rows that the route takes; None: all rows. ``key``: the columns of
+    the record key.
+    """
 
     name: str
     when: Expr | None
@@ -35,13 +37,17 @@ class Route:
 
     @property
     def is_taken(self) -> pl.Expr:
-        """True for its rows."""
+        """The condition of the rows that the route takes. It reads a column that ``RouteRows`` adds."""
         return pl.col(_TO + self.name)
 
 
 @dataclass(frozen=True)
 class RouteRows:
-    """``otherwise``: the route of rows that no other takes; None: they have ``CODE`` and ``REASON``."""
+    """Adds the columns that ``Route.is_taken`` reads, and masks personal fields.
+
+    ``types``: the types of the model's fields. ``otherwise``: the route of rows that no route takes; None: such rows
+    get ``CODE`` and ``REASON``.
+    """
 
     types: Mapping[str, Type]
     routes: tuple[Route, ...]
@@ -50,22 +56,22 @@ class RouteRows:
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
         used = frozenset().union(*(columns(r.when) for r in self.routes if r.when is not None))
-        asked = to_physical(rows, {name: self.types[name] for name in self.types if name in used})
-        answers = asked.with_columns(
+        inputs = to_physical(rows, {name: self.types[name] for name in self.types if name in used})
+        conditions = inputs.with_columns(
             self._route_condition(route).alias(_TO + route.name) for route in self.routes
         ).drop(ROW)
-        taken = answers.select(_TO + route.name for route in self.routes)
-        none = ~pl.any_horizontal(pl.all())
+        taken = conditions.select(_TO + route.name for route in self.routes)
+        is_unrouted = ~pl.any_horizontal(pl.all())
         if self.otherwise is not None:
-            taken = taken.with_columns((pl.col(_TO + self.otherwise) | none).alias(_TO + self.otherwise))
-        why = taken.select(
-            pl.when(none).then(pl.lit(RowCode.NO_ROUTE)).alias(CODE),
-            pl.when(none).then(pl.lit("no route takes this row")).alias(REASON),
+            taken = taken.with_columns((pl.col(_TO + self.otherwise) | is_unrouted).alias(_TO + self.otherwise))
+        error_columns = taken.select(
+            pl.when(is_unrouted).then(pl.lit(RowCode.NO_ROUTE)).alias(CODE),
+            pl.when(is_unrouted).then(pl.lit("no route takes this row")).alias(REASON),
         )
-        return mask_columns(rows, self.masks).hstack(taken).hstack(why)
+        return mask_columns(rows, self.masks).hstack(taken).hstack(error_columns)
 
     def _route_condition(self, route: Route) -> pl.Expr:
-        """Return the route's condition; a row for which it is unknown is not taken."""
+        """Return the condition of the route; false where it is null."""
         if route.when is None:
             return pl.repeat(value=True, n=pl.len())
         return to_polars(route.when).fill_null(value=False)

@@ -9,9 +9,10 @@ from streamcore.wire.lanes import DEAD_LETTERS, STATUS
 
 
 def _lanes(settings: EtlSettings) -> tuple[str, ...]:
-    kafka = [route.name for route in settings.routes if route.to is RouteTarget.KAFKA]
-    again = settings.deduplicate.duplicates_to if settings.deduplicate else None
-    return (*kafka, *((again,) if again else ()), DEAD_LETTERS, STATUS)
+    """Return the lanes that end in a Kafka topic."""
+    routes = [route.name for route in settings.routes if route.to is RouteTarget.KAFKA]
+    duplicates = settings.deduplicate.duplicates_to if settings.deduplicate else None
+    return (*routes, *((duplicates,) if duplicates else ()), DEAD_LETTERS, STATUS)
 
 
 SERVICE = ServiceDefinition("headgate-etl", EtlSettings, "headgate_etl.app", _lanes)

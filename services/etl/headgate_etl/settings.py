@@ -1,6 +1,6 @@
 """The settings of the ETL app as one document, checked before anything starts.
 
-``headgate_etl.documents`` defines the form; ``build_plan`` checks expressions and names as soon as it is read.
+``headgate_etl.documents`` defines the form; ``build_plan`` checks names and expressions when a document is read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class EtlSettings(EtlDocument):
     )
 
     @model_validator(mode="after")
-    def _means_something(self) -> Self:
-        """Everything that can be wrong is found while the document is read: ``ConfigError`` with all of it."""
+    def _check_plan(self) -> Self:
+        """Build the plan, which raises ``ConfigError`` with everything that is wrong in the document."""
         from headgate_etl.plan import build_plan
 
         build_plan(self)

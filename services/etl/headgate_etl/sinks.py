@@ -1,4 +1,4 @@
-"""The sinks of routes to tables: the settings entry that names each target, and the input of each sink."""
+"""The sinks of the routes to tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def table_sinks(settings: EtlDocument) -> Mapping[RouteTarget, DeltaSettings | PostgresSettings]:
-    """Return the settings of the sinks that are present, by target."""
+    """Return the settings of the Delta and PostgreSQL sinks that the document has, by target."""
     sinks = {RouteTarget.DELTA: settings.delta, RouteTarget.POSTGRES: settings.postgres}
     return {target: sink for target, sink in sinks.items() if sink is not None}
 
 
-def factories(settings: EtlDocument, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
-    """Yield a sink factory for each target. ``columns``: the schema of each lane's rows."""
+def sink_factories(settings: EtlDocument, columns: Mapping[str, pa.Schema]) -> Iterator[SinkFactory]:
+    """Yield a factory for each sink of the document. ``columns``: the Arrow schema of each lane's rows, by lane."""
     for target, sink in table_sinks(settings).items():
         lanes = [route.name for route in settings.routes if route.to is target]
         yield sink_factory(sink, {lane: columns[lane] for lane in lanes})

@@ -28,10 +28,10 @@ def refused(folder: Path, mapped: dict[str, str] | None = None, /, **more: objec
 
 
 def test_the_shipped_example_can_be_used() -> None:
-    from headgate_etl.app import topology
+    from headgate_etl.app import build_topology
     from headgate_etl.service import SERVICE
 
-    assert "derive" in topology(SERVICE.load_settings(Path("services/etl/example.yaml"))).text()
+    assert "derive" in build_topology(SERVICE.load_settings(Path("services/etl/example.yaml"))).text()
 
 
 def test_an_expression_is_underlined_where_it_is_wrong(tmp_path: Path) -> None:
@@ -62,20 +62,20 @@ def test_a_wrong_mapping_says_what_to_write(mapped: dict[str, str], words: str, 
     [
         ({"model": MODEL | {"price": "money"}}, "model.price: unknown type 'money'"),
         ({"model": MODEL | {"extra": "long"}}, "model.extra: comes from nowhere"),
-        ({"id": ["ratio"]}, "an id is text, a long"),
-        ({"id": ["nobody"]}, "is no field that inputs give"),
+        ({"id": ["ratio"]}, "an id is a string, a long"),
+        ({"id": ["nobody"]}, "is no field that inputs provide"),
         ({"rules": {"positive": "price > 'a'"}}, "rules.positive:1:9"),
         ({"derive": {"price": "1.00"}}, "derive.price: comes from inputs.0.map already"),
         ({"routes": [{"name": "a", "when": "price"}]}, "routes.0.when:1:1: a condition is needed"),
         ({"routes": [{"name": "a", "columns": ["x"]}]}, "routes.0.columns: 'x' is no field"),
-        ({"routes": [{"name": "a"}, {"name": "a"}]}, "routes.1.name: 'a' is another lane's already"),
+        ({"routes": [{"name": "a"}, {"name": "a"}]}, "routes.1.name: another lane has the name 'a' already"),
         ({"routes": [{"name": "status"}]}, "routes.0.name"),
         ({"otherwise": "b"}, "otherwise: 'b' is no route"),
         ({"mask": {"price": {"how": "redact"}}}, "mask.price: redact takes string"),
         ({"mask": {"email": {"how": "keep_last"}}}, "mask.email: keep_last: needs characters"),
         ({"mask": {"email": {"how": "pseudonym", "key_file": "/nowhere/key"}}}, "openssl rand -hex 32"),
         ({"lookup": {"url": "http://h/x", "key": "id", "adds": ["email"]}}, "lookup.url"),
-        ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: say which table it is: delta.tables.a"),
+        ({"routes": [{"name": "a", "to": "delta"}]}, "routes.0.to: name its table in delta.tables.a"),
         ({"delta": {"tables": {"b": {"uri": "/t"}}}}, "delta.tables.b: no route with `to: delta`"),
         ({"lists": {"rates": {"of": "numbers"}}}, "lists.rates: unknown type"),
     ],

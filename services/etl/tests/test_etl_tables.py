@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from conftest import NewDatabase
-from headgate_etl.app import build_app, topology
+from headgate_etl.app import build_app, build_topology
 from headgate_etl.settings import EtlSettings
-from headgate_etl.sinks import factories
+from headgate_etl.sinks import sink_factories
 from streamcore.engine.in_process import InProcessApp
 from streamcore.sinks.sink import SinkHooks
 from streamcore.writer_id import WriterId
@@ -46,7 +46,7 @@ def fill(found: EtlSettings) -> None:
     """All lines through the app into its sink; the second cut is written twice."""
     app = InProcessApp(build_app(found))
     app.cut(rates(1, RATES), NOW_MS)
-    (make,) = factories(found, topology(found).table_columns)
+    (make,) = sink_factories(found, build_topology(found).table_columns)
     sink = make(SinkHooks())
     sink.open(WriterId("etl", 1))
     source = records(LINES)

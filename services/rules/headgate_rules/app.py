@@ -21,7 +21,7 @@ from streamcore.spark.runtime import Runtime
 
 
 def build_app(settings: RulesSettings) -> App:
-    """Build the app."""
+    """Build the app, without sinks or runtime."""
     schemas = [(stream, stream.stream_schema()) for stream in settings.streams]
     return App(
         name=settings.app,
@@ -47,6 +47,6 @@ def build_app(settings: RulesSettings) -> App:
     )
 
 
-def build(settings: RulesSettings, start: Runtime, listeners: Listeners) -> Runner:
-    """Put the app together."""
-    return build_runner(build_app(settings), settings, start, listeners)
+def create_runner(settings: RulesSettings, runtime: Runtime, listeners: Listeners) -> Runner:
+    """Create the runner of the app."""
+    return build_runner(build_app(settings), settings, runtime, listeners)

@@ -1,4 +1,4 @@
-"""The topics of the rules app. Apart from the app, so that who only needs their names does not import Spark."""
+"""The lanes of the rules app. Unlike ``app``, this module does not import Spark."""
 
 from __future__ import annotations
 

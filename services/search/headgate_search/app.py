@@ -3,7 +3,7 @@
 ::
 
     <products> ─▶ check ──────────────────────────────▶ latest change ─┐
-    <events>   ─▶ what counts ─▶ rolling totals a span ───────────────┴▶ latest of both ─▶ documents (sink)
+    <events>   ─▶ counted ones ─▶ rolling totals per span ─────────────┴▶ latest of both ─▶ documents (sink)
                                         │ too old: <app>.late              paced by the    <app>.changes
                        cannot be used: <app>.deadletters                   clock
 """
@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from headgate_search.popularity import COUNTS, MEASURES, is_inactive, weighted_events
-from headgate_search.products import CODE, FIELDS, LOG_POSITION, REASON, as_documents, validated
+from headgate_search.popularity import IS_COUNTED, MEASURES, is_inactive, to_amounts
+from headgate_search.products import CODE, FIELDS, LOG_POSITION, REASON, add_faults, to_documents
 from headgate_search.settings import DOCUMENTS, SearchSettings
 from headgate_search.topics import CHANGES
 from streamcore.app import App
@@ -31,42 +31,47 @@ from streamcore.wire.lanes import LATE
 
 
 def build_topology(settings: SearchSettings) -> Topology:
-    """From changes and events to documents."""
+    """Build the topology that turns product changes and shop events into the rows of lane ``documents``."""
     products = source(settings.products.stream_schema(), settings.watermark)
     events = source(settings.events.stream_schema(), settings.watermark)
 
     spans = [RollingSpan(span.name, span.span_ms, span.step_ms) for span in settings.spans]
     metric_columns = [f"{measure}_{span.name}" for span in spans for measure in MEASURES]
     popularity = (
-        events.filter(COUNTS)
-        .flat_map(weighted_events)
+        events.filter(IS_COUNTED)
+        .flat_map(to_amounts)
         .key_by("id")
         .rolling(*spans, name="popularity", max_entries=settings.max_steps, late_to=LATE, **MEASURES)
-        .map(quiet=is_inactive(metric_columns))
+        .map(inactive=is_inactive(metric_columns))
     )
-    verdicts = products.flat_map(validated)
-    unusable = verdicts.filter(pl.col(REASON).is_not_null()).dead_letters(CODE, REASON)
-    changes = verdicts.filter(pl.col(REASON).is_null()).flat_map(as_documents)
-    joined = replace(changes.key_by("id").join(popularity.key_by("id")), max_rows=settings.max_products)
+    checked = products.flat_map(add_faults)
+    unusable = checked.filter(pl.col(REASON).is_not_null()).dead_letters(CODE, REASON)
+    product_changes = checked.filter(pl.col(REASON).is_null()).flat_map(to_documents)
+    joined = replace(product_changes.key_by("id").join(popularity.key_by("id")), max_rows=settings.max_products)
     latest = joined.latest(
-        deleted="deleted", right_deleted="quiet", order=LOG_POSITION, refresh_ms=settings.refresh_ms, name="documents"
+        deleted="deleted",
+        right_deleted="inactive",
+        order=LOG_POSITION,
+        refresh_ms=settings.refresh_ms,
+        name="documents",
     )
-    documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_metric_or_zero, metric_columns))
+    documents = latest.select("id", "deleted", *FIELDS, "updated_at", *map(_metric_or_default, metric_columns))
     changes_lane = (documents.sink(CHANGES, key="id"),) if settings.publish_changes else ()
     return Topology(settings.app, documents.table(DOCUMENTS), *changes_lane, unusable)
 
 
-def _metric_or_zero(name: str) -> pl.Expr:
-    """Zero where nothing is known of a product that is there."""
+def _metric_or_default(name: str) -> pl.Expr:
+    """Return the metric: 0 for a product without counted events, null for a deleted product."""
     return pl.when(~pl.col("deleted")).then(pl.col(name).fill_null(0)).alias(name)
 
 
 def build_app(settings: SearchSettings) -> App:
-    """Build the app."""
-    return _app(build_topology(settings), settings)
+    """Build the app, without sinks or runtime."""
+    return _bind_topics(build_topology(settings), settings)
 
 
-def _app(topology: Topology, settings: SearchSettings) -> App:
+def _bind_topics(topology: Topology, settings: SearchSettings) -> App:
+    """Make an app of the topology, with a topic for each of its sources and lanes."""
     app = topology.app(
         topics={stream.stream_schema().name: stream.topic for stream in (settings.products, settings.events)},
         lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
@@ -74,12 +79,12 @@ def _app(topology: Topology, settings: SearchSettings) -> App:
         shards=settings.shards,
         limits=settings.limits,
     )
-    strict = {one.topic for one in (settings.products, settings.events) if one.reject_extra_fields}
+    strict = {stream.topic for stream in (settings.products, settings.events) if stream.reject_extra_fields}
     return replace(app, sources=tuple(replace(s, reject_extra_fields=s.topic in strict) for s in app.sources))
 
 
-def build(settings: SearchSettings, start: Runtime, listeners: Listeners) -> Runner:
-    """Put the app together."""
+def create_runner(settings: SearchSettings, runtime: Runtime, listeners: Listeners) -> Runner:
+    """Create the runner of the app and its OpenSearch sink."""
     topology = build_topology(settings)
     sinks = [sink_factory(settings.opensearch, topology.table_columns)]
-    return build_runner(_app(topology, settings), settings, start, listeners, sinks)
+    return build_runner(_bind_topics(topology, settings), settings, runtime, listeners, sinks)

@@ -1,7 +1,7 @@
-"""The checks of a product change, and the columns computed from it.
+"""Checks product changes, and converts valid ones to the rows of documents.
 
-A change that breaks a rule here is rejected with the reason; it neither changes nor deletes anything. The join, not
-this module, decides which change of a product holds.
+A change that fails a check is rejected with a reason, and changes no document. The join of the topology, not this
+module, decides which change of a product is the latest.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from streamcore.codes import Code
 from streamcore.schema import OFFSET, PARTITION
 
 UPSERT, DELETE = "upsert", "delete"
-#: Columns that say why a change cannot be used, and what machines know it by.
+#: Columns with the code and the reason of a rejected change; null for a valid one.
 CODE, REASON = "unusable_code", "unusable_reason"
-#: OpenSearch takes no longer id.
+#: The longest id that OpenSearch accepts.
 _MAX_ID_BYTES = 512
 #: The fields of a product, besides its id and the time of its change.
 FIELDS = ("name", "description", "category", "price", "currency", "in_stock")
-#: The place of a change in its topic: of two with one ``updated_at`` the later holds.
+#: The position of a change in its topic. Of two changes with the same ``updated_at``, the later position is the latest.
 LOG_POSITION = ("source_partition", "source_offset")
 
 _ID, _OP = pl.col("product_id"), pl.col("op")
@@ -34,7 +34,7 @@ class ProductCode(Code):
     )
 
 
-#: Reasons and the changes that they are about, the first that is true counts.
+#: The reason of each fault and the condition of the changes that have it. A change gets the first reason that applies.
 _FAULTS = {
     "product_id is empty": _ID == "",
     f"product_id is longer than {_MAX_ID_BYTES} bytes": _ID.str.len_bytes() > _MAX_ID_BYTES,
@@ -45,17 +45,17 @@ _FAULTS = {
 }
 
 
-def validated(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the changes with ``CODE`` and ``REASON``, null for valid changes."""
+def add_faults(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add ``CODE`` and ``REASON`` to each change; both are null for a valid change."""
     reason = pl.coalesce(pl.when(fault).then(pl.lit(reason)) for reason, fault in _FAULTS.items()).alias(REASON)
     return rows.with_columns(reason).with_columns(
         pl.when(pl.col(REASON).is_not_null()).then(pl.lit(ProductCode.UNUSABLE.value)).alias(CODE)
     )
 
 
-def as_documents(rows: pl.DataFrame) -> pl.DataFrame:
-    """Convert changes to documents: ``id``, ``deleted``, the fields (null in a deletion), the change's log
-    position."""
+def to_documents(rows: pl.DataFrame) -> pl.DataFrame:
+    """Convert valid changes to ``id``, ``deleted``, ``FIELDS`` (null in a deletion), ``updated_at`` and
+    ``LOG_POSITION``."""
     deleted = _OP == DELETE
     return rows.select(
         _ID.alias("id"),

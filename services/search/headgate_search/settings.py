@@ -28,7 +28,7 @@ class SpanDocument(Document):
     step_ms: Positive = Field(description="Resolution in milliseconds: events leave the span in steps of this length.")
 
     @model_validator(mode="after")
-    def _whole(self) -> SpanDocument:
+    def _check_step(self) -> SpanDocument:
         if self.span_ms % self.step_ms:
             raise ValueError(f"span_ms {self.span_ms} is not a whole number of step_ms {self.step_ms}")
         return self
@@ -83,14 +83,14 @@ class SearchSettings(ServiceSettings):
     )
 
     @model_validator(mode="after")
-    def _distinct(self) -> SearchSettings:
+    def _check_span_names(self) -> SearchSettings:
         names = [span.name for span in self.spans]
         if len(set(names)) < len(names):
             raise ValueError(f"spans: a name appears twice in {names}")
         return self
 
     @model_validator(mode="after")
-    def _one_index(self) -> SearchSettings:
+    def _check_index(self) -> SearchSettings:
         index = self.opensearch.indexes.get(DOCUMENTS)
         if index is None or len(self.opensearch.indexes) > 1:
             raise ValueError(f"opensearch.indexes: name the index of lane {DOCUMENTS!r}, and no other")

@@ -1,14 +1,14 @@
-"""The lanes of the search app and their topics. Apart from the app: who only needs names does not import Spark."""
+"""The lanes of the search app that end in Kafka topics. Unlike ``app``, this module does not import Spark."""
 
 from __future__ import annotations
 
 from headgate_search.settings import SearchSettings
 from streamcore.wire.lanes import DEAD_LETTERS, LATE
 
-#: The rows of ``documents`` as records, for other consumers.
+#: The lane with the rows of ``documents`` as Kafka records, for other consumers.
 CHANGES = "changes"
 
 
 def lanes(settings: SearchSettings) -> tuple[str, ...]:
-    """Those that are topics."""
+    """Return the lanes that end in a Kafka topic."""
     return (*((CHANGES,) if settings.publish_changes else ()), DEAD_LETTERS, LATE)

@@ -2,12 +2,12 @@
 
 ::
 
-    <stream topic> ─▶ decode, prepare ─▶ by event id: the first ─┬▶ by user: sessions ─────────────▶ <app>.sessions
-                                                                 ├▶ by the minute ─▶ <app>.activity, <app>.revenue
-                                                                 └▶ of late ───────▶ <app>.active, <app>.top
-    what is late ─▶ <app>.late         what is no event ─▶ <app>.deadletters          (one transaction)
+    <stream topic> ─▶ decode, prepare ─▶ deduplicate by event id ─┬▶ by user: sessions ──▶ <app>.sessions
+                                                                  ├▶ by minute ──────────▶ <app>.activity, <app>.revenue
+                                                                  └▶ in sliding windows ─▶ <app>.active, <app>.top
+    late events ─▶ <app>.late         undecodable records ─▶ <app>.deadletters          (one transaction)
 
-The lanes that the settings send to PostgreSQL hold the same rows, in a transaction of their own before that one.
+PostgreSQL gets the rows of the lanes that the settings name, in a transaction of its own, before that of Kafka.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ from streamcore.windowing import RevisionPolicy, Session
 from streamcore.wire.lanes import LATE
 
 
-def topology(settings: SessionsSettings) -> Topology:
-    """Build the topology. Lanes that the database settings name appear a second time, as rows."""
+def build_topology(settings: SessionsSettings) -> Topology:
+    """Build the topology. A lane that ``postgres.tables`` names is in it twice: as records, and as rows of a table."""
     schema = settings.stream.stream_schema()
     events = prepare_events(source(schema, settings.watermark), settings, schema)
     if settings.deduplicate_ms:
         by_id = events.key_by("event_id")
         events = by_id.deduplicate(settings.deduplicate_ms, max_ids=settings.max_ids, late_to=LATE)
-    lanes = {SESSIONS: session_rows(sessions(events, settings), settings), **dashboard_metrics(events, settings)}
+    lanes = {SESSIONS: session_rows(build_sessions(events, settings), settings), **dashboard_metrics(events, settings)}
     sinks = [rows.sink(lane, key=KEYS[lane]) for lane, rows in lanes.items()]
     return Topology(settings.app, *sinks, *_table_sinks(lanes, settings))
 
 
 def _table_sinks(lanes: Mapping[str, Stream], settings: SessionsSettings) -> list[SinkNode]:
-    """Return the lanes of rows that a database gets."""
-    wanted = settings.postgres.tables if settings.postgres else {}
-    known = {table_lane(lane): rows for lane, rows in lanes.items()}
-    if unknown := sorted({*wanted} - {*known}):
-        raise ConfigError(f"postgres.tables: there is no lane {unknown[0]!r}; there are {', '.join(known)}")
-    return [known[lane].table(lane) for lane in wanted]
+    """Return the lanes whose rows go to PostgreSQL. ``ConfigError`` names a table whose lane does not exist."""
+    requested = settings.postgres.tables if settings.postgres else {}
+    available = {table_lane(lane): rows for lane, rows in lanes.items()}
+    if unknown := sorted({*requested} - {*available}):
+        raise ConfigError(f"postgres.tables: there is no lane {unknown[0]!r}; there are {', '.join(available)}")
+    return [available[lane].table(lane) for lane in requested]
 
 
-def sessions(events: Stream, settings: SessionsSettings) -> Stream:
-    """Of the events that have a user."""
-    of_users = events.filter(pl.col("user_id").is_not_null()).key_by("user_id")
-    windows = of_users.window(Session(settings.gap.gap_ms, "gap_ms" if settings.gap.by_type else None))
+def build_sessions(events: Stream, settings: SessionsSettings) -> Stream:
+    """Return the revisions of the sessions, which are built from the events that have a user."""
+    user_events = events.filter(pl.col("user_id").is_not_null()).key_by("user_id")
+    windows = user_events.window(Session(settings.gap.gap_ms, "gap_ms" if settings.gap.by_type else None))
     policy = RevisionPolicy(settings.early_ms, at_end=settings.early_ms > 0)
     return (
         windows.allowed_lateness(settings.lateness_ms)
@@ -70,25 +70,26 @@ def sessions(events: Stream, settings: SessionsSettings) -> Stream:
 
 
 def build_app(settings: SessionsSettings) -> App:
-    """Build the app."""
-    return _app(topology(settings), settings)
+    """Build the app, without sinks or runtime."""
+    return _bind_topics(build_topology(settings), settings)
 
 
-def _app(graph: Topology, settings: SessionsSettings) -> App:
+def _bind_topics(topology: Topology, settings: SessionsSettings) -> App:
+    """Make an app of the topology, with a topic for its source and each of its lanes."""
     stream = settings.stream
-    app = graph.app(
-        topics={source.name: stream.topic for source in graph.sources},
-        lanes={lane: settings.lane_topic(lane) for lane in graph.lanes},
+    app = topology.app(
+        topics={source.name: stream.topic for source in topology.sources},
+        lanes={lane: settings.lane_topic(lane) for lane in topology.lanes},
         control_topic=settings.control_topic,
         shards=settings.shards,
         limits=settings.limits,
     )
-    (only,) = app.sources
-    return replace(app, sources=(replace(only, reject_extra_fields=stream.reject_extra_fields),))
+    (app_source,) = app.sources
+    return replace(app, sources=(replace(app_source, reject_extra_fields=stream.reject_extra_fields),))
 
 
-def build(settings: SessionsSettings, start: Runtime, listeners: Listeners) -> Runner:
-    """Put the app together."""
-    graph = topology(settings)
-    sinks = [sink_factory(settings.postgres, graph.table_columns)] if settings.postgres else []
-    return build_runner(_app(graph, settings), settings, start, listeners, sinks)
+def create_runner(settings: SessionsSettings, runtime: Runtime, listeners: Listeners) -> Runner:
+    """Create the runner of the app and its sinks."""
+    topology = build_topology(settings)
+    sinks = [sink_factory(settings.postgres, topology.table_columns)] if settings.postgres else []
+    return build_runner(_bind_topics(topology, settings), settings, runtime, listeners, sinks)

@@ -1,5 +1,8 @@
-"""Metrics for a dashboard. Counts by the minute are published during the minute, and then corrected; rolling metrics
-are published once, when the watermark has passed their window."""
+"""Metrics for a dashboard, as streams.
+
+Counts per minute are emitted early, during the minute, and corrected by later revisions. Metrics of sliding windows are
+emitted once, when the watermark has passed the window.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from streamcore.windowing import RevisionPolicy, Sliding, Tumbling
 
 
 def dashboard_metrics(events: Stream, settings: SessionsSettings) -> Mapping[str, Stream]:
-    """By lane."""
+    """Return the stream of each metric, by lane; none if the settings turn metrics off."""
     if settings.dashboard_metrics is None:
         return {}
     return {
@@ -27,7 +30,7 @@ def dashboard_metrics(events: Stream, settings: SessionsSettings) -> Mapping[str
 
 
 def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
-    """Events and, about, users of each minute."""
+    """Return the number of events and the approximate number of users of each minute."""
     minutes = events.key_by().window(Tumbling(metrics.every_ms)).allowed_lateness(lateness_ms)
     revisions = minutes.revise(
         RevisionPolicy(metrics.early_ms, at_end=True), ACTIVITY, events=Count(), users=ApproxDistinct("user_id")
@@ -36,9 +39,9 @@ def _activity(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: in
 
 
 def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int) -> Stream:
-    """Money of each minute and currency."""
-    moved = events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(metrics.every_ms))
-    revisions = moved.allowed_lateness(lateness_ms).revise(
+    """Return the revenue and the number of payments of each minute and currency."""
+    money_events = events.filter(pl.col("money").is_not_null()).key_by("currency").window(Tumbling(metrics.every_ms))
+    revisions = money_events.allowed_lateness(lateness_ms).revise(
         RevisionPolicy(metrics.early_ms, at_end=True), REVENUE, revenue=Sum("money"), payments=Count()
     )
     return revisions.select(
@@ -47,7 +50,7 @@ def _revenue(events: Stream, metrics: DashboardMetricsDocument, lateness_ms: int
 
 
 def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
-    """About how many users there were of late."""
+    """Return the approximate number of users of each sliding window."""
     windows = events.key_by().window(Sliding(metrics.active_ms, metrics.active_every_ms))
     return windows.aggregate(ACTIVE, users=ApproxDistinct("user_id")).select(
         pl.col("window_start").alias("since"), pl.col("window_end").alias("until"), "users"
@@ -55,19 +58,20 @@ def _active(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
 
 
 def _top(events: Stream, metrics: DashboardMetricsDocument) -> Stream:
-    """Rank the pages with the most recent events."""
-    seen = (
+    """Return the pages with the most events of each sliding window, by rank."""
+    windows = (
         events.filter(pl.col("page").is_not_null()).key_by("page").window(Sliding(metrics.top_ms, metrics.top_every_ms))
     )
-    # Each of those windows ends with another tumbling one, in which its pages meet.
-    pages = seen.aggregate("pages", events=Count()).select("page", "events", pl.col("window_end").alias("until"))
-    best = pages.key_by("until").window(Tumbling(metrics.top_every_ms))
-    ranked = best.aggregate(TOP, best=TopN("page", by="events", n=metrics.top))
-    return ranked.flat_map(_Ranks(metrics.top_ms))
+    # Sliding windows end at multiples of top_every_ms. So the counts of one sliding window, and no others, are in the
+    # tumbling window of that length, where the ranking is made.
+    pages = windows.aggregate("pages", events=Count()).select("page", "events", pl.col("window_end").alias("until"))
+    rankings = pages.key_by("until").window(Tumbling(metrics.top_every_ms))
+    ranked = rankings.aggregate(TOP, best=TopN("page", by="events", n=metrics.top))
+    return ranked.flat_map(_ExplodeRanks(metrics.top_ms))
 
 
-class _Ranks:
-    """A row a rank."""
+class _ExplodeRanks:
+    """Turns a ranking into one row per rank. ``top_ms``: length of the ranked window."""
 
     def __init__(self, top_ms: int) -> None:
         self.top_ms = top_ms

@@ -1,4 +1,4 @@
-"""The content of a session's record, and the state that the windows must keep for it."""
+"""The columns of a session's record, and the aggregates that they are made from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamcore.topology.stream import Stream
 
 
 def session_aggregates(settings: SessionsSettings) -> Mapping[str, Aggregate]:
-    """Of the events of a session. None of it depends on the order in which they came."""
+    """Return the aggregates over the events of a session. No result depends on the order of arrival."""
     return {
         "events": Count(),
         "pages": CountDistinct("page", settings.max_pages),
@@ -27,7 +27,8 @@ def session_aggregates(settings: SessionsSettings) -> Mapping[str, Aggregate]:
 
 
 def session_rows(sessions: Stream, settings: SessionsSettings) -> Stream:
-    """Return a row for each record; ``session_id`` is made of the user and of the start that was emitted first."""
+    """Convert revisions of sessions to records. ``session_id`` consists of the user and the start that was emitted
+    first."""
     bounce = (pl.col(settings.bounce.of) <= settings.bounce.at_most) & (pl.col("conversions") == 0)
     return sessions.select(
         _id("window_anchor").alias("session_id"),
@@ -52,5 +53,5 @@ def session_rows(sessions: Stream, settings: SessionsSettings) -> Stream:
 
 
 def _id(anchor: str) -> pl.Expr:
-    """Text that names a session; null where there is none."""
+    """Return the id of the session with this anchor: ``<user>.<milliseconds since 1970>``; null without an anchor."""
     return pl.format("{}.{}", "user_id", pl.col(anchor).dt.epoch("ms"))

@@ -15,11 +15,11 @@ from streamcore.service.config.settings import ServiceSettings
 from streamcore.sinks.postgres.settings import PostgresSettings
 
 MINUTE_MS = 60_000
-#: The type of all events where no field says one.
-EVENT = "event"
+#: The type of every event of a stream without a type field.
+DEFAULT_TYPE = "event"
 
 Names = tuple[str, ...]
-SomeNames = Annotated[Names, Field(min_length=1)]
+NonEmptyNames = Annotated[Names, Field(min_length=1)]
 
 
 class FieldsDocument(Document):
@@ -33,7 +33,7 @@ class FieldsDocument(Document):
         default="type", description="Field with the type of the event; null if the stream has none."
     )
     page: str = Field(default="product_id", description="Field with the page or product that was viewed.")
-    amount: SomeNames = Field(
+    amount: NonEmptyNames = Field(
         default=("amount",), description="Fields whose product is the amount, such as quantity and price."
     )
     currency: str | None = Field(
@@ -42,16 +42,17 @@ class FieldsDocument(Document):
 
 
 class FailedDocument(Document):
-    """Events that did not succeed: they count as events, but are no step of the funnel and move no money."""
+    """Which events have failed. A failed event is counted, but is no step of the funnel and does not change the
+    revenue."""
 
     field: str = Field(default="status", description="Field that tells whether the event failed.")
-    values: SomeNames = Field(default=("declined", "failed"), description="Values of that field that mean failure.")
+    values: NonEmptyNames = Field(default=("declined", "failed"), description="Values of that field that mean failure.")
 
 
 class RevenueDocument(Document):
-    """Event types that move money."""
+    """Event types whose amount is added to the revenue or subtracted from it."""
 
-    adds: SomeNames = Field(default=("payment",), description="Event types whose amount is added to the revenue.")
+    adds: NonEmptyNames = Field(default=("payment",), description="Event types whose amount is added to the revenue.")
     subtracts: Names = Field(
         default=("refund",), description="Event types whose amount is subtracted from the revenue."
     )
@@ -103,10 +104,10 @@ class DashboardMetricsDocument(Document):
     top: Positive = Field(default=10, description="Number of pages in a ranking.")
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_slides(self) -> Self:
         for size, slide in (("active_ms", "active_every_ms"), ("top_ms", "top_every_ms")):
             if getattr(self, size) % getattr(self, slide):
-                raise ValueError(f"{size} must be a multiple of {slide}, so that each of its windows ends with another")
+                raise ValueError(f"{size} must be a multiple of {slide}")
         return self
 
 
@@ -127,12 +128,12 @@ class SessionsSettings(ServiceSettings):
     stream: StreamDocument = Field(description="Stream of user events: its schema file and topic.")
     fields: FieldsDocument = Field(default=FieldsDocument(), description="Fields of the stream that the app reads.")
     gap: GapDocument = Field(default=GapDocument(), description="Inactivity that ends a session.")
-    funnel: Annotated[SomeNames, Field(max_length=30)] = Field(
+    funnel: Annotated[NonEmptyNames, Field(max_length=30)] = Field(
         default=("view", "cart_add", "checkout", "payment"),
         description="Event types that are the steps of the funnel, in order, each once.",
     )
     conversion: str = Field(default="payment", description="Event type that makes a session converted.")
-    revenue: RevenueDocument = Field(default=RevenueDocument(), description="Event types that move money.")
+    revenue: RevenueDocument = Field(default=RevenueDocument(), description="Event types that change the revenue.")
     failed: FailedDocument | None = Field(
         default=FailedDocument(), description="How failed events are recognised; null if none fail."
     )
@@ -164,15 +165,15 @@ class SessionsSettings(ServiceSettings):
     )
 
     @model_validator(mode="after")
-    def _fit(self) -> Self:
+    def _check_together(self) -> Self:
         if len(set(self.funnel)) < len(self.funnel):
-            raise ValueError("funnel: a type of event is one step, so each may stand there once")
+            raise ValueError("funnel: an event type appears twice; each may be one step only")
         if both := sorted(set(self.revenue.adds).intersection(self.revenue.subtracts)):
             raise ValueError(f"revenue: {both[0]!r} is both added and subtracted; leave it out of one")
         if 0 < self.deduplicate_ms < self.lateness_ms:
             raise ValueError(
                 f"deduplicate_ms ({self.deduplicate_ms}) must not be below lateness_ms ({self.lateness_ms}), or events "
-                "that may still be taken would be too late to be told apart; raise it, or set it to 0: no deduplication"
+                "that are still accepted could not be checked for duplicates; raise it, or turn deduplication off with 0"
             )
         if self.deduplicate_ms and self.fields.event_id is None:
             raise ValueError("deduplicate_ms needs fields.event_id; set it to 0 for events without ids")

@@ -1,4 +1,4 @@
-"""The lanes of the sessions app and their topics. Apart from the app: who only needs names does not import Spark."""
+"""The lanes of the sessions app. Unlike ``app``, this module does not import Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REVENUE = "revenue"
 ACTIVE = "active"
 TOP = "top"
 
-#: The lanes whose rows are also a table's, and the key of each.
+#: The lanes that can also be tables, and the key columns of each.
 KEYS = {
     SESSIONS: ("session_id",),
     ACTIVITY: ("minute",),
@@ -22,7 +22,7 @@ KEYS = {
 
 
 def table_lane(lane: str) -> str:
-    """Return the lane that holds the same rows for a database."""
+    """Return the name of the lane that sends the rows of ``lane`` to a table."""
     return f"{lane}_table"
 
 

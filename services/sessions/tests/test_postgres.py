@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from conftest import Database, NewDatabase
-from headgate_sessions.app import topology
+from headgate_sessions.app import build_topology
 from headgate_sessions.settings import SessionsSettings
 from streamcore.service.config.sinks import sink_factory
 from streamcore.sinks.sink import Sink, SinkHooks, WriteOutcome
@@ -48,7 +48,7 @@ def settings_for(database: Database) -> SessionsSettings:
 
 def opened(settings: SessionsSettings) -> Sink:
     assert settings.postgres is not None
-    sink = sink_factory(settings.postgres, topology(settings).table_columns)(SinkHooks())
+    sink = sink_factory(settings.postgres, build_topology(settings).table_columns)(SinkHooks())
     sink.open(WriterId("sessions", 1))
     return sink
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from headgate_sessions.app import build_app, topology
+from headgate_sessions.app import build_app, build_topology
 from headgate_sessions.service import SERVICE
 from headgate_sessions.topics import KEYS, lanes, table_lane
 from streamcore.errors import ConfigError
@@ -37,7 +37,7 @@ def test_settings_that_contradict_themselves_are_refused(because: str, changes: 
 @pytest.mark.parametrize(("because", "changes"), MISSING.items(), ids=MISSING)
 def test_fields_that_the_stream_does_not_have_are_refused(because: str, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=because):
-        topology(settings_of(**changes))
+        build_topology(settings_of(**changes))
 
 
 def test_a_file_with_a_wrong_entry_says_which(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_lanes_that_are_topics_are_those_of_the_app(dashboard_metrics: dict[
 
 
 def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
-    columns = topology(settings_of(**with_tables())).table_columns
+    columns = build_topology(settings_of(**with_tables())).table_columns
     assert set(columns) == {table_lane(lane) for lane in KEYS}
     for lane, key in KEYS.items():
         assert set(key) <= set(columns[table_lane(lane)].names)
@@ -62,7 +62,7 @@ def test_each_lane_can_also_be_a_table_with_the_columns_of_its_key() -> None:
 
 def test_a_table_for_a_lane_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no lane 'active_table'; there are sessions_table"):
-        topology(settings_of(**(with_tables() | {"dashboard_metrics": None})))
+        build_topology(settings_of(**(with_tables() | {"dashboard_metrics": None})))
 
 
 def test_rows_for_the_database_are_those_of_the_topic() -> None:

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from headgate_sessions.app import topology
+from headgate_sessions.app import build_topology
 from headgate_sessions.topics import ACTIVE, ACTIVITY, KEYS, REVENUE, SESSIONS, TOP, table_lane
 from streamcore.topology.simulation import SimulationResult
 from tests.harness.apps.sessions_app import ROOT, final, run_cut, settings_of, shop_events, with_tables
@@ -53,7 +53,7 @@ def test_a_table_has_the_columns_of_its_lane(db: duckdb.DuckDBPyConnection, lane
         " where table_schema = 'sessions' and table_name = ?",
         [TABLES[lane]],
     ).fetchall()
-    schema = topology(settings_of(**with_tables())).table_columns[table_lane(lane)]
+    schema = build_topology(settings_of(**with_tables())).table_columns[table_lane(lane)]
     assert dict(there) == {field.name: _type(field.type) for field in schema}
 
 
@@ -64,7 +64,7 @@ def _type(kind: pa.DataType) -> str:
 @pytest.mark.parametrize("lane", TABLES)
 def test_every_column_has_a_comment(lane: str) -> None:
     text = (SQL / "tables.sql").read_text()
-    columns = topology(settings_of(**with_tables())).table_columns[table_lane(lane)].names
+    columns = build_topology(settings_of(**with_tables())).table_columns[table_lane(lane)].names
     assert set(re.findall(rf"comment on column sessions\.{TABLES[lane]}\.(\w+)", text)) == set(columns)
 
 

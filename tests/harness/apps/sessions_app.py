@@ -12,7 +12,7 @@ import polars as pl
 
 from headgate.demo.shop.settings import RecordFate, ShopSettings
 from headgate.demo.shop.stream import records
-from headgate_sessions.app import topology
+from headgate_sessions.app import build_topology
 from headgate_sessions.settings import SessionsSettings
 from streamcore.topology.simulation import Simulation, SimulationResult
 from streamcore.topology.topology import Topology
@@ -120,13 +120,13 @@ def by_cut(
 ) -> Iterator[SimulationResult]:
     """All rows in these cuts, the clock ``step_ms`` further with each; then the stream ends. ``restart_after``: so many
     cuts, then a new process with what was stored."""
-    ways = topology(settings)
+    ways = build_topology(settings)
     simulation, (source,) = Simulation(ways, shards=shards), ways.sources
     number = 0
     for number, part in enumerate(cuts(rows, ends)):
         yield simulation.cut({source.name: part}, clock_ms=number * step_ms)
         if number == restart_after:
-            simulation = _again(topology(settings), simulation, shards)
+            simulation = _again(build_topology(settings), simulation, shards)
     yield simulation.end(clock_ms=(number + 1) * step_ms)
 
 

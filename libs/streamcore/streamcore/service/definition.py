@@ -31,8 +31,8 @@ class ServiceDefinition(Generic[S]):
     """One service.
 
     ``name``: prefix of its messages, such as ``headgate-rules``. ``settings``: the model of its settings document.
-    ``app_module``: the module with ``build_app(settings)`` and ``build(settings, runtime, listeners)``, by name because
-    it imports Spark. ``lanes``: returns the lanes whose topics the app writes.
+    ``app_module``: the module with ``build_app(settings)`` and ``create_runner(settings, runtime, listeners)``, by
+    name because it imports Spark. ``lanes``: returns the lanes whose topics the app writes.
     """
 
     name: str
@@ -62,7 +62,7 @@ class ServiceDefinition(Generic[S]):
         return run_service(self.name, self.settings, self._runner_factory, self._savepoints)
 
     def _runner_factory(self) -> RunnerFactory[S]:
-        return cast("RunnerFactory[S]", self._load("build"))
+        return cast("RunnerFactory[S]", self._load("create_runner"))
 
     def _savepoints(self, settings: S, runtime: Runtime) -> Savepoints:
         from streamcore.service.spark_savepoints import ServiceSavepoints

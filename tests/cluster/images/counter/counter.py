@@ -58,5 +58,5 @@ def main() -> None:
     """The service, with this topology."""
     from headgate_sessions import app
 
-    app.topology = topology
+    app.build_topology = topology
     runpy.run_module("headgate_sessions.sound", run_name="__main__")
