@@ -1,7 +1,8 @@
-"""Enrichment: columns added to rows from a store outside, many look-ups at a time, with time-outs, retries and a cache.
+"""Enrichment: columns added to rows from a store outside the app, by concurrent lookups with retries and a cache.
 
-Lives in stage 1 and is the one named exception to the law that an output is a pure function of the cut and the state: a
-store answers with its content of the moment. The answers become part of the rows before anything decides on them.
+Enrichment runs before rows are sent to shards. It is the only exception to the rule that output is a pure function of
+the cut and the state: a store answers with its present content. Answers are columns of the rows before they reach a
+kernel.
 """
 
 from streamcore.enrich.enricher import EnrichedRows, Enricher

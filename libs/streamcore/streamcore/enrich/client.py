@@ -1,7 +1,7 @@
-"""A store behind its client: opened when first needed, asked with a limit, a time-out and retries.
+"""Calls a store's client, with a limit on concurrent calls, a timeout and retries. The first lookup opens the client.
 
-Runs on the event loop. Whatever a client raises becomes ``LookupFailed`` with its reason, even a ``BaseException``: a
-client that calls ``sys.exit`` must not end a worker.
+Runs on the event loop. Every exception of a client becomes ``LookupFailed`` with its reason, even a ``BaseException``:
+a client that calls ``sys.exit`` must not end a worker.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from streamcore.enrich.spec import Answer, BatchLookupClient, Enrichment, Key, L
 
 T = TypeVar("T")
 
-_REASON_CHARACTERS = 500
+_MAX_REASON_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class LookupFailure:
-    """Why there is no answer, and how often the store was asked."""
+    """The reason why a lookup failed, and the number of calls that were attempted."""
 
     reason: str
     attempts: int
 
 
 class LookupFailed(Exception):
-    """There is no answer."""
+    """A lookup failed, all retries included."""
 
     def __init__(self, failure: LookupFailure) -> None:
         super().__init__(failure.reason)
@@ -37,39 +37,39 @@ class LookupFailed(Exception):
 
 
 class _CallError(Exception):
-    """One call failed. ``again``: another may go through."""
+    """One call failed. ``retryable``: another attempt may succeed."""
 
-    def __init__(self, reason: str, *, again: bool) -> None:
+    def __init__(self, reason: str, *, retryable: bool) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.again = again
+        self.retryable = retryable
 
 
 class Store:
-    """One client and its calls. ``counts``: retries, time-outs and the peak of calls in flight are noted there."""
+    """The client of one enrichment. ``counts`` receives retries, timeouts and the peak of calls in flight."""
 
     def __init__(self, spec: Enrichment, counts: Counter[str]) -> None:
         self.spec = spec
         self.counts = counts
         self._client: LookupClient | BatchLookupClient | None = None
-        self._free = asyncio.Semaphore(spec.concurrency)
-        self._calls = 0
+        self._call_slots = asyncio.Semaphore(spec.concurrency)
+        self._calls_in_flight = 0
 
     @property
     def keys_per_call(self) -> int:
-        """Return how many keys one call may have, of the client that is open."""
+        """Return the maximum of keys per call of the open client: 1 unless it is a ``BatchLookupClient``."""
         return self.spec.batch_keys if isinstance(self._client, BatchLookupClient) else 1
 
     async def open(self) -> None:
-        """Make and open the client, unless it is open."""
+        """Create and open the client, unless it is open."""
         if self._client is None:
             self._client, _ = await self._with_retries(self._open_client)
 
     async def fetch(self, keys: Sequence[Key]) -> tuple[Sequence[Answer], int]:
-        """Return the answer for each key, and the attempts that it took. The store must be open."""
+        """Return the answer for each key, and the number of attempts. The client must be open."""
         client = self._client
         assert client is not None
-        return await self._with_retries(lambda: _answers(client, keys))
+        return await self._with_retries(lambda: _call_client(client, keys))
 
     async def close(self) -> None:
         """Close the client and ignore its errors."""
@@ -78,7 +78,7 @@ class Store:
             await self._close(client)
 
     async def _open_client(self) -> LookupClient | BatchLookupClient:
-        client = self.spec.look_up()
+        client = self.spec.create_client()
         try:
             await client.open()
         except BaseException:
@@ -88,33 +88,33 @@ class Store:
 
     async def _close(self, client: LookupClient | BatchLookupClient) -> None:
         with suppress(_CallError):
-            await self._once(client.close)
+            await self._call_with_timeout(client.close)
 
     async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> tuple[T, int]:
-        """Return the result and the attempts that it took."""
+        """Return the result of a call and the number of attempts; ``LookupFailed`` after the last attempt."""
         retries = self.spec.retries
         attempts = 1
         while True:
             try:
-                async with self._free:
+                async with self._call_slots:
                     return await self._call_counted(call), attempts
             except _CallError as error:
-                if not error.again or attempts >= retries.attempts:
+                if not error.retryable or attempts >= retries.attempts:
                     raise LookupFailed(LookupFailure(error.reason, attempts)) from error
             self.counts["retries"] += 1
             await asyncio.sleep(retries.pause_s(attempts))
             attempts += 1
 
     async def _call_counted(self, call: Callable[[], Awaitable[T]]) -> T:
-        self._calls += 1
-        self.counts["in_flight_peak"] = max(self.counts["in_flight_peak"], self._calls)
+        self._calls_in_flight += 1
+        self.counts["in_flight_peak"] = max(self.counts["in_flight_peak"], self._calls_in_flight)
         try:
-            return await self._once(call)
+            return await self._call_with_timeout(call)
         finally:
-            self._calls -= 1
+            self._calls_in_flight -= 1
 
-    async def _once(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return one call within its time; whatever it raises is a ``_CallError``, but for our own cancellation."""
+    async def _call_with_timeout(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of one call. Timeouts and exceptions become ``_CallError``; cancellation by us does not."""
         timeout_ms = self.spec.timeout_ms
         deadline = asyncio.timeout(timeout_ms / 1000)
         try:
@@ -123,34 +123,36 @@ class Store:
         except GeneratorExit:
             raise
         except BaseException as error:
-            if _is_cancelled(error):
+            if _is_our_cancellation(error):
                 raise
             if deadline.expired():
                 self.counts["timeouts"] += 1
-                raise _CallError(f"no answer within {timeout_ms} ms", again=True) from None
-            raise _CallError(error_text(error), again=isinstance(error, self.spec.retries.on)) from error
+                raise _CallError(f"no answer within {timeout_ms} ms", retryable=True) from None
+            raise _CallError(error_text(error), retryable=isinstance(error, self.spec.retries.on)) from error
 
 
-def _is_cancelled(error: BaseException) -> bool:
-    """Return whether it is we who are cancelled; a client's own ``CancelledError`` is just another failure of its."""
+def _is_our_cancellation(error: BaseException) -> bool:
+    """Return whether our task is cancelled. A ``CancelledError`` that the client itself raises is a failed call."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-async def _answers(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer]:
+async def _call_client(client: LookupClient | BatchLookupClient, keys: Sequence[Key]) -> Sequence[Answer]:
     if not isinstance(client, BatchLookupClient):
-        return [await client.get(key) for key in keys]  # one: see ``keys_per_call``
+        return [await client.get(key) for key in keys]  # one key: see ``keys_per_call``
     answers = await client.get_many(keys)
     if not isinstance(answers, Mapping):
-        raise TypeError(f"the store answered {type(answers).__name__} where answers by key were due")
+        raise TypeError(
+            f"the store answered {type(answers).__name__} where a mapping from keys to answers was expected"
+        )
     return [answers.get(key) for key in keys]
 
 
 def error_text(error: BaseException) -> str:
-    """Return the error as one line of at most 500 characters."""
+    """Return the class and message of an error, at most 500 characters."""
     try:
         text = str(error)
     except Exception:  # the user's __str__
         text = ""
-    text = text.encode(errors="replace").decode()  # a lone surrogate has no place in a column
-    return f"{type(error).__name__}: {text}"[:_REASON_CHARACTERS] if text else type(error).__name__
+    text = text.encode(errors="replace").decode()  # a column cannot hold a lone surrogate
+    return f"{type(error).__name__}: {text}"[:_MAX_REASON_CHARACTERS] if text else type(error).__name__

@@ -1,6 +1,6 @@
-"""Frames in, frames with more columns out: the plain call around the look-ups.
+"""Adds the columns of an enrichment to a frame.
 
-Knows frames, and no event loop but for the one that it is lent.
+``Enricher.run`` is a blocking call around the asynchronous lookups, which run on a shared event-loop thread.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from streamcore.enrich.spec import ATTEMPTS, REASON, Enrichment, Key, OnFailure,
 from streamcore.enrich.type_check import to_series
 from streamcore.errors import StreamError
 
-_NUMBER = "__number"
+_KEY_CODE = "__key_code"
 _COUNTER_NAMES = (
-    "look_ups",
+    "lookups",
     "hits",
     "not_found",
     "retries",
@@ -40,10 +40,10 @@ _COUNTER_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class EnrichedRows:
-    """Every row of the input in exactly one of two frames.
+    """The rows of the input, each in exactly one of two frames.
 
-    ``rows``: with the added columns, null where nothing was found. ``failed``: with ``REASON`` and ``ATTEMPTS``; empty
-    under ``OnFailure.NULL_COLUMNS``.
+    ``rows``: with the added columns, null if the store has no answer for the key. ``failed``: rows whose lookup failed,
+    with ``REASON`` and ``ATTEMPTS``; empty under ``OnFailure.NULL_COLUMNS``.
     """
 
     rows: pl.DataFrame
@@ -51,15 +51,15 @@ class EnrichedRows:
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds that never go back."""
+    """Return the milliseconds of a clock that never goes back."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Enricher:
     """Runs an enrichment in this process; keeps its client, its connections and its cache between frames.
 
-    Nothing happens before the first ``run``. ``close`` it at the end; another thread may, and then a ``run`` that is
-    under way ends with ``StreamError``. One ``run`` at a time, and not in a process forked after the first.
+    The client is created by the first ``run``. Do not call ``run`` concurrently, nor in a process forked after the
+    first ``run``. ``close`` may be called from another thread; a ``run`` in progress then raises ``StreamError``.
     """
 
     def __init__(self, spec: Enrichment, now_ms: Callable[[], int] = monotonic_ms) -> None:
@@ -71,23 +71,24 @@ class Enricher:
         self._rows_failed = 0
 
     def run(self, frame: pl.DataFrame) -> EnrichedRows:
-        """Look every distinct key of the frame up once and add the values found.
+        """Look up each distinct key of the frame once, and add the columns of the answers.
 
-        A row with a null in its key is not looked up: nothing is found for it. ``ConfigError`` when the frame's
-        columns do not fit; nothing else that a client or a store does raises.
+        A row with a null in its key is not looked up and gets nulls. Raises ``ConfigError`` if the frame's columns do
+        not fit, and ``StreamError`` if the enricher is closed. A failed lookup does not raise: see
+        ``EnrichedRows.failed``.
         """
         self.spec.check(frame.schema)
-        codes, distinct = _distinct(frame.select(self.spec.key))
-        keys = _keys(distinct)
+        codes, distinct_keys = _encode_keys(frame.select(self.spec.key))
+        keys = _to_key_list(distinct_keys)
         results = self._look_up(keys, np.bincount(codes, minlength=len(keys) + 1)[:-1].tolist())
         return self._split(frame, codes, results)
 
-    def metrics(self) -> Mapping[str, int]:
-        """Return the counts since the last call.
+    def take_metrics(self) -> Mapping[str, int]:
+        """Return the counts since the last call, and reset them.
 
-        In keys: ``look_ups`` (asked of the store), ``hits`` (answered by the cache), ``not_found``, ``failures``. In
-        calls: ``retries``, ``timeouts``, ``in_flight_peak``. In rows: ``rows_failed``, ``rows_in_flight_peak``. And
-        ``cache_evicted``, and ``cached``: the entries now.
+        In keys: ``lookups`` (sent to the store), ``hits`` (answered by the cache), ``not_found``, ``failures``. In
+        calls: ``retries``, ``timeouts``, ``in_flight_peak``. In rows: ``rows_failed``, ``rows_in_flight_peak``. In
+        cache entries: ``cache_evicted``, and ``cached``, the present number, which is not reset.
         """
         counts: Counter[str] = Counter() if self._executor is None else self._executor.counts
         result = {name: counts[name] for name in _COUNTER_NAMES} | {"rows_failed": self._rows_failed}
@@ -96,7 +97,7 @@ class Enricher:
         return result | {"cached": 0 if self._executor is None else len(self._executor.cache)}
 
     def close(self) -> None:
-        """Cancel the look-ups under way, close the client, give the event loop back."""
+        """Cancel the lookups in progress, close the client and release the event loop."""
         with self._lock:
             if self._closed:
                 return
@@ -105,52 +106,57 @@ class Enricher:
             self._loop.call(self._executor.close())
             loop.release()
 
-    def _look_up(self, keys: Sequence[Key], rows: Sequence[int]) -> LookupResults:
-        with self._lock:  # so that nothing begins behind a ``close``
-            thread, executor = self._open_executor()
-            found = thread.submit(executor.look_up(keys, rows))
+    def _look_up(self, keys: Sequence[Key], rows_per_key: Sequence[int]) -> LookupResults:
+        with self._lock:  # no lookup begins after ``close``
+            thread, executor = self._get_executor()
+            future = thread.submit(executor.look_up(keys, rows_per_key))
         try:
-            return found.result()
+            return future.result()
         except CancelledError:
-            raise StreamError(f"enrichment {self.spec.name} was closed while it looked up") from None
-        except BaseException:  # an interrupt from outside: leave nothing running behind
+            raise StreamError(f"enrichment {self.spec.name} was closed during a lookup") from None
+        except BaseException:  # such as KeyboardInterrupt in this thread: leave no lookup running
             thread.call(executor.cancel())
             raise
 
-    def _open_executor(self) -> tuple[loop.LoopThread, LookupExecutor]:
+    def _get_executor(self) -> tuple[loop.LoopThread, LookupExecutor]:
         if self._closed:
             raise StreamError(f"enrichment {self.spec.name} is closed")
         if self._loop is None or self._executor is None:
-            self._loop = loop.acquire()
-            self._executor = self._loop.call(_create_executor(self.spec, self._now_ms))
+            thread = loop.acquire()
+            try:
+                self._executor = thread.call(_create_executor(self.spec, self._now_ms))
+            except BaseException:
+                loop.release()
+                raise
+            self._loop = thread
         return self._loop, self._executor
 
     def _split(self, frame: pl.DataFrame, codes: npt.NDArray[np.int64], results: LookupResults) -> EnrichedRows:
-        """Put the values found beside the rows, in the requested order."""
+        """Split the rows into enriched and failed, add the columns of each, and order both as requested."""
         failures = [result if isinstance(result, LookupFailure) else None for result in results.by_key]
-        failed = np.array([f is not None for f in failures] + [False], dtype=bool)[codes]
+        failed = np.array([failure is not None for failure in failures] + [False], dtype=bool)[codes]
         self._rows_failed += int(failed.sum())
         if self.spec.on_failure is OnFailure.NULL_COLUMNS:
             failed = np.zeros(len(codes), dtype=bool)
         order = np.arange(len(codes))
         if self.spec.order is ResultOrder.UNORDERED:
-            order = np.argsort(_ranks(results)[codes], kind="stable")
-        rows, others = order[~failed[order]], order[failed[order]]
-        why = [
-            pl.Series(REASON, [f and f.reason for f in failures] + [None], dtype=pl.String),
-            pl.Series(ATTEMPTS, [f and f.attempts for f in failures] + [None], dtype=pl.Int64),
+            order = np.argsort(_completion_ranks(results)[codes], kind="stable")
+        rows, failed_rows = order[~failed[order]], order[failed[order]]
+        failure_columns = [
+            pl.Series(REASON, [failure and failure.reason for failure in failures] + [None], dtype=pl.String),
+            pl.Series(ATTEMPTS, [failure and failure.attempts for failure in failures] + [None], dtype=pl.Int64),
         ]
         return EnrichedRows(
             frame[rows].hstack([column.gather(codes[rows]) for column in self._new_columns(results)]),
-            frame[others].hstack([column.gather(codes[others]) for column in why]),
+            frame[failed_rows].hstack([column.gather(codes[failed_rows]) for column in failure_columns]),
         )
 
     def _new_columns(self, results: LookupResults) -> list[pl.Series]:
-        """Return the new columns by key, and a null for rows without one."""
-        found = [result if isinstance(result, tuple) else None for result in results.by_key]
+        """Return each added column with one value per distinct key, and a final null for rows without a key."""
+        answers = [result if isinstance(result, tuple) else None for result in results.by_key]
         return [
-            to_series(name, [values and values[place] for values in found] + [None], dtype)
-            for place, (name, dtype) in enumerate(self.spec.columns.items())
+            to_series(name, [values and values[index] for values in answers] + [None], dtype)
+            for index, (name, dtype) in enumerate(self.spec.columns.items())
         ]
 
 
@@ -158,21 +164,23 @@ async def _create_executor(spec: Enrichment, now_ms: Callable[[], int]) -> Looku
     return LookupExecutor(spec, now_ms)
 
 
-def _distinct(columns: pl.DataFrame) -> tuple[npt.NDArray[np.int64], pl.DataFrame]:
-    """Return, for every row, the number of its key, and the keys. A null in its key gives a row the number behind
-    the last."""
+def _encode_keys(columns: pl.DataFrame) -> tuple[npt.NDArray[np.int64], pl.DataFrame]:
+    """Return the code of each row's key, and the distinct keys by code.
+
+    A row with a null in its key gets the code ``len(keys)``.
+    """
     distinct = columns.drop_nulls().unique(maintain_order=True)
-    numbered = distinct.with_columns(pl.int_range(distinct.height, dtype=pl.Int64).alias(_NUMBER))
-    joined = columns.join(numbered, on=columns.columns, how="left", maintain_order="left")
-    return joined[_NUMBER].fill_null(distinct.height).to_numpy(), distinct
+    coded = distinct.with_columns(pl.int_range(distinct.height, dtype=pl.Int64).alias(_KEY_CODE))
+    joined = columns.join(coded, on=columns.columns, how="left", maintain_order="left")
+    return joined[_KEY_CODE].fill_null(distinct.height).to_numpy(), distinct
 
 
-def _keys(distinct: pl.DataFrame) -> Sequence[Key]:
+def _to_key_list(distinct: pl.DataFrame) -> Sequence[Key]:
     return distinct.rows() if distinct.width > 1 else distinct.to_series().to_list()
 
 
-def _ranks(results: LookupResults) -> npt.NDArray[np.int64]:
-    """Return when each key ended; rows without a key are there from the beginning."""
+def _completion_ranks(results: LookupResults) -> npt.NDArray[np.int64]:
+    """Return the position of each key in the order of completion; -1 for rows without a key, which come first."""
     ranks = np.full(len(results.by_key) + 1, -1, dtype=np.int64)
-    ranks[results.ended] = np.arange(len(results.ended))
+    ranks[results.completion_order] = np.arange(len(results.completion_order))
     return ranks

@@ -1,9 +1,9 @@
-"""One event loop for all enrichments of a process, in a thread of its own.
+"""One event loop for all enrichments of a process, in its own thread.
 
-Rows are enriched by a plain call, made again and again from code that knows no event loop. A loop that ran only during
-those calls would leave connections unattended between them: heartbeats would stop and a connection that the server
-closed would look open. So it runs on in a thread, from the first user to the last; ending it cancels whatever the users
-left behind and closes it. A forked process gets a loop of its own.
+Frames are enriched by blocking calls. A loop that ran only during these calls would not serve connections between them:
+heartbeats would stop, and a connection that the server closed would look open. So the loop runs in a thread from the
+first ``acquire`` to the last ``release``; stopping it cancels the tasks that are left. A forked process gets a loop of
+its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class LoopThread:
-    """An event loop that runs until ``stop``."""
+    """A thread with an event loop that runs until ``stop``."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -33,43 +33,45 @@ class LoopThread:
         self._ready.set()
         await self._stop.wait()
 
-    def submit(self, work: Coroutine[object, object, Result]) -> Future[Result]:
-        """Begin the work on the loop. A caller that stops waiting for the result must cancel the work itself."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+    def submit(self, coroutine: Coroutine[object, object, Result]) -> Future[Result]:
+        """Start a coroutine on the loop. A caller that stops waiting for the result must cancel it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    def call(self, work: Coroutine[object, object, Result]) -> Result:
-        """Run it on the loop and wait."""
-        return self.submit(work).result()
+    def call(self, coroutine: Coroutine[object, object, Result]) -> Result:
+        """Run a coroutine on the loop, wait, and return its result."""
+        return self.submit(coroutine).result()
 
     def stop(self) -> None:
-        """Cancel the tasks that still run, close the loop, end the thread."""
+        """Cancel the tasks that still run, close the loop and end the thread."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedLoop:
+    """The loop of one process, with the number of its users."""
+
     loop: LoopThread
     users: int = 0
 
 
 _lock = threading.Lock()
-_shared: dict[int, _Shared] = {}  # by process: a fork copies the dictionary, not the thread
+_loops: dict[int, _SharedLoop] = {}  # by process id: a fork copies the dictionary, not the thread
 
 
 def acquire() -> LoopThread:
-    """Return this process's loop, for one more user."""
+    """Return this process's loop, started if needed. Each call needs one ``release``."""
     with _lock:
-        shared = _shared.get(os.getpid()) or _shared.setdefault(os.getpid(), _Shared(LoopThread()))
+        shared = _loops.get(os.getpid()) or _loops.setdefault(os.getpid(), _SharedLoop(LoopThread()))
         shared.users += 1
         return shared.loop
 
 
 def release() -> None:
-    """Return one user less; with the last the loop ends."""
+    """Give up one ``acquire``; the last one stops the loop."""
     with _lock:
-        shared = _shared[os.getpid()]
+        shared = _loops[os.getpid()]
         shared.users -= 1
         if not shared.users:
-            del _shared[os.getpid()]
+            del _loops[os.getpid()]
             shared.loop.stop()

@@ -1,6 +1,6 @@
-"""The look-ups of one frame: every key once, from the cache or the store, as many at a time as the limits allow.
+"""Looks up the distinct keys of one frame, in the cache and then in the store, within the limits of the enrichment.
 
-Runs on the event loop. Knows keys and answers, and nothing of frames.
+Runs on the event loop. Works on keys and answers; ``streamcore.enrich.enricher`` handles the frames.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from streamcore.enrich.type_check import AnswerTypeMismatch, coercion_for
 
 @dataclass(slots=True)
 class LookupResults:
-    """For every key its values or its failure, and the keys' numbers in the order in which they ended."""
+    """The outcome of each key, by its index, and the indexes in the order of completion."""
 
     by_key: list[Values | LookupFailure]
-    ended: list[int] = field(default_factory=list)
+    completion_order: list[int] = field(default_factory=list)
 
-    def end(self, number: int, result: Values | LookupFailure) -> None:
-        """Return the key of this number has its outcome."""
-        self.by_key[number] = result
-        self.ended.append(number)
+    def complete(self, index: int, result: Values | LookupFailure) -> None:
+        """Record the outcome of one key."""
+        self.by_key[index] = result
+        self.completion_order.append(index)
 
 
 class InFlightLimit:
-    """Lets rows in until so many are inside. One task waits at the door."""
+    """Limits the rows that wait for the store. Only one task at a time may call ``enter``."""
 
     def __init__(self, limit: int, counts: Counter[str]) -> None:
         self._limit, self._counts, self._inside = limit, counts, 0
-        self._left = asyncio.Event()
+        self._has_left = asyncio.Event()
 
     async def enter(self, rows: int) -> None:
-        """Wait until there is room; more rows than the limit wait until none are inside."""
+        """Wait until ``rows`` more are within the limit. More rows than the limit enter alone."""
         while self._inside and self._inside + rows > self._limit:
-            self._left.clear()
-            await self._left.wait()
+            self._has_left.clear()
+            await self._has_left.wait()
         self._inside += rows
         self._counts["rows_in_flight_peak"] = max(self._counts["rows_in_flight_peak"], self._inside)
 
     def leave(self, rows: int) -> None:
-        """Let so many rows out."""
+        """Free the room of ``rows`` rows."""
         self._inside -= rows
-        self._left.set()
+        self._has_left.set()
 
 
 class LookupExecutor:
-    """Keeps the store's client and the cache from frame to frame. Made on the event loop."""
+    """Looks up keys; keeps the store's client and the cache between frames. Create it on the event loop."""
 
     def __init__(self, spec: Enrichment, now_ms: Callable[[], int]) -> None:
         self.spec = spec
@@ -60,100 +60,102 @@ class LookupExecutor:
         self._store = Store(spec, self.counts)
         self._now_ms = now_ms
         self._coercions = {name: coercion_for(dtype) for name, dtype in spec.columns.items()}
-        self._running: asyncio.Task[object] | None = None
+        self._current_task: asyncio.Task[object] | None = None
 
-    async def look_up(self, keys: Sequence[Key], rows: Sequence[int]) -> LookupResults:
-        """Find the outcome of each key; ``rows``: how many rows wait for it. One call at a time."""
-        self._running = asyncio.current_task()
+    async def look_up(self, keys: Sequence[Key], rows_per_key: Sequence[int]) -> LookupResults:
+        """Return the outcome of each key. ``rows_per_key``: the rows that wait for each. Do not call concurrently."""
+        self._current_task = asyncio.current_task()
         try:
             results = LookupResults([None] * len(keys))
-            pending = self._from_cache(keys, results)
+            pending = self._look_up_in_cache(keys, results)
             if pending:
-                await self._from_store(keys, rows, pending, results)
+                await self._look_up_in_store(keys, rows_per_key, pending, results)
             return results
         finally:
-            self._running = None
+            self._current_task = None
 
     async def cancel(self) -> None:
-        """Cancel the running look-ups, and wait until all have ended."""
-        running = self._running
-        if running is not None:
-            running.cancel()
-            await asyncio.wait([running])
+        """Cancel the running lookups, and wait until all have ended."""
+        task = self._current_task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     async def close(self) -> None:
-        """Cancel the running look-ups and close the client."""
+        """Cancel the running lookups and close the client."""
         await self.cancel()
         await self._store.close()
 
-    def _from_cache(self, keys: Sequence[Key], results: LookupResults) -> list[int]:
-        """Return the numbers of the keys that are not in the cache."""
+    def _look_up_in_cache(self, keys: Sequence[Key], results: LookupResults) -> list[int]:
+        """Complete the keys that are in the cache; return the indexes of the others."""
         now_ms, pending = self._now_ms(), []
-        for number, key in enumerate(keys):
+        for index, key in enumerate(keys):
             cached = self.cache.get(key, now_ms)
             if cached is None:
-                pending.append(number)
+                pending.append(index)
             else:
-                results.end(number, cached.values)
-        self.counts["hits"] += len(results.ended)
-        self.counts["look_ups"] += len(pending)
+                results.complete(index, cached.values)
+        self.counts["hits"] += len(results.completion_order)
+        self.counts["lookups"] += len(pending)
         return pending
 
-    async def _from_store(
-        self, keys: Sequence[Key], rows: Sequence[int], pending: Sequence[int], results: LookupResults
+    async def _look_up_in_store(
+        self, keys: Sequence[Key], rows_per_key: Sequence[int], pending: Sequence[int], results: LookupResults
     ) -> None:
         try:
             await self._store.open()
         except LookupFailed as failed:
-            why = failed.failure
-            self._fail(pending, LookupFailure(f"the store does not open: {why.reason}", why.attempts), results)
+            failure = failed.failure
+            self._complete_with_failure(
+                pending, LookupFailure(f"the store does not open: {failure.reason}", failure.attempts), results
+            )
             return
-        limit, size = InFlightLimit(self.spec.rows_in_flight, self.counts), self._store.keys_per_call
+        limit, keys_per_call = InFlightLimit(self.spec.rows_in_flight, self.counts), self._store.keys_per_call
         async with asyncio.TaskGroup() as group:
-            for start in range(0, len(pending), size):
-                part = pending[start : start + size]
-                waiting = sum(rows[number] for number in part)
-                await limit.enter(waiting)
-                group.create_task(self._fetch_within_limit(keys, part, results, limit, waiting))
+            for start in range(0, len(pending), keys_per_call):
+                indexes = pending[start : start + keys_per_call]
+                row_count = sum(rows_per_key[index] for index in indexes)
+                await limit.enter(row_count)
+                group.create_task(self._fetch_within_limit(keys, indexes, results, limit, row_count))
 
     async def _fetch_within_limit(
-        self, keys: Sequence[Key], part: Sequence[int], results: LookupResults, limit: InFlightLimit, waiting: int
+        self, keys: Sequence[Key], indexes: Sequence[int], results: LookupResults, limit: InFlightLimit, row_count: int
     ) -> None:
         try:
-            await self._fetch(keys, part, results)
+            await self._fetch_answers(keys, indexes, results)
         finally:
-            limit.leave(waiting)
+            limit.leave(row_count)
 
-    async def _fetch(self, keys: Sequence[Key], part: Sequence[int], results: LookupResults) -> None:
-        """Return one call, its retries included, for the keys of these numbers."""
+    async def _fetch_answers(self, keys: Sequence[Key], indexes: Sequence[int], results: LookupResults) -> None:
+        """Look up the keys of these indexes with one call and its retries, and record their outcomes."""
         try:
-            answers, attempts = await self._store.fetch([keys[number] for number in part])
+            answers, attempts = await self._store.fetch([keys[index] for index in indexes])
         except LookupFailed as failed:
-            self._fail(part, failed.failure, results)
+            self._complete_with_failure(indexes, failed.failure, results)
             return
-        for number, answer in zip(part, answers, strict=True):
+        for index, answer in zip(indexes, answers, strict=True):
             try:
                 values = self._coerce_answer(answer)
-            except BaseException as error:  # an answer is the client's object and may do anything
+            except BaseException as error:  # an answer is an object of the client's code
                 reason = str(error) if isinstance(error, AnswerTypeMismatch) else error_text(error)
-                self._fail([number], LookupFailure(reason, attempts), results)
+                self._complete_with_failure([index], LookupFailure(reason, attempts), results)
                 continue
             self.counts["not_found"] += values is None
-            self.counts["cache_evicted"] += self.cache.put(keys[number], values, self._now_ms())
-            results.end(number, values)
+            self.counts["cache_evicted"] += self.cache.put(keys[index], values, self._now_ms())
+            results.complete(index, values)
 
-    def _fail(self, part: Sequence[int], failure: LookupFailure, results: LookupResults) -> None:
-        self.counts["failures"] += len(part)
-        for number in part:
-            results.end(number, failure)
+    def _complete_with_failure(self, indexes: Sequence[int], failure: LookupFailure, results: LookupResults) -> None:
+        self.counts["failures"] += len(indexes)
+        for index in indexes:
+            results.complete(index, failure)
 
     def _coerce_answer(self, answer: object) -> Values:
-        """Return the added columns' values in order. ``AnswerTypeMismatch`` names the field that does not fit."""
+        """Return the values of the added columns in order, or None. ``AnswerTypeMismatch`` names the field."""
         if answer is None:
             return None
         if not isinstance(answer, Mapping):
             raise AnswerTypeMismatch(
-                f"the store answered {type(answer).__name__} where fields by name or None were due"
+                f"the store answered {type(answer).__name__} where a mapping of fields or None was expected"
             )
         return tuple(self._coerce_field(name, answer.get(name)) for name in self._coercions)
 

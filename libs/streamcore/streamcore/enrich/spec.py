@@ -1,7 +1,4 @@
-"""The description of an enrichment: values that travel to the workers, and the protocol of a store's client.
-
-Refuses to know event loops and frames of data.
-"""
+"""The specification of an enrichment, which is sent to the workers, and the protocols of a store's client."""
 
 from __future__ import annotations
 
@@ -15,26 +12,26 @@ import polars as pl
 from streamcore.enrich.type_check import is_supported
 from streamcore.errors import ConfigError, Retryable
 
-#: A key column's value; a tuple of them, in order, when there are several.
+#: The value of the key column; a tuple in column order if there are several.
 Key = Hashable
-#: The fields of what was found, by name; None when the store has nothing under the key.
+#: The fields that the store has under a key, by name; None if it has nothing.
 Answer = Mapping[str, object] | None
 
-#: The columns of a failed row beside its own: text, and how many times the store was asked.
+#: The columns added to a failed row: the reason as text, and the number of calls that were attempted.
 REASON: Final = "reason"
 ATTEMPTS: Final = "attempts"
 
 
 @runtime_checkable
 class LookupClient(Protocol):
-    """A store's client. All calls come from one event loop; ``get`` is called many times at once.
+    """A store's client for one key per call. All calls are made on one event loop; calls of ``get`` are concurrent.
 
     A call that takes too long is cancelled, so it must let ``CancelledError`` through, and it must not block: a
     blocking client belongs behind ``asyncio.to_thread``.
     """
 
     async def open(self) -> None:
-        """Connect; called once before anything else. After a failure the client is closed and a new one is made."""
+        """Connect. Called once, first. After a failure the client is closed and a new one is created."""
         ...
 
     async def get(self, key: Key) -> Answer:
@@ -42,38 +39,38 @@ class LookupClient(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give back connections and tasks. Nothing is called after it."""
+        """Close connections and end tasks. It is the last call."""
         ...
 
 
 @runtime_checkable
 class BatchLookupClient(Protocol):
-    """The client of a store that answers for many keys in one call. A key without an answer was not found."""
+    """A store's client for many keys per call. A key that is missing in the answer was not found."""
 
     async def open(self) -> None:
-        """Do as ``LookupClient`` does."""
+        """See ``LookupClient``."""
         ...
 
     async def get_many(self, keys: Sequence[Key]) -> Mapping[Key, Answer]:
-        """Return the fields under each of the keys. An exception is the failure of all of them."""
+        """Return the fields under each key. An exception fails the lookup of all of them."""
         ...
 
     async def close(self) -> None:
-        """Do as ``LookupClient`` does."""
+        """See ``LookupClient``."""
         ...
 
 
 class ResultOrder(StrEnum):
-    """ORDERED: rows leave in the order in which they came. UNORDERED: as their look-ups end, cached ones first."""
+    """The order of enriched rows. ORDERED: that of the input. UNORDERED: that of completed lookups, cached first."""
 
     ORDERED = "ordered"
     UNORDERED = "unordered"
 
 
 class OnFailure(StrEnum):
-    """The treatment of rows whose look-up failed. LANE: they leave by a lane of their own, with the reason.
+    """What happens to rows whose lookup failed. LANE: they go to a separate lane, with the reason.
 
-    NULL_COLUMNS: they go on with nulls, as if nothing had been found, and are counted.
+    NULL_COLUMNS: they get nulls, like keys that were not found, and are counted.
     """
 
     LANE = "lane"
@@ -82,11 +79,11 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LookupRetries:
-    """``attempts``: how often the store is asked for a key, the first time included.
+    """When and how often a failed call to the store is repeated. ``attempts``: the maximum, with the first call.
 
-    Between attempts there is a pause, ``growth`` times as long each time, up to ``longest_pause_ms``; it does not count
-    towards the calls in flight. Only time-outs and errors of the types ``on`` are tried again. No randomness: keys that
-    failed together are tried again together, as many at once as there may be calls in flight.
+    The first pause is ``pause_ms``; each further one is ``growth`` times as long, up to ``longest_pause_ms``. A pause
+    does not count as a call in flight. Only timeouts and errors of the types ``on`` are retried. There is no jitter:
+    calls that failed together are retried together, within the limit of calls in flight.
     """
 
     attempts: int = 3
@@ -102,19 +99,20 @@ class LookupRetries:
             )
 
     def pause_s(self, attempts: int) -> float:
-        """Return the pause after so many attempts, in seconds."""
+        """Return the pause after this number of attempts, in seconds."""
         try:
-            grown = self.pause_ms * self.growth ** (attempts - 1)
+            pause_ms = self.pause_ms * self.growth ** (attempts - 1)
         except OverflowError:
-            grown = self.longest_pause_ms
-        return min(grown, self.longest_pause_ms) / 1000
+            pause_ms = self.longest_pause_ms
+        return min(pause_ms, self.longest_pause_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Caching:
-    """How many keys are kept (the longest unused goes first), and for how long: 0 keeps nothing of that kind.
+    """The size of the cache in keys, and how long answers are cached. 0 caches none. Failures are never cached.
 
-    Failures are never kept.
+    A full cache evicts the least recently used key. ``found_ttl_ms``: for answers. ``missing_ttl_ms``: for keys that
+    were not found.
     """
 
     max_entries: int = 100_000
@@ -123,22 +121,22 @@ class Caching:
 
     def __post_init__(self) -> None:
         if min(self.max_entries, self.found_ttl_ms, self.missing_ttl_ms) < 0:
-            raise ConfigError(f"{self}: no number may be below 0")
+            raise ConfigError(f"{self}: no value may be below 0")
 
 
 @dataclass(frozen=True, slots=True)
 class Enrichment:
-    """``look_up`` makes the client, in the worker; it must be picklable, and equal to itself when it comes again.
+    """Columns that are added to rows from a store outside the app, by a key of the row.
 
-    ``columns``: the new columns and their types (text, Int64, Float64, booleans, decimals, UTC datetimes of
-    milliseconds).
-    ``concurrency``: calls in flight at once. ``timeout_ms``: of one call. ``rows_in_flight``: rows that wait for calls
-    or pauses at once; a key with more rows than that waits alone. ``batch_keys``: the most keys of one call, where the
-    client is a ``BatchLookupClient``.
+    ``create_client`` is called in the worker. It must be picklable, and equal to its unpickled copy. ``key``: the names
+    of the key columns. ``columns``: the added columns and their types (text, Int64, Float64, booleans, decimals, UTC
+    datetimes of milliseconds). ``concurrency``: the maximum of calls in flight. ``timeout_ms``: of one call.
+    ``rows_in_flight``: the maximum of rows that wait for calls or pauses; a key with more rows waits alone.
+    ``batch_keys``: the maximum of keys per call of a ``BatchLookupClient``.
     """
 
     name: str
-    look_up: Callable[[], LookupClient | BatchLookupClient]
+    create_client: Callable[[], LookupClient | BatchLookupClient]
     key: tuple[str, ...]
     columns: Mapping[str, pl.DataType]
     concurrency: int = 32
@@ -166,9 +164,9 @@ class Enrichment:
                 raise ConfigError(f"enrichment {self.name}: {limit} must be at least 1")
 
     def check(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
-        """Return the columns of the enriched rows; ``ConfigError`` where those of the input do not fit."""
+        """Return the columns of the enriched rows; ``ConfigError`` if the columns of the input do not fit."""
         if missing := [name for name in self.key if name not in schema]:
             raise ConfigError(f"enrichment {self.name}: there is no key column {missing}; the rows have {[*schema]}")
-        if taken := [name for name in (*self.columns, REASON, ATTEMPTS) if name in schema]:
-            raise ConfigError(f"enrichment {self.name}: the rows already have {taken}; rename them beforehand")
+        if existing := [name for name in (*self.columns, REASON, ATTEMPTS) if name in schema]:
+            raise ConfigError(f"enrichment {self.name}: the rows already have {existing}; rename them beforehand")
         return {**schema, **self.columns}

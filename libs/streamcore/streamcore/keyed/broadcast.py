@@ -1,6 +1,6 @@
-"""Broadcast state: values that control records set for all keys. Every shard gets all of them and keeps the same.
+"""Broadcast state: values that control records set for all keys. Every shard has the same values.
 
-Only ``process_control`` writes; events and timers read. Entries come in the order in which they were last written.
+Only ``process_control`` writes; events and timers read. Iteration is in the order in which entries were last written.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from streamcore.state.key_value_table import KeyValueTable
 
 
 class BroadcastState(MutableMapping[object, object]):
-    """A mapping of plain values to plain values."""
+    """A mapping of plain values to plain values (``streamcore.keyed.value_codec``), with at most ``max_entries``."""
 
-    def __init__(self, scope: CallScope, most: int) -> None:
+    def __init__(self, scope: CallScope, max_entries: int) -> None:
         self._scope = scope
-        self._most = most
+        self._max_entries = max_entries
         self._values: dict[object, object] = {}
         self._orders: dict[object, int] = {}
         self._next_order = 0
         self._table = KeyValueTable()
 
-    def __getitem__(self, entry: object) -> object:
-        return self._values[entry]
+    def __getitem__(self, key: object) -> object:
+        return self._values[key]
 
     def __iter__(self) -> Iterator[object]:
         return iter(self._values)
@@ -34,48 +34,50 @@ class BroadcastState(MutableMapping[object, object]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __setitem__(self, entry: object, value: object) -> None:
-        entry = self._may_write(entry)
+    def __setitem__(self, key: object, value: object) -> None:
+        key = self._check_write(key)
         if value is None:
-            raise ValueTypeMismatch("broadcast state: None is no value; delete the entry instead")
+            raise ValueTypeMismatch("broadcast state: None cannot be stored; delete the entry instead")
         value = check_value(value)
-        if entry not in self._values and len(self._values) >= self._most:
+        if key not in self._values and len(self._values) >= self._max_entries:
             self._scope.count("broadcast_refused")
             return
-        self._remember(entry)
-        self._place(entry, value, self._next_order)
+        self._journal_undo(key)
+        self._store(key, value, self._next_order)
         self._next_order += 1
 
-    def __delitem__(self, entry: object) -> None:
-        entry = self._may_write(entry)
-        if entry not in self._values:
-            raise KeyError(entry)
-        self._remember(entry)
-        self._drop(entry)
+    def __delitem__(self, key: object) -> None:
+        key = self._check_write(key)
+        if key not in self._values:
+            raise KeyError(key)
+        self._journal_undo(key)
+        self._delete(key)
 
-    def _may_write(self, entry: object) -> object:
+    def _check_write(self, key: object) -> object:
         if not self._scope.in_control:
-            raise PermissionError("broadcast state is written by process_control only: other shards would not see it")
-        return check_value(entry)
+            raise PermissionError(
+                "only process_control may write broadcast state: other shards would not see this change"
+            )
+        return check_value(key)
 
-    def _remember(self, entry: object) -> None:
-        """Journal whole copies: control records are few, and a copy keeps the order."""
-        self._scope.journal.append((self._restore, dict(self._values), dict(self._orders), entry))
+    def _journal_undo(self, key: object) -> None:
+        """Append to the journal the restoring of copies: control records are few, and copies keep the order."""
+        self._scope.journal.append((self._restore, dict(self._values), dict(self._orders), key))
 
-    def _restore(self, values: dict[object, object], orders: dict[object, int], entry: object) -> None:
+    def _restore(self, values: dict[object, object], orders: dict[object, int], key: object) -> None:
         self._values, self._orders = values, orders
-        blob = encode((orders[entry], values[entry])) if entry in values else None
-        self._table.put(_name(entry), blob)
+        blob = encode((orders[key], values[key])) if key in values else None
+        self._table.put(_table_key(key), blob)
 
-    def _place(self, entry: object, value: object, order: int) -> None:
-        self._values.pop(entry, None)
-        self._values[entry] = value
-        self._orders[entry] = order
-        self._table.put(_name(entry), encode((order, value)))
+    def _store(self, key: object, value: object, order: int) -> None:
+        self._values.pop(key, None)
+        self._values[key] = value
+        self._orders[key] = order
+        self._table.put(_table_key(key), encode((order, value)))
 
-    def _drop(self, entry: object) -> None:
-        del self._values[entry], self._orders[entry]
-        self._table.put(_name(entry), None)
+    def _delete(self, key: object) -> None:
+        del self._values[key], self._orders[key]
+        self._table.put(_table_key(key), None)
 
     # --- StateTable ---------------------------------------------------------------------------------------------
 
@@ -89,17 +91,17 @@ class BroadcastState(MutableMapping[object, object]):
         self._table.load(rows)
 
     def on_state_loaded(self) -> None:
-        """Read the entries from the table after the last ``load``."""
+        """Read the entries from the table. Call it after the last ``load``."""
         self._values, self._orders = {}, {}
-        found = []
-        for name, blob in self._table:
+        stored_entries = []
+        for table_key, blob in self._table:
             stored = decode(blob)
-            assert isinstance(stored, tuple), "stored as order and value"
-            found.append((stored[0], decode(bytes.fromhex(name)), stored[1]))
-        for order, entry, value in sorted(found, key=lambda one: one[0]):
-            self._values[entry], self._orders[entry] = value, order
+            assert isinstance(stored, tuple), "an entry is stored as a tuple of order and value"
+            stored_entries.append((stored[0], decode(bytes.fromhex(table_key)), stored[1]))
+        for order, key, value in sorted(stored_entries, key=lambda entry: entry[0]):
+            self._values[key], self._orders[key] = value, order
             self._next_order = order + 1
 
 
-def _name(entry: object) -> str:
-    return encode(entry).hex()
+def _table_key(key: object) -> str:
+    return encode(key).hex()

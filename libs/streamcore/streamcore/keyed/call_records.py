@@ -1,4 +1,7 @@
-"""Rows as a keyed function sees them and gives them: one light object a row in, checked columns out."""
+"""The rows of a keyed function: input frames become one named tuple per row, output rows become frames.
+
+Output values are checked against the declared columns of their port.
+"""
 
 from __future__ import annotations
 
@@ -21,67 +24,74 @@ from streamcore.schema import EVENT_MS
 Schema = Mapping[str, ColumnType]
 
 
-def check_schema(schema: Schema, what: str) -> dict[str, pl.DataType]:
-    """Return the schema with plain column types; ``ConfigError`` where rows cannot have them."""
+def check_schema(schema: Schema, where: str) -> dict[str, pl.DataType]:
+    """Return the schema with instances of its column types; ``ConfigError`` for types that rows cannot have.
+
+    ``where`` names the function and its input or port in messages.
+    """
     if not isinstance(schema, Mapping):
-        raise ConfigError(f"{what}: needs a mapping of column names to Polars types, not {describe(schema)}")
+        raise ConfigError(f"{where}: give a mapping of column names to Polars types, not {describe(schema)}")
     if reserved := [name for name in schema if name.startswith("__")]:
-        raise ConfigError(f"{what}: columns {reserved}: names that begin with __ are the engine's")
+        raise ConfigError(f"{where}: columns {reserved}: names that begin with __ are reserved for the engine")
     try:
         return {name: value_type_for_column(declared).dtype for name, declared in schema.items()}
     except ConfigError as error:
-        raise ConfigError(f"{what}: {error}") from None
+        raise ConfigError(f"{where}: {error}") from None
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """Rows of one input in order of arrival: the values of each column, and the event times."""
+    """The rows of one input in order of arrival: the values by column, and the event times in epoch milliseconds."""
 
     values: Mapping[str, list[Any]]
     times: list[int]
 
     @classmethod
-    def from_frame(cls, frame: pl.DataFrame, schema: Mapping[str, pl.DataType], what: str) -> InputRows:
+    def from_frame(cls, frame: pl.DataFrame, schema: Mapping[str, pl.DataType], where: str) -> InputRows:
         """Read a frame with at least the columns of the schema and ``EVENT_MS``; ``ConfigError`` if it lacks any."""
-        wanted = {**schema, EVENT_MS: pl.Int64()}
-        if wrong := [f"{name} ({dtype})" for name, dtype in wanted.items() if frame.schema.get(name) != dtype]:
-            raise ConfigError(f"{what}: the frame lacks {', '.join(wrong)}; it has {dict(frame.schema)}")
+        expected = {**schema, EVENT_MS: pl.Int64()}
+        if missing := [f"{name} ({dtype})" for name, dtype in expected.items() if frame.schema.get(name) != dtype]:
+            raise ConfigError(f"{where}: the frame lacks {', '.join(missing)}; it has {dict(frame.schema)}")
         return cls({name: frame[name].to_list() for name in schema}, frame[EVENT_MS].to_list())
 
     def rows(self, row: type[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
-        """Return one object a row, of a class that ``row_class`` made."""
-        make = partial(tuple.__new__, row)
-        return map(make, zip(*self.values.values(), strict=True)) if self.values else (make(()) for _ in self.times)
+        """Yield one object per row, of a class that ``row_class`` returned."""
+        create_row = partial(tuple.__new__, row)
+        return (
+            map(create_row, zip(*self.values.values(), strict=True))
+            if self.values
+            else (create_row(()) for _ in self.times)
+        )
 
 
 def row_class(schema: Mapping[str, pl.DataType], name: str) -> type[tuple[Any, ...]]:
-    """Return a named tuple of the columns of the schema."""
+    """Return a named tuple class with the columns of the schema as attributes."""
     row: type[tuple[Any, ...]] = namedtuple(name, schema, rename=True)  # type: ignore[misc]  # the fields are data
     fields = getattr(row, "_fields", ())
     for n, column in enumerate(schema):
-        if column not in fields:  # a name that Python keeps to itself, such as class: getattr(event, "class")
+        if column not in fields:  # a keyword, such as class, is no field name: getattr(event, "class")
             setattr(row, column, property(itemgetter(n)))
     return row
 
 
 class PortBuffer:
-    """The rows given to one port in this cut."""
+    """The rows that a function emits on one output port in a cut."""
 
     def __init__(self, name: str, schema: Mapping[str, pl.DataType], scope: CallScope) -> None:
         self.name = name
         self._schema = dict(schema)
         self._columns = [(column, value_type_for_column(dtype).coerce) for column, dtype in schema.items()]
         self._scope = scope
-        self._values: list[object] = []  # row after row: no object a row, so nothing for the garbage collector to visit
+        self._values: list[object] = []  # row after row: an object per row would slow the garbage collector
         self._times: list[int] = []
-        self._undo = (self._take_back,)
+        self._undo = (self._undo_add,)
 
     def add(self, row: object) -> None:
-        """Return one row, at the event time of the call; ``ValueTypeMismatch`` if it has other columns or values."""
+        """Add one row with the event time of the call; ``ValueTypeMismatch`` if its columns or values do not fit."""
         if type(row) is not dict:
-            row = self._mapping(row)
+            row = self._to_dict(row)
         if len(row) != len(self._columns):
-            raise ValueTypeMismatch(self._difference(row))
+            raise ValueTypeMismatch(self._columns_message(row))
         values = self._values
         try:
             for column, coerce in self._columns:
@@ -89,25 +99,25 @@ class PortBuffer:
         except (KeyError, ValueTypeMismatch) as error:
             del values[len(self._times) * len(self._columns) :]
             raise ValueTypeMismatch(
-                self._difference(row) if isinstance(error, KeyError) else self._mismatch(row)
+                self._columns_message(row) if isinstance(error, KeyError) else self._mismatch_message(row)
             ) from None
         self._times.append(self._scope.event_ms)
         self._scope.journal.append(self._undo)
 
-    def take(self) -> pl.DataFrame:
-        """Return the rows since the last call."""
+    def take_rows(self) -> pl.DataFrame:
+        """Return the rows added since the last call, and forget them."""
         values, times, width = self._values, self._times, len(self._schema)
         self._values, self._times = [], []
         pairs = enumerate(self._schema.items())
         columns = [pl.Series(name, values[n::width], dtype=dtype) for n, (name, dtype) in pairs]
         return pl.DataFrame([*columns, pl.Series(EVENT_MS, times, dtype=pl.Int64)])
 
-    def _take_back(self) -> None:
-        """Return the last row."""
+    def _undo_add(self) -> None:
+        """Remove the last row."""
         self._times.pop()
         del self._values[len(self._values) - len(self._schema) :]
 
-    def _mapping(self, row: object) -> dict[str, object]:
+    def _to_dict(self, row: object) -> dict[str, object]:
         if isinstance(row, Mapping):
             return dict(row)
         if isinstance(row, tuple) and hasattr(row, "_fields"):
@@ -116,16 +126,16 @@ class PortBuffer:
             f"port {self.name}: a row is a mapping from columns to values or an event, not {describe(row)}"
         )
 
-    def _mismatch(self, row: Mapping[str, object]) -> str:
-        """Return the message that names the offending column, which is searched again because errors are rare."""
+    def _mismatch_message(self, row: Mapping[str, object]) -> str:
+        """Return the message that names the offending column, found by a second check, because errors are rare."""
         for column, coerce in self._columns:
             try:
                 coerce(row[column])
             except ValueTypeMismatch as error:
                 return f"port {self.name}, column {column}: {error}"
-        raise AssertionError("a value that did not fit fits")
+        raise AssertionError("a value that was refused is accepted")
 
-    def _difference(self, row: Mapping[str, object]) -> str:
+    def _columns_message(self, row: Mapping[str, object]) -> str:
         missing = [name for name in self._schema if name not in row]
         unknown = [name for name in row if name not in self._schema]
         return f"port {self.name}: columns missing: {missing}, columns not declared: {unknown}"

@@ -1,7 +1,7 @@
-"""What a call of a keyed function is about: whose state, at which time, and how to undo what it did.
+"""The scope of one call of a keyed function: the current key, the times, and the journal that undoes a failed call.
 
-One scope is shared by all states, timers and outputs of a function. Each of them writes down in the journal how to
-take a change back; a call that fails is undone from the end, one that succeeds clears the journal.
+One scope is shared by all states, timers and outputs of a function. For each change they append to the journal the
+call that undoes it. A failed call is undone from the latest change back; a successful one clears the journal.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ class TimeDomain(StrEnum):
 
 
 class _NoKey:
-    """Stands where the slot of a key is expected while there is no key: every use of it raises an error."""
+    """Takes the place of a key slot while there is no current key: every use as an index or in a dictionary raises."""
 
     def __index__(self) -> NoReturn:
-        raise LookupError("there is no key here: state and timers belong to a key, and control records have none")
+        raise LookupError(
+            "there is no current key here: state and timers belong to a key, and control records have none"
+        )
 
-    __hash__ = __index__  # it never answers
+    __hash__ = __index__  # dictionaries by key slot raise too
 
 
 NO_KEY: SupportsIndex = _NoKey()
@@ -36,13 +38,15 @@ NO_KEY: SupportsIndex = _NoKey()
 
 @dataclass(slots=True)
 class CallScope:
-    """``slot``: the place of the current key. ``now_ms``: event time for expiry, never before the watermark.
+    """The current key, the times and the journal of one call. Times are epoch milliseconds.
 
-    ``emptied``: slots that lost something, so that their key may have nothing left. ``counts``: for the metrics.
-    ``repairs``: what is left to do after changes were taken back.
+    ``key_slot``: the index of the current key's state. ``event_ms``: the time of the event or timer. ``now_ms``: the
+    event time by which state expires, never before the watermark. ``in_control``: a control record is processed.
+    ``journal``: functions and arguments that undo the call. ``emptied``: key slots that lost a value or timer, so that
+    the key may have no state left. ``counts``: for the metrics. ``after_undo``: called after every undo.
     """
 
-    slot: int = NO_KEY  # type: ignore[assignment]  # fails like a missing key, without a question asked at each use
+    key_slot: int = NO_KEY  # type: ignore[assignment]  # raises on use, which saves a check at each use
     event_ms: int = 0
     now_ms: int = NO_WATERMARK
     watermark_ms: int = NO_WATERMARK
@@ -51,21 +55,21 @@ class CallScope:
     journal: list[tuple[Callable[..., object], *tuple[object, ...]]] = field(default_factory=list)
     emptied: set[int] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
-    repairs: list[Callable[[], None]] = field(default_factory=list)
+    after_undo: list[Callable[[], None]] = field(default_factory=list)
 
     def count(self, name: str) -> None:
-        """Count something that is taken back with the call."""
+        """Add 1 to a count; undone if the call fails."""
         self.journal.append((self.counts.__setitem__, name, self.counts[name]))
         self.counts[name] += 1
 
     def undo(self) -> None:
-        """Take back everything since the journal was empty, the latest first."""
+        """Undo every change in the journal, the latest first."""
         while self.journal:
             function, *arguments = self.journal.pop()
             function(*arguments)
-        for repair in self.repairs:
-            repair()
+        for restore_order in self.after_undo:
+            restore_order()
 
     def now(self, domain: TimeDomain) -> int:
-        """Return the present in that domain, as expiry sees it."""
+        """Return the time in that domain by which state expires."""
         return self.clock_ms if domain is TimeDomain.CLOCK else self.now_ms

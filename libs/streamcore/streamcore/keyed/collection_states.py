@@ -1,7 +1,8 @@
-"""Lists and maps as states: how they are declared, and what they look like in a function's methods.
+"""List states and map states: their declaration on a function's class, and the views that its methods use.
 
-A list is a sequence that grows at its end; a map is a mutable mapping. Both hold a declared number of values a key and
-are kept one by one (``streamcore.keyed.collection_table``), so a change costs what it changes, not what the key holds.
+A list is a sequence that grows at its end; a map is a mutable mapping. Both have a limit of items
+per key and are stored item by item (``streamcore.keyed.collection_table``), so the cost of a change does not grow with
+the number of items.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from streamcore.keyed.value_types import ColumnType, ValueType, value_type_for_s
 T = TypeVar("T")
 K = TypeVar("K")
 
-#: Elements or entries that a list or map holds for one key, unless it says otherwise.
-MOST = 10_000
+#: The items that a list or map holds per key, unless its declaration says otherwise.
+DEFAULT_MAX_ITEMS = 10_000
 
 
 class CollectionState(DeclaredState):
-    """A state with many values a key, at most ``most``. ``entry_type``: what they are found by; None in a list."""
+    """The declaration of a list or map: at most ``most`` items per key. ``user_key_type``: None for a list."""
 
-    entry_type: ValueType | None = None
+    user_key_type: ValueType | None = None
 
     def __init__(self, declared: object, most: int, when_full: WhenFull, ttl: Ttl | None) -> None:
         super().__init__(declared, ttl)
@@ -36,13 +37,13 @@ class CollectionState(DeclaredState):
 
 
 class ListState(CollectionState, Generic[T]):
-    """Elements in order of arrival. The longest there makes room for a new one, so ``most=10`` keeps the last ten."""
+    """A list in order of arrival. A full list drops its oldest element, so ``most=10`` keeps the last ten."""
 
     def __init__(
         self,
         of: type[T] | ColumnType | None = None,
         *,
-        most: int = MOST,
+        most: int = DEFAULT_MAX_ITEMS,
         when_full: WhenFull = WhenFull.DROP_OLDEST,
         ttl: Ttl | None = None,
     ) -> None:
@@ -68,63 +69,63 @@ class ListState(CollectionState, Generic[T]):
 
 
 class ListView(Sequence[T]):
-    """A list state of the current key. Any look at an element reads them all."""
+    """The list of the current key. Reading one element counts as a read of all (``Refresh.ON_READ``)."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_table",)
 
-    def __init__(self, entries: CollectionTable) -> None:
-        self._entries = entries
+    def __init__(self, table: CollectionTable) -> None:
+        self._table = table
 
     def __len__(self) -> int:
-        return len(self._entries.live())
+        return len(self._table.unexpired_items())
 
     def __iter__(self) -> Iterator[T]:
-        return iter([cast("T", value) for _, value in self._entries.read_all()])
+        return iter([cast("T", value) for _, value in self._table.read_all()])
 
     @overload
-    def __getitem__(self, place: int) -> T: ...
+    def __getitem__(self, index: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> list[T]: ...
-    def __getitem__(self, place: int | slice) -> T | list[T]:
-        return list(self)[place]
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return list(self)[index]
 
     def append(self, value: T) -> None:
         """Add an element at the end."""
-        self._entries.append(value)
+        self._table.append(value)
 
     def extend(self, values: Iterable[T]) -> None:
         """Add elements at the end."""
         for value in values:
-            self._entries.append(value)
+            self._table.append(value)
 
     def popleft(self) -> T:
-        """Take out the first element; ``IndexError`` where there is none."""
-        for entry, item in self._entries.live().items():
-            self._entries.remove(entry)
+        """Remove and return the first element; raise ``IndexError`` if the list is empty."""
+        for user_key, item in self._table.unexpired_items().items():
+            self._table.remove(user_key)
             return cast("T", item.value)
         raise IndexError("the list is empty")
 
     def clear(self) -> None:
-        """Take out all elements."""
-        self._entries.clear()
+        """Remove all elements."""
+        self._table.clear()
 
 
 class MapState(CollectionState, Generic[K, T]):
-    """A mapping. Its entries come in the order in which they were last written (or read, if that refreshes them)."""
+    """A mapping, iterated in the order in which its items were last written (or read, with ``Refresh.ON_READ``)."""
 
     def __init__(
         self,
         by: type[K],
         of: type[T] | ColumnType | None = None,
         *,
-        most: int = MOST,
+        most: int = DEFAULT_MAX_ITEMS,
         when_full: WhenFull = WhenFull.DROP_OLDEST,
         ttl: Ttl | None = None,
     ) -> None:
         super().__init__(of, most, when_full, ttl)
         if by is float:
-            raise ConfigError("a map's entries are not found by float, which NaN does not equal; use Decimal or int")
-        self.entry_type = value_type_for_state(by)
+            raise ConfigError("a map cannot have float keys, because NaN does not equal itself; use Decimal or int")
+        self.user_key_type = value_type_for_state(by)
 
     def handle(self, storage: CollectionTable) -> MapView[K, T]:
         return MapView(storage)
@@ -137,49 +138,49 @@ class MapState(CollectionState, Generic[K, T]):
         return self if function is None else cast("MapView[K, T]", self.handle_in(function))
 
     def __set__(self, function: object, values: Mapping[K, T]) -> None:
-        lookup, values = self.handle_in(function), dict(values)
-        lookup.clear()
-        lookup.update(values)
+        view, values = self.handle_in(function), dict(values)
+        view.clear()
+        view.update(values)
 
     def __delete__(self, function: object) -> None:
         self.handle_in(function).clear()
 
 
 class MapView(MutableMapping[K, T]):
-    """A map state of the current key. ``in`` and ``len`` do not count as reading a value."""
+    """The map of the current key. ``in`` and ``len`` do not count as a read (``Refresh.ON_READ``)."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_table",)
 
-    def __init__(self, entries: CollectionTable) -> None:
-        self._entries = entries
+    def __init__(self, table: CollectionTable) -> None:
+        self._table = table
 
-    def __getitem__(self, entry: K) -> T:
-        value = self._entries.read(entry)
+    def __getitem__(self, user_key: K) -> T:
+        value = self._table.read(user_key)
         if value is None:
-            raise KeyError(entry)
+            raise KeyError(user_key)
         return cast("T", value)
 
-    def __setitem__(self, entry: K, value: T) -> None:
-        self._entries.put(self._entries.coerce_entry(entry), value)
+    def __setitem__(self, user_key: K, value: T) -> None:
+        self._table.put(self._table.coerce_user_key(user_key), value)
 
-    def __delitem__(self, entry: K) -> None:
-        if entry not in self._entries.live():
-            raise KeyError(entry)
-        self._entries.remove(entry)
+    def __delitem__(self, user_key: K) -> None:
+        if user_key not in self._table.unexpired_items():
+            raise KeyError(user_key)
+        self._table.remove(user_key)
 
-    def __contains__(self, entry: object) -> bool:
-        return entry in self._entries.live()
+    def __contains__(self, user_key: object) -> bool:
+        return user_key in self._table.unexpired_items()
 
     def __iter__(self) -> Iterator[K]:
-        return iter([cast("K", entry) for entry in self._entries.live()])
+        return iter([cast("K", user_key) for user_key in self._table.unexpired_items()])
 
     def __len__(self) -> int:
-        return len(self._entries.live())
+        return len(self._table.unexpired_items())
 
     def items(self) -> Any:
-        """Return the entries and values as they are now."""
-        return dict(self._entries.read_all()).items()
+        """Return a copy of the keys and values; counts as a read of all."""
+        return dict(self._table.read_all()).items()
 
     def clear(self) -> None:
-        """Remove all entries."""
-        self._entries.clear()
+        """Remove all items."""
+        self._table.clear()

@@ -1,8 +1,12 @@
-"""State that is many values a key: the elements of a list, the entries of a map.
+"""State with many values per key: the elements of a list, the values of a map. Both are called items.
 
-Elements and entries are kept in the order in which they were last written, numbered within their key, so the output
-does not depend on when a process was restarted. The order is also that of expiry: an entry lives at least as long as
-those written before it. So expired entries, and those that make room in a full list, are always at the front.
+The items of a key are kept and numbered in the order in which they were last written, or refreshed by a single read.
+The order is stored, so the output does not depend on when a process was restarted. It is also the order of expiry: an
+item expires no earlier than the items before it. So expired items, and items dropped from a full list, always come
+first.
+
+A *user key* (as in Flink) finds an item within the key of the stream: the key of a map, or the number of a list's
+element. A *key slot* (``streamcore.columnar.key_slots``) is the index at which all state of one stream key is kept.
 """
 
 from __future__ import annotations
@@ -19,9 +23,9 @@ from streamcore.keyed.value_types import ValueType
 
 
 class WhenFull(StrEnum):
-    """The treatment of one entry more than a list or map may hold. Either way it is counted.
+    """What happens when an item is added to a full list or map. Both outcomes are counted.
 
-    DROP_OLDEST: the entry that was written longest ago makes room. REFUSE: the new one is not kept.
+    DROP_OLDEST: the first item in the order of writing is dropped. REFUSE: the new item is not stored.
     """
 
     DROP_OLDEST = "drop_oldest"
@@ -29,261 +33,289 @@ class WhenFull(StrEnum):
 
 
 class CollectionItem(NamedTuple):
-    """A value, its number within the key, and when it was last refreshed (None without a time to live)."""
+    """A value and its place in the order of its key.
+
+    ``refreshed_ms``: the time from which the time to live is counted, in epoch milliseconds of its domain. None if the
+    state has no time to live, or had none when the item was stored.
+    """
 
     value: object
     order: int
-    stamp: int | None
+    refreshed_ms: int | None
 
 
-#: Items by entry; in a list, by their number.
+#: Items by user key, in order.
 CollectionItems = OrderedDict[object, CollectionItem]
 
 
 class CollectionTable:
-    """One list or map state of all keys. Methods without a slot are about the current key."""
+    """One list state or map state, for all keys of a shard. Methods without ``key_slot`` work on the current key.
+
+    ``user_key_type``: the type of a map's keys; None for a list. ``max_items``: per key.
+    """
 
     def __init__(
         self,
         name: str,
         value_type: ValueType,
-        entry_type: ValueType | None,
-        most: int,
+        user_key_type: ValueType | None,
+        max_items: int,
         when_full: WhenFull,
         ttl: Ttl | None,
         scope: CallScope,
     ) -> None:
         self.name = name
         self.value_type = value_type
-        self.entry_type = entry_type
+        self.user_key_type = user_key_type
         self.ttl = ttl
         self.cells: list[CollectionItems | None] = []
         self.dirty: dict[tuple[int, object], None] = {}
-        self._most = most
+        self._max_items = max_items
         self._when_full = when_full
         self._scope = scope
-        self._unordered: set[int] = set()
-        self._restored: set[int] = set()
-        self._unstamped: list[tuple[int, object]] = []
-        scope.repairs.append(self._repair)
+        self._keys_to_sort: set[int] = set()
+        self._restored_keys: set[int] = set()
+        self._restored_without_stamp: list[tuple[int, object]] = []
+        scope.after_undo.append(self._sort_after_undo)
 
     # --- the current key ----------------------------------------------------------------------------------------
 
-    def live(self) -> CollectionItems:
-        """Return the items of the current key, without those that have expired. Read only."""
-        slot = self._scope.slot
-        items = self.cells[slot]
+    def unexpired_items(self) -> CollectionItems:
+        """Drop the expired items of the current key and return the rest. The caller must not change the result."""
+        key_slot = self._scope.key_slot
+        items = self.cells[key_slot]
         if items is None:
-            return _NONE
+            return _EMPTY
         if self.ttl is not None:
-            self._drop_expired(slot, items)
+            self._drop_expired_in_call(key_slot, items)
         return items
 
     def read_all(self) -> list[tuple[object, object]]:
-        """Return entries and values in order; this counts as a read of each."""
-        items = self.live()
+        """Return user keys and values in order. With ``Refresh.ON_READ`` this refreshes every item."""
+        items = self.unexpired_items()
         if items and self.ttl is not None and self.ttl.refresh is Refresh.ON_READ:
             self._refresh_all(items)
-        return [(entry, item.value) for entry, item in items.items()]
+        return [(user_key, item.value) for user_key, item in items.items()]
 
-    def read(self, entry: object) -> object:
-        """Return one value, or None."""
-        item = self.live().get(entry)
+    def read(self, user_key: object) -> object:
+        """Return the value of a user key, or None.
+
+        With ``Refresh.ON_READ`` this restarts the item's time to live and moves it to the end.
+        """
+        item = self.unexpired_items().get(user_key)
         if item is None:
             return None
         if self.ttl is not None and self.ttl.refresh is Refresh.ON_READ:
-            self._refresh(entry, item, self.ttl)
+            self._refresh_and_move_last(user_key, item, self.ttl)
         return item.value
 
-    def put(self, entry: object, value: object) -> None:
-        """Write an entry, which becomes the last."""
+    def put(self, user_key: object, value: object) -> None:
+        """Write an item as the newest. In a full collection, first drop the oldest, or refuse the new one."""
         value = self.coerce(value)
-        items = self.live()
-        if entry not in items and len(items) >= self._most:
+        items = self.unexpired_items()
+        if user_key not in items and len(items) >= self._max_items:
             if self._when_full is WhenFull.REFUSE:
                 self._scope.count("entries_refused")
                 return
             self._scope.count("entries_dropped")
             self.remove(next(iter(items)))
-        self._write(entry, value)
+        self._write_last(user_key, value)
 
     def append(self, value: object) -> None:
-        """Write an element under the next number."""
-        items = self.live()
+        """Add an element at the end of a list."""
+        items = self.unexpired_items()
         self.put(next(reversed(items.values())).order + 1 if items else 0, value)
 
-    def remove(self, entry: object) -> None:
-        """Remove an entry, which must be there."""
-        slot = self._scope.slot
-        items = self.cells[slot]
-        assert items is not None, "an entry that is there has a cell"
-        self._scope.journal.append((self._put_back, slot, entry, items.pop(entry)))
-        self.dirty[slot, entry] = None
-        self._drop_if_empty(slot)
+    def remove(self, user_key: object) -> None:
+        """Remove an item, which must exist."""
+        key_slot = self._scope.key_slot
+        items = self.cells[key_slot]
+        assert items is not None, "remove() of an item that does not exist"
+        self._scope.journal.append((self._undo_change, key_slot, user_key, items.pop(user_key)))
+        self.dirty[key_slot, user_key] = None
+        self._drop_if_empty(key_slot)
 
     def clear(self) -> None:
-        """Remove all entries."""
-        slot = self._scope.slot
-        items = self.cells[slot]
+        """Remove all items."""
+        key_slot = self._scope.key_slot
+        items = self.cells[key_slot]
         if items is not None:
-            self._scope.journal.append((self.cells.__setitem__, slot, items))
-            self.cells[slot] = None
-            self.dirty.update(dict.fromkeys((slot, entry) for entry in items))
-            self._scope.emptied.add(slot)
+            self._scope.journal.append((self.cells.__setitem__, key_slot, items))
+            self.cells[key_slot] = None
+            self.dirty.update(dict.fromkeys((key_slot, user_key) for user_key in items))
+            self._scope.emptied.add(key_slot)
 
     def coerce(self, value: object) -> object:
-        """Return the value as it will read back; ``ValueTypeMismatch`` names the state."""
+        """Return the value as a later read returns it.
+
+        Raise ``ValueTypeMismatch``, naming the state, if the value is None or has the wrong type.
+        """
         if value is None:
-            raise ValueTypeMismatch(f"state {self.name}: None is no value; remove the entry, or keep a tuple")
+            raise ValueTypeMismatch(
+                f"state {self.name}: None cannot be stored; remove the item, or store None inside a tuple"
+            )
         try:
             return self.value_type.coerce(value)
         except ValueTypeMismatch as error:
             raise ValueTypeMismatch(f"state {self.name}: {error}") from None
 
-    def coerce_entry(self, entry: object) -> object:
-        """Return the same for the entry of a map."""
-        assert self.entry_type is not None, "only maps have entries of their own"
+    def coerce_user_key(self, user_key: object) -> object:
+        """Return a map key as a later read returns it.
+
+        Raise ``ValueTypeMismatch``, naming the state, if the key has the wrong type.
+        """
+        assert self.user_key_type is not None, "only a map has user keys"
         try:
-            return self.entry_type.coerce(entry)
+            return self.user_key_type.coerce(user_key)
         except ValueTypeMismatch as error:
-            raise ValueTypeMismatch(f"entry of state {self.name}: {error}") from None
+            raise ValueTypeMismatch(f"key of state {self.name}: {error}") from None
 
-    def _write(self, entry: object, value: object) -> None:
-        slot = self._scope.slot
-        items = self.cells[slot]
+    def _write_last(self, user_key: object, value: object) -> None:
+        key_slot = self._scope.key_slot
+        items = self.cells[key_slot]
         if items is None:
-            items = self.cells[slot] = OrderedDict()
+            items = self.cells[key_slot] = OrderedDict()
         last = next(reversed(items.values())) if items else None
-        before = items.pop(entry, None)
-        items[entry] = CollectionItem(value, 0 if last is None else last.order + 1, self._stamp(last))
-        if self.entry_type is None:
-            items[entry] = items[entry]._replace(order=int(entry))  # type: ignore[call-overload]  # a list's number
-        self._scope.journal.append((self._put_back, slot, entry, before))
-        self.dirty[slot, entry] = None
+        before = items.pop(user_key, None)
+        items[user_key] = CollectionItem(value, 0 if last is None else last.order + 1, self._next_stamp(last))
+        if self.user_key_type is None:
+            items[user_key] = items[user_key]._replace(order=int(user_key))  # type: ignore[call-overload]  # a list
+        self._scope.journal.append((self._undo_change, key_slot, user_key, before))
+        self.dirty[key_slot, user_key] = None
 
-    def _stamp(self, last: CollectionItem | None) -> int | None:
+    def _next_stamp(self, last: CollectionItem | None) -> int | None:
         if self.ttl is None:
             return None
         now = self._now(self.ttl)
-        return now if last is None or last.stamp is None else max(now, last.stamp)
+        return now if last is None or last.refreshed_ms is None else max(now, last.refreshed_ms)
 
-    def _refresh(self, entry: object, item: CollectionItem, ttl: Ttl) -> None:
-        if item.stamp is None or item.stamp < self._now(ttl):
-            self._write(entry, item.value)
+    def _refresh_and_move_last(self, user_key: object, item: CollectionItem, ttl: Ttl) -> None:
+        if item.refreshed_ms is None or item.refreshed_ms < self._now(ttl):
+            self._write_last(user_key, item.value)
 
     def _refresh_all(self, items: CollectionItems) -> None:
-        slot, stamp = self._scope.slot, self._stamp(next(reversed(items.values())))
-        for entry, item in items.items():
-            if item.stamp != stamp:
-                self._scope.journal.append((self._put_back, slot, entry, item))
-                items[entry] = item._replace(stamp=stamp)
-                self.dirty[slot, entry] = None
+        """Restart the time to live of all items, keeping their order."""
+        key_slot, refreshed_ms = self._scope.key_slot, self._next_stamp(next(reversed(items.values())))
+        for user_key, item in items.items():
+            if item.refreshed_ms != refreshed_ms:
+                self._scope.journal.append((self._undo_change, key_slot, user_key, item))
+                items[user_key] = item._replace(refreshed_ms=refreshed_ms)
+                self.dirty[key_slot, user_key] = None
 
-    # --- taking back --------------------------------------------------------------------------------------------
+    # --- undo ---------------------------------------------------------------------------------------------------
 
-    def _put_back(self, slot: int, entry: object, before: CollectionItem | None) -> None:
-        items = self.cells[slot]
+    def _undo_change(self, key_slot: int, user_key: object, before: CollectionItem | None) -> None:
+        """Restore the item that a change replaced, or delete the one that it added (``before`` is None)."""
+        items = self.cells[key_slot]
         if items is None:
-            items = self.cells[slot] = OrderedDict()
+            items = self.cells[key_slot] = OrderedDict()
         if before is None:
-            del items[entry]
-            self._drop_if_empty(slot)
+            del items[user_key]
+            self._drop_if_empty(key_slot)
         else:
-            items[entry] = before
-            self._unordered.add(slot)
+            items[user_key] = before
+            self._keys_to_sort.add(key_slot)
 
-    def _repair(self) -> None:
-        """Restore the order after an undo, which put entries back at the end."""
-        for slot in self._unordered:
-            self._sort(slot)
-        self._unordered.clear()
+    def _sort_after_undo(self) -> None:
+        """Sort the items that an undo restored at the end of their key."""
+        for key_slot in self._keys_to_sort:
+            self._sort(key_slot)
+        self._keys_to_sort.clear()
 
-    def _sort(self, slot: int) -> None:
-        items = self.cells[slot]
+    def _sort(self, key_slot: int) -> None:
+        items = self.cells[key_slot]
         if items is not None:
-            self.cells[slot] = OrderedDict(sorted(items.items(), key=lambda pair: pair[1].order))
+            self.cells[key_slot] = OrderedDict(sorted(items.items(), key=lambda pair: pair[1].order))
 
     # --- all keys -----------------------------------------------------------------------------------------------
 
-    def holds(self, slot: int) -> bool:
-        """Return whether the key has entries."""
-        return self.cells[slot] is not None
+    def has_items(self, key_slot: int) -> bool:
+        """Return whether the key has items."""
+        return self.cells[key_slot] is not None
 
-    def grow(self, slots: int) -> None:
-        """Make room for so many keys."""
-        self.cells.extend([None] * (slots - len(self.cells)))
+    def grow(self, key_count: int) -> None:
+        """Make room for ``key_count`` keys."""
+        self.cells.extend([None] * (key_count - len(self.cells)))
 
-    def expire(self, slots: Iterable[int]) -> None:
-        """Forget values that have expired."""
-        for slot in slots:
-            items = self.cells[slot]
-            while items and self._is_expired(entry := next(iter(items)), items):
-                del items[entry]
+    def purge_expired(self, key_slots: Iterable[int]) -> None:
+        """Free the memory of expired items, between two calls of the function.
+
+        No undo and no tombstone is needed: the caller rewrites these keys' bucket of the state log without the items.
+        """
+        for key_slot in key_slots:
+            items = self.cells[key_slot]
+            while items and self._is_expired(user_key := next(iter(items)), items):
+                del items[user_key]
                 self._scope.counts["expired"] += 1
-            self._drop_if_empty(slot)
+            self._drop_if_empty(key_slot)
 
     def start_expiry(self) -> None:
-        """Begin to measure the time of entries that came without one."""
+        """Start the time to live of restored items that were stored without one."""
         if self.ttl is None:
             return
         now = self._now(self.ttl)
-        for slot, entry in self._unstamped:
-            items = self.cells[slot]
-            if items is not None and entry in items and items[entry].stamp is None:
-                items[entry] = items[entry]._replace(stamp=now)
-                self.dirty[slot, entry] = None
-        self._unstamped = []
+        for key_slot, user_key in self._restored_without_stamp:
+            items = self.cells[key_slot]
+            if items is not None and user_key in items and items[user_key].refreshed_ms is None:
+                items[user_key] = items[user_key]._replace(refreshed_ms=now)
+                self.dirty[key_slot, user_key] = None
+        self._restored_without_stamp = []
 
-    def restore(self, slot: int, entry: object, item: CollectionItem | None) -> None:
-        """Return a stored entry, or that it is gone. ``finish`` puts them into order."""
-        self._restored.add(slot)
-        items = self.cells[slot]
+    def restore(self, key_slot: int, user_key: object, item: CollectionItem | None) -> None:
+        """Load one stored item, or delete it if ``item`` is None. Call ``finish_restore`` after the last one."""
+        self._restored_keys.add(key_slot)
+        items = self.cells[key_slot]
         if items is None:
-            items = self.cells[slot] = OrderedDict()
+            items = self.cells[key_slot] = OrderedDict()
         if item is None:
-            items.pop(entry, None)
+            items.pop(user_key, None)
             return
-        items[entry] = item
-        if self.ttl is not None and item.stamp is None:
-            self._unstamped.append((slot, entry))
+        items[user_key] = item
+        if self.ttl is not None and item.refreshed_ms is None:
+            self._restored_without_stamp.append((key_slot, user_key))
 
-    def finish(self) -> None:
-        """Sort the restored keys' entries after the last ``restore``."""
-        for slot in self._restored:
-            self._drop_if_empty(slot)
-            self._sort(slot)
-        self._restored = set()
+    def finish_restore(self) -> None:
+        """Sort the items of every restored key. Call it after the last ``restore``."""
+        for key_slot in self._restored_keys:
+            self._drop_if_empty(key_slot)
+            self._sort(key_slot)
+        self._restored_keys = set()
 
-    def iter_rows(self, slots: Sequence[int]) -> Iterator[tuple[int, object, CollectionItem]]:
-        """Yield slot, entry and item of everything under these slots."""
-        for slot in slots:
-            for entry, item in (self.cells[slot] or _NONE).items():
-                yield slot, entry, item
+    def iter_rows(self, key_slots: Sequence[int]) -> Iterator[tuple[int, object, CollectionItem]]:
+        """Yield key slot, user key and item of every item of these keys."""
+        for key_slot in key_slots:
+            for user_key, item in (self.cells[key_slot] or _EMPTY).items():
+                yield key_slot, user_key, item
 
     def take_dirty(self) -> list[tuple[int, object, CollectionItem | None]]:
-        """Return slot, entry and item (None: deleted) of everything written since the last call."""
+        """Return key slot, user key and item (None: deleted) of everything written since the last call."""
         dirty, self.dirty = self.dirty, {}
-        return [(slot, entry, (self.cells[slot] or _NONE).get(entry)) for slot, entry in dirty]
+        return [(key_slot, user_key, (self.cells[key_slot] or _EMPTY).get(user_key)) for key_slot, user_key in dirty]
 
     def _now(self, ttl: Ttl) -> int:
         return self._scope.now(ttl.domain)
 
-    def _drop_expired(self, slot: int, items: CollectionItems) -> None:
-        while items and self._is_expired(entry := next(iter(items)), items):
-            self._scope.journal.append((self._put_back, slot, entry, items.pop(entry)))
-            self.dirty[slot, entry] = None
+    def _drop_expired_in_call(self, key_slot: int, items: CollectionItems) -> None:
+        """Drop expired items as a change of the current call: undone if the call fails, written to the state log."""
+        while items and self._is_expired(user_key := next(iter(items)), items):
+            self._scope.journal.append((self._undo_change, key_slot, user_key, items.pop(user_key)))
+            self.dirty[key_slot, user_key] = None
             self._scope.count("expired")
-        self._drop_if_empty(slot)
+        self._drop_if_empty(key_slot)
 
-    def _is_expired(self, entry: object, items: CollectionItems) -> bool:
-        stamp = items[entry].stamp
-        return self.ttl is not None and stamp is not None and stamp + self.ttl.after_ms <= self._now(self.ttl)
+    def _is_expired(self, user_key: object, items: CollectionItems) -> bool:
+        refreshed_ms = items[user_key].refreshed_ms
+        return (
+            self.ttl is not None
+            and refreshed_ms is not None
+            and refreshed_ms + self.ttl.after_ms <= self._now(self.ttl)
+        )
 
-    def _drop_if_empty(self, slot: int) -> None:
-        """Return a key without entries has no cell."""
-        if self.cells[slot] is not None and not self.cells[slot]:
-            self.cells[slot] = None
-            self._scope.emptied.add(slot)
+    def _drop_if_empty(self, key_slot: int) -> None:
+        """Clear the cell of a key that has no items left, and report the key as emptied."""
+        if self.cells[key_slot] is not None and not self.cells[key_slot]:
+            self.cells[key_slot] = None
+            self._scope.emptied.add(key_slot)
 
 
-_NONE: CollectionItems = OrderedDict()
+_EMPTY: CollectionItems = OrderedDict()

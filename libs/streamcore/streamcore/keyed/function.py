@@ -1,6 +1,6 @@
-"""The parts that the author of a keyed function writes and is given: the base class, the context of a call, timers.
+"""The interface of a keyed function: the base class that users extend, and the context and timers that a call receives.
 
-``streamcore.operators.process`` defines how and when the methods are called.
+``streamcore.operators.process`` defines when the methods are called.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Rows = Iterable[object] | None
 
 
 class ProcessFunction:
-    """The base of a keyed function. States are declared on the class (``streamcore.keyed``).
+    """The base class of a keyed function. Subclasses declare states as class attributes (``streamcore.keyed.states``).
 
-    ``outputs``: the columns of every port; ``EVENT_MS`` is added. ``version`` counts up when the stored values change
-    their meaning, and ``migrations`` lead there: ``migrations[1]`` turns the values that version 1 kept for a key into
-    those of version 2 (``streamcore.keyed.migration``).
+    ``outputs``: the columns of each output port; the operator adds ``EVENT_MS``. ``version``: raise it when the stored
+    values change their meaning. ``migrations[1]`` turns the values that version 1 stored for a key into those of
+    version 2 (``streamcore.keyed.migration``).
     """
 
     outputs: Mapping[str, Schema] = {}
@@ -32,42 +32,44 @@ class ProcessFunction:
     migrations: ClassVar[Mapping[int, Migration]] = {}
 
     def process(self, event: Any, context: ProcessContext) -> Rows:
-        """Return one event: an object with its columns as attributes. Gives rows for ``MAIN``: mappings, or the
-        event."""
+        """Process one event, an object with its columns as attributes. Return or yield the rows for port ``MAIN``.
+
+        A row is a mapping from columns to values, or the event itself.
+        """
         raise NotImplementedError
 
     def on_timer(self, at_ms: int, context: ProcessContext) -> Rows:
-        """Return one timer has come to its time."""
+        """Process a timer of the key that was set for ``at_ms``. Return or yield rows, as ``process`` does."""
         raise NotImplementedError
 
     def process_control(self, record: Any, context: ProcessContext) -> None:
-        """Return one control record, on every shard: change ``context.broadcast``. Gives no rows."""
+        """Process one control record: change ``context.broadcast``. Called on every shard, so it returns no rows."""
         raise NotImplementedError
 
 
 class Timers:
     """The timers of the current key. Times are epoch milliseconds."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_table",)
 
-    def __init__(self, rows: TimerTable) -> None:
-        self._rows = rows
+    def __init__(self, table: TimerTable) -> None:
+        self._table = table
 
     def set(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Fire at that time, once; a timer of the same time that is there already is the same timer."""
-        self._rows.set(at_ms, domain)
+        """Set a timer that fires once at ``at_ms``. Nothing changes if the key has a timer for this time."""
+        self._table.set(at_ms, domain)
 
     def delete(self, at_ms: int, domain: TimeDomain = TimeDomain.EVENT) -> None:
-        """Do not fire at that time."""
-        self._rows.delete(at_ms, domain)
+        """Delete the timer for ``at_ms``, if the key has one."""
+        self._table.delete(at_ms, domain)
 
     def clear(self, domain: TimeDomain = TimeDomain.EVENT) -> None:
         """Delete all timers of the key in that domain."""
-        self._rows.clear(domain)
+        self._table.clear(domain)
 
 
 class ProcessContext:
-    """The context of a call, besides the event. Valid during the call."""
+    """The key, times, timers, broadcast state and side outputs of a call. Valid during the call."""
 
     __slots__ = ("_keys", "_ports", "_scope", "broadcast", "domain", "timers")
 
@@ -76,38 +78,38 @@ class ProcessContext:
         self._keys = store.keys
         self._ports = ports
         self.timers = Timers(store.timers)
-        #: The values that control records have set.
+        #: The values that ``process_control`` has stored.
         self.broadcast: BroadcastState = store.broadcast
-        #: In ``on_timer``: what kind of timer fired.
+        #: In ``on_timer``: the time domain of the timer that fired.
         self.domain = TimeDomain.EVENT
 
     @property
     def key(self) -> Any:
         """Return the key: a value, or a tuple for a key of several columns."""
-        return self._keys.keys[self._scope.slot]
+        return self._keys.keys[self._scope.key_slot]
 
     @property
     def event_ms(self) -> int:
-        """Return the event's time, or the timer's."""
+        """Return the event time of the event or control record, or the time of the timer."""
         return self._scope.event_ms
 
     @property
     def watermark_ms(self) -> int:
-        """Return no event earlier than this was expected any more."""
+        """Return the watermark: events before it are late."""
         return self._scope.watermark_ms
 
     @property
     def clock_ms(self) -> int:
-        """Processing time: the clock of the cut."""
+        """Return the processing time: the clock of the cut."""
         return self._scope.clock_ms
 
     @property
     def is_late(self) -> bool:
-        """Return whether the event came after the watermark had passed it."""
+        """Return whether the event is late: its time is before the watermark."""
         return self._scope.event_ms < self._scope.watermark_ms
 
     def side(self, port: str, row: object) -> None:
-        """Give a row to a side output."""
+        """Emit a row on a side output; ``ValueTypeMismatch`` if the port or its columns do not exist."""
         if port not in self._ports:
             raise ValueTypeMismatch(f"no port {port!r}: declared are {sorted(self._ports)}")
         self._ports[port].add(row)

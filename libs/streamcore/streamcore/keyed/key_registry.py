@@ -1,7 +1,7 @@
-"""The keys of one shard: each has a slot, and everything kept for it is found under that number.
+"""The keys of a keyed function on one shard. Each key has a key slot: the index at which all of its state is kept.
 
-Keys are admitted in order of arrival up to a limit, and forgotten when nothing is kept for them any more. Refuses to
-know the kept values.
+Keys are admitted in order of arrival up to a limit, and forgotten when they have no state left. This module does not
+know the state.
 """
 
 from __future__ import annotations
@@ -20,80 +20,84 @@ from streamcore.state.table import HASH
 
 
 class KeyRegistry:
-    """``KeySlots`` with a limit. ``keys``: by slot, the key as a function sees it: a value, or a tuple of several."""
+    """``KeySlots`` with a limit. ``keys``: by key slot, the key; a tuple if it has several columns."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType]) -> None:
         self.dtypes = dict(dtypes)
         self.keys: list[object] = []
-        self._slots = KeySlots(dtypes)
+        self._key_slots = KeySlots(dtypes)
         self._added: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._key_slots)
 
     @property
-    def slots(self) -> int:
-        """Return how many slots were ever given out: the length of anything that is indexed by slot."""
+    def slot_count(self) -> int:
+        """Return the number of key slots, used or free: the length of anything that is indexed by key slot."""
         return len(self.keys)
 
     def take_added(self) -> list[int]:
-        """Return the slots given out since the last call."""
+        """Return the key slots of the keys added since the last call."""
         added, self._added = self._added, []
         return added
 
-    def admit(self, rows: pl.DataFrame, most: int) -> list[int]:
-        """Return the slot of every row's key; -1 for a new key that would be one too many."""
-        slots = self._slots.assign(rows)
-        added = self._slots.take_added()
+    def admit(self, rows: pl.DataFrame, max_keys: int) -> list[int]:
+        """Return the key slot of every row, after giving new keys one. -1 for a new key beyond ``max_keys``."""
+        key_slots = self._key_slots.assign(rows)
+        added = self._key_slots.take_added()
         if added.size:
-            excess = self._latest(slots, added, len(self._slots) - most)
+            excess = self._latest_added(key_slots, added, len(self._key_slots) - max_keys)
             added = np.setdiff1d(added, excess)
-            self._enter(added)
-            self._slots.forget(excess)
-            slots[np.isin(slots, excess)] = -1
-        found: list[int] = slots.tolist()
-        return found
+            self._store_keys(added)
+            self._key_slots.forget(excess)
+            key_slots[np.isin(key_slots, excess)] = -1
+        key_slot_list: list[int] = key_slots.tolist()
+        return key_slot_list
 
-    def forget(self, slots: Iterable[int]) -> None:
-        """Give these slots away; nothing may be kept under them."""
-        gone = np.fromiter(slots, np.int64)
-        self._slots.forget(gone)
-        for slot in gone.tolist():
-            self.keys[slot] = None
+    def forget(self, key_slots: Iterable[int]) -> None:
+        """Forget the keys of these key slots, which must have no state. Their slots are given to new keys."""
+        forgotten = np.fromiter(key_slots, np.int64)
+        self._key_slots.forget(forgotten)
+        for key_slot in forgotten.tolist():
+            self.keys[key_slot] = None
 
     def in_bucket(self, bucket: int, buckets: int) -> list[int]:
-        """Return the slots of one bucket. Costs one comparison of numbers a slot."""
-        used = self._slots.used()
-        there: list[int] = used[self._slots.in_bucket(used, bucket, buckets)].tolist()
-        return there
+        """Return the key slots of the keys in one bucket of the state log, in one comparison per key."""
+        used = self._key_slots.used()
+        key_slots: list[int] = used[self._key_slots.in_bucket(used, bucket, buckets)].tolist()
+        return key_slots
 
-    def stored_columns(self, slots: Sequence[int]) -> list[pl.Series]:
-        """Return the hash column and the key columns of these slots, as every table begins."""
-        places = np.asarray(slots, dtype=np.int64)
-        hashes = pl.Series(HASH, self._slots.hashes[places], dtype=pl.UInt64)
-        return [hashes, *self._slots.frame(places).get_columns()]
+    def stored_columns(self, key_slots: Sequence[int]) -> list[pl.Series]:
+        """Return the hash column and the key columns of these keys: the first columns of every table."""
+        indexes = np.asarray(key_slots, dtype=np.int64)
+        hashes = pl.Series(HASH, self._key_slots.hashes[indexes], dtype=pl.UInt64)
+        return [hashes, *self._key_slots.frame(indexes).get_columns()]
 
-    def restore(self, rows: pl.DataFrame, what: str) -> list[int]:
-        """Return the slots of stored rows; ``ConfigError`` where they were stored under another key."""
+    def restore(self, rows: pl.DataFrame, function_name: str) -> list[int]:
+        """Return the key slots of stored rows; ``ConfigError`` if they were stored with other key columns."""
         if missing := [name for name in self.dtypes if name not in rows.columns]:
-            raise ConfigError(f"{what}: state was stored without the key columns {missing}; a key cannot change")
+            raise ConfigError(
+                f"{function_name}: state was stored without the key columns {missing}; a key cannot change"
+            )
         for name, dtype in self.dtypes.items():
             if not is_stored_as(rows[name].dtype, dtype):
-                raise ConfigError(f"{what}: key column {name} was stored as {rows[name].dtype}; a key cannot change")
+                raise ConfigError(
+                    f"{function_name}: key column {name} was stored as {rows[name].dtype}; a key cannot change"
+                )
         return self.admit(rows.with_columns(rows[n].cast(t) for n, t in self.dtypes.items()), sys.maxsize)
 
-    def _enter(self, added: Ints) -> None:
-        frame = self._slots.frame(added)
+    def _store_keys(self, added: Ints) -> None:
+        frame = self._key_slots.frame(added)
         keys = frame.to_series().to_list() if len(self.dtypes) == 1 else frame.rows() or [()] * len(added)
-        self.keys += [None] * (self._slots.size - len(self.keys))
-        for slot, key in zip(added.tolist(), keys, strict=True):
-            self.keys[slot] = key
+        self.keys += [None] * (self._key_slots.size - len(self.keys))
+        for key_slot, key in zip(added.tolist(), keys, strict=True):
+            self.keys[key_slot] = key
         self._added += added.tolist()
 
-    def _latest(self, slots: Ints, added: Ints, number: int) -> Ints:
-        """Return so many of the added slots, those whose first row is the latest."""
-        if number <= 0:
+    def _latest_added(self, key_slots: Ints, added: Ints, count: int) -> Ints:
+        """Return ``count`` of the added key slots: those that appear last in the rows."""
+        if count <= 0:
             return added[:0]
-        first = np.full(self._slots.size, len(slots))
-        np.minimum.at(first, slots, np.arange(len(slots)))
-        return added[np.argsort(first[added])[-number:]]
+        first = np.full(self._key_slots.size, len(key_slots))
+        np.minimum.at(first, key_slots, np.arange(len(key_slots)))
+        return added[np.argsort(first[added])[-count:]]

@@ -1,6 +1,6 @@
-"""All that is kept for the keys of one function: its states, timers and broadcast state.
+"""The state of one keyed function on one shard: its keys, states, timers and broadcast state.
 
-``streamcore.keyed.state_tables`` defines its durable form.
+``streamcore.keyed.state_tables`` defines the stored form.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class KeyedLimits:
-    """Bounds on one shard.
+    """The limits of one keyed function on one shard. A list or map declares its own limit per key (``most``).
 
-    ``keys``: keys with anything kept; an event of one more fails. ``timers_per_key``: in each time domain; setting one
-    more fails the call. ``chained_timers``: firings in one cut of timers that were set by timers of the same cut; the
-    rest fire in the next. ``broadcast_entries``: one more is refused. (A list or map declares its own limit of entries
-    for a key.)
+    ``keys``: keys that have state or timers; an event of a further key fails. ``timers_per_key``: in each time domain;
+    a call that sets a further timer fails. ``chained_timers``: timers per cut that were set by timers of the same cut;
+    further ones fire in the next cut. ``broadcast_entries``: a further entry is refused and counted.
     """
 
     keys: int = 5_000_000
@@ -50,141 +49,160 @@ class KeyedLimits:
 
 
 class KeyedStore:
-    """The kept values, by slot of the key. ``what`` names the function in messages."""
+    """The state of all keys, by key slot (``streamcore.columnar.key_slots``).
+
+    ``function_name`` appears in messages. ``cells``: the single-value states by name. ``collections``: the lists and
+    maps by name.
+    """
 
     def __init__(
         self,
-        what: str,
+        function_name: str,
         key: Mapping[str, pl.DataType],
         states: Mapping[str, DeclaredState],
         versions: Versions[Row],
         limits: KeyedLimits,
     ) -> None:
-        self.what = what
+        self.function_name = function_name
         self.limits = limits
         self.scope = CallScope()
         self.keys = KeyRegistry(key)
         dirty: set[int] = set()
-        self.cells = {n: _cell(s, self.scope, dirty) for n, s in states.items() if not isinstance(s, CollectionState)}
-        self.entries = {n: _entries(s, self.scope) for n, s in states.items() if isinstance(s, CollectionState)}
-        self.all_states: list[ValueCell | CollectionTable] = [*self.cells.values(), *self.entries.values()]
+        self.cells = {
+            n: _create_cell(s, self.scope, dirty) for n, s in states.items() if not isinstance(s, CollectionState)
+        }
+        self.collections = {
+            n: _create_collection_table(s, self.scope) for n, s in states.items() if isinstance(s, CollectionState)
+        }
+        self.all_states: list[ValueCell | CollectionTable] = [*self.cells.values(), *self.collections.values()]
         self.values = ValueRows(self.keys, self.cells, dirty)
         self.timers = TimerTable(self.keys, self.scope, limits.timers_per_key)
         self.broadcast = BroadcastState(self.scope, limits.broadcast_entries)
         self.versions = versions
-        self.migration = StateMigration(versions, self._write)
-        self._unused: set[int] = set()
+        self.migration = StateMigration(versions, self._write_migrated)
+        self._possibly_unused: set[int] = set()
 
     def admit(self, rows: pl.DataFrame) -> list[int]:
-        """Return the slot of each row's key; -1 where there are too many keys."""
-        slots = self.keys.admit(rows, self.limits.keys)
-        self._unused.update(self.keys.take_added())
+        """Return the key slot of each row, after giving new keys one. -1 for a new key beyond the limit of keys."""
+        key_slots = self.keys.admit(rows, self.limits.keys)
+        self._possibly_unused.update(self.keys.take_added())
         self.grow()
-        return slots
+        return key_slots
 
     def grow(self) -> None:
-        """Make room for all keys."""
+        """Make room in every state for all keys of the registry."""
         for storage in self.all_states:
-            storage.grow(self.keys.slots)
+            storage.grow(self.keys.slot_count)
 
     def sweep(self) -> None:
-        """Forget, between two cuts, the keys that have nothing left, as soon as that has been written."""
-        candidates = self._unused | self.scope.emptied
-        waiting = {slot for slot, _ in self.timers.unwritten()} | {s for e in self.entries.values() for s, _ in e.dirty}
-        waiting |= self.values.dirty
-        self._unused = candidates & waiting
-        self.scope.emptied.clear()
-        self.keys.forget(slot for slot in candidates - waiting if not self._holds(slot))
+        """Forget the keys that have no state and no timers left, once their tombstones are in the state log.
 
-    def _holds(self, slot: int) -> bool:
-        return self.values.holds(slot) or any(e.holds(slot) for e in self.entries.values()) or self.timers.holds(slot)
+        Call it between two cuts.
+        """
+        candidates = self._possibly_unused | self.scope.emptied
+        unwritten = self.values.dirty | {key_slot for key_slot, _ in self.timers.unwritten()}
+        for collection in self.collections.values():
+            unwritten |= {key_slot for key_slot, _ in collection.dirty}
+        self._possibly_unused = candidates & unwritten
+        self.scope.emptied.clear()
+        self.keys.forget(key_slot for key_slot in candidates - unwritten if not self._has_state(key_slot))
+
+    def _has_state(self, key_slot: int) -> bool:
+        if self.values.has_values(key_slot) or self.timers.has_timers(key_slot):
+            return True
+        return any(collection.has_items(key_slot) for collection in self.collections.values())
 
     def start_expiry(self) -> None:
-        """Begin to measure the time of values that came without one, when there is a time."""
+        """Start the time to live of loaded values that were stored without one. Call it when the times are known."""
         for storage in self.all_states:
             storage.start_expiry()
 
-    # --- durable ------------------------------------------------------------------------------------------------
+    # --- loading ------------------------------------------------------------------------------------------------
 
     def on_state_loaded(self) -> None:
-        """Complete loading after the last stored row."""
+        """Migrate the keys of older versions, and forget empty keys. Call it after the last stored row."""
         self.migration.migrate_all()
         self.grow()
-        for entries in self.entries.values():
-            entries.finish()
+        for collection in self.collections.values():
+            collection.finish_restore()
         self.broadcast.on_state_loaded()
-        self._unused.update(self.keys.take_added())
+        self._possibly_unused.update(self.keys.take_added())
         self.sweep()
 
-    def slots_for(self, rows: pl.DataFrame) -> list[int]:
-        """Return the slots of stored rows."""
-        slots = self.keys.restore(rows, self.what)
+    def key_slots_for(self, rows: pl.DataFrame) -> list[int]:
+        """Return the key slots of stored rows."""
+        key_slots = self.keys.restore(rows, self.function_name)
         self.grow()
-        return slots
+        return key_slots
 
-    def _write(self, slot: int, row: KeyRow) -> None:
-        """Write the state that a migration made of a key."""
+    def _write_migrated(self, key_slot: int, row: KeyRow) -> None:
+        """Write the state of one key that a migration returned."""
         for name, item in row.values.items():
             cell = self._find_declared(self.cells, name, "a single value")
-            cell.restore(slot, self.coerce_stored(name, cell.value_type, item.value), item.stamp)
-        for of_list, states in ((True, row.lists), (False, row.maps)):
+            cell.restore(key_slot, self.coerce_stored(name, cell.value_type, item.value), item.refreshed_ms)
+        for is_list, states in ((True, row.lists), (False, row.maps)):
             for name, items in states.items():
-                entries = self._find_declared(self.entries, name, "a list" if of_list else "a map")
-                for entry, item in items.items():
-                    self.restore(entries, slot, entry if entries.entry_type else None, item)
+                table = self._find_declared(self.collections, name, "a list" if is_list else "a map")
+                for user_key, item in items.items():
+                    self.restore(table, key_slot, user_key if table.user_key_type else None, item)
 
-    def restore(self, entries: CollectionTable, slot: int, entry: object, item: CollectionItem) -> None:
-        """Return a stored entry of a map, or element of a list (``entry`` None)."""
-        if (entries.entry_type is None) is not (entry is None):
-            raise ConfigError(f"{self.what}: state {entries.name} was a list and is a map, or the other way round")
-        value = self.coerce_stored(entries.name, entries.value_type, item.value)
-        found_by = (
-            item.order if entries.entry_type is None else self.coerce_stored(entries.name, entries.entry_type, entry)
+    def restore(self, table: CollectionTable, key_slot: int, map_key: object, item: CollectionItem) -> None:
+        """Load a stored item of a map, or of a list (``map_key`` is None).
+
+        Raise ``ConfigError`` if the state's declaration changed in a way that needs a migration.
+        """
+        if (table.user_key_type is None) is not (map_key is None):
+            raise ConfigError(
+                f"{self.function_name}: state {table.name} was a list and is a map, or the other way round"
+            )
+        value = self.coerce_stored(table.name, table.value_type, item.value)
+        user_key = (
+            item.order if table.user_key_type is None else self.coerce_stored(table.name, table.user_key_type, map_key)
         )
-        entries.restore(slot, found_by, item._replace(value=value))
+        table.restore(key_slot, user_key, item._replace(value=value))
 
     def coerce_stored(self, name: str, value_type: ValueType, value: object) -> object:
-        """Return a plain value as the state holds it; ``ConfigError`` if it does not take it."""
+        """Return a stored plain value as a read of the state returns it; ``ConfigError`` if it does not fit."""
         try:
             return value_type.coerce(value_type.unpack(value))
         except (ValueTypeMismatch, TypeError) as error:
             raise ConfigError(
-                f"{self.what}: stored state {name} does not fit its declaration: {error}; raise the function's version "
-                "and give a migration"
+                f"{self.function_name}: stored state {name} does not fit its declaration: {error}; raise "
+                "the function's version and give a migration"
             ) from None
 
-    def _find_declared(self, states: Mapping[str, S], name: str, what: str) -> S:
+    def _find_declared(self, states: Mapping[str, S], name: str, kind: str) -> S:
         if name not in states:
             raise ConfigError(
-                f"{self.what}: there is stored state for {name!r}, {what}, and no such state in version "
+                f"{self.function_name}: there is stored state for {name!r}, {kind}, and no such state in version "
                 f"{self.versions.current}; declare it, or raise the version and drop it in a migration"
             )
         return states[name]
 
-    def declared_entries(self, name: str) -> CollectionTable:
-        """Return the list or map of that name."""
-        return self._find_declared(self.entries, name, "a list or map")
+    def declared_collection(self, name: str) -> CollectionTable:
+        """Return the list or map of that name; ``ConfigError`` if the function declares none."""
+        return self._find_declared(self.collections, name, "a list or map")
 
     def check_columns(self, rows: pl.DataFrame) -> None:
-        """Raise ``ConfigError`` if stored values differ from the declaration."""
+        """Raise ``ConfigError`` if stored single values do not have the declared types."""
         for column in rows.columns:
             if column.startswith(VALUE):
                 name = column.removeprefix(VALUE)
-                wanted = self._find_declared(self.cells, name, "a single value").value_type.dtype
-                if not is_stored_as(rows[column].dtype, wanted):
+                declared = self._find_declared(self.cells, name, "a single value").value_type.dtype
+                if not is_stored_as(rows[column].dtype, declared):
                     raise ConfigError(
-                        f"{self.what}: state {name} is stored as {rows[column].dtype} and declared as {wanted}; raise "
-                        "the function's version and give a migration"
+                        f"{self.function_name}: state {name} is stored as {rows[column].dtype} and declared as "
+                        f"{declared}; raise the function's version and give a migration"
                     )
 
 
-def _cell(state: DeclaredState, scope: CallScope, dirty: set[int]) -> ValueCell:
+def _create_cell(state: DeclaredState, scope: CallScope, dirty: set[int]) -> ValueCell:
     if state.ttl is None:
         return ValueCell(state.name, state.value_type, None, scope, dirty)
     return ExpiringValueCell(state.name, state.value_type, state.ttl, scope, dirty)
 
 
-def _entries(state: CollectionState, scope: CallScope) -> CollectionTable:
+def _create_collection_table(state: CollectionState, scope: CallScope) -> CollectionTable:
     return CollectionTable(
-        state.name, state.value_type, state.entry_type, state.most, state.when_full, state.ttl, scope
+        state.name, state.value_type, state.user_key_type, state.most, state.when_full, state.ttl, scope
     )

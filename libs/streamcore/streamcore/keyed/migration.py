@@ -1,13 +1,13 @@
-"""State of an older version of a function, on its way to the current one.
+"""Migrates the stored state of an older version of a function to the current version, key by key.
 
-A migration sees all that is kept for one key: a dictionary from the names of states to plain values (the accumulator of
-reducing and aggregating states; a list for lists, a dictionary for maps; a state without a value is not there) and
-answers the same for the next version. Plain values: a NamedTuple of the old version comes as a tuple.
+A migration takes the state of one key and returns it for the next version: a dictionary from the names of states to
+plain values. A list state is a list, a map state a dictionary, a reducing or aggregating state its accumulator; a state
+without a value is absent. A NamedTuple of the old version arrives as a tuple.
 
-Stored rows of one key come oldest first, and only ever of rising versions: what was written before the upgrade is
-complete when the first row written after it comes. So a key is migrated when that row comes, or at the end, and the
-rows after the upgrade change what the migration made, exactly as they did when they were written. That holds as long
-as a migration is a pure function. A time to live goes on for values and entries that keep their names.
+The stored rows of a key are loaded oldest first, so their versions only rise: when the first row of a new version
+arrives, the old version's rows are complete. The key is migrated then, or after the last row, and the rows of the new
+version change the migrated state, exactly as when they were written. This needs a migration to be a pure function. The
+time to live continues for values that keep their state's name, and for map items that also keep their key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streamcore.errors import ConfigError
 from streamcore.keyed.collection_table import CollectionItem
 from streamcore.state.row_versions import Versions
 
-#: States of one key by name, as plain values.
+#: The states of one key by name, as plain values.
 Row = dict[str, object]
 Migration = Callable[[Row], Row]
 K = TypeVar("K")
@@ -28,7 +28,7 @@ K = TypeVar("K")
 
 @dataclass(slots=True)
 class KeyRow:
-    """Everything kept for one key. ``lists``: items by number; ``maps``: items by entry."""
+    """The state of one key in one version. ``lists``: items by number; ``maps``: items by map key."""
 
     version: int
     values: dict[str, CollectionItem] = field(default_factory=dict)
@@ -40,17 +40,15 @@ class KeyRow:
         row: Row = {name: item.value for name, item in self.values.items()}
         row |= {name: [item.value for _, item in _sort_by_order(items)] for name, items in self.lists.items() if items}
         return row | {
-            name: {entry: item.value for entry, item in _sort_by_order(items)}
-            for name, items in self.maps.items()
-            if items
+            name: {key: item.value for key, item in _sort_by_order(items)} for name, items in self.maps.items() if items
         }
 
-    def upgrade(self, versions: Versions[Row], to: int) -> KeyRow:
-        """Return the same of a later version."""
-        row = versions.upgrade(self.to_plain_values(), self.version, to)
+    def upgrade(self, versions: Versions[Row], to_version: int) -> KeyRow:
+        """Return the state migrated to a later version; ``ConfigError`` if a migration returns no dictionary."""
+        row = versions.upgrade(self.to_plain_values(), self.version, to_version)
         if not isinstance(row, dict):
-            raise ConfigError(f"{versions.what}: a migration answered {type(row).__name__}; return a dictionary")
-        result = KeyRow(to)
+            raise ConfigError(f"{versions.what}: a migration returned {type(row).__name__}; return a dictionary")
+        result = KeyRow(to_version)
         for name, value in row.items():
             if isinstance(value, list):
                 old = self.lists.get(name, {})
@@ -58,34 +56,37 @@ class KeyRow:
             elif isinstance(value, Mapping):
                 result.maps[name] = _items(value.items(), self.maps.get(name, {}))
             elif value is not None:
-                result.values[name] = CollectionItem(value, 0, _stamp(self.values, name))
+                result.values[name] = CollectionItem(value, 0, _refreshed_ms(self.values, name))
         return result
 
 
 class StateMigration:
-    """Keys of older versions, until nothing more can come for them."""
+    """Collects the rows of older versions by key, until the key can be migrated.
+
+    ``write`` receives the key slot and the migrated state.
+    """
 
     def __init__(self, versions: Versions[Row], write: Callable[[int, KeyRow], None]) -> None:
         self._versions = versions
         self._write = write
         self._rows: dict[int, KeyRow] = {}
 
-    def row_for(self, slot: int, version: int) -> KeyRow:
-        """Return the state of a key so far, for adding stored rows of that (older) version."""
-        row = self._rows.get(slot, KeyRow(version))
+    def row_for(self, key_slot: int, version: int) -> KeyRow:
+        """Return the collected state of a key, migrated to ``version``; the caller adds stored rows of that version."""
+        row = self._rows.get(key_slot, KeyRow(version))
         if row.version < version:
             row = row.upgrade(self._versions, version)
-        self._rows[slot] = row
+        self._rows[key_slot] = row
         return row
 
-    def migrate(self, slots: Iterable[int]) -> None:
-        """Bring these keys to the current version, for rows of it follow."""
-        for slot in slots:
-            if (row := self._rows.pop(slot, None)) is not None:
-                self._write(slot, row.upgrade(self._versions, self._versions.current))
+    def migrate(self, key_slots: Iterable[int]) -> None:
+        """Migrate these keys to the current version and write them, because rows of the current version follow."""
+        for key_slot in key_slots:
+            if (row := self._rows.pop(key_slot, None)) is not None:
+                self._write(key_slot, row.upgrade(self._versions, self._versions.current))
 
     def migrate_all(self) -> None:
-        """Return no rows follow."""
+        """Migrate the keys that are left, after the last stored row."""
         self.migrate(list(self._rows))
 
 
@@ -96,10 +97,10 @@ def _sort_by_order(items: Mapping[object, CollectionItem]) -> list[tuple[object,
 def _items(
     pairs: Iterable[tuple[object, object]], old: Mapping[object, CollectionItem]
 ) -> dict[object, CollectionItem]:
-    """Return items numbered from 0, with the stamps of the entries that existed before."""
-    return {entry: CollectionItem(value, n, _stamp(old, entry)) for n, (entry, value) in enumerate(pairs)}
+    """Return items numbered from 0, with the ``refreshed_ms`` of the items that existed before."""
+    return {key: CollectionItem(value, n, _refreshed_ms(old, key)) for n, (key, value) in enumerate(pairs)}
 
 
-def _stamp(old: Mapping[K, CollectionItem], name: K) -> int | None:
+def _refreshed_ms(old: Mapping[K, CollectionItem], name: K) -> int | None:
     item = old.get(name)
-    return None if item is None else item.stamp
+    return None if item is None else item.refreshed_ms

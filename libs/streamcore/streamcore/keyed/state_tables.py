@@ -1,16 +1,19 @@
-"""The tables of the values kept for the keys of a function.
+"""The state tables of a keyed function: the stored form of ``KeyedStore``.
 
 ====================  ==========================================================================================
-table                 rows
+table                 one row
 ====================  ==========================================================================================
-``values``            one a key: a column for each value, reducing and aggregating state; all null: gone
-``entries``           one an element of a list or entry of a map, in binary form; value null: gone
-``timers``            one a timer; order null: gone
-``broadcast``         one an entry of the broadcast state
+``values``            per key: a column for each value, reducing and aggregating state; all null: deleted
+``entries``           per element of a list or item of a map, in binary form; value null: deleted
+``timers``            per timer; order null: deleted
+``broadcast``         per entry of the broadcast state
 ====================  ==========================================================================================
 
 The names are the same for every function, so that a new version finds the values that an older one stored. Rows of
 ``values`` and ``entries`` hold the version of the function that wrote them.
+
+The columns of ``entries``: the state's name, the map key (null for a list), the item's order, its value, and the time
+from which its time to live is counted.
 """
 
 from __future__ import annotations
@@ -45,14 +48,14 @@ def build_tables(store: KeyedStore) -> dict[str, StateTable]:
 
 
 class ValueStateTable:
-    """The table ``values``."""
+    """The table ``values``: the single-value states."""
 
     def __init__(self, store: KeyedStore) -> None:
         self._store = store
 
     @property
     def versions(self) -> Versions[Row]:
-        """Return the versions of its rows' layout."""
+        """Return the versions of the function: each row holds the version that wrote it."""
         return self._store.versions
 
     def changes(self) -> pl.DataFrame:
@@ -65,106 +68,115 @@ class ValueStateTable:
         store = self._store
         for version, group in split_by_version(rows).items():
             store.versions.check(version)
-            slots = store.slots_for(group)
+            key_slots = store.key_slots_for(group)
             if version == store.versions.current:
                 store.check_columns(group)
-                store.migration.migrate(slots)
-                store.values.take(slots, group)
+                store.migration.migrate(key_slots)
+                store.values.load(key_slots, group)
             else:
-                _stage_values(store.migration, version, slots, group)
+                _collect_old_values(store.migration, version, key_slots, group)
 
 
 class CollectionStateTable:
-    """The table ``entries``."""
+    """The table ``entries``: the lists and maps."""
 
     def __init__(self, store: KeyedStore) -> None:
         self._store = store
 
     @property
     def versions(self) -> Versions[Row]:
-        """Return the versions of its rows' layout."""
+        """Return the versions of the function: each row holds the version that wrote it."""
         return self._store.versions
 
     def changes(self) -> pl.DataFrame:
-        return self._frame({e: e.take_dirty() for e in self._store.entries.values()})
+        return self._frame({table: table.take_dirty() for table in self._store.collections.values()})
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
-        if not self._store.entries:
+        if not self._store.collections:
             return pl.DataFrame()
-        slots = self._store.keys.in_bucket(bucket, buckets)
-        for entries in self._store.entries.values():
-            entries.expire(slots)
-        return self._frame({e: list(e.iter_rows(slots)) for e in self._store.entries.values()})
+        key_slots = self._store.keys.in_bucket(bucket, buckets)
+        for table in self._store.collections.values():
+            table.purge_expired(key_slots)
+        return self._frame({table: list(table.iter_rows(key_slots)) for table in self._store.collections.values()})
 
     def load(self, rows: pl.DataFrame) -> None:
         store = self._store
         for version, group in split_by_version(rows).items():
             store.versions.check(version)
-            slots = store.slots_for(group)
-            old = version < store.versions.current
-            if not old:
-                store.migration.migrate(slots)
-            for slot, name, entry, order, value, stamp in zip(slots, *_entry_columns(group), strict=True):
-                item = None if value is None else CollectionItem(decode(value), order, stamp)
-                found_by = order if entry is None else decode(entry)
-                if old:
-                    row = store.migration.row_for(slot, version)
-                    _keep((row.lists if entry is None else row.maps).setdefault(name, {}), found_by, item)
+            key_slots = store.key_slots_for(group)
+            is_old = version < store.versions.current
+            if not is_old:
+                store.migration.migrate(key_slots)
+            for key_slot, name, map_key, order, value, refreshed_ms in zip(
+                key_slots, *_item_columns(group), strict=True
+            ):
+                item = None if value is None else CollectionItem(decode(value), order, refreshed_ms)
+                user_key = order if map_key is None else decode(map_key)
+                if is_old:
+                    row = store.migration.row_for(key_slot, version)
+                    _keep_item((row.lists if map_key is None else row.maps).setdefault(name, {}), user_key, item)
                 elif item is None:
-                    store.declared_entries(name).restore(slot, found_by, None)
+                    store.declared_collection(name).restore(key_slot, user_key, None)
                 else:
-                    store.restore(store.declared_entries(name), slot, None if entry is None else found_by, item)
+                    store.restore(
+                        store.declared_collection(name), key_slot, None if map_key is None else user_key, item
+                    )
 
     def _frame(
         self, written: Mapping[CollectionTable, list[tuple[int, object, CollectionItem | None]]]
     ) -> pl.DataFrame:
-        rows = [(s, e.name, *_pack_entry(e, entry, item)) for e, items in written.items() for s, entry, item in items]
+        rows = [
+            (key_slot, table.name, *_encode_item(table, user_key, item))
+            for table, items in written.items()
+            for key_slot, user_key, item in items
+        ]
         if not rows:
             return pl.DataFrame()
-        slots, names, entries, orders, values, stamps = zip(*rows, strict=True)
+        key_slots, names, map_keys, orders, values, refreshed_times = zip(*rows, strict=True)
         columns = [
-            *self._store.keys.stored_columns(slots),
+            *self._store.keys.stored_columns(key_slots),
             pl.Series(_STATE, names, pl.String),
-            pl.Series(_ENTRY, entries, pl.Binary),
+            pl.Series(_ENTRY, map_keys, pl.Binary),
             pl.Series(_ORDER, orders, pl.Int64),
             pl.Series(_VALUE, values, pl.Binary),
-            pl.Series(_AT, stamps, pl.Int64),
+            pl.Series(_AT, refreshed_times, pl.Int64),
         ]
         return _with_version(pl.DataFrame(columns), self._store)
 
 
-def _pack_entry(
-    table: CollectionTable, entry: object, item: CollectionItem | None
+def _encode_item(
+    table: CollectionTable, user_key: object, item: CollectionItem | None
 ) -> tuple[bytes | None, int | None, bytes | None, int | None]:
-    """Return entry, order, value and stamp as stored."""
-    if table.entry_type is None:
-        assert isinstance(entry, int), "elements of a list have numbers"
-        return None, entry, None if item is None else encode(table.value_type.pack(item.value)), item and item.stamp
-    found_by = encode(table.entry_type.pack(entry))
+    """Return the stored map key (None for a list), order, value and ``refreshed_ms`` of an item; None where deleted."""
+    if table.user_key_type is None:
+        assert isinstance(user_key, int), "the user key of a list's element is its number"
+        value = None if item is None else encode(table.value_type.pack(item.value))
+        return None, user_key, value, item and item.refreshed_ms
+    map_key = encode(table.user_key_type.pack(user_key))
     if item is None:
-        return found_by, None, None, None
-    return found_by, item.order, encode(table.value_type.pack(item.value)), item.stamp
+        return map_key, None, None, None
+    return map_key, item.order, encode(table.value_type.pack(item.value)), item.refreshed_ms
 
 
-def _entry_columns(rows: pl.DataFrame) -> list[list[object]]:
+def _item_columns(rows: pl.DataFrame) -> list[list[object]]:
     return [rows[name].to_list() for name in (_STATE, _ENTRY, _ORDER, _VALUE, _AT)]
 
 
-def _keep(items: dict[object, CollectionItem], found_by: object, item: CollectionItem | None) -> None:
+def _keep_item(items: dict[object, CollectionItem], user_key: object, item: CollectionItem | None) -> None:
     if item is None:
-        items.pop(found_by, None)
+        items.pop(user_key, None)
     else:
-        items[found_by] = item
+        items[user_key] = item
 
 
-def _stage_values(migration: StateMigration, version: int, slots: list[int], rows: pl.DataFrame) -> None:
-    """Stage the stored values of an older version; the types of the columns are those declared then."""
+def _collect_old_values(migration: StateMigration, version: int, key_slots: list[int], rows: pl.DataFrame) -> None:
+    """Collect the stored values of an older version for its migration. The columns have that version's types."""
     names = [column.removeprefix(VALUE) for column in rows.columns if column.startswith(VALUE)]
     columns = {name: decode_column(rows, VALUE + name) for name in names}
-    stamps = {name: decode_column(rows, AT + name) for name in names}
-    for n, slot in enumerate(slots):
-        migration.row_for(slot, version).values = {
-            name: CollectionItem(values[n], 0, stamps[name][n])  # type: ignore[arg-type]  # whole numbers, or null
+    refreshed_times = {name: decode_column(rows, AT + name) for name in names}
+    for n, key_slot in enumerate(key_slots):
+        migration.row_for(key_slot, version).values = {
+            name: CollectionItem(values[n], 0, refreshed_times[name][n])  # type: ignore[arg-type]  # whole numbers, or null
             for name, values in columns.items()
             if values[n] is not None
         }

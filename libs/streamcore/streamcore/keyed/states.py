@@ -1,4 +1,4 @@
-"""The states that a keyed function declares on its class, and their form in its methods.
+"""The states with one value that a keyed function declares on its class, and the views that its methods use.
 
 ::
 
@@ -9,9 +9,9 @@
         best = ReducingState(max, int)                          # self.best.add(3); self.best.value
         mean = AggregatingState((0, 0.0), add=..., result=...)  # self.mean.add(2.5); self.mean.value
 
-Each is about the key of the event or timer at hand. Values are immutable (``streamcore.keyed.value_codec``), so a
-change is
-always a write. None is never a value: an empty state answers it, and writing it to a value state clears it.
+A method sees the state of the current key: that of the event or timer. Values are immutable
+(``streamcore.keyed.value_codec``), so a change is always a write. None is never a value: an empty state without a
+default reads as None, and writing None to a ``ValueState`` clears it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class DeclaredState(ABC):
-    """A state as declared. ``value_type``: the values it takes."""
+    """The declaration of a state: a class attribute of the function. ``value_type``: the type of its values."""
 
     def __init__(self, declared: object, ttl: Ttl | None) -> None:
         self.value_type: ValueType = value_type_for_state(declared)
@@ -44,30 +44,31 @@ class DeclaredState(ABC):
         self.name = name
 
     def attach(self, function: object, storage: ValueCell | CollectionTable) -> None:
-        """Give a function the states that its methods use."""
+        """Connect the state of a function instance to its stored values, so that the function's methods can use it."""
         vars(function)[self.name] = self.handle(storage)
 
     @abstractmethod
     def handle(self, storage: Any) -> object:
-        """Return the object that the function's methods use for the stored values."""
+        """Return the object by which the function's methods read and write ``storage``."""
 
     def handle_in(self, function: object) -> Any:
-        """Return the object that ``attach`` put into the function."""
+        """Return the object that ``attach`` created; ``LookupError`` if an operator has not attached the state."""
         try:
             return function.__dict__[self.name]
         except KeyError:
-            raise LookupError(f"state {self.name} is there only in methods that an operator calls") from None
+            raise LookupError(f"state {self.name} can be used only in methods that an operator calls") from None
 
 
 class SingleValueState(DeclaredState):
-    """A state with one value a key."""
+    """The declaration of a state with one value per key."""
 
 
 class ValueState(SingleValueState, Generic[T]):
-    """One value. Reading gives ``default`` where there is none.
+    """One value per key. A read returns ``default`` if the key has no value.
 
-    ``of``: int, float, bool, str, datetime or a Polars type are kept in a column of that type; Decimal, bytes, tuple, a
-    NamedTuple class or nothing, in binary form. Left out, it is the type of the default.
+    ``of``: the type of the value. int, float, bool, str, datetime and Polars types are stored in a column of that type;
+    Decimal, bytes, tuple and NamedTuple classes in binary form. Without ``of``, the type is that of the default;
+    without a default too, any plain value is stored in binary form.
     """
 
     @overload
@@ -97,9 +98,11 @@ class ValueState(SingleValueState, Generic[T]):
         try:
             cell = function.__dict__[self.name]
         except KeyError:
-            cell = self.handle_in(function)  # raises an error that explains
-        value = cell.values[cell.scope.slot] if cell.ttl is None else cell.get()  # without a call: most reads
-        return self.default if value is None else value  # type: ignore[no-any-return]  # what was fitted
+            cell = self.handle_in(function)  # raises the error
+        value = (
+            cell.values[cell.scope.key_slot] if cell.ttl is None else cell.get()
+        )  # no method call: most reads take this path
+        return self.default if value is None else value  # type: ignore[no-any-return]  # coerced to T
 
     def __set__(self, function: object, value: T | None) -> None:
         self.handle_in(function).set(value)
@@ -135,7 +138,7 @@ class ReducingState(SingleValueState, Generic[T]):
 
 
 class ReducingView(Generic[T]):
-    """A reducing state of the current key."""
+    """The ``ReducingState`` of the current key."""
 
     __slots__ = ("_cell", "_reduce")
 
@@ -149,19 +152,22 @@ class ReducingView(Generic[T]):
         return cast("T | None", self._cell.get())
 
     def add(self, value: T) -> None:
-        """Combine one more value."""
+        """Combine the value of the key with one more."""
         before = self._cell.get()
         self._cell.set(
             value if before is None else self._reduce(cast("T", before), cast("T", self._cell.coerce(value)))
         )
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove the value."""
         self._cell.set(None)
 
 
 class AggregatingState(SingleValueState, Generic[A, T, R]):
-    """The added values, folded into an accumulator that begins as ``start``; reading gives ``result(accumulator)``."""
+    """The added values, folded by ``add`` into an accumulator. A read returns ``result(accumulator)``.
+
+    ``start``: the accumulator before the first value. ``of``: its type; that of ``start`` if left out.
+    """
 
     def __init__(
         self,
@@ -195,7 +201,7 @@ class AggregatingState(SingleValueState, Generic[A, T, R]):
 
 
 class AggregatingView(Generic[A, T, R]):
-    """An aggregating state of the current key."""
+    """The ``AggregatingState`` of the current key."""
 
     __slots__ = ("_cell", "_state")
 
@@ -210,23 +216,23 @@ class AggregatingView(Generic[A, T, R]):
         return None if accumulator is None else self._state.result(cast("A", accumulator))
 
     def add(self, value: T) -> None:
-        """Fold in one more value."""
+        """Add one value to the accumulator."""
         before = self._cell.get()
         self._cell.set(self._state.add(self._state.start if before is None else cast("A", before), value))
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove the value."""
         self._cell.set(None)
 
 
 def declared_states(function: type) -> dict[str, DeclaredState]:
     """Return the states that a class declares and inherits, by name."""
-    found = {name: getattr(function, name, None) for name in sorted(dir(function))}
-    return {name: state for name, state in found.items() if isinstance(state, DeclaredState)}
+    attributes = {name: getattr(function, name, None) for name in sorted(dir(function))}
+    return {name: state for name, state in attributes.items() if isinstance(state, DeclaredState)}
 
 
 def _coerced_default(value_type: ValueType, value: Any) -> Any:
     try:
         return None if value is None else value_type.coerce(value)
     except ValueTypeMismatch as error:
-        raise ConfigError(f"the default of a state does not fit its type: {error}") from None
+        raise ConfigError(f"the default or start value of a state does not fit its type: {error}") from None

@@ -1,11 +1,11 @@
-"""Time to live: how long untouched state is kept.
+"""Time to live: how long state is kept that is not written or read.
 
-A value written at time t, by its declared clock, is gone from ``t + after_ms`` on: no read gives it, whether it has
-been cleaned up or not. In event time, "now" is the later of the event's own time (a timer's time) and the watermark, so
-for a key whose events come in order it does not matter where the input was cut.
+A value written at time t of its time domain has expired from ``t + after_ms`` on: no read returns it, even if its
+memory is not freed yet. In event time, "now" is the later of the time of the event (or timer) and the watermark, so for
+a key whose events arrive in order the division into cuts does not matter.
 
-Memory is given back when the bucket that holds the key is written to the state log, one bucket a cut in turn, so no
-cut visits all keys (as a RocksDB compaction filter does for Flink).
+Memory is freed when the key's bucket is rewritten in the state log. Each cut rewrites one bucket in turn, so no cut
+visits all keys (in Flink, a RocksDB compaction filter does this).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streamcore.keyed.call_scope import TimeDomain
 
 
 class Refresh(StrEnum):
-    """The accesses that extend the life of a value. ON_WRITE: writing it. ON_READ: writing or reading it."""
+    """The accesses that restart the time to live. ON_WRITE: writes. ON_READ: writes and reads."""
 
     ON_WRITE = "on_write"
     ON_READ = "on_read"
@@ -26,7 +26,10 @@ class Refresh(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ttl:
-    """Time to live: of a value, of each element of a list and of each entry of a map on its own."""
+    """The time to live of a value, or of each single item of a list or map.
+
+    ``after_ms``: how long it is, in milliseconds. ``domain``: the time that counts. ``refresh``: what restarts it.
+    """
 
     after_ms: int
     domain: TimeDomain = TimeDomain.EVENT

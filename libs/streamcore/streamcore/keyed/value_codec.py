@@ -1,12 +1,11 @@
-"""Plain values: what state may hold when no column type is declared, and their binary form.
+"""Plain values: the values that a state without a declared column type can hold, and their binary form.
 
 A plain value is None, a bool, an int of any size, a float, a ``Decimal``, text, bytes, a ``datetime`` with a zone, or a
-tuple of plain values. All are immutable, so a value cannot change behind the state's back, and each reads back as it
-was written: the same type, the same digits, the same bits. Lists, dictionaries and classes are refused: they can be
-changed in place, and their stored form would hang on code (pickle), not on data.
+tuple of plain values. All are immutable, so a value changes only by a write to the state, and a read returns exactly
+what was written: equal in type, digits and bits. Lists, dictionaries and other classes are refused: they can be changed
+in place, and their stored form would depend on code (pickle).
 
-The form: a type code of one byte, then a fixed number of bytes, or a length and so many bytes. Lengths are LEB128
-numbers.
+The binary form: a type code of one byte, then a fixed number of bytes, or a length in LEB128 and that many bytes.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ from zoneinfo import ZoneInfo
 
 from streamcore.errors import CorruptState
 
-#: The zone object that Polars gives to what it reads, so that a stored value is the same in every respect.
+#: The zone object of datetimes that Polars reads, so that values before and after storing have equal zones.
 UTC_ZONE = ZoneInfo("UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_AS_THEY_ARE = frozenset({type(None), bool, int, float, Decimal, bytes})
+_UNCHANGED = frozenset({type(None), bool, int, float, Decimal, bytes})
 
 
 class ValueTypeMismatch(ValueError):
-    """A value that does not fit its declared type. The message gives the reason; the caller adds where."""
+    """A value does not fit its declared type. The message gives the reason; callers prepend the state or column."""
 
 
 def check_value(value: object) -> object:
-    """Return the value as it will read back; ``ValueTypeMismatch`` if it is not plain."""
-    kind = type(value)
-    if kind in _AS_THEY_ARE:
+    """Return a plain value as a later read returns it; ``ValueTypeMismatch`` if it is not plain."""
+    value_class = type(value)
+    if value_class in _UNCHANGED:
         return value
-    if isinstance(value, str) and kind is str:
+    if isinstance(value, str) and value_class is str:
         return check_text(value)
-    if isinstance(value, datetime) and kind is datetime:
+    if isinstance(value, datetime) and value_class is datetime:
         return in_utc(value)
-    if isinstance(value, tuple) and kind is tuple:
+    if isinstance(value, tuple) and value_class is tuple:
         return tuple([check_value(item) for item in value])
     raise ValueTypeMismatch(
         f"{describe(value)} cannot be stored as it is: state holds None, bool, int, float, Decimal, str, bytes, "
@@ -48,12 +47,12 @@ def check_value(value: object) -> object:
 
 
 def check_text(value: str) -> str:
-    """Return the text itself; ``ValueTypeMismatch`` for half a surrogate pair, which no encoding can store."""
+    """Return the text unchanged; ``ValueTypeMismatch`` for a lone surrogate, which UTF-8 cannot encode."""
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise ValueTypeMismatch(f"{describe(value)} is no valid Unicode: {error.reason}") from None
+            raise ValueTypeMismatch(f"{describe(value)} is not valid Unicode: {error.reason}") from None
     return value
 
 
@@ -65,18 +64,18 @@ def in_utc(value: datetime) -> datetime:
 
 
 def describe(value: object) -> str:
-    """Return the value and its type, short."""
+    """Return a short text of the value and its type, for messages."""
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def encode(value: object) -> bytes:
     """Return the binary form of a plain value."""
-    kind = type(value)
-    if kind is int and isinstance(value, int):
+    value_class = type(value)
+    if value_class is int and isinstance(value, int):
         return _with_length(b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
-    if kind is str and isinstance(value, str):
+    if value_class is str and isinstance(value, str):
         return _with_length(b"s", value.encode())
-    if kind is float:
+    if value_class is float:
         return b"f" + struct.pack("<d", value)
     if isinstance(value, tuple):
         return b"(" + _length(len(value)) + b"".join([encode(item) for item in value])
@@ -86,39 +85,39 @@ def encode(value: object) -> bytes:
         return b"t" + struct.pack("<q", (value - _EPOCH) // _MICROSECOND)
     if isinstance(value, bytes):
         return _with_length(b"b", value)
-    return {None: b"N", True: b"T", False: b"F"}[value]  # type: ignore[index]  # plain, and nothing else is left
+    return {None: b"N", True: b"T", False: b"F"}[value]  # type: ignore[index]  # the other plain values are handled above
 
 
 def decode(blob: bytes) -> object:
-    """Return the value that ``encode`` was given; ``CorruptState`` for anything that it did not write."""
+    """Return the plain value of a binary form; ``CorruptState`` if ``encode`` cannot have written it."""
     try:
         value, end = _read(blob, 0)
     except (IndexError, struct.error, ValueError, ArithmeticError) as error:
-        raise CorruptState(f"a stored value does not read back: {reprlib.repr(blob)}") from error
+        raise CorruptState(f"a stored value cannot be decoded: {reprlib.repr(blob)}") from error
     if end != len(blob):
-        raise CorruptState(f"a stored value is followed by {len(blob) - end} bytes: {reprlib.repr(blob)}")
+        raise CorruptState(f"a stored value is followed by {len(blob) - end} excess bytes: {reprlib.repr(blob)}")
     return value
 
 
 _CONSTANTS: dict[int, object] = {ord("N"): None, ord("T"): True, ord("F"): False}
 
 
-def _read(blob: bytes, at: int) -> tuple[object, int]:
-    """Return the value that begins at a place, and the place behind it."""
-    code = blob[at]
+def _read(blob: bytes, offset: int) -> tuple[object, int]:
+    """Return the value that begins at ``offset``, and the offset after it."""
+    code = blob[offset]
     if code in _CONSTANTS:
-        return _CONSTANTS[code], at + 1
+        return _CONSTANTS[code], offset + 1
     if code == ord("f"):
-        return struct.unpack_from("<d", blob, at + 1)[0], at + 9
+        return struct.unpack_from("<d", blob, offset + 1)[0], offset + 9
     if code == ord("t"):
-        (microseconds,) = struct.unpack_from("<q", blob, at + 1)
-        return in_utc(_EPOCH + microseconds * _MICROSECOND), at + 9
-    size, begin = _read_length(blob, at + 1)
+        (microseconds,) = struct.unpack_from("<q", blob, offset + 1)
+        return in_utc(_EPOCH + microseconds * _MICROSECOND), offset + 9
+    size, begin = _read_length(blob, offset + 1)
     if code == ord("("):
         return _read_items(blob, begin, size)
     end = begin + size
     if end > len(blob):
-        raise IndexError("cut off")
+        raise IndexError("the value is truncated")
     return _from_bytes(code, blob[begin:end]), end
 
 
@@ -134,12 +133,12 @@ def _from_bytes(code: int, body: bytes) -> object:
     raise ValueError(f"unknown type code {code}")
 
 
-def _read_items(blob: bytes, at: int, count: int) -> tuple[tuple[object, ...], int]:
+def _read_items(blob: bytes, offset: int, count: int) -> tuple[tuple[object, ...], int]:
     items = []
     for _ in range(count):
-        item, at = _read(blob, at)
+        item, offset = _read(blob, offset)
         items.append(item)
-    return tuple(items), at
+    return tuple(items), offset
 
 
 def _with_length(code: bytes, body: bytes) -> bytes:
@@ -152,9 +151,9 @@ def _length(size: int) -> bytes:
     return bytes((size & 0x7F | 0x80,)) + _length(size >> 7)
 
 
-def _read_length(blob: bytes, at: int) -> tuple[int, int]:
+def _read_length(blob: bytes, offset: int) -> tuple[int, int]:
     size = shift = 0
-    while blob[at] & 0x80:
-        size |= (blob[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-    return size | blob[at] << shift, at + 1
+    while blob[offset] & 0x80:
+        size |= (blob[offset] & 0x7F) << shift
+        offset, shift = offset + 1, shift + 7
+    return size | blob[offset] << shift, offset + 1

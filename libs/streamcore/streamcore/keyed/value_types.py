@@ -1,8 +1,8 @@
-"""Kinds of values: which values a column or a state takes, and the column in which they are kept.
+"""The value types of columns and states: which values they accept, and the column in which the values are stored.
 
-``coerce`` answers the value as it will read back from its column, so that memory and storage never differ; what would
-lose digits, range or type is a ``ValueTypeMismatch``. A state may declare a Polars type, a Python type, or nothing
-(any plain value, ``streamcore.keyed.value_codec``).
+``coerce`` returns a value as a later read of its column returns it, so that memory and storage never differ. It raises
+``ValueTypeMismatch`` for a value that would lose digits, or that is out of range or of another type. A state declares a
+Polars type, a Python type, or nothing (any plain value, ``streamcore.keyed.value_codec``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import polars as pl
 from streamcore.errors import ConfigError
 from streamcore.keyed.value_codec import ValueTypeMismatch, check_text, check_value, describe, in_utc
 
-#: A Polars type, with or without its brackets.
+#: A Polars type as an instance or a class: ``pl.Int64()`` or ``pl.Int64``.
 ColumnType = pl.DataType | type[pl.DataType]
 
 UTC_MS = pl.Datetime("ms", "UTC")
@@ -31,7 +31,11 @@ def _identity(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """``coerce``: a value as it will read back; None stays None. ``pack``, ``unpack``: to and from a plain value."""
+    """The type of a column's or state's values. ``dtype``: the column in which they are stored.
+
+    ``coerce``: returns a value as a later read returns it; None stays None. ``pack``, ``unpack``: convert to and from a
+    plain value.
+    """
 
     dtype: pl.DataType
     coerce: Callable[[Any], Any]
@@ -40,30 +44,29 @@ class ValueType:
 
     @property
     def binary(self) -> bool:
-        """Return whether the column holds the binary form of plain values."""
+        """Return whether values are stored in the binary form of plain values."""
         return self.dtype == pl.Binary
 
 
 def is_column_type(declared: object) -> TypeGuard[ColumnType]:
-    """Return whether it is a Polars type, with or without its brackets."""
+    """Return whether ``declared`` is a Polars type: an instance or a class."""
     return isinstance(declared, pl.DataType) or (isinstance(declared, type) and issubclass(declared, pl.DataType))
 
 
 def is_stored_as(stored: pl.DataType, declared: pl.DataType) -> bool:
-    """Return whether a stored column is of the declared type. The log stores whole numbers narrow and reads them as
-    Int64."""
+    """Return whether a stored column fits the declared type. The state log reads every signed integer as Int64."""
     return stored == declared or (stored == pl.Int64 and declared.is_signed_integer())
 
 
 def value_type_for_column(declared: ColumnType) -> ValueType:
-    """Return the kind of a column of rows; ``ConfigError`` for types that rows do not have."""
+    """Return the value type of a column of rows; ``ConfigError`` for types that rows cannot have."""
     if not is_column_type(declared):
-        raise ConfigError(f"{declared!r} is no Polars type; write for example pl.Int64 or pl.Decimal(18, 2)")
+        raise ConfigError(f"{declared!r} is not a Polars type; write for example pl.Int64 or pl.Decimal(18, 2)")
     dtype = declared if isinstance(declared, pl.DataType) else declared()
-    if (bounds := _BOUNDS.get(dtype)) is not None:
-        return ValueType(dtype, _whole(*bounds))
+    if (bounds := _INTEGER_BOUNDS.get(dtype)) is not None:
+        return ValueType(dtype, _integer_coercion(*bounds))
     if isinstance(dtype, pl.Decimal):
-        return ValueType(dtype, _decimal(dtype.precision or 38, dtype.scale))
+        return ValueType(dtype, _decimal_coercion(dtype.precision or 38, dtype.scale))
     if (coerce := _COERCIONS.get(dtype)) is not None:
         return ValueType(dtype, coerce)
     raise ConfigError(
@@ -72,16 +75,18 @@ def value_type_for_column(declared: ColumnType) -> ValueType:
 
 
 def value_type_for_state(declared: object) -> ValueType:
-    """Return the kind of a state's values: a Polars type, a Python type, a NamedTuple class, or None for any plain
-    value."""
+    """Return the value type of a state; ``ConfigError`` for a declaration that a state cannot have.
+
+    ``declared``: a Polars type, a Python type, a NamedTuple class, or None for any plain value.
+    """
     if declared is None:
-        return ValueType(pl.Binary(), _any_plain)
-    if isinstance(declared, type) and (column := _PYTHON.get(declared)) is not None:
+        return ValueType(pl.Binary(), _coerce_plain)
+    if isinstance(declared, type) and (column := _COLUMN_TYPES.get(declared)) is not None:
         return value_type_for_column(column)
     if declared in (Decimal, bytes, tuple):
-        return ValueType(pl.Binary(), _exactly(declared))
+        return ValueType(pl.Binary(), _exact_coercion(declared))
     if isinstance(declared, type) and issubclass(declared, tuple) and hasattr(declared, "_fields"):
-        return ValueType(pl.Binary(), _record(declared), tuple, declared._make)  # type: ignore[attr-defined]  # has _fields
+        return ValueType(pl.Binary(), _named_tuple_coercion(declared), tuple, declared._make)  # type: ignore[attr-defined]  # has _fields
     if is_column_type(declared):
         if declared == pl.Float32:
             raise ConfigError("pl.Float32 loses digits between two events of a key; declare pl.Float64")
@@ -92,22 +97,22 @@ def value_type_for_state(declared: object) -> ValueType:
     )
 
 
-def _none(value: Any, otherwise: str) -> None:
-    """Accept None, which is checked last because it is rare; refuse any other value."""
+def _require_none(value: Any, reason: str) -> None:
+    """Accept None; raise ``ValueTypeMismatch`` for any other value. Called last, because None is rare."""
     if value is not None:
-        raise ValueTypeMismatch(f"{describe(value)} {otherwise}")
+        raise ValueTypeMismatch(f"{describe(value)} {reason}")
 
 
-def _whole(low: int, high: int) -> Callable[[Any], Any]:
+def _integer_coercion(low: int, high: int) -> Callable[[Any], Any]:
     def coerce(value: Any) -> Any:
         if type(value) is int and low <= value <= high:
             return value
-        return _none(value, f"is no whole number from {low} to {high}")
+        return _require_none(value, f"is not a whole number from {low} to {high}")
 
     return coerce
 
 
-def _decimal(precision: int, scale: int) -> Callable[[Any], Any]:
+def _decimal_coercion(precision: int, scale: int) -> Callable[[Any], Any]:
     context = Context(prec=precision, traps=[Inexact, InvalidOperation])
     unit = Decimal(1).scaleb(-scale)
     zero = Decimal(0).quantize(unit)
@@ -115,10 +120,10 @@ def _decimal(precision: int, scale: int) -> Callable[[Any], Any]:
     def coerce(value: Any) -> Any:
         if (type(value) is Decimal and value.is_finite()) or type(value) is int:
             try:
-                return Decimal(value).quantize(unit, context=context) or zero  # a column knows no negative zero
+                return Decimal(value).quantize(unit, context=context) or zero  # a column has no negative zero
             except (Inexact, InvalidOperation):
                 pass
-        return _none(value, f"is no exact decimal of {precision} digits, {scale} of them behind the point")
+        return _require_none(value, f"is not an exact decimal of {precision} digits, {scale} of them after the point")
 
     return coerce
 
@@ -131,7 +136,7 @@ def _float(value: Any) -> Any:
             return float(value)
         except OverflowError:
             pass
-    return _none(value, "is no floating-point number")
+    return _require_none(value, "is not a floating-point number")
 
 
 def _float32(value: Any) -> Any:
@@ -144,13 +149,13 @@ def _float32(value: Any) -> Any:
 def _bool(value: Any) -> Any:
     if type(value) is bool:
         return value
-    return _none(value, "is no boolean")
+    return _require_none(value, "is not a boolean")
 
 
 def _str(value: Any) -> Any:
     if type(value) is str:
         return value if value.isascii() else check_text(value)
-    return _none(value, "is no text")
+    return _require_none(value, "is not text")
 
 
 def _datetime(value: Any) -> Any:
@@ -158,32 +163,32 @@ def _datetime(value: Any) -> Any:
         if value.microsecond % 1000:
             raise ValueTypeMismatch(f"{describe(value)} has microseconds; a datetime is kept in whole milliseconds")
         return in_utc(value)
-    return _none(value, "is no datetime")
+    return _require_none(value, "is not a datetime")
 
 
-def _any_plain(value: Any) -> Any:
+def _coerce_plain(value: Any) -> Any:
     return check_value(value)
 
 
-def _exactly(wanted: type) -> Callable[[Any], Any]:
+def _exact_coercion(exact_type: type) -> Callable[[Any], Any]:
     def coerce(value: Any) -> Any:
-        if type(value) is wanted:
+        if type(value) is exact_type:
             return check_value(value)
-        return _none(value, f"is no {wanted.__name__}")
+        return _require_none(value, f"is not a {exact_type.__name__}")
 
     return coerce
 
 
-def _record(wanted: Any) -> Callable[[Any], Any]:
+def _named_tuple_coercion(exact_type: Any) -> Callable[[Any], Any]:
     def coerce(value: Any) -> Any:
-        if type(value) is wanted:
-            return wanted._make(check_value(tuple(value)))
-        return _none(value, f"is no {wanted.__name__}")
+        if type(value) is exact_type:
+            return exact_type._make(check_value(tuple(value)))
+        return _require_none(value, f"is not a {exact_type.__name__}")
 
     return coerce
 
 
-_BOUNDS: dict[pl.DataType, tuple[int, int]] = {
+_INTEGER_BOUNDS: dict[pl.DataType, tuple[int, int]] = {
     pl.Int8(): (-(2**7), 2**7 - 1),
     pl.Int16(): (-(2**15), 2**15 - 1),
     pl.Int32(): (-(2**31), 2**31 - 1),
@@ -200,7 +205,7 @@ _COERCIONS: dict[pl.DataType, Callable[[Any], Any]] = {
     pl.String(): _str,
     UTC_MS: _datetime,
 }
-_PYTHON: dict[type, pl.DataType] = {
+_COLUMN_TYPES: dict[type, pl.DataType] = {
     int: pl.Int64(),
     float: pl.Float64(),
     bool: pl.Boolean(),

@@ -187,7 +187,7 @@ class _CutPass:
         self.give(node, MAIN, result.rows)
         self.give(node, FAILED, result.failed)
         self._side(node, FAILED, node.failed_to, result.failed)
-        self._count(node, enricher.metrics())
+        self._count(node, enricher.take_metrics())
 
     def _union(self, node: UnionNode) -> None:
         found = [rows for port in node.streams if (rows := self.read_port(port)) is not None]

@@ -53,7 +53,7 @@ def server() -> Iterator[StoreServer]:
 def enrichment(server: StoreServer, **options: object) -> Enrichment:
     usual: dict[str, object] = {
         "name": "customers",
-        "look_up": Client(server.port),
+        "create_client": Client(server.port),
         "key": ("id",),
         "columns": {"text": pl.String(), "size": pl.Int64()},
         "timeout_ms": LONG_MS,
@@ -91,7 +91,7 @@ class Enrich:
         return out
 
     def metrics(self) -> Mapping[str, int]:
-        return self.made[-1].metrics()
+        return self.made[-1].take_metrics()
 
     def close(self) -> None:
         for one in self.made:
@@ -111,7 +111,7 @@ def test_rows_get_what_the_store_has_and_nulls_where_it_has_nothing(enrich: Enri
     ]
     assert out.failed.schema == {"id": pl.String(), "row": pl.Int64(), "reason": pl.String(), "attempts": pl.Int64()}
     assert {**enrich.metrics(), "in_flight_peak": 0} == {
-        "look_ups": 3, "hits": 0, "not_found": 1, "retries": 0, "timeouts": 0, "failures": 0, "rows_failed": 0,
+        "lookups": 3, "hits": 0, "not_found": 1, "retries": 0, "timeouts": 0, "failures": 0, "rows_failed": 0,
         "cache_evicted": 0, "in_flight_peak": 0, "rows_in_flight_peak": 3, "cached": 0,
     }  # fmt: skip
 
@@ -208,12 +208,12 @@ def test_a_connection_that_the_store_closed_meanwhile_costs_a_retry_and_no_row(e
 def test_a_store_that_is_down_fails_the_rows_and_is_tried_again_with_the_next_frame(server: StoreServer) -> None:
     with StoreServer() as gone:
         port = gone.port
-    one = Enricher(enrichment(server, look_up=Client(port)))
+    one = Enricher(enrichment(server, create_client=Client(port)))
     out = one.run(pl.DataFrame({"id": ["a", "b"]}))
     assert out.failed["attempts"].to_list() == [3, 3]
     assert "the store does not open: ConnectionRefusedError" in out.failed["reason"][0]
     one.close()
-    stubborn = Enricher(enrichment(server, look_up=SecondTime(server.port), retries=ONCE))
+    stubborn = Enricher(enrichment(server, create_client=SecondTime(server.port), retries=ONCE))
     assert stubborn.run(pl.DataFrame({"id": ["a"]})).failed.height == 1
     assert stubborn.run(pl.DataFrame({"id": ["a"]})).rows["text"].to_list() == ["a"]
     stubborn.close()
@@ -262,15 +262,17 @@ def test_pauses_grow_up_to_the_longest(attempts: int, pause_s: float) -> None:
 
 
 def test_a_store_that_answers_for_many_keys_is_asked_for_many_at_once(enrich: Enrich, server: StoreServer) -> None:
-    enrich.using(look_up=ManyClient(server.port), batch_keys=10, concurrency=2)
+    enrich.using(create_client=ManyClient(server.port), batch_keys=10, concurrency=2)
     out = enrich(*[f"k{n}" for n in range(25)], "none-1", "k3")
     assert out.rows["text"].to_list() == [*[f"k{n}" for n in range(25)], None, "k3"]
     assert server.requests == 3
-    assert enrich.metrics()["look_ups"] == 26
+    assert enrich.metrics()["lookups"] == 26
 
 
 def test_a_call_for_many_keys_fails_or_is_tried_again_as_one(enrich: Enrich, server: StoreServer) -> None:
-    out = enrich.using(look_up=ManyClient(server.port), batch_keys=2)("a", "gone-1", "b", "flaky-1-c", "odd-1", "d")
+    out = enrich.using(create_client=ManyClient(server.port), batch_keys=2)(
+        "a", "gone-1", "b", "flaky-1-c", "odd-1", "d"
+    )
     assert out.failed["id"].to_list() == ["a", "gone-1", "odd-1"]
     assert out.rows["id"].to_list() == ["b", "flaky-1-c", "d"]
 
@@ -313,7 +315,7 @@ def test_any_frames_give_what_a_dictionary_gives(data: st.DataObject, shared_ser
     one = Enricher(
         enrichment(
             shared_server,
-            look_up=Client(shared_server.port) if not many else ManyClient(shared_server.port),
+            create_client=Client(shared_server.port) if not many else ManyClient(shared_server.port),
             batch_keys=1,
             order=data.draw(st.sampled_from(ResultOrder)),
             cache=Caching(max_entries=data.draw(st.sampled_from([0, 1, 100]))),
@@ -361,7 +363,7 @@ def test_connections_and_the_loop_stay_between_frames_and_end_with_the_last_enri
 @pytest.mark.parametrize(("client", "requests"), [("Client", 10), ("HangingOpen", 1)])
 def test_closing_cancels_what_is_under_way(server: StoreServer, client: str, requests: int) -> None:
     one, other, raised = (
-        Enricher(enrichment(server, look_up=_CLIENTS[client](server.port))),
+        Enricher(enrichment(server, create_client=_CLIENTS[client](server.port))),
         Enricher(enrichment(server)),
         [],
     )
@@ -378,7 +380,7 @@ def test_closing_cancels_what_is_under_way(server: StoreServer, client: str, req
     assert server.wait_for_requests(1 + requests)
     one.close()
     thread.join()
-    assert raised == ["enrichment customers was closed while it looked up"]
+    assert raised == ["enrichment customers was closed during a lookup"]
     assert other.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
     other.close()
     assert server.wait_until_idle()
@@ -387,7 +389,7 @@ def test_closing_cancels_what_is_under_way(server: StoreServer, client: str, req
 
 
 def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
-    one, other = Enricher(enrichment(server, look_up=HalfOpen(server.port))), Enricher(enrichment(server))
+    one, other = Enricher(enrichment(server, create_client=HalfOpen(server.port))), Enricher(enrichment(server))
     out = one.run(pl.DataFrame({"id": ["a"]}))
     assert out.failed.select("reason", "attempts").rows() == [
         ("the store does not open: Refused: on second thoughts", 1)
@@ -398,13 +400,29 @@ def test_a_client_that_fails_to_open_is_closed(server: StoreServer) -> None:
 
 
 def test_a_client_that_hangs_when_closed_is_given_up(server: StoreServer) -> None:
-    one = Enricher(enrichment(server, look_up=HangingClose(server.port), timeout_ms=SHORT_MS))
+    one = Enricher(enrichment(server, create_client=HangingClose(server.port), timeout_ms=SHORT_MS))
     assert one.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
     one.close()
 
 
 def test_closing_what_never_ran_needs_no_loop(server: StoreServer) -> None:
     Enricher(enrichment(server)).close()
+
+
+def test_an_executor_that_cannot_be_created_releases_the_loop(
+    server: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    enricher = Enricher(enrichment(server))
+    with monkeypatch.context() as patched:
+        patched.setattr("streamcore.enrich.enricher.LookupExecutor", fail)
+        with pytest.raises(MemoryError):
+            enricher.run(pl.DataFrame({"id": ["a"]}))
+    assert not [t for t in threading.enumerate() if t.name == "enrichment"]
+    assert enricher.run(pl.DataFrame({"id": ["a"]})).rows.height == 1
+    enricher.close()
 
 
 def test_tasks_that_a_client_left_behind_end_with_the_loop() -> None:
@@ -446,7 +464,7 @@ def test_a_process_keeps_one_enricher_for_a_name_until_its_value_changes(server:
     ],
 )
 def test_values_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
-    usual: dict[str, object] = {"name": "x", "look_up": Pairs, "key": ("a",), "columns": {"x": pl.String()}}
+    usual: dict[str, object] = {"name": "x", "create_client": Pairs, "key": ("a",), "columns": {"x": pl.String()}}
     with pytest.raises(ConfigError, match=says):
         Enrichment(**(usual | options))  # type: ignore[arg-type]
 
@@ -505,7 +523,7 @@ WILD = {
     "interrupt": "KeyboardInterrupt",
     "cancelled": "CancelledError",
     "unprintable": "Unprintable",
-    "number": "the store answered int where fields by name or None were due",
+    "number": "the store answered int where a mapping of fields or None was expected",
     "trap": "RuntimeError: trap",
     "surrogate": "ValueError: ?",
     "long": f"ValueError: {'x' * 488}",

@@ -67,10 +67,10 @@ def test_what_fits_is_stored_as_it_is(dtype: pl.DataType, value: object, stored:
         (UTC_MS, "2026-03-01", "str where a datetime"),
         (UTC_MS, datetime(2026, 3, 1), "without a zone"),
         (pl.Decimal(5, 2), 1.5, "float where a decimal"),
-        (pl.Decimal(5, 2), Decimal("0.001"), "more than 2 digits behind"),
+        (pl.Decimal(5, 2), Decimal("0.001"), "more than 2 digits after"),
         (pl.Decimal(5, 2), 1000, "more than 3 digits before"),
         (pl.Decimal(5, 2), Decimal("1E+999999999"), "more than 3 digits before"),
-        (pl.Decimal(5, 2), Decimal("NaN"), "no number"),
+        (pl.Decimal(5, 2), Decimal("NaN"), "not finite"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_the_reason(dtype: pl.DataType, value: object, says: str) -> None:

@@ -20,21 +20,23 @@ def test_keys_are_admitted_in_order_of_arrival_up_to_the_limit(
         for key in dict.fromkeys(cut):
             if key not in known and len(known) < most:
                 known.append(key)
-        slots = registry.admit(pl.DataFrame({"k": cut}, schema={"k": pl.String}), most)
-        assert [slot >= 0 for slot in slots] == [key in known for key in cut]
-        assert [registry.keys[slot] for slot in slots if slot >= 0] == [key for key in cut if key in known]
+        key_slots = registry.admit(pl.DataFrame({"k": cut}, schema={"k": pl.String}), most)
+        assert [key_slot >= 0 for key_slot in key_slots] == [key in known for key in cut]
+        assert [registry.keys[key_slot] for key_slot in key_slots if key_slot >= 0] == [
+            key for key in cut if key in known
+        ]
         assert len(registry) == len(known)
         added += registry.take_added()
         assert sorted(registry.in_bucket(0, 1)) == sorted(added)
-        gone = [slot for slot in added if data.draw(st.booleans())]
-        known = [key for key in known if key not in [registry.keys[slot] for slot in gone]]
-        added = [slot for slot in added if slot not in gone]
+        gone = [key_slot for key_slot in added if data.draw(st.booleans())]
+        known = [key for key in known if key not in [registry.keys[key_slot] for key_slot in gone]]
+        added = [key_slot for key_slot in added if key_slot not in gone]
         registry.forget(gone)
 
 
 def test_a_key_of_several_columns_is_a_tuple_and_of_none_the_empty_one() -> None:
     several = KeyRegistry({"k": pl.String(), "n": pl.Int64()})
-    (slot,) = several.admit(pl.DataFrame({"k": ["a"], "n": [1]}), 9)
-    assert several.keys[slot] == ("a", 1)
+    (key_slot,) = several.admit(pl.DataFrame({"k": ["a"], "n": [1]}), 9)
+    assert several.keys[key_slot] == ("a", 1)
     none = KeyRegistry({})
     assert none.keys[none.admit(pl.DataFrame({"v": [1, 2]}), 9)[1]] == ()

@@ -211,11 +211,14 @@ class Misfits(ProcessFunction):
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ({"small": 300, "money": None}, "port main, column small: 300 (int) is no whole number from -128 to 127"),
-        ({"small": True, "money": None}, "port main, column small: True (bool) is no whole number from -128 to 127"),
-        ({"small": 1, "money": Decimal("1.005")}, "port main, column money: Decimal('1.005') (Decimal) is no exact"),
-        ({"small": 1, "money": Decimal(1000)}, "port main, column money: Decimal('1000') (Decimal) is no exact"),
-        ({"small": 1, "money": Decimal("NaN")}, "port main, column money: Decimal('NaN') (Decimal) is no exact"),
+        ({"small": 300, "money": None}, "port main, column small: 300 (int) is not a whole number from -128 to 127"),
+        ({"small": True, "money": None}, "port main, column small: True (bool) is not a whole number from -128 to 127"),
+        (
+            {"small": 1, "money": Decimal("1.005")},
+            "port main, column money: Decimal('1.005') (Decimal) is not an exact",
+        ),
+        ({"small": 1, "money": Decimal(1000)}, "port main, column money: Decimal('1000') (Decimal) is not an exact"),
+        ({"small": 1, "money": Decimal("NaN")}, "port main, column money: Decimal('NaN') (Decimal) is not an exact"),
         ({"small": 1}, "port main: columns missing: ['money'], columns not declared: []"),
         ({"small": 1, "wrong": 1}, "port main: columns missing: ['money'], columns not declared: ['wrong']"),
         (7, "port main: a row is a mapping from columns to values or an event, not 7 (int)"),
@@ -505,8 +508,8 @@ def test_only_control_records_write_broadcast_state_and_one_that_fails_changes_n
     run = controlled()
     ports = run.cut([("a", 0, 1)], control=[("x", 13, 7), ("y", None, 8), ("z", 14, 9), ("ok", 1, 9)])
     assert [row[0] for row in ports[FAILED_CONTROL]] == ["x", "y", "z"]
-    assert "there is no key here" in str(ports[FAILED_CONTROL][2])
-    assert "written by process_control only" in str(ports[FAILED])
+    assert "there is no current key here" in str(ports[FAILED_CONTROL][2])
+    assert "only process_control may write broadcast state" in str(ports[FAILED])
     assert run.cut([("a", 1, 1)], control=[])["all"] == [("{'ok': 1}", 1)]
 
 
@@ -529,16 +532,16 @@ class Unordered(Passing):
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
-        (Passing(), {"key": ["nobody"]}, "the key names columns \\['nobody'\\]"),
+        (Passing(), {"key": ["nobody"]}, "the key has columns \\['nobody'\\]"),
         (Passing(), {"events": {"key": pl.Float64}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.UInt64}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.Decimal(38, 2)}}, "cannot be a key"),
         (Passing(), {"events": {"key": pl.List(pl.Int64)}}, "Passing: events: List"),
-        (Passing(), {"events": {"key": pl.String, "__x": pl.String}}, "are the engine's"),
-        (Passing(), {"control": CONTROL}, "give it a method process_control"),
-        (Yielding(), {"control": CONTROL}, "every shard would give them"),
-        (ProcessFunction(), {}, "give it a method process"),
-        (Reserved(), {}, "are the operator's own"),
+        (Passing(), {"events": {"key": pl.String, "__x": pl.String}}, "are reserved for the engine"),
+        (Passing(), {"control": CONTROL}, "define a method process_control"),
+        (Yielding(), {"control": CONTROL}, "every shard would;"),
+        (ProcessFunction(), {}, "define a method process"),
+        (Reserved(), {}, "are reserved for the operator"),
         (Unordered(), {}, "do not lead to version 1"),
     ],
 )

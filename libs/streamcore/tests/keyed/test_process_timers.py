@@ -209,7 +209,7 @@ class Wrong(ProcessFunction):
 def test_a_time_that_is_none_and_a_timer_too_many_fail_the_call() -> None:
     run = runner(Wrong(), limits=KeyedLimits(timers_per_key=2))
     assert len(run.cut([("a", n, 0) for n in range(5)])[FAILED]) == 5
-    assert "has them all" in str(run.cut([("a", n, 0) for n in (5, 6, 7, 6)])[FAILED][0])
+    assert "has reached the limit" in str(run.cut([("a", n, 0) for n in (5, 6, 7, 6)])[FAILED][0])
 
 
 class Late(ProcessFunction):
