@@ -52,7 +52,7 @@ class Careless(Passing):
 class Believing(ObjectLease):
     """One that does not find out what kind of server it has."""
 
-    def _refuse_careless_server(self) -> None:
+    def _check_server_conditions(self) -> None:
         return
 
 
