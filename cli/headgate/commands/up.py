@@ -1,4 +1,4 @@
-"""``headgate up``: broker, a service and an invented shop, from one command."""
+"""``headgate up``: a local Kafka, one service and a simulated shop."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def command(
     keep_broker: bool,
     verbose: bool,
 ) -> int:
-    """Run a demo: a local Kafka, one service, and an invented shop.
+    """Run a demo: a local Kafka, one service, and a simulated shop.
 
     \b
     etl       events in four formats become clean rows, in Kafka and a Delta table (or PostgreSQL: --to, --postgres)
@@ -102,17 +102,19 @@ def command(
     """
     began_s = time.monotonic()
     if as_json and events is None:
-        raise click.UsageError("--json needs --events N: without an end there is nothing to compare")
+        raise click.UsageError("--json needs --events N: a run without an end cannot be verified")
     from headgate.demo import workspace
     from headgate.demo.stack import StackSettings
     from headgate.local.servers import kafka as local_broker
 
     check_options(service)
-    at = postgres_address(postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file)
-    there = opensearch_login(
+    postgres_server = postgres_address(
+        postgres, postgres_user, postgres_password_file, postgres_password_env, postgres_ca_file
+    )
+    opensearch_server = opensearch_login(
         opensearch, opensearch_user, opensearch_password_file, opensearch_password_env, opensearch_ca_file
     )
-    chosen = SERVICES[service](ServiceOptions(rules, streams, to, at, there))
+    chosen = SERVICES[service](ServiceOptions(rules, streams, to, postgres_server, opensearch_server))
     settings = StackSettings(
         folder=(data or workspace.default_folder(chosen.topic_names.app)).absolute(),
         broker_folder=broker_folder or local_broker.default_folder(),
@@ -146,16 +148,16 @@ def _run(
     from headgate.demo.stack import DemoStack
     from headgate.errors import InputError
 
-    _log_to(settings.folder / "up.log")
+    _log_clients_to(settings.folder / "up.log")
     timeline = Timeline(to_stderr if verbose else silent, began_s)
     signals = Signals(to_stderr)
     demo = DemoRun(DemoStack(service, settings, to_stderr, timeline), signals, to_stderr, timeline)
-    verdict = None
+    result = None
     with signals.handling():
         try:
             demo.stack.start()
             if as_json and events is not None:
-                verdict = demo.run_to_verdict(events, GeneratorSettings(events, rate))
+                result = demo.run_and_verify(events, GeneratorSettings(events, rate))
             else:
                 demo.run_live(GeneratorSettings(events, rate or _LIVE_RATE), Console())
         except BaseException:
@@ -164,14 +166,14 @@ def _run(
         demo.close()
     if not as_json:
         return 0
-    if verdict is None:
-        raise InputError("interrupted: nothing was compared; the next run goes on where this one stopped")
-    click.echo(_document(verdict, timeline.elapsed_s))
-    return 0 if verdict.passed else 1
+    if result is None:
+        raise InputError("interrupted: nothing was verified; the next run continues where this one stopped")
+    click.echo(_document(result, timeline.elapsed_s))
+    return 0 if result.passed else 1
 
 
-def _log_to(file: Path) -> None:
-    """Send the logs of Kafka's clients to a file, because the view owns the screen."""
+def _log_clients_to(file: Path) -> None:
+    """Send the logs of Kafka's clients to a file, because the live view fills the screen."""
     import logging
 
     handler = logging.FileHandler(file, mode="w", encoding="utf-8")
@@ -180,8 +182,8 @@ def _log_to(file: Path) -> None:
         logging.getLogger(name).addHandler(handler)
 
 
-def _document(verdict: VerifyResult, seconds: float) -> str:
+def _document(result: VerifyResult, seconds: float) -> str:
     import json
 
-    document: Json = {**verdict.summary().document(), "seconds": round(seconds, 1)}
+    document: Json = {**result.summary().document(), "seconds": round(seconds, 1)}
     return json.dumps(document)

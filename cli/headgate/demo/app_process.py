@@ -1,8 +1,8 @@
-"""A service's app as a child process: start it, receive its reports, stop it at a batch boundary.
+"""Runs a service's app as a child process: starts it, reads its reports, and stops it at a batch boundary.
 
-The app has a session of its own, so the terminal's Ctrl-C does not reach it, and a watch that asks it to stop when the
-parent process dies for any reason. Promises: ``metrics`` is always the latest complete value; an end that was not
-requested is an ``AppEndedError`` with the end of the app's log. Does not know the app's computations.
+The app has its own session, so the terminal's Ctrl-C does not reach it. A watch process stops it when the parent
+process dies. Promises: ``metrics`` always holds the latest complete report; if the app ends by itself, ``check`` raises
+``AppEndedError`` with the end of the app's log.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _KILL_WAIT_S: Final = 10.0
 
 
 class AppEndedError(HeadgateError):
-    """The app ended by itself; the message holds the reason and where its log is."""
+    """The app ended by itself; the message has the end of its log and the path of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppMetrics:
-    """The app's reports since its start. ``committed``: by topic and partition, the offset after the last event whose
-    cut is done; ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``lanes``: records
-    and rows of each lane; ``sinks``: the rows that each sink has taken and refused, and the duration of its latest
-    cut."""
+    """The figures of the app's reports since it was started. ``lanes``: the records and rows written to each lane.
+    ``committed``: the offset after the last committed record, by topic and partition; None before the first cut.
+    ``cut_ms``: the durations of the latest cuts in milliseconds, the latest one last. ``last_report_s``: when the
+    latest report was read, by ``time.monotonic``."""
 
     epoch: int = 0
     cuts: int = 0
@@ -57,13 +57,14 @@ class AppMetrics:
 
     @property
     def processed(self) -> int:
-        """Records of the topics whose cut is done, ever."""
+        """The number of records of the app's topics that its cuts have committed since the checkpoint was created."""
         return sum((self.committed or {}).values())
 
 
 @dataclass(frozen=True, slots=True)
 class SinkMetrics:
-    """Of one sink, since the app was started. ``ms``: how long its latest cut with rows took."""
+    """The figures of one sink since the app was started. ``rows``: rows written; ``refused``: rows that the sink
+    refused; ``ms``: the duration of its latest cut with rows, in milliseconds."""
 
     guarantee: str = ""
     rows: int = 0
@@ -71,13 +72,16 @@ class SinkMetrics:
     ms: int = 0
 
     def after(self, report: Mapping[str, int]) -> SinkMetrics:
-        """With one more cut."""
+        """Return these figures with the report of one more cut added."""
         ms = report["ms"] if report["rows"] else self.ms
         return SinkMetrics(str(report["guarantee"]), self.rows + report["rows"], self.refused + report["refused"], ms)
 
 
 class AppProcess:
-    """One app. ``module`` is run; ``topics``: those that it reads. Not for several threads, except for ``metrics``."""
+    """One app. ``module``: the Python module to run; ``topics``: the topics that the app reads.
+
+    ``metrics`` may be read from any thread; the methods are for one thread.
+    """
 
     def __init__(self, module: str, settings_file: Path, log: Path, topics: Sequence[str]) -> None:
         self.command: Sequence[str] = (sys.executable, "-m", module, "--settings", str(settings_file))
@@ -92,11 +96,11 @@ class AppProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the running process."""
+        """The id of the process; None before ``start``."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start it; the log of the run before is kept as ``*.log.1``."""
+        """Start the app. The log of the previous run is kept as ``*.log.1``."""
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
         with self.log.open("wb") as log:
@@ -113,12 +117,13 @@ class AppProcess:
         self._reader.start()
 
     def check(self) -> None:
-        """``AppEndedError`` when it has ended."""
+        """Raise ``AppEndedError`` if the app has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise AppEndedError(f"the app ended with exit code {code}\n{self.tail()}\nits log: {self.log}")
 
     def drain(self, limit_s: float, hurry: threading.Event) -> bool:
-        """Ask it to stop at a batch boundary; False when it did not within the limit, or when ``hurry`` was set."""
+        """Ask the app to stop at a batch boundary. Return False if it has not stopped after ``limit_s`` seconds, or as
+        soon as ``hurry`` is set."""
         if self._process is None or self._process.poll() is not None:
             return True
         self._process.send_signal(signal.SIGTERM)
@@ -130,14 +135,14 @@ class AppProcess:
         return False
 
     def kill(self) -> None:
-        """End it and all it started, as a power cut would; the next start goes on from its last commit."""
+        """Kill the app and its child processes; the next start continues from the app's last commit."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(_KILL_WAIT_S)
 
     def close(self) -> None:
-        """Clean up after its end."""
+        """Release the watch, the reader thread and the pipe, after the app has ended."""
         if self._watch is not None:
             self._watch.kill()
             self._watch.communicate()
@@ -149,14 +154,16 @@ class AppProcess:
             self._process.stdout.close()
 
     def tail(self) -> str:
-        """Return the app's last error in its log, else the last lines that are not empty."""
+        """Return the app's last error message in its log, or else the last lines that are not empty."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return "  (no log)"
         text_lines = [line for line in lines if line.strip()]
-        own = [number for number, line in enumerate(text_lines) if line.startswith(self._message_prefix)]
-        return "\n".join(f"  {line[:300]}" for line in text_lines[own[-1] if own else -_TAIL_LINES :][:_TAIL_LINES])
+        error_lines = [number for number, line in enumerate(text_lines) if line.startswith(self._message_prefix)]
+        return "\n".join(
+            f"  {line[:300]}" for line in text_lines[error_lines[-1] if error_lines else -_TAIL_LINES :][:_TAIL_LINES]
+        )
 
     def _read(self, reports: IO[bytes]) -> None:
         for line in reports:
@@ -166,9 +173,9 @@ class AppProcess:
                 continue
             if "cut" in document:
                 cut = document["cut"]
-                self._cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
+                self._add_cut(cut, cut["lanes"], cut["offsets"], cut["sinks"])
 
-    def _cut(
+    def _add_cut(
         self,
         cut: Mapping[str, int],
         lanes: Mapping[str, int],
@@ -179,7 +186,7 @@ class AppProcess:
         self._recent.append((now, cut["events"]))
         while self._recent[0][0] < now - _RATE_WINDOW_S:
             self._recent.popleft()
-        took_ms = cut["run_ms"] + cut["commit_ms"]
+        duration_ms = cut["run_ms"] + cut["commit_ms"]
         self.metrics = replace(
             before,
             epoch=cut["epoch"],
@@ -192,24 +199,28 @@ class AppProcess:
             sinks={name: before.sinks.get(name, SinkMetrics()).after(report) for name, report in sinks.items()},
             events_per_second=sum(n for _, n in self._recent) / _RATE_WINDOW_S,
             watermark_ms=cut["watermark_ms"] if cut["watermark_ms"] > 0 else before.watermark_ms,
-            cut_ms=(*before.cut_ms, took_ms)[-_CUTS_KEPT:],
+            cut_ms=(*before.cut_ms, duration_ms)[-_CUTS_KEPT:],
             last_report_s=now,
         )
 
 
 def stop_leftover(module: str, settings_file: Path, limit_ms: int, print_message: Print) -> None:
-    """End an app of this workspace that outlived its ``headgate up`` (which was killed)."""
+    """Stop an app of this workspace that still runs because its ``headgate up`` was killed: by force after
+    ``limit_ms``."""
     mark = f"-m {module} --settings {settings_file} "
     for pid in _processes_with(mark):
-        print_message(f"an app of an earlier run is still there (process {pid}); asking it to stop")
+        print_message(f"an app of an earlier run is still running (process {pid}); stopping it")
         processes.send(pid, signal.SIGTERM)
         if not processes.wait_for_end(pid, mark, limit_ms):
-            print_message("it does not stop; ending it by force")
+            print_message("the app does not stop; killing it")
             processes.send(pid, signal.SIGKILL)
             processes.wait_for_end(pid, mark, limit_ms)
 
 
 def _processes_with(mark: str) -> list[int]:
-    """Where /proc is; elsewhere none is found, and the lease on the checkpoint refuses a second app."""
+    """Return the ids of the processes with ``mark`` in their command line.
+
+    Without /proc (macOS) none is found; the lease on the checkpoint then refuses a second app.
+    """
     numbers = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")] if Path("/proc/self").exists() else []
     return [number for number in numbers if mark in processes.command_line(number)]

@@ -1,6 +1,7 @@
-"""The two ways that `headgate up` runs: with a live view until it is stopped, or for so many events and a verdict.
+"""Runs ``headgate up``: with a live view until it is stopped, or for a number of events followed by a verification.
 
-Promises: the stack is stopped in order at any end; the first signal requests the stop, the second one hurries it.
+Promises: however the run ends, the stack is stopped in order. The first signal requests an orderly stop, the second one
+stops without waiting.
 """
 
 from __future__ import annotations
@@ -25,20 +26,23 @@ from headgate.demo.stack import DemoStack
 from headgate.errors import HeadgateError
 from streamcore.kafka.readers import end_offsets
 
+#: The interval at which the live view is drawn.
 _REFRESH_S: Final = 0.3
 _POLL_S: Final = 0.1
 _LINE_EVERY_S: Final = 5.0
+#: The time without a processed event after which a run gives up.
 _STALLED_S: Final = 180.0
-_CHILDREN_EVERY_S: Final = 1.0
+_CHECK_EVERY_S: Final = 1.0
 
 
 class ForcedStopError(HeadgateError):
-    """The run was stopped by force. Nothing is lost: the next start repeats the open work."""
+    """The run was stopped by force. Nothing is lost: the next start repeats the unfinished cut."""
 
 
 @dataclass(slots=True)
 class Signals:
-    """``stop`` is set by the first signal, ``hurry`` by the second. In ``setting_up`` a signal interrupts at once."""
+    """SIGINT and SIGTERM of a run. The first sets ``stop``, the second sets ``hurry``: stop without waiting. While
+    ``setting_up`` is True, a signal raises ``KeyboardInterrupt`` instead."""
 
     print_message: Print
     stop: threading.Event = field(default_factory=threading.Event)
@@ -47,7 +51,7 @@ class Signals:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM in here."""
+        """Handle SIGINT and SIGTERM inside this context, and restore their handlers afterwards."""
         before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -66,7 +70,7 @@ class Signals:
 
 
 class DemoRun:
-    """One run over a stack. ``headgate.commands.up`` makes it."""
+    """One run of a stack, started by ``headgate.commands.up``."""
 
     def __init__(self, stack: DemoStack, signals: Signals, print_message: Print, timeline: Timeline) -> None:
         self.stack = stack
@@ -75,9 +79,9 @@ class DemoRun:
         self._timeline = timeline
         self._checked_s = 0.0
 
-    def run_live(self, orders: GeneratorSettings, console: Console) -> None:
-        """Show the view until a signal comes, or until the ordered events are processed."""
-        self.stack.generate(orders)
+    def run_live(self, generator: GeneratorSettings, console: Console) -> None:
+        """Show the live view until a signal arrives or all events are processed."""
+        self.stack.generate(generator)
         self._signals.setting_up = False
         with closing(self.stack.service.live_view(self.stack, self._timeline)) as view:
             if console.is_terminal:
@@ -86,23 +90,26 @@ class DemoRun:
                 self._print_lines(view)
 
     def _draw(self, view: LiveView, console: Console) -> None:
-        """Draw the view; messages wait until it is closed, because the view owns the screen."""
-        held: list[str] = []
+        """Draw the view. Messages are printed after it is closed, because it fills the screen."""
+        delayed: list[str] = []
         try:
-            with self._timeline.redirect(held.append), Live(console=console, screen=True, auto_refresh=False) as live:
+            with (
+                self._timeline.redirect(delayed.append),
+                Live(console=console, screen=True, auto_refresh=False) as live,
+            ):
                 while not self._is_over():
                     view.poll()
                     phase = "running" if self.stack.app.metrics.cuts else f"starting the {self.stack.service.name} app"
                     live.update(view.render(phase, *console.size), refresh=True)
                     self._signals.stop.wait(_REFRESH_S)
         finally:
-            for line in held:
+            for line in delayed:
                 self._print_message(line)
         view.poll()
         self._print_message(view.status_line())
 
     def _print_lines(self, view: LiveView) -> None:
-        """No terminal: a line now and then."""
+        """Print the status line every ``_LINE_EVERY_S`` seconds, for output that is no terminal."""
         next_s = 0.0
         while not self._is_over():
             view.poll()
@@ -117,22 +124,25 @@ class DemoRun:
         return self._signals.stop.is_set() or done
 
     def _check(self) -> None:
-        """Raise an error when a part of the stack is gone; note the milestones that are new."""
-        if time.monotonic() - self._checked_s > _CHILDREN_EVERY_S:
+        """Raise an error if a part of the stack has ended, and mark new milestones on the timeline."""
+        if time.monotonic() - self._checked_s > _CHECK_EVERY_S:
             self._checked_s = time.monotonic()
             self.stack.check()
-        for what, happened in self.stack.service.milestones(self.stack.app.metrics).items():
-            if happened:
-                self._timeline.mark(what)
+        for milestone, is_reached in self.stack.service.milestones(self.stack.app.metrics).items():
+            if is_reached:
+                self._timeline.mark(milestone)
 
-    def run_to_verdict(self, events: int, orders: GeneratorSettings) -> VerifyResult | None:
-        """Send so many events, wait until they are processed, stop the app, and compare. None when interrupted."""
+    def run_and_verify(self, events: int, generator: GeneratorSettings) -> VerifyResult | None:
+        """Send ``events`` events, wait until they are processed, stop the app, and verify the output.
+
+        Returns None if a signal interrupts the run.
+        """
         self._signals.setting_up = False
         if not self._wait_until_processed():
             return None
         verifier = self.stack.service.verifier(self.stack)
         self._print_message(f"sending {events:,} events")
-        self.stack.generate(orders)
+        self.stack.generate(generator)
         while not self.stack.generator.done:
             self._check()
             if self._signals.stop.wait(_POLL_S):
@@ -143,23 +153,23 @@ class DemoRun:
         self._timeline.mark("all events are processed")
         verifier.on_events_processed()
         self.stack.stop_app(self._signals.hurry)
-        self._print_message("reading what came out and comparing")
+        self._print_message("reading the output and comparing it with the expected output")
         return verifier.compare()
 
     def _wait_until_processed(self) -> bool:
-        """Wait until the app has processed the current records of its topics; False when interrupted."""
+        """Wait until the app has processed all records that are in its topics now. Return False if a signal arrives."""
         ends = end_offsets(self.stack.kafka, self.stack.workspace.names.read)
-        seen, since = -1, time.monotonic()
+        processed, since_s = -1, time.monotonic()
         while True:
             metrics = self.stack.app.metrics
             committed = metrics.committed
             if committed is not None and all(committed.get(p, 0) >= end for p, end in ends.items()):
                 return True
-            if metrics.processed > seen or metrics.cuts == 0:
-                seen, since = metrics.processed, time.monotonic()
-            if time.monotonic() - since > _STALLED_S:
-                what, log = self.stack.service.name, self.stack.workspace.log
-                raise HeadgateError(f"the {what} app processed nothing for {_STALLED_S:.0f} s; its log: {log}")
+            if metrics.processed > processed or metrics.cuts == 0:
+                processed, since_s = metrics.processed, time.monotonic()
+            if time.monotonic() - since_s > _STALLED_S:
+                name, log = self.stack.service.name, self.stack.workspace.log
+                raise HeadgateError(f"the {name} app processed nothing for {_STALLED_S:.0f} s; its log: {log}")
             self._check()
             if self._signals.stop.wait(_POLL_S):
                 return False
@@ -170,7 +180,7 @@ class DemoRun:
         self.stack.stop(self._signals.hurry)
 
     def close(self) -> None:
-        """Stop everything; ``ForcedStopError`` when that took force."""
+        """Stop the stack. Raises ``ForcedStopError`` if a part had to be killed."""
         self._signals.setting_up = False
         if not self.stack.stop(self._signals.hurry):
-            raise ForcedStopError("stopped by force; the next start repeats what was open and loses nothing")
+            raise ForcedStopError("stopped by force; the next start repeats the unfinished cut and loses nothing")

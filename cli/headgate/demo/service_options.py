@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """The options of some of the services. ``to``: the etl service's table. ``postgres``, ``opensearch``: None: a local
-    server."""
+    """Options that apply to some services. ``rules``: the files to publish; None: the shipped ones. ``streams``: the
+    folder of stream files; None: the shipped one. ``to``: the kind of the etl service's table. ``postgres`` and
+    ``opensearch``: an external server; None: a local one."""
 
     rules: Path | None
     streams: Path | None
@@ -29,43 +30,43 @@ class ServiceOptions:
     opensearch: ClientSettings | None
 
 
-def _rules(chosen: ServiceOptions) -> Service:
+def _rules(options: ServiceOptions) -> Service:
     from headgate.demo.services.rules import RulesService
 
-    return RulesService(lambda: _read_bundle(chosen.rules, chosen.streams))
+    return RulesService(lambda: _read_bundle(options.rules, options.streams))
 
 
-def _sessions(chosen: ServiceOptions) -> Service:
+def _sessions(options: ServiceOptions) -> Service:
     from headgate.demo.services.sessions import SessionsService
 
-    return SessionsService(chosen.postgres)
+    return SessionsService(options.postgres)
 
 
-def _etl(chosen: ServiceOptions) -> Service:
+def _etl(options: ServiceOptions) -> Service:
     from headgate.demo.services.etl import EtlService
     from headgate.demo.services.etl_tables import DeltaTable, PostgresTable
 
-    if chosen.to == "delta" and chosen.postgres is not None:
+    if options.to == "delta" and options.postgres is not None:
         raise click.UsageError("--to delta needs no --postgres; leave one of them out")
-    in_postgres = chosen.to == "postgres" or chosen.postgres is not None
-    return EtlService(PostgresTable(chosen.postgres) if in_postgres else DeltaTable())
+    in_postgres = options.to == "postgres" or options.postgres is not None
+    return EtlService(PostgresTable(options.postgres) if in_postgres else DeltaTable())
 
 
-def _search(chosen: ServiceOptions) -> Service:
+def _search(options: ServiceOptions) -> Service:
     from headgate.demo.services.search import SearchService
 
-    return SearchService(chosen.opensearch)
+    return SearchService(options.opensearch)
 
 
-#: What makes each service.
+#: Creates each service, by its name.
 SERVICES: Mapping[str, Callable[[ServiceOptions], Service]] = {
     "etl": _etl,
     "rules": _rules,
     "search": _search,
     "sessions": _sessions,
 }
-#: Options that only some services have, by the name of their parameter.
-_ONLY: Mapping[str, tuple[str, ...]] = {
+#: The services that take an option, by the name of its parameter; the other options apply to all services.
+_SERVICES_WITH: Mapping[str, tuple[str, ...]] = {
     "rules": ("rules",),
     "to": ("etl",),
     "postgres": ("etl", "sessions"),
@@ -82,27 +83,27 @@ _ONLY: Mapping[str, tuple[str, ...]] = {
 
 
 def check_options(service: str) -> None:
-    """Options of other services."""
+    """Raise ``click.UsageError`` if an option is given that the service does not take."""
     context = click.get_current_context()
-    for name, services in _ONLY.items():
+    for name, services in _SERVICES_WITH.items():
         is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
         if is_given and service not in services:
-            raise click.UsageError(f"--{name.replace('_', '-')}: the {service} service has no use for it")
+            raise click.UsageError(f"--{name.replace('_', '-')}: the {service} service does not take this option")
 
 
 def postgres_address(
-    place: str | None, user: str, password_file: Path | None, password_env: str | None, ca_file: Path | None
+    address: str | None, user: str, password_file: Path | None, password_env: str | None, ca_file: Path | None
 ) -> PostgresAddress | None:
-    """Of the PostgreSQL that is named."""
-    if place is None:
+    """Return the address of the external PostgreSQL, or None if ``--postgres`` is not given."""
+    if address is None:
         if password_file or password_env or ca_file:
-            raise click.UsageError("how to log in belongs to a server that --postgres names")
+            raise click.UsageError("the login options of PostgreSQL need --postgres")
         return None
     from headgate.demo.services.database import PostgresAddress
 
-    found = PostgresAddress.parse(place, user)
+    parsed = PostgresAddress.parse(address, user)
     return replace(
-        found,
+        parsed,
         password_file=password_file and password_file.absolute(),
         password_env=password_env,
         ca_file=ca_file and ca_file.absolute(),
@@ -112,10 +113,10 @@ def postgres_address(
 def opensearch_login(
     url: str | None, user: str | None, password_file: Path | None, password_env: str | None, ca_file: Path | None
 ) -> ClientSettings | None:
-    """Of the OpenSearch that is named."""
+    """Return the login of the external OpenSearch, or None if ``--opensearch`` is not given."""
     if url is None:
         if user or password_file or password_env or ca_file:
-            raise click.UsageError("how to log in belongs to a server that --opensearch names")
+            raise click.UsageError("the login options of OpenSearch need --opensearch")
         return None
     from streamcore.sinks.opensearch.settings import ClientSettings
 

@@ -1,13 +1,14 @@
-"""Broker, app and generator of `headgate up`, started together and stopped in order.
+"""The processes of one ``headgate up``: broker, app, generator, and the service's server.
 
 ::
 
     generator ─▶ <events> ─▶ app ─▶ <app>.<lanes>, and the service's server
                  <app>.control ─┘
 
-Start: the broker and, when the shop exists already, the app beside it; then the service's server and topics, then the
-service's rules and tables, then events. Stop: the generator, acknowledged; the app, at a batch boundary; the
-servers that this stack started. Promises: after ``stop`` returns True nothing is lost and the next start continues.
+Order of the start: the broker, the service's server and, if the workspace exists already, the app, at the same time;
+the topics; what ``Service.prepare`` creates; the app of a new workspace; the generator. Order of the stop: the
+generator, once Kafka has acknowledged its records; the app, at a batch boundary; the servers that this stack started.
+Promises: after ``stop`` returns True nothing is lost and the next start continues.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from streamcore.kafka.topics import ensure_topics, wait_for_broker
 _BROKER_WAIT_MS: Final = 30_000
 _GENERATOR_WAIT_S: Final = 60.0
 _LEFTOVER_WAIT_MS: Final = 60_000
-#: By size only, or a shop of last month could not be compared.
+#: The retention of the output topics in milliseconds: ten years, because the verification reads all output.
 RETENTION_MS: Final = 10 * 365 * 86_400_000
-#: One task a stage: half the fixed cost of a cut, and the other core is the broker's.
+#: Two shards and one task per stage: half the fixed cost of a cut, and the broker needs a core too.
 SHARDS: Final = 2
 PARALLELISM: Final = 1
 
@@ -50,7 +51,9 @@ PARALLELISM: Final = 1
 class StackSettings:
     """``bootstrap``: an external Kafka; None: the local broker in ``broker_folder`` on ``port``.
 
-    ``seed``: of a new shop. ``drain_s``: the most seconds that the app may take to reach a batch boundary.
+    ``folder``: the data folder. ``streams``: the folder of stream files; None: the shipped one. ``seed``: of a new demo
+    shop; None: random. ``fresh``: replace the workspace by a new one. ``keep_broker``: leave the local servers running.
+    ``drain_s``: the most seconds that the app may take to reach a batch boundary.
     """
 
     folder: Path
@@ -65,7 +68,10 @@ class StackSettings:
 
 
 class DemoStack:
-    """See the module. ``start`` and ``stop`` are called once each, ``stop`` also after a ``start`` that failed."""
+    """Starts and stops the processes in the order of the module's docstring.
+
+    ``start`` and ``stop`` are called once each, ``stop`` also after a ``start`` that failed.
+    """
 
     def __init__(self, service: Service, settings: StackSettings, print_message: Print, timeline: Timeline) -> None:
         self.service = service
@@ -74,7 +80,7 @@ class DemoStack:
         self._timeline = timeline
         self._java: Java | None = None
         self._jars = Path()
-        self.broker: EmbeddedBroker | None = None  # None with a Kafka of somebody else's
+        self.broker: EmbeddedBroker | None = None  # None with an external Kafka
         self._started_broker = False
         self._workspace: Workspace | None = None
         self._server: Server | None = None
@@ -84,8 +90,8 @@ class DemoStack:
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace; there is one after ``start``."""
-        assert self._workspace is not None, "start() comes first"
+        """The workspace, after ``start``."""
+        assert self._workspace is not None, "call start() first"
         return self._workspace
 
     @property
@@ -95,50 +101,50 @@ class DemoStack:
 
     @property
     def context(self) -> ServiceContext:
-        """The environment of the service; it exists after ``start``."""
+        """The environment of the service, after ``start``."""
         return self._context_for(self.workspace)
 
     @property
     def app(self) -> AppProcess:
-        """The app; there is one after ``start``."""
-        assert self._app is not None, "start() comes first"
+        """The app, after ``start``."""
+        assert self._app is not None, "call start() first"
         return self._app
 
     @property
     def generator(self) -> Generator:
-        """The generator; there is one after ``generate``."""
-        assert self._generator is not None, "generate() comes first"
+        """The generator, after ``generate``."""
+        assert self._generator is not None, "call generate() first"
         return self._generator
 
     # --- start --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Everything but the generator."""
+        """Start all processes but the generator."""
         self._java = java.ensure(self._print_message)
         java.activate(self._java)
         self._jars = jars.ensure(jars.JarSet.SPARK, self._java, self._print_message)
-        self._timeline.mark("java and jars are there")
+        self._timeline.mark("Java and the jars are ready")
         stop_leftover(
             self.service.module, self.settings.folder / "settings.json", _LEFTOVER_WAIT_MS, self._print_message
         )
         self._server = self.service.server(self.settings.folder, self._java)
         if self.settings.bootstrap is None:
-            wanted = BrokerSettings(self.settings.broker_folder, self.settings.port)
-            self.broker = EmbeddedBroker(wanted, self._java, self._print_message)
+            broker_settings = BrokerSettings(self.settings.broker_folder, self.settings.port)
+            self.broker = EmbeddedBroker(broker_settings, self._java, self._print_message)
         with ThreadPoolExecutor(2) as pool:
             started = [pool.submit(self._start_broker), pool.submit(self._start_server)]
             self._start_known_app()
             self.service.preload()
-            for one in started:
-                one.result()
+            for start in started:
+                start.result()
         self._timeline.mark("servers are ready")
-        self._open_shop()
+        self._open_workspace()
         self._prepare()
         if self._app is None:
             self._start_app(self.workspace)
 
-    def _identity(self) -> str:
-        """Which Kafka this is: the local one is another one after its data was deleted."""
+    def _broker_identity(self) -> str:
+        """Return a text that identifies the Kafka. The local broker gets another one when its data was deleted."""
         if self.broker is None:
             return self.kafka.bootstrap
         formatted = self.broker.files.formatted_marker
@@ -156,59 +162,61 @@ class DemoStack:
             self._server.start(self._print_message)
 
     def _start_known_app(self) -> None:
-        """Start the app beside the broker if the shop exists: the app waits for the broker itself."""
+        """Start the app of an existing workspace while the broker starts; the app itself waits for the broker."""
         if self.settings.fresh or self.broker is None or self._server is not None:
             return
-        known = workspaces.load(self.settings.folder, self._identity(), self.service.topic_names)
+        known = workspaces.load(self.settings.folder, self._broker_identity(), self.service.topic_names)
         if known is not None:
             self._start_app(known)
 
-    def _open_shop(self) -> None:
+    def _open_workspace(self) -> None:
         folder, seed = self.settings.folder, self.settings.seed
         like = self.service.topic_names
-        found = None if self.settings.fresh else workspaces.load(folder, self._identity(), like)
-        if found is not None and not workspaces.is_whole(found, self.kafka):
-            self._print_message(f"the topics of shop {found.names.app} are gone: starting anew")
+        known = None if self.settings.fresh else workspaces.load(folder, self._broker_identity(), like)
+        if known is not None and not workspaces.has_topics(known, self.kafka):
+            self._print_message(f"the topics of {known.names.app} no longer exist: creating a new workspace")
             self._end_app()
-            found = None
-        self._workspace = found or workspaces.create(
-            folder, self._identity(), self.kafka, seed, self._print_message, like
+            known = None
+        self._workspace = known or workspaces.create(
+            folder, self._broker_identity(), self.kafka, seed, self._print_message, like
         )
-        how = "going on with" if found else "new"
-        self._print_message(f"{how} shop {self.workspace.names.app} at {self.kafka.bootstrap}, data in {folder}")
-        if not self.workspace.checkpoint.exists():  # new, or a start was killed before its app had begun
+        action = "continuing with" if known else "new"
+        self._print_message(
+            f"{action} workspace {self.workspace.names.app} at {self.kafka.bootstrap}, data in {folder}"
+        )
+        if not self.workspace.checkpoint.exists():  # new, or an earlier start was killed before the app ran
             self.service.delete_leftovers(self.context, self._print_message)
 
     def _prepare(self) -> None:
-        """All that must be there before the app and its events."""
+        """Create everything that must exist before the app and the events."""
         context = self.context
         if disable_compaction(self.kafka, control := self.workspace.names.control):
             self._print_message(
                 f"{control} was compacted and now keeps everything: history before this start is not complete"
             )
         ensure_topics(self.kafka, self.service.topics(self.service.settings(context)))
-        self._timeline.mark("topics are there")
+        self._timeline.mark("the topics exist")
         self.service.prepare(context, self._print_message)
         self._timeline.mark("the service is prepared")
 
-    def _context_for(self, shop: Workspace) -> ServiceContext:
-        return ServiceContext(self.kafka, shop, self._jars, self.settings.streams or streams.default_folder())
+    def _context_for(self, workspace: Workspace) -> ServiceContext:
+        return ServiceContext(self.kafka, workspace, self._jars, self.settings.streams or streams.default_folder())
 
-    def _start_app(self, shop: Workspace) -> None:
-        settings = self.service.settings(self._context_for(shop))
-        shop.settings_file.write_text(settings.model_dump_json(indent=2), encoding="utf-8")
-        self._app = AppProcess(self.service.module, shop.settings_file, shop.log, shop.names.read)
+    def _start_app(self, workspace: Workspace) -> None:
+        settings = self.service.settings(self._context_for(workspace))
+        workspace.settings_file.write_text(settings.model_dump_json(indent=2), encoding="utf-8")
+        self._app = AppProcess(self.service.module, workspace.settings_file, workspace.log, workspace.names.read)
         self._print_message(f"{self.service.name} app: starting (Spark takes some seconds)")
         self._app.start()
         self._timeline.mark("the app started")
 
     # --- run ----------------------------------------------------------------------------------------------------
 
-    def generate(self, orders: GeneratorSettings) -> None:
-        """Start sending events."""
+    def generate(self, settings: GeneratorSettings) -> None:
+        """Start the generator."""
         app = self.app
         feed = self.service.event_feed(self.workspace.names, self.workspace.shop)
-        generator = Generator(self.kafka, feed, orders, lambda: app.metrics.processed)
+        generator = Generator(self.kafka, feed, settings, lambda: app.metrics.processed)
         generator.start()
         self._generator = generator
 
@@ -226,9 +234,9 @@ class DemoStack:
     # --- stop ---------------------------------------------------------------------------------------------------
 
     def stop(self, hurry: threading.Event) -> bool:
-        """Stop in order; at once when ``hurry`` is set. False when something had to be ended by force."""
+        """Stop all processes in order, without waiting once ``hurry`` is set. Return False if one was killed."""
         if self.broker is not None and self.broker.running is None:
-            self._print_message("broker: gone, so nothing can come to an orderly end")
+            self._print_message("broker: it has ended, so the other processes cannot stop in order")
             hurry.set()
         in_order = self._stop_generator(hurry)
         in_order = self.stop_app(hurry) and in_order
@@ -250,15 +258,15 @@ class DemoStack:
         return stopped
 
     def stop_app(self, hurry: threading.Event) -> bool:
-        """Stop the app at a batch boundary, by force when that takes too long or ``hurry`` is set: False then."""
+        """Stop the app at a batch boundary. If that takes too long or ``hurry`` is set, kill it and return False."""
         if self._app is None:
             return True
         self._print_message(f"{self.service.name} app: stopping at a batch boundary")
         drained = self._app.drain(self.settings.drain_s, hurry)
         if not drained:
-            why = "" if hurry.is_set() else f"not done after {self.settings.drain_s:g} s, "
+            reason = "" if hurry.is_set() else f"not stopped after {self.settings.drain_s:g} s, "
             self._print_message(
-                f"{self.service.name} app: {why}ending it by force; the next start repeats its open batch"
+                f"{self.service.name} app: {reason}ending it by force; the next start repeats its unfinished batch"
             )
         self._end_app()
         return drained

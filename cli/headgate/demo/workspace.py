@@ -1,8 +1,8 @@
-"""One run of `headgate up` on disk: its names in Kafka, its invented stream, its checkpoint and its logs.
+"""The data folder of ``headgate up``: it holds one workspace.
 
-Promises: two workspaces never share a topic, and neither do a workspace and the one that `--fresh` puts in its place,
-because a name is taken only when no topic has it. A workspace whose topics are gone is not continued. One process uses
-a workspace at a time.
+A workspace belongs to one app. It records the names of the app and its topics and the settings of the demo shop, and
+holds the app's checkpoint and logs. Promises: no two workspaces share a topic, not even a workspace and its replacement
+by ``--fresh``, because a workspace takes only names that no topic has. One process uses a workspace at a time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _MAX_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TopicNames:
-    """The app and the topics of one shop. ``inputs``: topics that are read beside ``events``, by their last name;
-    ``lanes``: those that are written."""
+    """The names of an app and its topics. ``inputs``: the inputs beside ``events``; ``lanes``: the outputs. The topic
+    of an input or lane is ``<app>.<name>``."""
 
     app: str
     inputs: tuple[str, ...] = ()
@@ -40,12 +40,12 @@ class TopicNames:
 
     @property
     def events(self) -> str:
-        """The event topic."""
+        """The event topic, which has the app's name."""
         return self.app
 
     @property
     def control(self) -> str:
-        """Where rules are published."""
+        """The control topic."""
         return f"{self.app}.control"
 
     def input(self, name: str) -> str:
@@ -63,13 +63,13 @@ class TopicNames:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every topic."""
+        """All topics: those that the app reads and writes, its control topic and its markers topic."""
         return (*self.read, self.control, self.lane("markers"), *(self.lane(lane) for lane in self.lanes))
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A shop with its names. ``broker`` identifies the Kafka that holds it: no other Kafka has its topics."""
+    """The workspace of ``folder``. ``broker`` identifies the Kafka that has its topics."""
 
     folder: Path
     names: TopicNames
@@ -78,12 +78,12 @@ class Workspace:
 
     @property
     def checkpoint(self) -> Path:
-        """The app's."""
+        """The app's checkpoint."""
         return self.folder / "checkpoint"
 
     @property
     def settings_file(self) -> Path:
-        """The app's settings; the path also marks the app's process as this workspace's."""
+        """The app's settings. The path in its command line also identifies the app's process as this workspace's."""
         return self.folder / "settings.json"
 
     @property
@@ -98,13 +98,13 @@ class Workspace:
 
 
 def default_folder(app: str) -> Path:
-    """In the cache, by the first name of the service's app."""
+    """Return the data folder of a service in the cache. ``app``: the app's name in the first workspace."""
     return cache.root() / app
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Be the one that uses the folder; ``InputError`` names the process that does already."""
+    """Hold the lock of the folder. Raises ``InputError``, naming the process, if another one holds it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "up.lock").open("a+") as handle:
         try:
@@ -113,7 +113,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
             handle.seek(0)
             raise InputError(
                 f"data folder {folder}: in use by headgate up, process {handle.read().strip() or 'unknown'}; "
-                "stop that one, or name another folder with --data"
+                "stop that process, or name another folder with --data"
             ) from None
         handle.truncate(0)
         handle.write(str(os.getpid()))
@@ -122,14 +122,16 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def load(folder: Path, broker: str, like: TopicNames) -> Workspace | None:
-    """Load the workspace of this folder on this Kafka; None when there is none. ``like``: the topics of its
-    service."""
-    found = _read(folder, like)
-    return found if found is not None and found.broker == broker else None
+    """Load the workspace of the folder; None if there is none, or if it belongs to another Kafka than ``broker``.
+
+    ``like``: the names of the service; the file has only the app's name.
+    """
+    workspace = _read(folder, like)
+    return workspace if workspace is not None and workspace.broker == broker else None
 
 
 def load_any(folder: Path, like: TopicNames) -> Workspace | None:
-    """Load the workspace of this folder on any Kafka; None also when it cannot be read."""
+    """Load the workspace of the folder, on whichever Kafka; None if there is none, or if its file cannot be read."""
     try:
         return _read(folder, like)
     except InputError:
@@ -141,21 +143,26 @@ def _read(folder: Path, like: TopicNames) -> Workspace | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Workspace(folder, replace(like, app=found["app"]), ShopSettings(**found["shop"]), found["broker"])
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return Workspace(
+            folder, replace(like, app=document["app"]), ShopSettings(**document["shop"]), document["broker"]
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: cannot be read ({error}); start anew with --fresh") from error
+        raise InputError(f"{path}: cannot be read ({error}); start with a new workspace: --fresh") from error
 
 
-def is_whole(workspace: Workspace, kafka: KafkaSettings) -> bool:
-    """Return whether Kafka still holds the topics that the workspace continues."""
+def has_topics(workspace: Workspace, kafka: KafkaSettings) -> bool:
+    """Return whether Kafka still has the topics that the app reads."""
     return set(describe(kafka, workspace.names.all)) >= {*workspace.names.read, workspace.names.control}
 
 
 def create(
     folder: Path, broker: str, kafka: KafkaSettings, seed: int | None, print_message: Print, like: TopicNames
 ) -> Workspace:
-    """Create a shop in this folder; delete the topics and files of an old one there."""
+    """Create a workspace in the folder, after deleting the topics and files of an old one.
+
+    ``seed``: of the demo shop; None: a random one.
+    """
     discard(folder, broker, kafka, print_message, like)
     with cache.exclusive("shop-names", print_message):
         names = _free_names(kafka, like)
@@ -170,7 +177,7 @@ def create(
 
 
 def discard(folder: Path, broker: str, kafka: KafkaSettings, print_message: Print, like: TopicNames) -> None:
-    """Delete the workspace's files and its topics. No other files of the folder are deleted."""
+    """Delete the workspace's files, and its topics if they are on this Kafka. Other files of the folder stay."""
     old = load_any(folder, like)
     if old is not None and old.broker == broker:
         print_message(f"deleting the old shop {old.names.app} and its topics")
@@ -185,9 +192,10 @@ def _file(folder: Path) -> Path:
 
 
 def _free_names(kafka: KafkaSettings, like: TopicNames) -> TopicNames:
-    """``shop``, else the first of ``shop-2``, ``shop-3``, ... of which no topic exists."""
+    """Return names of which no topic exists: ``like`` itself, or else with the app's name ``shop-2``, ``shop-3``,
+    ..."""
     for number in range(1, _MAX_NAMES):
         names = like if number == 1 else replace(like, app=f"{like.app}-{number}")
         if not describe(kafka, names.all):
             return names
-    raise InputError(f"kafka {kafka.bootstrap}: {_MAX_NAMES} shops are there; delete the topics of some")
+    raise InputError(f"kafka {kafka.bootstrap}: {_MAX_NAMES} workspaces have topics there; delete the topics of some")

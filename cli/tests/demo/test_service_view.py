@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
+from headgate.demo.views.service import LatestRecord, ServiceState, SinkRow, render
 
 NEWEST_MS = 1_706_301_690_000
 STATE = ServiceState(
@@ -28,9 +28,9 @@ STATE = ServiceState(
     epoch=1,
     lanes={"changes": 8_056, "deadletters": 213, "late": 0},
     sinks=(SinkRow("opensearch", "idempotent", 1_749, 2, 170),),
-    last=(
-        LastRow(NEWEST_MS, "changes", '{"id":"p20","name":"Glass [bold]mug"}'),
-        LastRow(NEWEST_MS, "deadletters", "price is below zero: {}"),
+    latest=(
+        LatestRecord(NEWEST_MS, "changes", '{"id":"p20","name":"Glass [bold]mug"}'),
+        LatestRecord(NEWEST_MS, "deadletters", "price is below zero: {}"),
     ),
     hint="look: curl '127.0.0.1:19200/search-products/_search?q=lantern'",
 )
@@ -51,14 +51,14 @@ def test_a_state_looks_like_this_on_80_by_24() -> None:
     height=st.integers(24, 80),
     lanes=st.integers(1, 6),
     sinks=st.integers(0, 3),
-    last=st.integers(0, 100),
+    latest=st.integers(0, 100),
 )
-def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, lanes: int, sinks: int, last: int) -> None:
+def test_it_fits_every_terminal_from_80_by_24(width: int, height: int, lanes: int, sinks: int, latest: int) -> None:
     state = replace(
         STATE,
         lanes={f"lane{number}": number for number in range(lanes)},
         sinks=[*STATE.sinks] * sinks,
-        last=[*STATE.last] * (last // 2),
+        latest=[*STATE.latest] * (latest // 2),
     )
     lines = shown(state, width, height)
     assert len(lines) == height

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.demo.views.service import LastRow
-from headgate.demo.views.service_watch import brief, latest
+from headgate.demo.views.service import LatestRecord
+from headgate.demo.views.service_watch import brief, select_latest
 
 
 def test_a_record_is_shown_as_names_and_values_without_those_that_are_null() -> None:
@@ -17,13 +17,13 @@ def test_what_is_no_object_is_shown_as_it_is() -> None:
 
 
 def test_a_lane_with_many_rows_hides_no_other() -> None:
-    many = [LastRow(1_000 + n, "many", str(n)) for n in range(100)]
-    few = [LastRow(500, "few", "x")]
-    shown = latest([many, few, []], 10)
+    many = [LatestRecord(1_000 + n, "many", str(n)) for n in range(100)]
+    few = [LatestRecord(500, "few", "x")]
+    shown = select_latest([many, few, []], 10)
     assert [row.text for row in shown] == ["99", "98", "97", "96", "95", "x"]
-    assert latest([], 10) == ()
+    assert select_latest([], 10) == ()
 
 
 def test_the_latest_second_comes_first() -> None:
-    shown = latest([[LastRow(1_000, "a", "old")], [LastRow(9_000, "b", "new")]], 10)
+    shown = select_latest([[LatestRecord(1_000, "a", "old")], [LatestRecord(9_000, "b", "new")]], 10)
     assert [row.text for row in shown] == ["new", "old"]

@@ -36,16 +36,16 @@ def test_a_data_folder_that_is_in_use_is_refused(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sessions", "--rules", "rules"], "--rules: the sessions service has no use for it"),
-        (["rules", "--postgres", "db:5432/shop"], "--postgres: the rules service has no use for it"),
-        (["search", "--postgres-user", "headgate"], "--postgres-user: the search service has no use for it"),
-        (["sessions", "--to", "delta"], "--to: the sessions service has no use for it"),
+        (["sessions", "--rules", "rules"], "--rules: the sessions service does not take this option"),
+        (["rules", "--postgres", "db:5432/shop"], "--postgres: the rules service does not take this option"),
+        (["search", "--postgres-user", "headgate"], "--postgres-user: the search service does not take this option"),
+        (["sessions", "--to", "delta"], "--to: the sessions service does not take this option"),
         (["etl", "--to", "delta", "--postgres", "db:5432/shop"], "--to delta needs no --postgres"),
-        (["sessions", "--postgres-password-env", "SECRET"], "belongs to a server that --postgres names"),
-        (["--opensearch", "http://127.0.0.1:1"], "--opensearch: the rules service has no use for it"),
-        (["rules", "--opensearch-user", "me"], "--opensearch-user: the rules service has no use for it"),
-        (["search", "--rules", "rules"], "--rules: the search service has no use for it"),
-        (["search", "--opensearch-user", "me"], "belongs to a server that --opensearch names"),
+        (["sessions", "--postgres-password-env", "SECRET"], "the login options of PostgreSQL need --postgres"),
+        (["--opensearch", "http://127.0.0.1:1"], "--opensearch: the rules service does not take this option"),
+        (["rules", "--opensearch-user", "me"], "--opensearch-user: the rules service does not take this option"),
+        (["search", "--rules", "rules"], "--rules: the search service does not take this option"),
+        (["search", "--opensearch-user", "me"], "the login options of OpenSearch need --opensearch"),
     ],
 )
 def test_options_of_another_service_are_refused(

@@ -50,9 +50,9 @@ def test_a_schema_that_another_shop_or_somebody_else_made_is_left_alone(
 ) -> None:
     Schema(database, "sessions", tmp_path / "one").apply(FILES)
     other = Schema(database, "sessions", tmp_path / "another")
-    with pytest.raises(InputError, match="this shop did not make"):
+    with pytest.raises(InputError, match="belongs to another workspace"):
         other.drop(silent)
-    with pytest.raises(InputError, match="this shop did not make"):
+    with pytest.raises(InputError, match="belongs to another workspace"):
         other.apply(FILES)
     assert views(database) == 8
 

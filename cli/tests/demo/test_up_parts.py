@@ -41,12 +41,12 @@ def test_two_shops_never_share_a_topic_and_a_fresh_one_takes_no_old_topics(
     assert not set(first.names.all) & set(second.names.all)
     ensure_topics(kafka, [control_topic(first.names.control)])
     assert workspace.load(first.folder, "b1", LIKE) == first
-    assert workspace.is_whole(first, kafka)
+    assert workspace.has_topics(first, kafka)
     first.checkpoint.mkdir()
     fresh = workspace.create(first.folder, "b1", kafka, 1, silent, LIKE)
     assert not first.checkpoint.exists()
     assert workspace.load(first.folder, "b1", LIKE) == fresh
-    assert not workspace.is_whole(fresh, kafka), "its control topic is not there yet"
+    assert not workspace.has_topics(fresh, kafka), "its control topic is not there yet"
     delete_topics(kafka, [*fresh.names.all, *second.names.all])
     assert describe(kafka, [first.names.control, fresh.names.events]) == {}
 

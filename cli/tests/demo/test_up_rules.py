@@ -28,7 +28,7 @@ class Shop(DemoStack):
     def prepare(self) -> None:
         """What ``start`` does with the topics and the rules."""
         self.service.preload()
-        self._open_shop()
+        self._open_workspace()
         self._prepare()
 
 

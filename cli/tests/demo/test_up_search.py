@@ -59,7 +59,7 @@ def test_the_next_run_goes_on_with_the_same_index(story: Story) -> None:
     assert (found["events"], found["details"]["total"]["events"]) == (SECOND, FIRST + SECOND)
     assert found["produced"] == found["expected"]
     assert (found["missing"], found["unexpected"], found["wrong"]) == (0, 0, 0)
-    assert "going on with shop" in story.second.err
+    assert "continuing with workspace" in story.second.err
 
 
 def test_both_topics_are_read(story: Story, kafka: KafkaSettings) -> None:

@@ -18,7 +18,7 @@ from headgate.demo.shop.settings import RecordFate, ShopRecord, ShopSettings
 from headgate.demo.verify.documents import (
     DocumentCounts,
     IndexContents,
-    await_quiet,
+    await_idle_sink,
     comparable_fields,
     compare,
     expectation,
@@ -88,8 +88,8 @@ def made() -> IndexContents:
     cut()
     clock_ms += settings.refresh_ms
     cut()
-    mark = DocumentCounts(sent["shop"], sent["products"], lanes[DEAD_LETTERS], lanes[LATE])
-    return IndexContents(mark, comparable_fields(server.documents.items()))
+    counts = DocumentCounts(sent["shop"], sent["products"], lanes[DEAD_LETTERS], lanes[LATE])
+    return IndexContents(counts, comparable_fields(server.documents.items()))
 
 
 def changed(found: IndexContents, name: str, /, **columns: str | int | bool | None) -> IndexContents:
@@ -99,7 +99,7 @@ def changed(found: IndexContents, name: str, /, **columns: str | int | bool | No
 def test_what_the_service_makes_is_good(made: IndexContents) -> None:
     verdict = compare(NOTHING, made, SHOP)
     assert verdict.passed, verdict
-    assert verdict.run == verdict.total == made.mark
+    assert verdict.run == verdict.total == made.counts
     assert verdict.documents == verdict.expected_documents > 4_000
     assert verdict.run.changes > 5_000
     assert verdict.run.dead_letters > 20
@@ -134,13 +134,13 @@ def test_a_deleted_product_that_is_there_is_unexpected_and_resurrected(made: Ind
 
 @pytest.mark.parametrize(("lane", "more"), [("dead_letters", -1), ("dead_letters", 1), ("late", 1), ("changes", -1)])
 def test_a_record_that_is_not_accounted_for_is_no_good(made: IndexContents, lane: str, more: int) -> None:
-    mark = replace(made.mark, **{lane: getattr(made.mark, lane) + more})
-    assert not compare(NOTHING, replace(made, mark=mark), SHOP).passed
+    counts = replace(made.counts, **{lane: getattr(made.counts, lane) + more})
+    assert not compare(NOTHING, replace(made, counts=counts), SHOP).passed
 
 
 def test_the_numbers_of_a_run_are_those_since_the_reading_before(made: IndexContents) -> None:
     verdict = compare(DocumentCounts(7_000, 5_100, 20, 0), made, SHOP)
-    assert (verdict.run.events, verdict.run.changes) == (1_000, made.mark.changes - 5_100)
+    assert (verdict.run.events, verdict.run.changes) == (1_000, made.counts.changes - 5_100)
     assert verdict.summary().details["total"] != verdict.summary().details["run"]
 
 
@@ -208,7 +208,7 @@ def test_it_waits_until_no_row_comes_while_cuts_go_on() -> None:
         asked[0] = next(rows)
         return asked[0]
 
-    await_quiet(count, lambda: next(cuts), 0.3, lambda: None)
+    await_idle_sink(count, lambda: next(cuts), 0.3, lambda: None)
     assert asked == [9]
 
 
@@ -217,4 +217,4 @@ def test_it_ends_with_what_went_wrong_meanwhile() -> None:
         raise HeadgateError("the app ended")
 
     with pytest.raises(HeadgateError, match="ended"):
-        await_quiet(lambda: 0, lambda: 0, 0.1, check)
+        await_idle_sink(lambda: 0, lambda: 0, 0.1, check)

@@ -1,1 +1,1 @@
-"""The services that ``headgate up`` runs, each a value with the parts in which it differs from the others."""
+"""The services that ``headgate up`` runs, one module for each (see ``headgate.demo.service``)."""

@@ -1,8 +1,7 @@
 """The PostgreSQL of a service of ``headgate up``: a local one in the workspace's folder, or one that the user names.
 
-Promises: data that was not created for this workspace is never deleted and never written to: the comment of a schema
-names the folder for which it was created, and any other schema is refused. No password is printed or put into an
-argument.
+Promises: only data that was created for this workspace is written or deleted: the comment of a schema names the folder
+of its workspace, and a schema of another folder is refused. No password is printed or passed as an argument.
 """
 
 from __future__ import annotations
@@ -40,37 +39,37 @@ class PostgresAddress:
     ca_file: Path | None = None
 
     @classmethod
-    def parse(cls, place: str, user: str) -> PostgresAddress:
-        """Of ``HOST:PORT/DATABASE``; ``InputError`` for anything else."""
-        address, slash, database = place.rpartition("/")
+    def parse(cls, text: str, user: str) -> PostgresAddress:
+        """Parse ``HOST:PORT/DATABASE``; raises ``InputError`` for another form."""
+        address, slash, database = text.rpartition("/")
         host, colon, port = address.rpartition(":")
         if not (slash and colon and host and database and port.isdigit() and 0 < int(port) < 65_536):
-            raise InputError(f"--postgres {place}: write HOST:PORT/DATABASE, such as 127.0.0.1:5432/shop")
+            raise InputError(f"--postgres {text}: write HOST:PORT/DATABASE, such as 127.0.0.1:5432/shop")
         return cls(host, int(port), database, user)
 
 
 class Database(Protocol):
-    """A server with a database; ``headgate up`` starts and stops it as a service's server."""
+    """A PostgreSQL database as a ``Server``."""
 
     def start(self, print_message: Print) -> None:
-        """Make sure that it is there."""
+        """Start a local server; raise an error if an external one does not answer."""
         ...
 
     def check(self) -> None:
-        """Raise when it is gone."""
+        """Raise an error if a local server has ended."""
         ...
 
     def stop(self, print_message: Print) -> None:
-        """End it, if it is ours."""
+        """Stop a local server."""
         ...
 
     def settings(self) -> PostgresSettings:
-        """How to reach it, with the service's tables; there is one after ``start``."""
+        """Return the address and login, and the service's tables. Called after ``start``."""
         ...
 
 
 class LocalDatabase:
-    """Ours, in a folder; see ``EmbeddedPostgres``."""
+    """A local server with its data in ``folder``; see ``EmbeddedPostgres``."""
 
     def __init__(self, folder: Path, tables: Tables, ledger: TableName) -> None:
         self._folder = folder
@@ -79,25 +78,25 @@ class LocalDatabase:
         self._server: EmbeddedPostgres | None = None
 
     def start(self, print_message: Print) -> None:
-        """Unless it runs."""
+        """Start the server unless it runs."""
         self._server = EmbeddedPostgres(PostgresServerSettings(self._folder), print_message=print_message)
         self._server.start()
 
     def check(self) -> None:
-        """``DatabaseError`` with its last words."""
+        """Raise ``DatabaseError`` with the last error of its log if the server has ended."""
         if self._server is not None and self._server.running is None:
             files = self._server.files
             raise DatabaseError(f"the local PostgreSQL ended; last in its log {files.log}: {files.last_error()}")
 
     def stop(self, print_message: Print) -> None:
-        """In order."""
+        """Stop the server in order."""
         if self._server is not None and self._server.running is not None:
             print_message("postgres: stopping")
             self._server.stop()
 
     def settings(self) -> PostgresSettings:
-        """On this machine, with the password in its file."""
-        assert self._server is not None, "start() comes first"
+        """Return the address on this machine, with the file of the password."""
+        assert self._server is not None, "call start() first"
         server = self._server
         return PostgresSettings(
             host=server.host,
@@ -123,13 +122,13 @@ class ExternalDatabase:
             print_message(f"postgres: {self._settings} answers")
 
     def check(self) -> None:
-        """Do nothing: the app waits for the server and reports when that takes too long."""
+        """Do nothing: the app waits for the server, and ends if that takes too long."""
 
     def stop(self, print_message: Print) -> None:
-        """Do nothing: the server is not ours."""
+        """Do nothing: the server is an external one."""
 
     def settings(self) -> PostgresSettings:
-        """As it was named."""
+        """Return the settings of the address."""
         return self._settings
 
 
@@ -146,7 +145,7 @@ def open_transaction(settings: PostgresSettings) -> AbstractContextManager[Conne
 
 
 class Schema:
-    """One schema of the database, made for one workspace."""
+    """One schema of the database, created for one workspace."""
 
     def __init__(self, database: Database, name: str, folder: Path) -> None:
         self._database = database
@@ -154,14 +153,15 @@ class Schema:
         self._mark = f"headgate up in {folder}"
 
     def drop(self, print_message: Print) -> None:
-        """Delete the data that an earlier shop of this folder left; ``InputError`` for another owner's schema."""
+        """Delete the schema of an earlier workspace of this folder. Raises ``InputError`` if it belongs to another
+        folder."""
         with open_transaction(self._database.settings()) as connection:
             if self.exists(connection):
                 print_message(f"postgres: deleting the old schema {self._name}")
                 connection.execute(f'drop schema "{self._name}" cascade'.encode())
 
     def apply(self, files: Sequence[Path]) -> None:
-        """Make it if it is missing, and run these files, which may run again."""
+        """Create the schema if it is missing, and run the SQL files, which must be repeatable."""
         with open_transaction(self._database.settings()) as connection:
             if not self.exists(connection):
                 mark = self._mark.replace("'", "''")
@@ -171,20 +171,20 @@ class Schema:
                 connection.execute(file.read_bytes())
 
     def exists(self, connection: Connection) -> bool:
-        """Whether it is; ``InputError`` when it is not ours."""
-        found = connection.execute(
+        """Return whether the schema exists. Raises ``InputError`` if it belongs to another folder."""
+        comment = connection.execute(
             "select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = %s", [self._name]
         ).fetchone()
-        if found is not None and found[0] != self._mark:
+        if comment is not None and comment[0] != self._mark:
             raise InputError(
-                f"postgres {self._database.settings()}: there is a schema {self._name} that this shop did"
-                " not make; name another database with --postgres, or delete the schema"
+                f"postgres {self._database.settings()}: schema {self._name} belongs to another"
+                " workspace; name another database with --postgres, or delete the schema"
             )
-        return found is not None
+        return comment is not None
 
     def inspect_command(self) -> str:
-        """Return a command line for people."""
+        """Return the command line of psql with which a user can look at the schema."""
         server = self._database.settings()
         secret = f'PGPASSWORD="$(cat {server.password_file})" ' if server.password_file else ""
-        where = f"-h {server.host} -p {server.port} -U {server.user} {server.database}"
-        return f"{secret}psql {where}"
+        address = f"-h {server.host} -p {server.port} -U {server.user} {server.database}"
+        return f"{secret}psql {address}"

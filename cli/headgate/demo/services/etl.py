@@ -40,7 +40,7 @@ _NAMES: Final = TopicNames("etl", inputs=tuple(ENCODINGS), lanes=_LANES)
 
 
 class EtlService:
-    """``table``: where rows end besides Kafka; the one in the workspace's folder unless another is named."""
+    """The etl service. ``table``: the second output beside Kafka; None: a Delta table in the workspace's folder."""
 
     name = "etl"
     module = "headgate_etl"
@@ -50,16 +50,16 @@ class EtlService:
         self._table = table or DeltaTable()
 
     def preload(self) -> None:
-        """Nothing takes long."""
+        """Do nothing: the service has no slow resources."""
 
     def server(self, folder: Path, java: Java) -> Server | None:  # noqa: ARG002 - no table needs a Java
         """Return the server that the table needs."""
         return self._table.server(folder)
 
     def settings(self, context: ServiceContext) -> EtlSettings:
-        """Of the app. Writes the files that they name: stream files, Avro's schema, the key.
+        """Return the app's settings. Writes the files that they name: stream files, the Avro schema, the pseudonym key.
 
-        ``InputError`` when the shop's rows went to a table of another kind so far.
+        Raises ``InputError`` if the rows of this workspace went to a table of another kind so far.
         """
         self._check_same_table(context)
         folder = context.workspace.folder
@@ -68,12 +68,14 @@ class EtlService:
         return etl_documents.settings(context, streams, key_file(folder), self._table)
 
     def _check_same_table(self, context: ServiceContext) -> None:
-        """Refuse another table: one that begins in the middle of the shop would lack the rows before."""
-        before = _read_target(context.workspace.settings_file) if context.workspace.checkpoint.exists() else None
-        if before not in (None, self._table.target):
+        """Raise ``InputError`` if the workspace already writes to another table: the new one would lack the earlier
+        rows."""
+        old_target = _read_target(context.workspace.settings_file) if context.workspace.checkpoint.exists() else None
+        if old_target not in (None, self._table.target):
             raise InputError(
-                f"data folder {context.workspace.folder}: this shop's rows go to {before}, not to {self._table.target};"
-                " name another folder with --data, or begin anew with --fresh"
+                f"data folder {context.workspace.folder}: the rows of this workspace go to {old_target},"
+                f" not to {self._table.target};"
+                " name another folder with --data, or create a new workspace with --fresh"
             )
 
     def topics(self, settings: ServiceSettings) -> list[TopicSpec]:
@@ -87,7 +89,7 @@ class EtlService:
         self._table.delete_leftovers(context.workspace.folder, print_message)
 
     def prepare(self, context: ServiceContext, print_message: Print) -> None:
-        """Publish the rates, unless they are there; the table."""
+        """Publish the list of rates unless it is published, and create the table."""
         from headgate.rules.publish import AppTopics, read_log
         from rulecore.lists.records import ListHead, list_records
         from streamcore.schema import Type
@@ -103,7 +105,7 @@ class EtlService:
                 log.publish(key, value)
         self._table.prepare(context.workspace.folder)
         print_message(
-            f"list rates: {'published' if missing else 'was there'}; "
+            f"list rates: {'published' if missing else 'exists'}; "
             f"{self._table.inspect_command(context.workspace.folder)}"
         )
 
@@ -112,16 +114,16 @@ class EtlService:
         return formats_feed(names.events, names.input, shop)
 
     def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
-        """Cut, events, clean row."""
+        """Return the milestones: cut, events, clean row, rows in the table."""
         return {
             "first cut": bool(metrics.cuts),
             "first events": bool(metrics.events),
             "first clean row": bool(metrics.lanes[etl_documents.CLEAN]),
-            f"first rows in {self._table.what}": any(sink.rows for sink in metrics.sinks.values()),
+            f"first rows in {self._table.display_name}": any(sink.rows for sink in metrics.sinks.values()),
         }
 
     def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Lanes, the sink, and the latest records."""
+        """Return a view of the lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
         app, bootstrap = run.workspace.names.app, run.kafka.bootstrap
@@ -129,7 +131,7 @@ class EtlService:
         return ServiceLiveView(run, timeline, hint)
 
     def verifier(self, run: RunView) -> Verifier:
-        """Return the check of the clean rows in the topic and in the table, and of the rejected records."""
+        """Return the verifier of the clean rows in topic and table, and of the rejected records."""
         from headgate.demo.verify.etl import EtlVerifier
 
         folder = run.workspace.folder

@@ -1,4 +1,4 @@
-"""The settings of the invented shop's etl app: its inputs with their stream files, one model, routes."""
+"""The settings of the demo's etl app: its inputs with their stream files, one model, routes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 from headgate.demo.services.etl_tables import LANE, EtlTable
-from headgate.demo.shop.expected_rows import MOST
+from headgate.demo.shop.expected_rows import MAX_AMOUNT
 from headgate.demo.shop.formats import CSV_COLUMNS, LOGIN_SCHEMA
 from headgate_etl.settings import EtlSettings
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 CLEAN: Final = "clean"
 RATE: Final = "decimal(12,6)"
-#: Below the distance of the shop's late records, above a jump of its clock.
+#: How long an event is remembered as a duplicate: less than the lateness of the shop's late events, more than the jump
+#: of event time between two blocks.
 _HORIZON_MS: Final = 2_400_000
 
 _STREAMS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -112,7 +113,7 @@ _LOGINS: Final = {
 
 
 def write_streams(folder: Path) -> Path:
-    """Write the stream files of the inputs other than ``streams/shop.yaml``, and Avro's schema; return the folder."""
+    """Write the stream files of all inputs but ``streams/shop.yaml``, and the Avro schema; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, fields in _STREAMS.items():
         stream = {"name": name.replace("-", "_"), "event_time": "at", "keys": [["user"]], "fields": dict(fields)}
@@ -122,7 +123,7 @@ def write_streams(folder: Path) -> Path:
 
 
 def settings(context: ServiceContext, streams: Path, key_file: Path, table: EtlTable) -> EtlSettings:
-    """Return the whole settings document. ``streams``: the folder that ``write_streams`` filled."""
+    """Return the app's settings. ``streams``: the folder that ``write_streams`` filled."""
     from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
 
     names = context.workspace.names
@@ -138,7 +139,7 @@ def settings(context: ServiceContext, streams: Path, key_file: Path, table: EtlT
         "inputs": _inputs(context, streams),
         "model": _MODEL,
         "id": ["id"],
-        "rules": {"amount-plausible": f"amount <= {MOST}"},
+        "rules": {"amount-plausible": f"amount <= {MAX_AMOUNT}"},
         "deduplicate": {"horizon_ms": _HORIZON_MS},
         "lists": {"rates": {"of": "string", "value": RATE, "missing": "dead_letter"}},
         "derive": {
@@ -151,7 +152,7 @@ def settings(context: ServiceContext, streams: Path, key_file: Path, table: EtlT
             "card": {"how": "keep_last", "characters": 2},
         },
         "routes": [{"name": CLEAN, "key": ["user"]}, {"name": LANE, "to": table.target}],
-        **table.entry(context.workspace.folder),
+        **table.settings_entry(context.workspace.folder),
     }
     return EtlSettings.model_validate(document)
 

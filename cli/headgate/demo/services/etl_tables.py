@@ -16,7 +16,7 @@ from headgate.demo.services.database import Database, PostgresAddress, Schema, c
 from headgate.demo.shop.expected_rows import COLUMNS, Row
 from streamcore.sinks.postgres.settings import TableName, TableSpec
 
-#: The lane of its rows; also the folder of the Delta table.
+#: The lane whose rows go to the table; also the name of the Delta table's folder.
 LANE: Final = "events"
 _SCHEMA: Final = "etl"
 _TABLES: Final = {LANE: TableSpec(table=TableName(_SCHEMA, "event"), key=("id",))}
@@ -40,7 +40,7 @@ create table if not exists etl.event (
 );
 create index if not exists event_at on etl.event (at);
 """
-#: In the order of ``COLUMNS``.
+#: Selects the columns in the order of ``COLUMNS``.
 _SELECT: Final = """
 select id, (extract(epoch from at) * 1000)::bigint, type, source, "user", ip, country, product, quantity, card, status,
        amount, currency, euros
@@ -49,20 +49,20 @@ from etl.event
 
 
 class EtlTable(Protocol):
-    """One of the tables. ``target``: its name in the app's routes; ``what``: its name for users."""
+    """A table. ``target``: its name in the app's routes; ``display_name``: its name for users."""
 
     @property
     def target(self) -> str: ...
 
     @property
-    def what(self) -> str: ...
+    def display_name(self) -> str: ...
 
     def server(self, folder: Path) -> Server | None:
-        """Return the server that must run for it, or None."""
+        """Return the server of the table, or None."""
         ...
 
-    def entry(self, folder: Path) -> Mapping[str, object]:
-        """Of the app's settings."""
+    def settings_entry(self, folder: Path) -> Mapping[str, object]:
+        """Return the entry of the app's settings that describes the table."""
         ...
 
     def delete_leftovers(self, folder: Path, print_message: Print) -> None:
@@ -74,25 +74,25 @@ class EtlTable(Protocol):
         ...
 
     def rows(self, folder: Path) -> tuple[Row, ...]:
-        """All that it holds, by another client than the app's."""
+        """Read all rows, with another client than the app's."""
         ...
 
     def inspect_command(self, folder: Path) -> str:
-        """For people."""
+        """Return how a user can look at the table."""
         ...
 
 
 class DeltaTable:
-    """In the workspace's folder."""
+    """A Delta table in the workspace's folder, partitioned by the type of the event."""
 
     target = "delta"
-    what = "the Delta table"
+    display_name = "the Delta table"
 
     def server(self, folder: Path) -> None:
-        """Return None: a folder is enough."""
+        """Return None: a folder needs no server."""
 
-    def entry(self, folder: Path) -> Mapping[str, object]:
-        """Partitioned by the type of the event."""
+    def settings_entry(self, folder: Path) -> Mapping[str, object]:
+        """Return the entry of the app's settings."""
         uri = str(self._path(folder).absolute())
         return {"delta": {"tables": {LANE: {"uri": uri, "partition_by": ["type"]}}}}
 
@@ -106,7 +106,7 @@ class DeltaTable:
         """Do nothing: the app creates the table."""
 
     def rows(self, folder: Path) -> tuple[Row, ...]:
-        """Of the newest version; none while there is no table."""
+        """Read the rows of the newest version; none if there is no table."""
         if not (self._path(folder) / "_delta_log").exists():
             return ()
         import polars as pl
@@ -116,7 +116,7 @@ class DeltaTable:
         return tuple(frame.select(*COLUMNS).rows())
 
     def inspect_command(self, folder: Path) -> str:
-        """Its folder."""
+        """Return the path of the table."""
         return f"the Delta table: {self._path(folder)}"
 
     def _path(self, folder: Path) -> Path:
@@ -127,7 +127,7 @@ class PostgresTable:
     """``address``: the address of an external database; None: a local one in the workspace's folder."""
 
     target = "postgres"
-    what = "PostgreSQL"
+    display_name = "PostgreSQL"
 
     def __init__(self, address: PostgresAddress | None = None) -> None:
         self._address = address
@@ -135,22 +135,22 @@ class PostgresTable:
 
     @property
     def database(self) -> Database:
-        """There is one after ``server``."""
-        assert self._database is not None, "server() comes first"
+        """The database, after ``server``."""
+        assert self._database is not None, "call server() first"
         return self._database
 
     def server(self, folder: Path) -> Server:
-        """PostgreSQL."""
-        ledger = TableName(_SCHEMA, "headgate_ledger")  # with the table, so that it goes with it
+        """Return the PostgreSQL."""
+        ledger = TableName(_SCHEMA, "headgate_ledger")  # in the table's schema, so that both are deleted together
         self._database = choose_database(self._address, folder, _TABLES, ledger)
         return self._database
 
-    def entry(self, folder: Path) -> Mapping[str, object]:  # noqa: ARG002 - the server knows where it is
-        """With the login's name and its password's."""
+    def settings_entry(self, folder: Path) -> Mapping[str, object]:  # noqa: ARG002 - the settings of the server are enough
+        """Return the entry of the app's settings, with the login."""
         return {"postgres": self.database.settings()}
 
     def delete_leftovers(self, folder: Path, print_message: Print) -> None:
-        """Delete the schema; ``InputError`` if this workspace did not make it."""
+        """Delete the schema; ``InputError`` if it was created for another workspace."""
         self._schema(folder).drop(print_message)
 
     def prepare(self, folder: Path) -> None:
@@ -160,7 +160,7 @@ class PostgresTable:
         self._schema(folder).apply([file])
 
     def rows(self, folder: Path) -> tuple[Row, ...]:
-        """Of the table; none while there is none."""
+        """Read the rows; none if there is no table."""
         with open_transaction(self.database.settings()) as connection:
             if not self._schema(folder).exists(connection):
                 return ()
@@ -168,7 +168,7 @@ class PostgresTable:
         return tuple(tuple(v if v is None or isinstance(v, int) else str(v) for v in row) for row in rows)
 
     def inspect_command(self, folder: Path) -> str:
-        """Return a command line."""
+        """Return the command line of psql."""
         return f"table {_SCHEMA}.event: {self._schema(folder).inspect_command()}"
 
     def _schema(self, folder: Path) -> Schema:

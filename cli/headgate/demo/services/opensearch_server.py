@@ -1,7 +1,7 @@
 """The OpenSearch that ``headgate up search`` writes to: a local node of the data folder, or one that the user names.
 
-Promises: a node that ran before is left running; only the shop's data is deleted. Everything on a local node belongs
-to the shop; on an external server, the indexes that carry the name of the shop's app, and its notes.
+Promises: a local node that already ran is left running; only data of the workspace is deleted. That is everything on a
+local node, and on an external server the indexes, the index template and the ledger document of the workspace's app.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headgate.local.servers.opensearch import DEFAULT_PORT, JAVA_AT_LEAST, Embed
 from headgate.local.servers.opensearch_http import OpenSearchHttp
 from streamcore.sinks.opensearch.settings import ClientSettings
 
-#: Of the sink's notes, a document an app.
+#: The index of the sink's ledger, with one document per app.
 LEDGER: Final = "headgate-ledger"
-_NAMED_WAIT_S: Final = 30.0
+_EXTERNAL_WAIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class IndexWriter:
 
 
 class OpenSearchServer(Protocol):
-    """A ``Server`` with an address."""
+    """An OpenSearch as a ``Server``, with its login."""
 
     @property
     def login(self) -> ClientSettings:
-        """How to reach it, once it has started."""
+        """The address and login, after ``start``."""
         ...
 
     @property
     def replicas(self) -> int | None:
-        """Of an index; None: as the server likes."""
+        """The number of replicas of a new index; None: the server's default."""
         ...
 
     def start(self, print_message: Print) -> None: ...
@@ -58,7 +58,8 @@ class OpenSearchServer(Protocol):
 
 
 class LocalNode:
-    """In ``folder``, on the port that ``headgate search`` looks at if it is free, else on any."""
+    """A local node with its data in ``folder``, on the default port of ``headgate search`` if it is free, else on any
+    port."""
 
     replicas: int | None = 0
 
@@ -70,12 +71,12 @@ class LocalNode:
 
     @property
     def login(self) -> ClientSettings:
-        """How to reach it, once it has started."""
-        assert self._node is not None, "start() comes first"
+        """The address and login, after ``start``."""
+        assert self._node is not None, "call start() first"
         return ClientSettings((self._node.url,))
 
     def start(self, print_message: Print) -> None:
-        """Use the node of the folder if it runs, else start it."""
+        """Start the node of the folder unless it runs."""
         java = self._java if self._java.version >= JAVA_AT_LEAST else None
         node = EmbeddedOpenSearch(OpenSearchNodeSettings(self._folder), java, print_message)
         self._started = node.running is None
@@ -85,13 +86,13 @@ class LocalNode:
         self._node = node
 
     def check(self) -> None:
-        """Raise when it is gone."""
+        """Raise ``OpenSearchError`` if the node has ended."""
         if self._node is not None and self._node.running is None:
             files = self._node.files
             raise OpenSearchError(f"opensearch ended; last in its log {files.log}: {files.last_error()}")
 
     def stop(self, print_message: Print) -> None:
-        """End it, if we started it."""
+        """Stop the node if ``start`` started it."""
         if self._node is None:
             return
         if self._started:
@@ -100,8 +101,8 @@ class LocalNode:
         else:
             print_message(f"opensearch: left running at {self._node.url}")
 
-    def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:  # noqa: ARG002 - there is nobody else
-        """Delete everything."""
+    def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:  # noqa: ARG002 - all data is the workspace's
+        """Delete all indexes."""
         http = OpenSearchHttp(self.login)
         _delete_indexes(http, [*http.find("/_all?filter_path=*.settings.index.uuid")], print_message)
         http.delete("/_index_template/headgate-*")
@@ -116,22 +117,24 @@ class ExternalServer:
         self.login = login
 
     def start(self, print_message: Print) -> None:  # noqa: ARG002 - nothing is started
-        """See that it answers."""
-        OpenSearchHttp(self.login).await_ready(_NAMED_WAIT_S)
+        """Wait until the server answers."""
+        OpenSearchHttp(self.login).await_ready(_EXTERNAL_WAIT_S)
 
     def check(self) -> None:
-        """Nothing: the app waits for it."""
+        """Do nothing: the app waits for the server."""
 
     def stop(self, print_message: Print) -> None:
-        """Do nothing: the server is not ours."""
+        """Do nothing: the server is an external one."""
 
     def delete_leftovers(self, writer: IndexWriter | None, print_message: Print) -> None:
-        """Delete the indexes with the alias's name that are the app's, its template and its note."""
+        """Delete the app's indexes behind the alias, its index template and its ledger document."""
         if writer is None:
             return
         http = OpenSearchHttp(self.login)
-        found = http.find(f"/{writer.alias}-0*?filter_path=*.mappings._meta")
-        _delete_indexes(http, [name for name, one in found.items() if _app_in_index(one) == writer.app], print_message)
+        indexes = http.find(f"/{writer.alias}-0*?filter_path=*.mappings._meta")
+        _delete_indexes(
+            http, [name for name, index in indexes.items() if _app_in_index(index) == writer.app], print_message
+        )
         http.delete(f"/_index_template/headgate-{writer.app}-*")
         http.delete(f"/{LEDGER}/_doc/{writer.app}.{writer.sink}")
 

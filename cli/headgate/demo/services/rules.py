@@ -40,24 +40,24 @@ class RulesService:
     name: str = "rules"
     module: str = "headgate_rules"
     topic_names: TopicNames = _NAMES
-    _book: RuleBundle | None = field(default=None, init=False)
+    _bundle: RuleBundle | None = field(default=None, init=False)
 
     @property
     def bundle(self) -> RuleBundle:
-        """The rules to publish; there are some after ``preload``."""
-        assert self._book is not None, "call preload() first"
-        return self._book
+        """The rules to publish, after ``preload``."""
+        assert self._bundle is not None, "call preload() first"
+        return self._bundle
 
     def preload(self) -> None:
         """Read the rules; the modules that do so are slow to import."""
-        self._book = self.read_bundle()
+        self._bundle = self.read_bundle()
 
     def server(self, folder: Path, java: Java) -> Server | None:  # noqa: ARG002 - Kafka is all it needs
-        """None."""
+        """Return None: Kafka is enough."""
         return None
 
     def settings(self, context: ServiceContext) -> RulesSettings:
-        """Of the app."""
+        """Return the app's settings."""
         from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
 
         names, schema = context.workspace.names, context.streams / f"{_STREAM}.yaml"
@@ -77,14 +77,14 @@ class RulesService:
         """Return the topics that the app writes, and its control topic."""
         from headgate_rules.service import SERVICE
 
-        assert isinstance(settings, RulesSettings), "its own settings"
+        assert isinstance(settings, RulesSettings), "the settings of this service"
         return SERVICE.topics(settings)
 
     def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
-        """All that it has is in Kafka."""
+        """Do nothing: all data of the service is in Kafka."""
 
     def prepare(self, context: ServiceContext, print_message: Print) -> None:
-        """Publish the rules that were never accepted, or only in an older version. One that was deleted stays so."""
+        """Publish the rules that were never accepted, or only in an older version. Deleted rules stay deleted."""
         from rulecore.documents.rule import canonical_json
 
         rules, history = (
@@ -102,7 +102,7 @@ class RulesService:
         return shop_feed(names.events, shop)
 
     def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
-        """Cut, events, alert."""
+        """Return the milestones: cut, events, alert."""
         return {
             "first cut": bool(metrics.cuts),
             "first events": bool(metrics.events),
@@ -110,13 +110,13 @@ class RulesService:
         }
 
     def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Rules with their matches, and the latest alerts."""
+        """Return a view of the rules with their matches, and the latest alerts."""
         from headgate.demo.views.rules_watch import RulesLiveView
 
         return RulesLiveView(run, self.bundle, timeline)
 
     def verifier(self, run: RunView) -> Verifier:
-        """Return the comparison of the alerts, each known by its subject."""
+        """Return the verifier of the alerts."""
         from headgate.demo.verify.alerts import AlertVerifier
 
         return AlertVerifier(run.kafka, run.workspace, self.bundle, run.streams)

@@ -36,14 +36,14 @@ _PRODUCTS: Final = "products"
 _NAMES: Final = TopicNames("search", inputs=(_PRODUCTS,), lanes=(CHANGES, DEAD_LETTERS, LATE))
 _SINK: Final = "opensearch"
 _READ_MS: Final = 600_000
-#: How often popularity alone sends a document again: often enough to be looked at.
+#: The interval at which the app updates a document whose popularity alone has changed: short, for users to see it.
 _REFRESH_MS: Final = 2_000
-#: Text to search in; the other columns get what their types say.
-_TEXTS: Final[dict[str, JsonValue]] = {
+#: The mapping of the columns that are searched as text; the app derives that of the others from their types.
+_TEXT_MAPPING: Final[dict[str, JsonValue]] = {
     "name": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}},
     "description": {"type": "text"},
 }
-_LOOK: Final = "_search?q=name:lantern&sort=views_1d:desc"
+_EXAMPLE_QUERY: Final = "_search?q=name:lantern&sort=views_1d:desc"
 
 
 @dataclass
@@ -58,15 +58,15 @@ class SearchService:
 
     @property
     def opensearch(self) -> OpenSearchServer:
-        """Where the documents go; there is one after ``server``."""
-        assert self._server is not None, "server() comes first"
+        """The OpenSearch of the documents, after ``server``."""
+        assert self._server is not None, "call server() first"
         return self._server
 
     def preload(self) -> None:
-        """Do nothing: the comparison is imported at the end."""
+        """Do nothing: the verifier is imported at the end."""
 
     def server(self, folder: Path, java: Java) -> Server:
-        """OpenSearch."""
+        """Return the OpenSearch."""
         if self.login is None:
             self._server = LocalNode(folder / "opensearch", java)
         else:
@@ -74,7 +74,7 @@ class SearchService:
         return self._server
 
     def settings(self, context: ServiceContext) -> SearchSettings:
-        """Of the app."""
+        """Return the app's settings."""
         from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
 
         names = context.workspace.names
@@ -83,7 +83,7 @@ class SearchService:
             kafka=KafkaDocument(bootstrap=context.kafka.bootstrap),
             products=_stream(context.streams / "products.yaml", names.input(_PRODUCTS)),
             events=_stream(context.streams / "shop.yaml", names.events),
-            opensearch=self._documents(names),
+            opensearch=self._sink_settings(names),
             refresh_ms=_REFRESH_MS,
             publish_changes=True,
             checkpoint=context.workspace.checkpoint,
@@ -94,13 +94,13 @@ class SearchService:
             output_retention_ms=RETENTION_MS,
         )
 
-    def _documents(self, names: TopicNames) -> OpenSearchSettings:
+    def _sink_settings(self, names: TopicNames) -> OpenSearchSettings:
         login, replicas = self.opensearch.login, self.opensearch.replicas
         index = IndexSpec(
             alias=alias_for(names),
             id=("id",),
             deleted="deleted",
-            properties=_TEXTS,
+            properties=_TEXT_MAPPING,
             settings={} if replicas is None else {"number_of_replicas": replicas},
         )
         return OpenSearchSettings(
@@ -117,13 +117,14 @@ class SearchService:
         """Return the topics that the app writes, and its control topic."""
         from headgate_search.service import SERVICE
 
-        assert isinstance(settings, SearchSettings), "its own settings"
+        assert isinstance(settings, SearchSettings), "the settings of this service"
         return SERVICE.topics(settings)
 
     def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
-        """Delete the documents that the last app of this folder wrote, by its settings; on a local node, everything.
+        """Delete the documents that the last app of this folder wrote; on a local node, all indexes.
 
-        ``InputError`` when the index holds documents of another owner: our versions would lose against theirs.
+        Raises ``InputError`` if the alias belongs to another workspace: documents with higher versions would win over
+        ours.
         """
         self.opensearch.delete_leftovers(
             _writer_in_settings(context.workspace.settings_file, self.opensearch.login), print_message
@@ -131,7 +132,7 @@ class SearchService:
         http, alias = OpenSearchHttp(self.opensearch.login), alias_for(context.workspace.names)
         if indexes := [*http.find(f"/_alias/{alias}")]:
             raise InputError(
-                f"opensearch {http.url}: {alias} is there already, and not of a shop in {context.workspace.folder}; "
+                f"opensearch {http.url}: alias {alias} belongs to another workspace than {context.workspace.folder}; "
                 f"if nobody needs it, delete its index: DELETE /{indexes[0]}"
             )
 
@@ -139,63 +140,63 @@ class SearchService:
         """Print how to look into the index; the app creates it."""
         print_message(
             f"documents are in {alias_for(context.workspace.names)}; "
-            f"look with: {self._look(context.workspace.names)}&pretty'"
+            f"look with: {self._curl_command(context.workspace.names)}&pretty'"
         )
 
-    def _look(self, names: TopicNames) -> str:
+    def _curl_command(self, names: TopicNames) -> str:
         login = self.opensearch.login
         user = "" if login.user is None else f"-u {login.user} "
-        return f"curl -s {user}'{login.hosts[0].rstrip('/')}/{alias_for(names)}/{_LOOK}"
+        return f"curl -s {user}'{login.hosts[0].rstrip('/')}/{alias_for(names)}/{_EXAMPLE_QUERY}"
 
     def event_feed(self, names: TopicNames, shop: ShopSettings) -> Feed:
         """Return the feed of events and product changes."""
         return search_feed(names.events, names.input(_PRODUCTS), shop)
 
     def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
-        """Cut, events, document."""
+        """Return the milestones: cut, events, document."""
         return {
             "first cut": bool(metrics.cuts),
             "first events": bool(metrics.events),
-            "first document": bool(_rows(metrics)),
+            "first document": bool(_sink_rows(metrics)),
         }
 
     def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Lanes, the sink, and the latest documents."""
+        """Return a view of the lanes, the sink, and the latest documents."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
         url = f"{self.opensearch.login.hosts[0].rstrip('/')}/{alias_for(run.workspace.names)}/_search?q=lantern"
         return ServiceLiveView(run, timeline, f"look: curl '{url.removeprefix('http://')}'")
 
     def verifier(self, run: RunView) -> Verifier:
-        """Documents as they must be in the end."""
+        """Return the verifier of the documents."""
         return _DocumentVerifier(self, run)
 
 
 class _DocumentVerifier:
-    """The content of the topics before the run, and of the index at its end."""
+    """Verifies the search service: reads the topics before the run, and topics and index at its end."""
 
     def __init__(self, service: SearchService, run: RunView) -> None:
         self._service = service
         self._run = run
-        self._before = self._mark()
+        self._before = self._count_records()
 
     def on_events_processed(self) -> None:
-        """Wait until no document is held back for its pace any more."""
-        from headgate.demo.verify.documents import await_quiet
+        """Wait until the app has sent all documents: it delays updates of popularity by up to ``_REFRESH_MS``."""
+        from headgate.demo.verify.documents import await_idle_sink
 
         app = self._run.app
-        quiet_s = 2 * _REFRESH_MS / 1_000
-        await_quiet(lambda: _rows(app.metrics), lambda: app.metrics.cuts, quiet_s, self._run.check)
+        idle_s = 2 * _REFRESH_MS / 1_000
+        await_idle_sink(lambda: _sink_rows(app.metrics), lambda: app.metrics.cuts, idle_s, self._run.check)
 
     def compare(self) -> DocumentsVerifyResult:
-        """Read the index and the topics' lengths, and compare."""
+        """Read the index, count the records of the topics, and compare."""
         from headgate.demo.verify.documents import IndexContents, comparable_fields, compare
 
         http = OpenSearchHttp(self._service.opensearch.login)
         documents = comparable_fields(http.documents(alias_for(self._run.workspace.names)))
-        return compare(self._before, IndexContents(self._mark(), documents), self._run.workspace.shop)
+        return compare(self._before, IndexContents(self._count_records(), documents), self._run.workspace.shop)
 
-    def _mark(self) -> DocumentCounts:
+    def _count_records(self) -> DocumentCounts:
         from headgate.demo.verify.documents import DocumentCounts
         from streamcore.kafka.readers import end_offsets, read_topic
 
@@ -215,9 +216,11 @@ def _writer_in_settings(settings_file: Path, login: ClientSettings) -> IndexWrit
     server."""
     try:
         settings = json.loads(settings_file.read_text(encoding="utf-8"))
-        here = tuple(settings["opensearch"]["hosts"]) == login.hosts
+        is_this_server = tuple(settings["opensearch"]["hosts"]) == login.hosts
         return (
-            IndexWriter(settings["app"], settings["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK) if here else None
+            IndexWriter(settings["app"], settings["opensearch"]["indexes"][DOCUMENTS]["alias"], _SINK)
+            if is_this_server
+            else None
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -227,6 +230,6 @@ def _stream(schema: Path, topic: str) -> StreamDocument:
     return StreamDocument(schema_file=schema.absolute(), topic=topic, reject_extra_fields=True)
 
 
-def _rows(metrics: AppMetrics) -> int:
+def _sink_rows(metrics: AppMetrics) -> int:
     sink = metrics.sinks.get(_SINK)
     return 0 if sink is None else sink.rows

@@ -1,4 +1,4 @@
-"""The sessions service: shop events into a PostgreSQL with its tables and views, whose rows are compared."""
+"""The sessions service: sessions of the shop's users and dashboard metrics, in the tables of a PostgreSQL."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _STREAM: Final = "shop"
 _SCHEMA: Final = "sessions"
 _NAMES: Final = TopicNames("sessions", lanes=(SESSIONS, ACTIVITY, LATE, DEAD_LETTERS, REVENUE, ACTIVE, TOP))
-#: With the tables, so that it goes with them.
+#: In the schema of the tables, so that they are deleted together.
 _LEDGER: Final = TableName(_SCHEMA, "headgate_ledger")
-#: So that one sees sessions while they go on.
+#: The interval of early results, in milliseconds: short, for users to see sessions before they end.
 _EARLY_MS: Final = 2_000
 _TABLES: Final = {
     table_lane(SESSIONS): TableSpec(table=TableName(_SCHEMA, "session"), key=("session_id",), version="revision"),
@@ -56,8 +56,8 @@ class SessionsService:
 
     @property
     def database(self) -> Database:
-        """There is one after ``server``."""
-        assert self._database is not None, "server() comes first"
+        """The database, after ``server``."""
+        assert self._database is not None, "call server() first"
         return self._database
 
     def schema(self, folder: Path) -> Schema:
@@ -65,15 +65,15 @@ class SessionsService:
         return Schema(self.database, _SCHEMA, folder)
 
     def preload(self) -> None:
-        """Nothing takes long."""
+        """Do nothing: the service has no slow resources."""
 
     def server(self, folder: Path, java: Java) -> Server:  # noqa: ARG002 - PostgreSQL needs no Java
-        """PostgreSQL."""
+        """Return the PostgreSQL."""
         self._database = choose_database(self._address, folder, _TABLES, _LEDGER)
         return self._database
 
     def settings(self, context: ServiceContext) -> SessionsSettings:
-        """Of the app."""
+        """Return the app's settings."""
         from headgate.demo.stack import PARALLELISM, RETENTION_MS, SHARDS
 
         names, schema = context.workspace.names, context.streams / f"{_STREAM}.yaml"
@@ -95,7 +95,7 @@ class SessionsService:
         """Return the topics that the app writes, and its control topic."""
         from headgate_sessions.service import SERVICE
 
-        assert isinstance(settings, SessionsSettings), "its own settings"
+        assert isinstance(settings, SessionsSettings), "the settings of this service"
         return SERVICE.topics(settings)
 
     def delete_leftovers(self, context: ServiceContext, print_message: Print) -> None:
@@ -103,7 +103,7 @@ class SessionsService:
         self.schema(context.workspace.folder).drop(print_message)
 
     def prepare(self, context: ServiceContext, print_message: Print) -> None:
-        """Tables and views, and how to look at them."""
+        """Create tables and views, and print how to look at them."""
         schema = self.schema(context.workspace.folder)
         folder = Path(headgate_sessions.__file__).parent / "sql"
         schema.apply([folder / "tables.sql", folder / "views.sql"])
@@ -115,7 +115,7 @@ class SessionsService:
         return shop_feed(names.events, shop)
 
     def milestones(self, metrics: AppMetrics) -> Mapping[str, bool]:
-        """Cut, events, session, row."""
+        """Return the milestones: cut, events, session, rows in the table."""
         return {
             "first cut": bool(metrics.cuts),
             "first events": bool(metrics.events),
@@ -124,11 +124,11 @@ class SessionsService:
         }
 
     def live_view(self, run: RunView, timeline: Timeline) -> LiveView:
-        """Lanes, the sink, and the latest records."""
+        """Return a view of the lanes, the sink, and the latest records."""
         from headgate.demo.views.service_watch import ServiceLiveView
 
-        at = self.database.settings()
-        hint = f"views in schema {_SCHEMA} of postgresql://{at.user}@{at.host}:{at.port}/{at.database}"
+        server = self.database.settings()
+        hint = f"views in schema {_SCHEMA} of postgresql://{server.user}@{server.host}:{server.port}/{server.database}"
         return ServiceLiveView(run, timeline, hint)
 
     def verifier(self, run: RunView) -> Verifier:

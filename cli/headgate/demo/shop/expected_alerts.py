@@ -1,10 +1,10 @@
-"""The alerts that the shipped rules of `rules/shop` must raise in an invented stream, computed without the product.
+"""The alerts that the shipped rules of `rules/shop` must raise in the demo shop's stream, computed without the product.
 
-The rules are written here a second time, by hand, in plain Python over parsed JSON. All of them only become true by
-more events, never false (counts, sums of amounts that are not negative, distinct counts), so the set of alerts does not
-depend on the order in which partitions are read or cuts are made. Compared is the identity of an alert: rule and event,
-or rule, key and window. A window fires early if some event of the rule lies in its last pane and all events of the rule
-in the window together satisfy the rule.
+The rules are written here a second time, by hand, in plain Python over parsed JSON. More events can make a rule true,
+never false (counts, sums of amounts that are not negative, distinct counts), so the set of alerts does not depend on
+the order in which partitions are read or cuts are made. Alerts are compared by their subject: rule and event, or rule,
+key and window. A window fires early if some event of the rule lies in its last pane and all events of the rule in the
+window together satisfy the rule.
 
 A rule changed in `rules/shop` is changed here too; the test beside this module fails when the two differ.
 """
@@ -22,7 +22,7 @@ from headgate.demo.shop.stream import records
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
-#: The app's allowance for disorder, which the watermark stays behind by.
+#: The app's allowance for disorder, in milliseconds: the watermark is this far behind the latest event.
 DISORDER_MS: Final = 10_000
 
 _WATCHED: Final = ("BY", "KP", "MM", "NG", "RU", "VE")
@@ -30,7 +30,7 @@ _WATCHED: Final = ("BY", "KP", "MM", "NG", "RU", "VE")
 
 @dataclass(frozen=True, slots=True)
 class AlertId:
-    """The subject of an alert: ``source`` (partition, offset) for a rule per event, key and window for the others."""
+    """The subject of an alert: ``source`` (partition, offset) for an event rule, key and window for a windowed rule."""
 
     rule: str
     key: str | None = None
@@ -49,8 +49,11 @@ class AlertId:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedAlerts:
-    """``uncertain`` holds the alerts of windows that end between the progress of the slowest and fastest partition:
-    they come or not, with the idle time-out. There are none when the stream ends with a full block."""
+    """The expected output of the first ``records`` records. ``alerts``: those that must exist.
+
+    ``uncertain``: the alerts of windows that end between the watermarks of the slowest and the fastest partition;
+    whether they exist depends on the idle time-out. There are none when the stream ends with a full block.
+    """
 
     records: int
     alerts: frozenset[AlertId]
@@ -101,7 +104,8 @@ class Event:
 
 @dataclass(slots=True)
 class WindowTotals:
-    """Of some events: how many, their money, and the different values of the field that a rule counts."""
+    """Totals of some events. ``count``: their number; ``cents``: the sum of their amounts; ``values``: the distinct
+    values of the field that a rule counts."""
 
     count: int = 0
     cents: int = 0
@@ -134,7 +138,8 @@ PER_EVENT: Final[Mapping[str, Callable[[Event], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WindowedRule:
-    """A windowed rule. ``key`` returns None for an event outside the rule; ``value`` is the value counted once."""
+    """A windowed rule. ``key`` returns the key of an event, or None if the rule ignores it; ``value`` returns the value
+    that is counted once per window; ``holds`` is the condition; ``final``: the rule fires only when a window ends."""
 
     size_ms: int
     slide_ms: int
@@ -228,7 +233,7 @@ WINDOWED: Final[Mapping[str, WindowedRule]] = {
 
 @dataclass(slots=True)
 class AlertExpectation:
-    """Takes the records of a stream one by one, in order from the first; see ``expect``."""
+    """Computes the expected alerts; takes the records of a stream one by one, from the first."""
 
     partitions: int
     max_out_of_orderness_ms: int = DISORDER_MS
@@ -285,8 +290,8 @@ class AlertExpectation:
 def _windows(
     name: str, rule: WindowedRule, keys: Mapping[str, Mapping[int, WindowTotals]]
 ) -> Iterable[tuple[AlertId, int]]:
-    """Yield the windows of a rule that satisfy it, and their ends. The module describes which windows of a key
-    exist."""
+    """Yield the windows of a rule that satisfy it, and their ends. For which windows
+    of a key are checked, see the module's docstring."""
     length = rule.size_ms // rule.slide_ms
     for key, panes in keys.items():
         last_panes = {p + i for p in panes for i in range(length)} if rule.final else panes
@@ -297,8 +302,8 @@ def _windows(
 
 
 def expect(settings: ShopSettings, n: int, partitions: int) -> ExpectedAlerts:
-    """Return the expected output for the first ``n`` records in a topic of so many partitions that holds nothing
-    else."""
+    """Return the expected output for the first ``n`` records in a topic with ``partitions`` partitions that holds no
+    other records."""
     expectation = AlertExpectation(partitions)
     for record in records(settings, 0, n):
         expectation.add(record)

@@ -1,8 +1,8 @@
-"""The expected index of the search app after a part of the invented stream, computed without the product.
+"""The expected index of the search app after a part of the demo shop's stream, computed without the product.
 
-Products are a dictionary: a change holds if its time is later than that of the one there, or the same and it comes
-later in its partition. Popularity is counted afresh from all events at the watermark: a span is cut into steps, and an
-event counts until the watermark is at the end of the span that begins with its step. Events ahead of it count.
+The newest change of a product wins: the one with the latest time, or of several with that time the last one in the
+partition. Popularity is counted from all events at the watermark: an event counts from its arrival until the watermark
+reaches the end of the span that begins with the event's step.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from headgate.demo.shop.expected_alerts import DISORDER_MS
 from headgate.demo.shop.settings import RecordFate, ShopRecord
 
 _BEFORE_ALL_MS: Final = -(2**62)
-#: What a document says of the product: as it is in the change, but the price in cents.
+#: The fields that a document takes from the change; it also has the price, in cents.
 _FIELDS: Final = ("name", "description", "category", "currency", "in_stock", "updated_at")
 
 
 @dataclass(frozen=True, slots=True)
 class PopularitySpan:
-    """A span as in the app's settings: the suffix of its columns, its length, its steps."""
+    """A span of the app's settings. ``name``: the suffix of its columns; ``span_ms``: its length; ``step_ms``: its
+    step."""
 
     name: str
     span_ms: int
@@ -45,10 +46,11 @@ ExpectedDocument = Mapping[str, str | int | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDocuments:
-    """``documents``: at the watermark of the slowest partition, which holds the others back unless it is idle.
+    """The expected output. ``documents``: by id, at the watermark of the slowest partition, which is the app's unless
+    that partition is idle.
 
-    ``also``: other valid forms of a document, because its figures change before the watermark of the fastest partition.
-    ``late_at_most``: events that may have come too late for every span; how many did depends on the cuts.
+    ``also``: other correct forms of a document: those at later watermarks, up to that of the fastest partition.
+    ``late_at_most``: the most events that are too late for every span; how many are depends on the cuts.
     """
 
     documents: Mapping[str, ExpectedDocument]
@@ -58,12 +60,12 @@ class ExpectedDocuments:
     late_at_most: int
 
     def may_be(self, name: str, document: ExpectedDocument) -> bool:
-        """Whether the document may be this one, if there may be one at all."""
+        """Return whether ``document`` is a correct form of the expected document ``name``."""
         return document == self.documents.get(name) or document in self.also.get(name, ())
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _EventCounts:
     event_ms: int
     views: int
     units: int
@@ -72,25 +74,26 @@ class _Counted:
 
 @dataclass(slots=True)
 class DocumentsExpectation:
-    """Takes the records of both streams, each in order from the first. ``partitions``: of the shop's topic."""
+    """Computes the expected documents; takes the records of both streams, each from the first. ``partitions``: the
+    number of partitions of the event topic."""
 
     partitions: int
     spans: tuple[PopularitySpan, ...] = SPANS
     max_out_of_orderness_ms: int = DISORDER_MS
     _products: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    _events: dict[str, list[_Counted]] = field(default_factory=lambda: defaultdict(list))
+    _events: dict[str, list[_EventCounts]] = field(default_factory=lambda: defaultdict(list))
     _latest_ms: dict[int, int] = field(default_factory=dict)
     _dead: int = 0
     _late_at_most: int = 0
 
     def change(self, record: ShopRecord) -> None:
-        """Add the next product change; those of a product are in one partition, so their order is that of the log."""
+        """Add the next product change; the changes of a product are in one partition, so they arrive in this order."""
         if record.fate is RecordFate.DEAD or record.value is None:
             self._dead += 1
             return
         change = json.loads(record.value)
-        held = self._products.get(change["product_id"])
-        if held is None or _time(change) >= _time(held):
+        newest = self._products.get(change["product_id"])
+        if newest is None or _time(change) >= _time(newest):
             self._products[change["product_id"]] = change
 
     def event(self, record: ShopRecord) -> None:
@@ -114,12 +117,12 @@ class DocumentsExpectation:
         slowest_ms = (
             min(times, default=0) - self.max_out_of_orderness_ms if len(times) == self.partitions else _BEFORE_ALL_MS
         )
-        gone = frozenset(name for name, one in self._products.items() if one["op"] == "delete")
-        also = {name: found for name in self._products if (found := self._also(name, slowest_ms, fastest_ms))}
-        return ExpectedDocuments(self.documents(slowest_ms), also, gone, self._dead, self._late_at_most)
+        deleted = frozenset(name for name, change in self._products.items() if change["op"] == "delete")
+        also = {name: forms for name in self._products if (forms := self._also(name, slowest_ms, fastest_ms))}
+        return ExpectedDocuments(self.documents(slowest_ms), also, deleted, self._dead, self._late_at_most)
 
     def _also(self, name: str, slowest_ms: int, fastest_ms: int) -> tuple[ExpectedDocument, ...]:
-        """Return the document at every watermark in between at which it changes."""
+        """Return the document at every watermark from the slowest to the fastest at which it changes."""
         change = self._products[name]
         ends_ms = {span.end_ms(one.event_ms) for span in self.spans for one in self._events.get(name, ())}
         between = sorted(end for end in ends_ms if slowest_ms < end <= fastest_ms)
@@ -156,18 +159,18 @@ def _time(change: Mapping[str, object]) -> int:
     return updated_ms
 
 
-def _event_counts(event: Mapping[str, object]) -> _Counted | None:
+def _event_counts(event: Mapping[str, object]) -> _EventCounts | None:
     """Return the counts of an event; None if it does not count."""
     event_ms, kind = event["ts"], event["type"]
     assert isinstance(event_ms, int)
     if event.get("product_id") is None:
         return None
     if kind == "view":
-        return _Counted(event_ms, 1, 0, 0)
+        return _EventCounts(event_ms, 1, 0, 0)
     if kind not in {"payment", "refund"} or event.get("status") != "ok":
         return None
     quantity, amount = event.get("quantity") or 0, event.get("amount") or 0
     assert isinstance(quantity, int)
     assert isinstance(amount, int | float)
     sign = 1 if kind == "payment" else -1
-    return _Counted(event_ms, 0, sign * quantity, sign * round(amount * 100))
+    return _EventCounts(event_ms, 0, sign * quantity, sign * round(amount * 100))

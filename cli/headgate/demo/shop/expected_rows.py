@@ -1,7 +1,7 @@
 """The rows that the etl app must produce from the shop's events in several formats, computed without the product.
 
-The clean row of an event is computed from the record of the story, not from the bytes that were sent. A rejected
-record is identified by its position: topic, partition, offset.
+The clean row of an event is computed from the record of the shop's stream, not from the bytes that were sent. A
+rejected record is identified by its position: topic, partition, offset.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Final
 from headgate.demo.shop.formats import Body, encode
 from headgate.demo.shop.settings import RecordFate, ShopRecord
 
-#: What is published as the list ``rates``.
+#: The entries of the list ``rates``: euros per unit of a currency.
 RATES: Final[Mapping[str, str]] = {"EUR": "1.000000", "GBP": "1.170000", "PLN": "0.235000"}
-#: Payments above are taken for mistakes.
-MOST: Final = Decimal(5_000)
+#: A payment of a larger amount is rejected by the rule ``amount-plausible``.
+MAX_AMOUNT: Final = Decimal(5_000)
 _CURRENCY: Final = {"GB": "GBP", "PL": "PLN"}
 _CENT: Final = Decimal("0.01")
 
@@ -49,7 +49,9 @@ RecordPosition = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRows:
-    """``rows``: by id. ``letters``: the code of each rejected record; None: any code of the decoder."""
+    """The expected output of the first ``records`` records. ``rows``: by id. ``letters``: the code of each rejected
+    record, by its position; None: any code of the decoder. ``duplicates``: the number of events dropped as
+    duplicates."""
 
     records: int
     rows: Mapping[str, Row]
@@ -59,8 +61,8 @@ class ExpectedRows:
 
 @dataclass(slots=True)
 class RowsExpectation:
-    """Takes the records of the story one by one. ``topics``: by the format of a record (None: JSON); ``key``: the key
-    of the pseudonyms."""
+    """Computes the expected rows; takes the records of the stream one by one, from the first. ``topics``: by the format
+    of a record (None: JSON); ``key``: the key of the pseudonyms."""
 
     partitions: int
     topics: Mapping[str | None, str]
@@ -73,18 +75,18 @@ class RowsExpectation:
 
     def add(self, record: ShopRecord) -> None:
         """Add the next record."""
-        way, _ = encode(record)
-        place = self._place(self.topics[way], record.partition(self.partitions))
+        format_name, _ = encode(record)
+        position = self._next_position(self.topics[format_name], record.partition(self.partitions))
         self._records += 1
         if record.fate is RecordFate.DEAD:
-            self._letters[place] = None
+            self._letters[position] = None
             return
-        row = self._row(way or "payments", json.loads(record.value or b""))
+        row = self._row(format_name or "payments", json.loads(record.value or b""))
         identity, amount = str(row[0]), row[COLUMNS.index("amount")]
-        if amount is not None and Decimal(amount) > MOST:
-            self._letters[place] = "rule:amount-plausible"
+        if amount is not None and Decimal(amount) > MAX_AMOUNT:
+            self._letters[position] = "rule:amount-plausible"
         elif record.fate is RecordFate.LATE:
-            self._letters[place] = "late"
+            self._letters[position] = "late"
         elif identity in self._rows:
             self._duplicates += 1
         else:
@@ -94,7 +96,7 @@ class RowsExpectation:
         """Return the expected rows for the records so far."""
         return ExpectedRows(self._records, dict(self._rows), dict(self._letters), self._duplicates)
 
-    def _place(self, topic: str, partition: int) -> RecordPosition:
+    def _next_position(self, topic: str, partition: int) -> RecordPosition:
         offset = self._offsets[topic, partition]
         self._offsets[topic, partition] += 1
         return topic, partition, offset
@@ -114,7 +116,7 @@ class RowsExpectation:
             str(body["country"]),
             _text(body.get("product_id")),
             None if body.get("quantity") is None else int(str(body["quantity"])),
-            _last(body.get("card"), 2),
+            _mask_all_but_last(body.get("card"), 2),
             _text(body.get("status")),
             _text(amount),
             _text(currency),
@@ -129,6 +131,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _last(value: object, characters: int) -> str | None:
-    """Stars and the last characters."""
+def _mask_all_but_last(value: object, characters: int) -> str | None:
+    """Return the value with all but its last ``characters`` characters replaced by stars."""
     return None if value is None else str(value)[-characters:].rjust(len(str(value)), "*")

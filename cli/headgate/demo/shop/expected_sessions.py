@@ -1,8 +1,9 @@
-"""The expected table of the sessions app after a part of the invented stream, computed without the product.
+"""The expected table of the sessions app after a part of the demo shop's stream, computed without the product.
 
-A session is a user's events with less than the gap between neighbours, each ``event_id`` once, late ones left out. It
-must be in the table as it is once the watermark has passed its end, and be final once it has passed that by the
-lateness allowed; before, its row may lag behind or be missing, because open sessions are published by the clock.
+A session is a sequence of a user's events with less than the gap between two neighbours; duplicates and late events do
+not count. Once the watermark has passed its end, its row must exist with the right values; once the watermark has
+passed the end by the allowed lateness, the row must be final. Before, the row may be missing or older, because the app
+publishes open sessions at intervals of the clock.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class SessionRow:
     bounce: bool
 
     def within(self, whole: SessionRow) -> bool:
-        """Whether this may be an earlier state of that one."""
+        """Return whether this row may be an earlier state of the row ``whole``."""
         inside = whole.started_ms <= self.started_ms and self.ended_ms <= whole.ended_ms
         return inside and self.events <= whole.events and self.pages <= whole.pages
 
@@ -48,8 +49,8 @@ class SessionRow:
 class ExpectedSession:
     """An expected session. ``is_required``: the row must exist with these values.
 
-    ``final``: whether it must be marked final; None: either, because the watermark is between the slowest partition's
-    and the fastest one's.
+    ``final``: whether it must be marked final; None: either, because it depends on whether the slowest or the
+    fastest partition determines the watermark.
     """
 
     row: SessionRow
@@ -59,7 +60,7 @@ class ExpectedSession:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSessions:
-    """Of some records of the stream."""
+    """The expected output of the first ``records`` records of the stream."""
 
     records: int
     sessions: tuple[ExpectedSession, ...]
@@ -79,7 +80,7 @@ class _Event:
 
 @dataclass(slots=True)
 class SessionsExpectation:
-    """Takes the records of a stream one by one, in order from the first."""
+    """Computes the expected sessions; takes the records of a stream one by one, from the first."""
 
     partitions: int
     gap_ms: int
@@ -105,13 +106,13 @@ class SessionsExpectation:
         times = self._latest_ms.values()
         slowest = min(times, default=0) - self.max_out_of_orderness_ms
         fastest = max(times, default=0) - self.max_out_of_orderness_ms
-        found = tuple(
+        sessions = tuple(
             self._session(_row(user, events), slowest, fastest)
-            for user, all_of in self._users.items()
-            for events in _sessions(sorted(all_of.values(), key=lambda event: event.time_ms), self.gap_ms)
+            for user, user_events in self._users.items()
+            for events in _sessions(sorted(user_events.values(), key=lambda event: event.time_ms), self.gap_ms)
         )
         fates = self._fates
-        return ExpectedSessions(sum(fates.values()), found, fates[RecordFate.DEAD], fates[RecordFate.LATE])
+        return ExpectedSessions(sum(fates.values()), sessions, fates[RecordFate.DEAD], fates[RecordFate.LATE])
 
     def _session(self, row: SessionRow, slowest: int, fastest: int) -> ExpectedSession:
         end_ms = row.ended_ms + self.gap_ms
@@ -133,7 +134,7 @@ def _event(body: Mapping[str, str | int | float | None]) -> _Event:
 
 
 def _sessions(events: Sequence[_Event], gap_ms: int) -> Iterator[list[_Event]]:
-    """Of one user's events in order of time."""
+    """Yield the events of each session of one user. ``events``: in order of time."""
     session: list[_Event] = []
     for event in events:
         if session and event.time_ms - session[-1].time_ms >= gap_ms:
@@ -145,33 +146,34 @@ def _sessions(events: Sequence[_Event], gap_ms: int) -> Iterator[list[_Event]]:
 
 
 def _row(user: str, events: Sequence[_Event]) -> SessionRow:
-    moved = [event for event in events if event.type in _SIGNS and not event.failed]
-    viewed = [(event.time_ms, event.page) for event in events if event.page is not None]
-    converted = any(event.type == "payment" for event in moved)
+    paid_events = [event for event in events if event.type in _SIGNS and not event.failed]
+    page_times = [(event.time_ms, event.page) for event in events if event.page is not None]
+    converted = any(event.type == "payment" for event in paid_events)
     return SessionRow(
         user_id=user,
         started_ms=events[0].time_ms,
         ended_ms=events[-1].time_ms,
         events=len(events),
-        pages=len({page for _, page in viewed}),
-        first_page=min(viewed)[1] if viewed else None,
-        last_page=max(viewed)[1] if viewed else None,
-        funnel_step=_steps(events),
+        pages=len({page for _, page in page_times}),
+        first_page=min(page_times)[1] if page_times else None,
+        last_page=max(page_times)[1] if page_times else None,
+        funnel_step=_funnel_step(events),
         converted=converted,
-        cents=sum(_SIGNS[event.type] * event.cents for event in moved),
-        currency=min((event.time_ms, event.currency or "XXX") for event in moved)[1] if moved else None,
+        cents=sum(_SIGNS[event.type] * event.cents for event in paid_events),
+        currency=min((event.time_ms, event.currency or "XXX") for event in paid_events)[1] if paid_events else None,
         bounce=len(events) <= 1 and not converted,
     )
 
 
-def _steps(events: Sequence[_Event]) -> int:
-    """How many steps were taken in order; those of the same moment in whichever order is best."""
-    taken: dict[int, set[str]] = defaultdict(set)
+def _funnel_step(events: Sequence[_Event]) -> int:
+    """Return how many steps of the funnel the events reach in order; events of the same time count in the best
+    order."""
+    types_by_time: dict[int, set[str]] = defaultdict(set)
     for event in events:
         if not event.failed:
-            taken[event.time_ms].add(event.type)
+            types_by_time[event.time_ms].add(event.type)
     step = 0
-    for time_ms in sorted(taken):
-        while step < len(_FUNNEL) and _FUNNEL[step] in taken[time_ms]:
+    for time_ms in sorted(types_by_time):
+        while step < len(_FUNNEL) and _FUNNEL[step] in types_by_time[time_ms]:
             step += 1
     return step

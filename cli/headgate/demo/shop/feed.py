@@ -1,7 +1,7 @@
-"""The feed of a generator, as a value: an endless numbered stream whose records go to one topic or to several.
+"""Feeds: the demo shop's stream as a service reads it, with a topic and an encoding for each record.
 
-A service of ``headgate up`` selects the part of the shop's story, the topics and the form; records keep the number of
-the story, so a feed continues at the right record after a stop of any kind (``headgate.demo.shop.producer``).
+A record keeps its index in the stream, so a feed continues at the right record after any kind of stop
+(``headgate.demo.shop.producer``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class RoutedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """``records(start, stop)``: those of these numbers, in order of number, for each topic at most one of each; a
-    pure function. ``topics``: all that it writes, first the ``clocks`` ones whose event time counts."""
+    """The input of a service. ``records(start, stop)`` yields the records with an index from ``start`` to before
+    ``stop`` (None: without end) in order of the index, at most one per index and topic; it is a pure function.
+    ``topics``: all topics; the first ``clocks`` of them determine the watermark."""
 
     shop: ShopSettings
     topics: tuple[str, ...]
@@ -43,25 +44,25 @@ def search_feed(events: str, changes: str, shop: ShopSettings) -> Feed:
     """Return the shop's events in one topic, and the changes of its products in another."""
 
     def both(start: int, stop: int | None) -> Iterator[RoutedRecord]:
-        log = products.records(shop, start, stop)
-        change = next(log, None)
+        product_changes = products.records(shop, start, stop)
+        change = next(product_changes, None)
         for event in records(shop, start, stop):
             while change is not None and change.index <= event.index:
                 yield RoutedRecord(changes, change)
-                change = next(log, None)
+                change = next(product_changes, None)
             yield RoutedRecord(events, event)
 
     return Feed(shop, (events, changes), both)
 
 
-def formats_feed(topic: str, others: Callable[[str], str], shop: ShopSettings) -> Feed:
+def formats_feed(topic: str, topic_of: Callable[[str], str], shop: ShopSettings) -> Feed:
     """Return the shop's events as several systems write them: payments and others are JSON in ``topic``, each other
-    format has a topic of its own (``others`` names it)."""
-    topics = {None: topic} | {way: others(way) for way in ENCODINGS}
+    format has its own topic, ``topic_of(format)``."""
+    topics = {None: topic} | {name: topic_of(name) for name in ENCODINGS}
 
     def all_records(start: int, stop: int | None) -> Iterator[RoutedRecord]:
         for record in records(shop, start, stop):
-            way, value = encode(record)
-            yield RoutedRecord(topics[way], replace(record, value=value))
+            format_name, value = encode(record)
+            yield RoutedRecord(topics[format_name], replace(record, value=value))
 
     return Feed(shop, tuple(topics.values()), all_records, clocks=len(topics))

@@ -1,7 +1,7 @@
-"""The shop's events as other systems write them: access-log lines, CSV lines, Avro; good ones and bad ones.
+"""Encodes the shop's events, and corrupt ones, as other systems write them: access-log lines, CSV lines, Avro.
 
-Pure, and written by hand: uses no library of any format. Values that a format cannot hold (the milliseconds, in an
-access log) are lost here, as they would be outside.
+The encoders are pure functions written by hand, without a library of a format. What a format cannot hold is lost (the
+milliseconds, in an access log), as it is in practice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.demo.shop.settings import RecordFate, ShopRecord
 Body = Mapping[str, str | int | float | None]
 
 CSV_COLUMNS: Final = ("event_id", "at", "type", "user", "product", "quantity", "amount", "country", "ip")
-#: Of a login, as Avro's schema.
+#: The Avro schema of a login.
 LOGIN_SCHEMA: Final = {
     "type": "record",
     "name": "Login",
@@ -33,7 +33,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 
 
 def access_log_line(body: Body) -> bytes:
-    """Of a view; its time in UTC, to the second."""
+    """Encode a view; its time is in UTC, to the second."""
     at = _time(body)
     clock = f"{at.day:02}/{_MONTHS[at.month - 1]}/{at.year}:{at:%H:%M:%S} +0000"
     request = f"GET /products/{body['product_id']}?event={body['event_id']}&country={body['country']} HTTP/1.1"
@@ -41,7 +41,7 @@ def access_log_line(body: Body) -> bytes:
 
 
 def csv_line(body: Body) -> bytes:
-    """Of a cart or a checkout; its time as ISO 8601 text, its amount with a comma, as the back office wants it."""
+    """Encode a cart event or a checkout; its time is ISO 8601 text, its amount has a decimal comma."""
     at = _time(body).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     quantity = "" if body.get("quantity") is None else str(body["quantity"])
     amount = f"{float(str(body['amount'])):.2f}".replace(".", ",")
@@ -51,19 +51,19 @@ def csv_line(body: Body) -> bytes:
 
 
 def avro_datum(body: Body) -> bytes:
-    """Of a login, by ``LOGIN_SCHEMA``, without a header."""
+    """Encode a login with ``LOGIN_SCHEMA``, without a header."""
     ok = b"\1" if body.get("status") == "ok" else b"\0"
     texts = [_avro_text(str(body[name])) for name in ("event_id", "user_id", "country", "ip")]
     return texts[0] + _avro_long(int(str(body["ts"]))) + texts[1] + ok + texts[2] + texts[3]
 
 
 def _avro_long(value: int) -> bytes:
-    """Zigzag, then seven bits a byte, the lowest first."""
-    left, found = value << 1 ^ value >> 63, bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
+    """Encode a long as Avro does: zigzag, then seven bits per byte, the lowest first."""
+    rest, encoded = value << 1 ^ value >> 63, bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*encoded, rest])
 
 
 def _avro_text(text: str) -> bytes:
@@ -75,50 +75,52 @@ def _time(body: Body) -> datetime:
     return datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000)
 
 
-# --- bad ones -------------------------------------------------------------------------------------------------------
+# --- corrupt values
+# -------------------------------------------------------------------------------------------------------
 
-BAD_LINES: Final = (
+CORRUPT_LINES: Final = (
     b"\x16\x03\x01\x02\x00\x01",
     b'10.0.0.1 - u1 [now] "GET /products/p1?event=x HTTP/1.1" 200 1',
     b'10.0.0.1 - u1 [30/Feb/2026:10:00:00 +0000] "GET / HTTP/1.1" 200 1',
     b"",
 )
-BAD_CSV: Final = (
+CORRUPT_CSV: Final = (
     b"e1;2026-01-01T10:00:00Z;cart_add",
     b"e1;yesterday;cart_add;u1;p1;1;1,00;GB;10.0.0.1",
     b"e1;2026-01-01T10:00:00Z;cart_add;u1;p1;many;1,00;GB;10.0.0.1",
     b'e1;2026-01-01T10:00:00Z;"cart_add;u1;p1;1;1,00;GB;10.0.0.1',
     b"\xff\xfe;;;;;;;;",
 )
-BAD_AVRO: Final = (b"", b"\x16e0000", b"\x02", b"\xff" * 12)
+CORRUPT_AVRO: Final = (b"", b"\x16e0000", b"\x02", b"\xff" * 12)
 
 
 def corrupt_value(record: ShopRecord, faults: tuple[bytes, ...]) -> bytes:
-    """One of them, chosen by the record's number."""
+    """Return one of the faulty values, chosen by the record's index."""
     return faults[record.index // 4 % len(faults)]
 
 
-#: How each kind of event is sent on, by what brings it: the types, the encoding, the bad ones. JSON is as it is.
+#: The types of events that a format carries, its encoder, and its corrupt values.
 Encoding = tuple[frozenset[str], Callable[[Body], bytes], tuple[bytes, ...]]
+#: By the name of the format. All other types of events stay JSON.
 ENCODINGS: Final[Mapping[str, Encoding]] = {
-    "access-log": (frozenset({"view"}), access_log_line, BAD_LINES),
-    "carts": (frozenset({"cart_add", "checkout"}), csv_line, BAD_CSV),
-    "logins": (frozenset({"login"}), avro_datum, BAD_AVRO),
+    "access-log": (frozenset({"view"}), access_log_line, CORRUPT_LINES),
+    "carts": (frozenset({"cart_add", "checkout"}), csv_line, CORRUPT_CSV),
+    "logins": (frozenset({"login"}), avro_datum, CORRUPT_AVRO),
 }
 
 
-def bad_way(record: ShopRecord) -> str | None:
-    """Return the format that an undecodable record arrives in; None: the topic with JSON."""
+def corrupt_format(record: ShopRecord) -> str | None:
+    """Return the format of a corrupt record; None: JSON."""
     return (None, *ENCODINGS)[record.index % (1 + len(ENCODINGS))]
 
 
 def encode(record: ShopRecord) -> tuple[str | None, bytes | None]:
-    """Return the format that the record arrives in, and its encoded value."""
+    """Return the record's format (None: JSON), and its encoded value."""
     if record.fate is RecordFate.DEAD:
-        way = bad_way(record)
-        return way, record.value if way is None else corrupt_value(record, ENCODINGS[way][2])
+        format_name = corrupt_format(record)
+        return format_name, record.value if format_name is None else corrupt_value(record, ENCODINGS[format_name][2])
     body = json.loads(record.value or b"")
-    for way, (types, encode, _) in ENCODINGS.items():
+    for format_name, (types, encode_event, _) in ENCODINGS.items():
         if body["type"] in types:
-            return way, encode(body)
+            return format_name, encode_event(body)
     return None, record.value

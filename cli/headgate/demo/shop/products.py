@@ -1,10 +1,9 @@
-"""The changes of the shop's products: a change log beside the shop's events, from the same settings.
+"""The changes of the shop's products: a stream beside the shop's events.
 
-Record number ``i`` belongs to the same moment as the shop's record number ``i``. The first ``PRODUCTS`` numbers bring
-one product each; after them, every ``EVERY`` numbers, something happens to one: mostly a new price, sometimes another
-name, sold out, deleted, and as the popular ones are most often concerned, deleted ones come back. Some changes come a
-second time, some come late, with a time of long ago, and a few cannot be used. The content of a record is a function of
-the settings and its number alone.
+A change with index ``i`` has the time of the event with index ``i``. Each of the first ``PRODUCTS`` indexes creates one
+product. After them, every ``EVERY``-th index changes a product: mostly its price, sometimes its name, or it is sold out
+or deleted. Popular products change most often, so deleted ones are created again. Some changes are duplicates, some are
+out of order, and a few are corrupt. A record is a pure function of the settings and its index.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from headgate.demo.shop.behaviours import PRODUCTS
 from headgate.demo.shop.corrupt_records import write
 from headgate.demo.shop.settings import Document, RecordFate, ShopRecord, ShopSettings
 
-#: Of so many numbers one has a change, once every product is there.
+#: After the creation of all products, one of this many indexes has a change.
 EVERY: Final = 20
-#: Changes that come late are so much older, at most.
+#: The time of an out-of-order change is earlier by at most this.
 MAX_DISORDER_MS: Final = 7_200_000
-_TWICE_WITHIN: Final = 30  # changes
+_DUPLICATE_WITHIN: Final = 30  # changes
 
 _KINDS: Final = ("mug", "lantern", "cushion", "notebook", "candle", "clock", "basket", "scarf", "teapot", "garland")
 _LOOKS: Final = ("red", "white", "enamel", "woollen", "vintage", "striped", "small", "large", "painted", "glass")
@@ -31,7 +30,7 @@ _Change = Callable[[random.Random, Document], Document]
 
 
 def records(settings: ShopSettings, start: int, stop: int | None) -> Iterator[ShopRecord]:
-    """Yield the changes with numbers from ``start`` to before ``stop`` (None: without end), in order; not every number
+    """Yield the changes with an index from ``start`` to before ``stop`` (None: without end), in order; not every index
     has one."""
     index = start
     while stop is None or index < stop:
@@ -41,15 +40,15 @@ def records(settings: ShopSettings, start: int, stop: int | None) -> Iterator[Sh
 
 
 def record(settings: ShopSettings, index: int) -> ShopRecord:
-    """Return the change with this number, which must have one."""
+    """Return the change with this index, which must have one."""
     if index < PRODUCTS:
         event_ms = settings.time_ms(index)
         return _record(_product(settings, f"p{index}", event_ms), index)
-    rng = random.Random(f"{settings.seed}/products/{index}")  # noqa: S311 - the same each time is what is wanted
-    before = index - EVERY * (1 + rng.randrange(_TWICE_WITHIN))
+    rng = random.Random(f"{settings.seed}/products/{index}")  # noqa: S311 - the stream must be reproducible
+    before = index - EVERY * (1 + rng.randrange(_DUPLICATE_WITHIN))
     if rng.random() < 0.05 and before >= PRODUCTS:
-        again = record(settings, before)
-        return ShopRecord(index, again.key, again.value, again.fate, again.event_ms)
+        original = record(settings, before)
+        return ShopRecord(index, original.key, original.value, original.fate, original.event_ms)
     return _change(rng, settings, index)
 
 
@@ -58,12 +57,12 @@ def _change(rng: random.Random, settings: ShopSettings, index: int) -> ShopRecor
     product = _product(settings, f"p{int(rng.paretovariate(0.4)) % PRODUCTS}", settings.time_ms(index) - late_ms)
     if rng.random() < 0.03:
         return _corrupt_record(rng, product, index)
-    (make,) = rng.choices(list(_CHANGES), weights=list(_CHANGES.values()))
-    return _record(make(rng, product), index)
+    (change,) = rng.choices(list(_CHANGES), weights=list(_CHANGES.values()))
+    return _record(change(rng, product), index)
 
 
 def _product(settings: ShopSettings, product_id: str, updated_ms: int) -> dict[str, str | int | float | None]:
-    """Return an upsert of a product in its initial form."""
+    """Return the record fields that create a product in its initial form."""
     rng = random.Random(f"{settings.seed}/{product_id}")  # noqa: S311
     look, kind = rng.choice(_LOOKS), rng.choice(_KINDS)
     return {
@@ -104,7 +103,7 @@ def _record(change: Document, index: int) -> ShopRecord:
     return ShopRecord(index, str(change["product_id"]).encode(), write(change), RecordFate.EVENT, updated_ms)
 
 
-# --- changes that cannot be used ------------------------------------------------------------------------------------
+# --- corrupt changes ------------------------------------------------------------------------------------------------
 
 
 def _corrupt_record(rng: random.Random, product: Document, index: int) -> ShopRecord:

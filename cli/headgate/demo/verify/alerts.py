@@ -1,8 +1,8 @@
-"""Compares a shop's alerts, read from its topics by a client that shares no code with the writer, with the expectation.
+"""Compares the alerts in the rules service's topics with the expected alerts.
 
-The expectation (``headgate.demo.shop.expected_alerts``) shares no code with the product either. Promises: every alert
-on the topic is found, missed, repeated or unexpected; nothing is left out silently: rules that are not the shipped
-ones are named in ``not_compared``.
+The expectation (``headgate.demo.shop.expected_alerts``) shares no code with the product. Promises: every alert of the
+shipped rules is expected, missing, duplicated or unexpected; the rules that are not compared are named in
+``not_compared``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READ_LIMIT_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class AlertCounts:
-    """How much was there at some moment: events, and records of the output lanes."""
+    """Counts of the topics at one moment: input events, and records of the output lanes."""
 
     events: int
     alerts: int
@@ -42,7 +42,8 @@ class AlertCounts:
 
 @dataclass(frozen=True, slots=True)
 class AlertOutput:
-    """The content of the topics: ``alerts`` in order of reading."""
+    """The content of the topics. ``alerts``: the id of each alert, and its subject (None for a rule that is not
+    compared)."""
 
     events: int
     alerts: tuple[tuple[str, AlertId | None], ...]
@@ -50,8 +51,8 @@ class AlertOutput:
     late: int
 
     @property
-    def mark(self) -> AlertCounts:
-        """The numbers."""
+    def counts(self) -> AlertCounts:
+        """The counts of this output."""
         return AlertCounts(self.events, len(self.alerts), self.dead_letters, self.late)
 
 
@@ -104,7 +105,7 @@ class AlertVerifyResult:
 
 
 class AlertVerifier:
-    """The check of the rules service: the content of the topics before the run, and at its end."""
+    """Verifies the rules service: reads the topics before the run and at its end."""
 
     def __init__(self, kafka: KafkaSettings, shop: Workspace, bundle: RuleBundle, streams: Path | None) -> None:
         self._kafka = kafka
@@ -116,82 +117,84 @@ class AlertVerifier:
         self._others: tuple[str, ...] = ()
 
     def on_events_processed(self) -> None:
-        """See which rules run."""
-        there = published_rules(self._kafka, self._shop.names.app, self._streams)
-        self._rules, self._others = comparable(self._shipped, there)
+        """Read which rules the app runs, to compare only those that run as shipped."""
+        published = published_rules(self._kafka, self._shop.names.app, self._streams)
+        self._rules, self._others = comparable(self._shipped, published)
 
     def compare(self) -> AlertVerifyResult:
-        """Read everything again, and compare."""
+        """Read the topics again, and compare their content with the expected alerts."""
         return compare(self._before, read(self._kafka, self._shop), self._shop, self._rules, self._others)
 
 
 def read(kafka: KafkaSettings, shop: Workspace) -> AlertOutput:
-    """Everything that the shop's topics hold now, as far as it is committed."""
+    """Read the committed content of the app's topics."""
     names = shop.names
-    alerts = tuple(_alert(record) for record in _all(kafka, names.lane(ALERTS)))
+    alerts = tuple(_alert(record) for record in _read_topic(kafka, names.lane(ALERTS)))
     events = sum(end_offsets(kafka, [names.events]).values())
-    return AlertOutput(events, alerts, len(_all(kafka, names.lane(DEAD_LETTERS))), len(_all(kafka, names.lane(LATE))))
+    return AlertOutput(
+        events, alerts, len(_read_topic(kafka, names.lane(DEAD_LETTERS))), len(_read_topic(kafka, names.lane(LATE)))
+    )
 
 
-def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+def _read_topic(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
     return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
 
 
 def _alert(record: Record) -> tuple[str, AlertId | None]:
-    """Return the alert's id and its subject; None for a rule that is not among the shipped ones."""
+    """Return the alert's id and its subject; the subject is None for a rule that is not a shipped one."""
     body = json.loads(record.value or b"")
     known = body["rule"] in PER_EVENT or body["rule"] in WINDOWED
     return body["alert_id"], AlertId.of(record.value or b"") if known else None
 
 
 def expectations(shop: Workspace, stops: Iterable[int]) -> list[ExpectedAlerts]:
-    """Return the expected output for each of these rising numbers of records."""
+    """Return the expected output of the first ``stop`` records, for each of the ascending ``stops``."""
     expectation = AlertExpectation(PARTITIONS)
-    found: list[ExpectedAlerts] = []
+    expected: list[ExpectedAlerts] = []
     start = 0
     for stop in stops:
         for record in records(shop.shop, start, stop):
             expectation.add(record)
-        found.append(expectation.result())
+        expected.append(expectation.result())
         start = stop
-    return found
+    return expected
 
 
 def comparable(shipped: Iterable[Rule], published_rules: Mapping[str, Rule]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the rules that run as shipped and live, and the names of all others of either side."""
-    same = frozenset(r.id for r in shipped if published_rules.get(r.id) == r and r.mode is RuleMode.LIVE)
+    """Return the ids of the rules that run live and as shipped, and the ids of all other shipped or published rules."""
+    unchanged = frozenset(r.id for r in shipped if published_rules.get(r.id) == r and r.mode is RuleMode.LIVE)
     known = {*PER_EVENT, *WINDOWED}
-    return same & known, tuple(sorted((published_rules.keys() | known) - (same & known)))
+    return unchanged & known, tuple(sorted((published_rules.keys() | known) - (unchanged & known)))
 
 
 def compare(
     before: AlertOutput, after: AlertOutput, shop: Workspace, rules: frozenset[str], others: tuple[str, ...]
 ) -> AlertVerifyResult:
-    """Compare everything; count the alerts that arrived between the two readings."""
-    was, now = (_only(e, rules) for e in expectations(shop, (before.events, after.events)))
+    """Compare the alerts of ``rules`` with the expected ones. ``others``: the rules that are not compared."""
+    expected_before, expected = (_select_expected(e, rules) for e in expectations(shop, (before.events, after.events)))
     ids = Counter(alert_id for alert_id, _ in after.alerts)
     before, after = _select_rules(before, rules), _select_rules(after, rules)
-    seen = {about for _, about in after.alerts}
-    run = _difference(after.mark, before.mark)
+    actual = {subject for _, subject in after.alerts}
+    run = _difference(after.counts, before.counts)
     return AlertVerifyResult(
         run=run,
-        run_expected=_difference(_mark(now), _mark(was)),
-        total=after.mark,
-        total_expected=_mark(now),
-        uncertain=len(now.uncertain),
-        missing=len(now.alerts - seen),
+        run_expected=_difference(_expected_counts(expected), _expected_counts(expected_before)),
+        total=after.counts,
+        total_expected=_expected_counts(expected),
+        uncertain=len(expected.uncertain),
+        missing=len(expected.alerts - actual),
         duplicated=sum(count - 1 for count in ids.values()),
-        unexpected=len(seen - now.alerts - now.uncertain),
+        unexpected=len(actual - expected.alerts - expected.uncertain),
         not_compared=others,
     )
 
 
-def _select_rules(found: AlertOutput, rules: frozenset[str]) -> AlertOutput:
-    alerts = tuple((i, about) for i, about in found.alerts if about is not None and about.rule in rules)
-    return replace(found, alerts=alerts)
+def _select_rules(output: AlertOutput, rules: frozenset[str]) -> AlertOutput:
+    alerts = tuple((i, subject) for i, subject in output.alerts if subject is not None and subject.rule in rules)
+    return replace(output, alerts=alerts)
 
 
-def _only(expected: ExpectedAlerts, rules: frozenset[str]) -> ExpectedAlerts:
+def _select_expected(expected: ExpectedAlerts, rules: frozenset[str]) -> ExpectedAlerts:
     return ExpectedAlerts(
         expected.records,
         frozenset(a for a in expected.alerts if a.rule in rules),
@@ -201,7 +204,7 @@ def _only(expected: ExpectedAlerts, rules: frozenset[str]) -> ExpectedAlerts:
     )
 
 
-def _mark(expected: ExpectedAlerts) -> AlertCounts:
+def _expected_counts(expected: ExpectedAlerts) -> AlertCounts:
     return AlertCounts(expected.records, len(expected.alerts), expected.dead_letters, expected.late)
 
 

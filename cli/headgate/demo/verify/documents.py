@@ -1,8 +1,8 @@
 """Compares the search app's index, read over plain HTTP, with the expected documents.
 
 The expectation (``headgate.demo.shop.expected_documents``) and the reading share no code with the app. Promises: every
-expected document is right, wrong or missing, and every other one is unexpected. Popularity is a function of the
-watermark; where the partitions' clocks differ, a document is right if it is so at some watermark between them.
+expected document is correct, wrong or missing, and every other one is unexpected. Popularity is a function of the
+watermark; if the watermarks of the partitions differ, a document is correct if it is correct at one between them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from headgate.errors import HeadgateError
 _EXAMPLES: Final = 5
 _MONEY: Final = ("price", "revenue_")
 _POLL_S: Final = 0.2
-_QUIET_LIMIT_S: Final = 120.0
+_IDLE_LIMIT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCounts:
-    """Records of the topics at some moment."""
+    """The number of records in the topics at one moment. ``changes``: product changes."""
 
     events: int
     changes: int
@@ -40,9 +40,10 @@ class DocumentCounts:
 
 @dataclass(frozen=True, slots=True)
 class IndexContents:
-    """``documents``: by id, in the form of ``ExpectedDocument``."""
+    """The content of the index and the counts of the topics. ``documents``: by id, in the form of
+    ``ExpectedDocument``."""
 
-    mark: DocumentCounts
+    counts: DocumentCounts
     documents: Mapping[str, ExpectedDocument]
 
 
@@ -68,7 +69,7 @@ class DocumentsVerifyResult:
 
     @property
     def passed(self) -> bool:
-        """Every document there and right, no other one, and every record accounted for."""
+        """Whether all expected documents are correct, there are no others, and every record is accounted for."""
         now, expected = self.total, self.total_expected
         accounted_for = (now.changes, now.dead_letters) == (expected.changes, expected.dead_letters)
         return accounted_for and now.late <= expected.late and not (self.missing or self.unexpected or self.wrong)
@@ -97,24 +98,28 @@ class DocumentsVerifyResult:
         )
 
 
-def await_quiet(rows: Callable[[], int], cuts: Callable[[], int], quiet_s: float, check: Callable[[], None]) -> None:
-    """Wait until the sink has got no row for ``quiet_s`` seconds while cuts went on: no row is held back any more.
+def await_idle_sink(rows: Callable[[], int], cuts: Callable[[], int], idle_s: float, check: Callable[[], None]) -> None:
+    """Wait until the app has sent no row to the sink for ``idle_s`` seconds and two cuts: it holds no row back any
+    more.
 
-    ``check`` raises any error of the meantime. ``HeadgateError`` when the rows do not stop.
+    ``rows`` and ``cuts`` return the counts so far; ``check`` raises an error if the run has failed. Raises
+    ``HeadgateError`` if rows still arrive after ``_IDLE_LIMIT_S`` seconds.
     """
-    deadline = time.monotonic() + _QUIET_LIMIT_S
-    seen, since, cut = rows(), time.monotonic(), cuts()
-    while time.monotonic() - since < quiet_s or cuts() - cut < 2:
+    deadline = time.monotonic() + _IDLE_LIMIT_S
+    last_rows, since_s, last_cuts = rows(), time.monotonic(), cuts()
+    while time.monotonic() - since_s < idle_s or cuts() - last_cuts < 2:
         if time.monotonic() > deadline:
-            raise HeadgateError(f"documents still come {_QUIET_LIMIT_S:.0f} s after the last event; nothing to compare")
-        if rows() != seen:
-            seen, since, cut = rows(), time.monotonic(), cuts()
+            raise HeadgateError(
+                f"documents still arrive {_IDLE_LIMIT_S:.0f} s after the last event; they cannot be compared"
+            )
+        if rows() != last_rows:
+            last_rows, since_s, last_cuts = rows(), time.monotonic(), cuts()
         check()
         time.sleep(_POLL_S)
 
 
 def expectation(shop: ShopSettings, events: int) -> tuple[int, ExpectedDocuments]:
-    """Return the number of changes beside the first so many events, and the expected result of both."""
+    """Return the number of product changes up to event number ``events``, and the expected documents after both."""
     expected, changes = DocumentsExpectation(PARTITIONS), 0
     for change in products.records(shop, 0, events):
         expected.change(change)
@@ -124,13 +129,14 @@ def expectation(shop: ShopSettings, events: int) -> tuple[int, ExpectedDocuments
     return changes, expected.result()
 
 
-def compare(before: DocumentCounts, found: IndexContents, shop: ShopSettings) -> DocumentsVerifyResult:
-    """Compare everything; count the output that arrived since ``before``."""
-    now = found.mark
+def compare(before: DocumentCounts, index: IndexContents, shop: ShopSettings) -> DocumentsVerifyResult:
+    """Compare the documents with the expected ones, and count the output of this run. ``before``: the counts at its
+    start."""
+    now = index.counts
     changes, expected = expectation(shop, now.events)
-    must, there = expected.documents.keys(), found.documents.keys()
-    wrong = {name for name in must & there if not expected.may_be(name, found.documents[name])}
-    missing, unexpected = must - there, there - must
+    expected_ids, actual_ids = expected.documents.keys(), index.documents.keys()
+    wrong = {name for name in expected_ids & actual_ids if not expected.may_be(name, index.documents[name])}
+    missing, unexpected = expected_ids - actual_ids, actual_ids - expected_ids
     return DocumentsVerifyResult(
         run=DocumentCounts(
             now.events - before.events,
@@ -140,8 +146,8 @@ def compare(before: DocumentCounts, found: IndexContents, shop: ShopSettings) ->
         ),
         total=now,
         total_expected=DocumentCounts(now.events, changes, expected.dead_letters, expected.late_at_most),
-        documents=len(there),
-        expected_documents=len(must),
+        documents=len(actual_ids),
+        expected_documents=len(expected_ids),
         uncertain=len(expected.also),
         missing=len(missing),
         unexpected=len(unexpected),
@@ -154,10 +160,10 @@ def compare(before: DocumentCounts, found: IndexContents, shop: ShopSettings) ->
 def comparable_fields(documents: Iterable[tuple[str, Mapping[str, object]]]) -> dict[str, ExpectedDocument]:
     """Return the server's documents by id, money in cents, times in milliseconds. An unreadable value stays unchanged
     and counts as wrong."""
-    return {name: {k: _value(k, v) for k, v in source.items() if k != "id"} for name, source in documents}
+    return {name: {k: _comparable_value(k, v) for k, v in source.items() if k != "id"} for name, source in documents}
 
 
-def _value(column: str, value: object) -> str | int | bool | None:
+def _comparable_value(column: str, value: object) -> str | int | bool | None:
     try:
         if column.startswith(_MONEY) and isinstance(value, str | int | Decimal):
             return _cents(Decimal(value))

@@ -1,7 +1,7 @@
 """Compares the etl app's clean rows, in its topic and its table, and its rejected records with the expected output.
 
-The expectation (``headgate.demo.shop.expected_rows``) shares no code with the product. Promises: every row is found
-right, wrong, repeated or unexpected; every rejected record is identified by its source record.
+The expectation (``headgate.demo.shop.expected_rows``) shares no code with the product. Promises: every row is
+correct, wrong, duplicated or unexpected; every rejected record is identified by its source record.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings
 
 _READ_LIMIT_MS: Final = 600_000
-_LETTER: Final = ("source_topic", "source_partition", "source_offset", "reason_code")
+_DEAD_LETTER_HEADERS: Final = ("source_topic", "source_partition", "source_offset", "reason_code")
 
 T = TypeVar("T", str, RecordPosition)
 
 #: Reads the rows of the table.
-Table = Callable[[], tuple[Row, ...]]
+ReadTable = Callable[[], tuple[Row, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class EtlCounts:
 
 @dataclass(frozen=True, slots=True)
 class EtlOutput:
-    """The content of the topics and the table, in any order."""
+    """The content of the topics and the table. ``letters``: source position and code of each dead letter."""
 
     events: int
     rows: tuple[Row, ...]
@@ -56,15 +56,16 @@ class EtlOutput:
     letters: tuple[tuple[RecordPosition, str], ...]
 
     @property
-    def mark(self) -> EtlCounts:
-        """The numbers."""
+    def counts(self) -> EtlCounts:
+        """The counts of this output."""
         rest = self.events - len(self.rows) - len(self.letters)
         return EtlCounts(self.events, len(self.rows), len(self.table), rest, len(self.letters))
 
 
 @dataclass(frozen=True, slots=True)
 class RowDifferences:
-    """``missing``: not there; ``wrong``: there with other values; ``duplicated``: copies beyond the first."""
+    """``missing``: expected rows that do not exist; ``wrong``: rows with other values than expected; ``unexpected``:
+    rows without an expected one; ``duplicated``: copies beyond the first."""
 
     missing: int
     wrong: int
@@ -87,9 +88,9 @@ class EtlVerifyResult:
 
     @property
     def passed(self) -> bool:
-        """Whether every record is exactly one correct row, duplicate or rejected record."""
-        found = (self.topic, self.table, self.letters)
-        return self.total == self.expected and not any(any(asdict(one).values()) for one in found)
+        """Whether each input record became exactly one correct row, duplicate or rejected record."""
+        parts = (self.topic, self.table, self.letters)
+        return self.total == self.expected and not any(any(asdict(part).values()) for part in parts)
 
     def summary(self) -> VerifySummary:
         """Return the result in the schema of all services."""
@@ -117,9 +118,9 @@ class EtlVerifyResult:
 
 
 class EtlVerifier:
-    """The content before the run, and at its end."""
+    """Verifies the etl service: reads topics and table before the run and at its end."""
 
-    def __init__(self, kafka: KafkaSettings, shop: Workspace, table: Table, key_file: Path) -> None:
+    def __init__(self, kafka: KafkaSettings, shop: Workspace, table: ReadTable, key_file: Path) -> None:
         self._kafka = kafka
         self._shop = shop
         self._table = table
@@ -127,10 +128,10 @@ class EtlVerifier:
         self._before = read(kafka, shop.names, table)
 
     def on_events_processed(self) -> None:
-        """Everything is read when the app has stopped."""
+        """Do nothing: all output is read after the app has stopped."""
 
     def compare(self) -> EtlVerifyResult:
-        """Read everything again, and compare."""
+        """Read topics and table again, and compare their content with the expected rows."""
         after = read(self._kafka, self._shop.names, self._table)
         expectation = rows_expectation(self._shop.names, self._key_file.read_bytes().strip())
         for record in records(self._shop.shop, 0, after.events):
@@ -139,37 +140,37 @@ class EtlVerifier:
 
 
 def rows_expectation(names: TopicNames, key: bytes) -> RowsExpectation:
-    """Of an app with these topics."""
+    """Return a new expectation for an app with these topics. ``key``: the key of the pseudonyms."""
     topics = {None: names.events} | {way: names.input(way) for way in ENCODINGS}
     return RowsExpectation(PARTITIONS, topics, key)
 
 
-def read(kafka: KafkaSettings, names: TopicNames, table: Table) -> EtlOutput:
-    """Everything that topics and table hold now, as far as it is committed."""
+def read(kafka: KafkaSettings, names: TopicNames, table: ReadTable) -> EtlOutput:
+    """Read the committed content of topics and table."""
     return EtlOutput(
         events=sum(end_offsets(kafka, names.read).values()),
-        rows=tuple(to_row(json.loads(one.value or b"")) for one in _all(kafka, names.lane("clean"))),
+        rows=tuple(to_row(json.loads(record.value or b"")) for record in _read_topic(kafka, names.lane("clean"))),
         table=table(),
-        letters=tuple(to_rejection(one) for one in _all(kafka, names.lane(DEAD_LETTERS))),
+        letters=tuple(to_rejection(record) for record in _read_topic(kafka, names.lane(DEAD_LETTERS))),
     )
 
 
-def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+def _read_topic(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
     return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
 
 
 def to_row(body: Mapping[str, object]) -> Row:
-    """Convert a record of the topic to a row."""
+    """Convert the JSON object of a record of the topic to a row."""
     at_ms = round(datetime.fromisoformat(str(body["at"])).timestamp() * 1000)
     named = {**body, "at_ms": at_ms}
     return tuple(value if isinstance(value, int) else _text(value) for value in (named[name] for name in COLUMNS))
 
 
 def to_rejection(record: Record) -> tuple[RecordPosition, str]:
-    """Which record it was, and its code."""
-    headers = {name: (record.header(name) or b"").decode() for name in _LETTER}
-    place = (headers["source_topic"], int(headers["source_partition"]), int(headers["source_offset"]))
-    return place, headers["reason_code"]
+    """Return the source position of a dead letter, and its code."""
+    headers = {name: (record.header(name) or b"").decode() for name in _DEAD_LETTER_HEADERS}
+    position = (headers["source_topic"], int(headers["source_partition"]), int(headers["source_offset"]))
+    return position, headers["reason_code"]
 
 
 def _text(value: object) -> str | None:
@@ -177,39 +178,39 @@ def _text(value: object) -> str | None:
 
 
 def judge(before: EtlOutput, after: EtlOutput, expected: ExpectedRows) -> EtlVerifyResult:
-    """Compare everything; count the output that arrived between the two readings."""
-    was, now = asdict(before.mark), asdict(after.mark)
-    count = len(expected.rows)
+    """Compare the output with the expected rows, and count the output of this run."""
+    counts_before, counts = asdict(before.counts), asdict(after.counts)
+    row_count = len(expected.rows)
     return EtlVerifyResult(
-        run=EtlCounts(**{name: now[name] - was[name] for name in now}),
-        total=after.mark,
-        expected=EtlCounts(expected.records, count, count, expected.duplicates, len(expected.letters)),
-        topic=_rows(expected.rows, after.rows),
-        table=_rows(expected.rows, after.table),
-        letters=_letters(expected.letters, after.letters),
+        run=EtlCounts(**{name: counts[name] - counts_before[name] for name in counts}),
+        total=after.counts,
+        expected=EtlCounts(expected.records, row_count, row_count, expected.duplicates, len(expected.letters)),
+        topic=_row_differences(expected.rows, after.rows),
+        table=_row_differences(expected.rows, after.table),
+        letters=_letter_differences(expected.letters, after.letters),
         reasons=Counter(code for _, code in after.letters),
     )
 
 
-def _rows(expected: Mapping[str, Row], rows: Sequence[Row]) -> RowDifferences:
-    found = Counter(str(row[0]) for row in rows)
-    right = {str(row[0]) for row in rows if expected.get(str(row[0])) == row}
-    return _differences(expected.keys(), found, right)
+def _row_differences(expected: Mapping[str, Row], rows: Sequence[Row]) -> RowDifferences:
+    actual = Counter(str(row[0]) for row in rows)
+    correct = {str(row[0]) for row in rows if expected.get(str(row[0])) == row}
+    return _differences(expected.keys(), actual, correct)
 
 
-def _letters(
+def _letter_differences(
     expected: Mapping[RecordPosition, str | None], letters: Sequence[tuple[RecordPosition, str]]
 ) -> RowDifferences:
-    found = Counter(place for place, _ in letters)
-    right = {place for place, code in letters if place in expected and expected[place] in (None, code)}
-    return _differences(expected.keys(), found, right)
+    actual = Counter(position for position, _ in letters)
+    correct = {position for position, code in letters if position in expected and expected[position] in (None, code)}
+    return _differences(expected.keys(), actual, correct)
 
 
-def _differences(expected: Iterable[T], found: Mapping[T, int], right: set[T]) -> RowDifferences:
-    wanted = set(expected)
+def _differences(expected: Iterable[T], actual: Mapping[T, int], correct: set[T]) -> RowDifferences:
+    expected_ids = set(expected)
     return RowDifferences(
-        missing=len(wanted - found.keys()),
-        wrong=len((wanted & found.keys()) - right),
-        unexpected=len(found.keys() - wanted),
-        duplicated=sum(count - 1 for count in found.values()),
+        missing=len(expected_ids - actual.keys()),
+        wrong=len((expected_ids & actual.keys()) - correct),
+        unexpected=len(actual.keys() - expected_ids),
+        duplicated=sum(count - 1 for count in actual.values()),
     )

@@ -1,7 +1,7 @@
 """Compares the sessions in the service's table and topic with the expected sessions.
 
 The expectation (``headgate.demo.shop.expected_sessions``) shares no code with the product. Promises: every row that is
-not deleted is found right, wrong or unexpected, and every session that must be there is found or missing.
+not deleted is correct, wrong or unexpected, and every session that must have a row has one or is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from sessions.session
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row that is not deleted."""
+    """A row of the table that is not deleted. ``final``: whether it is marked final."""
 
     row: SessionRow
     final: bool
@@ -48,7 +48,8 @@ class StoredRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionCounts:
-    """How much there was at some moment. ``sessions``: rows that are not deleted, ``final`` of them."""
+    """Counts of table and topics at one moment. ``sessions``: the rows that are not deleted; ``final``: those marked
+    final."""
 
     events: int
     sessions: int
@@ -59,7 +60,8 @@ class SessionCounts:
 
 @dataclass(frozen=True, slots=True)
 class SessionsOutput:
-    """Content of table and topics. ``revisions``: the table's, by session; ``records``: the records of the topic."""
+    """The content of table and topics. ``revisions``: of all rows, by session id. ``records``: session id and revision
+    of each record of the sessions topic."""
 
     events: int
     rows: tuple[StoredRow, ...]
@@ -69,16 +71,16 @@ class SessionsOutput:
     late: int
 
     @property
-    def mark(self) -> SessionCounts:
-        """The numbers."""
+    def counts(self) -> SessionCounts:
+        """The counts of this output."""
         final = sum(row.final for row in self.rows)
         return SessionCounts(self.events, len(self.rows), final, self.dead_letters, self.late)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDifferences:
-    """``missing``: not there though expected; ``wrong``: there with other values; ``unexpected``: of no session,
-    or a second row of one."""
+    """``missing``: required sessions without a row; ``wrong``: rows with other values than expected; ``unexpected``:
+    rows of no expected session, and second rows of one."""
 
     missing: int
     wrong: int
@@ -88,8 +90,9 @@ class SessionDifferences:
 @dataclass(frozen=True, slots=True)
 class SessionsVerifyResult:
     """``run`` counts the output of this run, ``total`` everything since the shop was created. ``duplicated``: revisions
-    that the topic has twice; ``behind``: sessions whose newest revision differs between topic and table. ``open``:
-    sessions that may lag behind, because they are not finished."""
+    that the topic holds more than once; ``behind``: sessions whose newest revision differs between topic and table.
+    ``open``: sessions whose rows may be older or missing, because the sessions have not ended. ``deleted``: deleted
+    rows."""
 
     run: SessionCounts
     total: SessionCounts
@@ -129,7 +132,7 @@ class SessionsVerifyResult:
 
 
 class SessionsVerifier:
-    """The content before the run, and at its end."""
+    """Verifies the sessions service: reads table and topics before the run and at its end."""
 
     def __init__(self, kafka: KafkaSettings, shop: Workspace, settings: SessionsSettings) -> None:
         self._kafka = kafka
@@ -141,7 +144,7 @@ class SessionsVerifier:
         """Do nothing: the table is read when the app has stopped."""
 
     def compare(self) -> SessionsVerifyResult:
-        """Read everything again, and compare."""
+        """Read table and topics again, and compare their content with the expected sessions."""
         after = read(self._kafka, self._shop, self._settings)
         expectation = SessionsExpectation(PARTITIONS, self._settings.gap.gap_ms, self._settings.lateness_ms)
         for record in records(self._shop.shop, 0, after.events):
@@ -150,8 +153,8 @@ class SessionsVerifier:
 
 
 def read(kafka: KafkaSettings, shop: Workspace, settings: SessionsSettings) -> SessionsOutput:
-    """Everything that table and topics hold now, as far as it is committed."""
-    assert settings.postgres is not None, "the local app always has one"
+    """Read the committed content of table and topics."""
+    assert settings.postgres is not None, "the local app always has a PostgreSQL"
     with open_transaction(settings.postgres, "headgate up, comparing") as connection:
         table = connection.execute(_SELECT).fetchall()
     names = shop.names
@@ -159,13 +162,13 @@ def read(kafka: KafkaSettings, shop: Workspace, settings: SessionsSettings) -> S
         events=sum(end_offsets(kafka, [names.events]).values()),
         rows=tuple(StoredRow(SessionRow(*row[4:]), bool(row[3])) for row in table if not row[2]),  # type: ignore[arg-type]
         revisions={str(row[0]): int(str(row[1])) for row in table},
-        records=tuple(_session_revision(record) for record in _all(kafka, names.lane("sessions"))),
-        dead_letters=len(_all(kafka, names.lane(DEAD_LETTERS))),
-        late=len(_all(kafka, names.lane(LATE))),
+        records=tuple(_session_revision(record) for record in _read_topic(kafka, names.lane("sessions"))),
+        dead_letters=len(_read_topic(kafka, names.lane(DEAD_LETTERS))),
+        late=len(_read_topic(kafka, names.lane(LATE))),
     )
 
 
-def _all(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
+def _read_topic(kafka: KafkaSettings, topic: str) -> Sequence[Record]:
     return read_topic(kafka, topic, limit_ms=_READ_LIMIT_MS)
 
 
@@ -175,23 +178,23 @@ def _session_revision(record: Record) -> tuple[str, int]:
 
 
 def judge(before: SessionsOutput, after: SessionsOutput, expected: ExpectedSessions) -> SessionsVerifyResult:
-    """Compare everything; count the output that arrived between the two readings."""
+    """Compare the output with the expected sessions, and count the output of this run."""
     newest: dict[str, int] = {}
     for session, revision in after.records:
         newest[session] = max(newest.get(session, 0), revision)
-    was, now = asdict(before.mark), asdict(after.mark)
+    counts_before, counts = asdict(before.counts), asdict(after.counts)
     sessions = expected.sessions
     return SessionsVerifyResult(
-        run=SessionCounts(**{name: now[name] - was[name] for name in now}),
-        total=after.mark,
+        run=SessionCounts(**{name: counts[name] - counts_before[name] for name in counts}),
+        total=after.counts,
         expected=SessionCounts(
             expected.records,
             len(sessions),
-            sum(one.final is True for one in sessions),
+            sum(session.final is True for session in sessions),
             expected.dead_letters,
             expected.late,
         ),
-        open=sum(not one.is_required for one in sessions),
+        open=sum(not session.is_required for session in sessions),
         deleted=len(after.revisions) - len(after.rows),
         differences=compare(sessions, after.rows),
         duplicated=sum(count - 1 for count in Counter(after.records).values()),
@@ -200,20 +203,20 @@ def judge(before: SessionsOutput, after: SessionsOutput, expected: ExpectedSessi
 
 
 def compare(expected: Iterable[ExpectedSession], rows: Iterable[StoredRow]) -> SessionDifferences:
-    """Each row with the session of its user that it overlaps."""
-    waiting: dict[str, list[ExpectedSession]] = defaultdict(list)
-    for one in expected:
-        waiting[one.row.user_id].append(one)
+    """Compare each row with the expected session of its user that it overlaps in time."""
+    unmatched: dict[str, list[ExpectedSession]] = defaultdict(list)
+    for session in expected:
+        unmatched[session.row.user_id].append(session)
     wrong = unexpected = 0
     for stored in rows:
-        of_user = waiting[stored.row.user_id]
-        match = next((one for one in of_user if _overlap(one.row, stored.row)), None)
+        of_user = unmatched[stored.row.user_id]
+        match = next((session for session in of_user if _overlap(session.row, stored.row)), None)
         if match is None:
             unexpected += 1
             continue
         of_user.remove(match)
-        wrong += not _agrees(match, stored)
-    missing = sum(one.is_required for left in waiting.values() for one in left)
+        wrong += not _is_correct(match, stored)
+    missing = sum(session.is_required for sessions in unmatched.values() for session in sessions)
     return SessionDifferences(missing, wrong, unexpected)
 
 
@@ -221,7 +224,7 @@ def _overlap(one: SessionRow, other: SessionRow) -> bool:
     return one.started_ms <= other.ended_ms and other.started_ms <= one.ended_ms
 
 
-def _agrees(expected: ExpectedSession, stored: StoredRow) -> bool:
+def _is_correct(expected: ExpectedSession, stored: StoredRow) -> bool:
     if expected.final is not None and stored.final != expected.final:
         return False
     return stored.row == expected.row if expected.is_required else stored.row.within(expected.row)

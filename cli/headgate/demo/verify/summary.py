@@ -1,15 +1,15 @@
 """The JSON of ``headgate up SERVICE --json``: one schema for all services.
 
-``good``          nothing missing, unexpected, duplicated or wrong, and every record accounted for
+``passed``        nothing missing, unexpected, duplicated or wrong, and every record accounted for
 ``events``        input records that this run processed
-``produced``      outputs that are there: alerts, rows in topic and table, sessions, documents
-``expected``      outputs that must be there, computed without the product
-``missing``       expected outputs that are not there
-``unexpected``    outputs that nothing explains
-``duplicated``    outputs that are there more often than once
-``wrong``         outputs that are there with other values than expected
+``produced``      outputs: alerts, rows in topic and table, sessions, documents
+``expected``      expected outputs, computed without the product
+``missing``       expected outputs that do not exist
+``unexpected``    outputs without an expected one
+``duplicated``    copies of outputs beyond the first
+``wrong``         outputs with other values than expected
 ``dead_letters``  records on the dead-letter lane
-``details``       counts that only this service has
+``details``       further counts of the service
 ``seconds``       duration of the command; added by the command
 
 All counts but ``events`` cover everything since the shop was created.

@@ -1,4 +1,4 @@
-"""Live views of a demo run: pure functions from a state to a picture, and the code that gathers the state.
+"""Live views of a demo run: pure functions from figures to terminal output, and the code that gathers the figures.
 
 Promises: a view fits the terminal and never blocks the run.
 """

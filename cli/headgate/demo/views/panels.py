@@ -21,7 +21,9 @@ _MEDIUM: Final = 100  # characters
 
 @dataclass(frozen=True, slots=True)
 class RunMetrics:
-    """Figures of an app and of its generator. None: not known yet."""
+    """Figures of an app and its generator; None: not known yet. ``sent`` and ``processed`` count input records.
+    ``lag_s``: the age of the oldest record not yet processed, in seconds. ``cut_ms``: the durations of the latest
+    cuts."""
 
     app: str
     bootstrap: str
@@ -44,7 +46,7 @@ class RunMetrics:
 
 
 def header(state: RunMetrics, width: int) -> Text:
-    """Return one line: the app, its location and its running time."""
+    """Return the first line: phase, app, Kafka, epoch, cuts, and the running time at the right."""
     left = Text.assemble(
         (" headgate ", "bold black on green"),
         (f" {state.phase} ", "bold"),
@@ -57,15 +59,15 @@ def header(state: RunMetrics, width: int) -> Text:
 
 
 def footer(text: str, width: int) -> Text:
-    """Return one line with the available keys and commands."""
+    """Return the last line: the key that stops the run, and ``text``."""
     line = Text(f" Ctrl-C: stop   {text}", style="dim")
     line.truncate(width, overflow="ellipsis")
     return line
 
 
 def metrics_table(state: RunMetrics, out: Mapping[str, int], width: int) -> Table:
-    """Return three panels of ``METRICS_PANEL_LINES`` lines. ``out``: at most four counts of output."""
-    form = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
+    """Return three panels of ``METRICS_PANEL_LINES`` lines: events, times, and ``out``, at most four counts by name."""
+    time_format = "%Y-%m-%d %H:%M:%S" if width >= _MEDIUM else "%H:%M:%S"
     grid = Table.grid(expand=True)
     for _ in range(3):
         grid.add_column(ratio=1)
@@ -79,21 +81,21 @@ def metrics_table(state: RunMetrics, out: Mapping[str, int], width: int) -> Tabl
         ),
         _panel(
             "time",
-            ("newest", time_text(state.newest_event_ms, form)),
-            ("watermark", time_text(state.watermark_ms, form)),
-            ("delay", _delay(state)),
-            ("cut", _cut(state.cut_ms)),
+            ("newest", time_text(state.newest_event_ms, time_format)),
+            ("watermark", time_text(state.watermark_ms, time_format)),
+            ("delay", _render_delay(state)),
+            ("cut", _render_cut_durations(state.cut_ms)),
         ),
         _panel("out", *((name, f"{count:,}") for name, count in out.items())),
     )
     return grid
 
 
-def time_text(time_ms: int | None, form: str) -> str:
-    """Format a time in UTC; ``-`` for none."""
+def time_text(time_ms: int | None, time_format: str) -> str:
+    """Format epoch milliseconds in UTC with the strftime format ``time_format``; ``-`` for None."""
     if time_ms is None:
         return "-"
-    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime(form)
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).strftime(time_format)
 
 
 def _panel(title: str, *entries: tuple[str, str]) -> Panel:
@@ -107,13 +109,13 @@ def _panel(title: str, *entries: tuple[str, str]) -> Panel:
     )
 
 
-def _delay(state: RunMetrics) -> str:
+def _render_delay(state: RunMetrics) -> str:
     if state.newest_event_ms is None or state.watermark_ms is None:
         return "-"
     return f"{(state.newest_event_ms - state.watermark_ms) / 1000:,.1f} s"
 
 
-def _cut(cut_ms: Sequence[int]) -> str:
+def _render_cut_durations(cut_ms: Sequence[int]) -> str:
     if not cut_ms:
         return "-"
     ordered = sorted(cut_ms)

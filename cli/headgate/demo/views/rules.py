@@ -1,7 +1,6 @@
-"""The live view of `headgate up`: a pure function from the known figures to terminal output.
+"""The live view of ``headgate up rules``: a pure function from figures to terminal output.
 
-Promises: fits any size from 80 columns by 24 lines up; the same state gives the same picture. Does not know the source
-of the figures.
+Promises: fits any size from 80 columns by 24 lines up; the same figures give the same output.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from headgate.demo.views.panels import METRICS_PANEL_LINES, RunMetrics, footer, header, metrics_table, time_text
 
-_RULE_COLUMN: Final = 50  # characters that one column of rules takes, rounded
+_RULE_COLUMN: Final = 50  # the width of a column of rules, in characters
 _ALERT_LINES_AT_LEAST: Final = 7
 _WIDE: Final = 130  # characters
 _SEVERITY: Final = {"critical": "bold white on red", "high": "bold red", "medium": "yellow", "low": "cyan"}
@@ -27,7 +26,7 @@ _STATUS: Final = {"accepted": "green", "rejected": "bold red", "quarantined": "b
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """``status`` is the app's last answer, None before it; ``matches`` counts alerts, those in shadow mode too."""
+    """One rule. ``status``: the app's last response, None before it. ``matches``: its alerts, in shadow mode too."""
 
     rule: str
     version: int
@@ -38,7 +37,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """One alert. ``time_ms`` is event time."""
+    """One alert. ``time_ms``: its event time, in epoch milliseconds."""
 
     time_ms: int
     severity: str
@@ -49,7 +48,7 @@ class AlertRow:
 
 @dataclass(frozen=True, slots=True)
 class ViewState(RunMetrics):
-    """Everything that the view shows. ``alerts``: the latest first."""
+    """All figures of the view. ``alerts``: the latest first."""
 
     alert_count: int
     shadow_count: int
@@ -68,15 +67,15 @@ def render(state: ViewState, width: int, height: int) -> Layout:
     layout = Layout()
     layout.split_column(
         Layout(header(state, width), size=1),
-        Layout(metrics_table(state, _out(state), width), size=METRICS_PANEL_LINES),
-        Layout(_rules(state.rules, columns, rows), size=rows + 2),
-        Layout(_alerts(state.alerts, width)),
+        Layout(metrics_table(state, _output_counts(state), width), size=METRICS_PANEL_LINES),
+        Layout(_rules_panel(state.rules, columns, rows), size=rows + 2),
+        Layout(_alerts_panel(state.alerts, width)),
         Layout(footer(f"change rules: {publish}", width), size=1),
     )
     return layout
 
 
-def _out(state: ViewState) -> dict[str, int]:
+def _output_counts(state: ViewState) -> dict[str, int]:
     return {
         "alerts": state.alert_count,
         "in shadow": state.shadow_count,
@@ -85,8 +84,8 @@ def _out(state: ViewState) -> dict[str, int]:
     }
 
 
-def _rules(rules: Sequence[RuleRow], columns: int, rows: int) -> Panel:
-    """Column by column, by name; the ones with most matches when there is no room for all."""
+def _rules_panel(rules: Sequence[RuleRow], columns: int, rows: int) -> Panel:
+    """Draw the rules by name, column by column; if not all fit, only those with the most matches."""
     room = columns * rows
     shown = sorted(rules, key=lambda r: (-r.matches, r.rule))[:room] if len(rules) > room else list(rules)
     shown.sort(key=lambda r: r.rule)
@@ -114,7 +113,7 @@ def _rule_name(rule: RuleRow) -> Text:
     return text
 
 
-def _alerts(alerts: Sequence[AlertRow], width: int) -> Panel:
+def _alerts_panel(alerts: Sequence[AlertRow], width: int) -> Panel:
     wide = width >= _WIDE
     table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("event time", width=19 if wide else 10, no_wrap=True)

@@ -1,7 +1,7 @@
-"""Gathers the data of the live view: the app's reports, the generator's position, and the app's topics as read live.
+"""Gathers the figures of the rules service's live view, from the app's reports, the generator and the app's topics.
 
-Promises: ``state`` is cheap and never waits. Counts of alerts, dead letters and late events are of the whole topics, so
-a view that starts later shows the same numbers.
+Promises: ``state`` is cheap and never waits. Alerts, dead letters and late events are counted from the beginning of
+their topics, so a view that starts later shows the same numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLLS: Final = 5  # of 10,000 records each, so that a long history does not fre
 
 
 class RulesLiveView:
-    """Follows a stack's topics until it is closed; one thread."""
+    """Reads the app's topics until it is closed. For one thread."""
 
     def __init__(self, run: RunView, bundle: RuleBundle, timeline: Timeline) -> None:
         self._run = run
@@ -47,14 +47,14 @@ class RulesLiveView:
         self._matches: Counter[tuple[str, int]] = Counter()
         self._rules = RuleSet.empty(bundle.streams)
         self._responses: dict[tuple[str, int | None], ControlResponse] = {}
-        self._alerts: list[tuple[int, int, AlertRow]] = []  # with time of writing and number, in that order
+        self._alerts: list[tuple[int, int, AlertRow]] = []  # (time of writing, number, row)
 
     def close(self) -> None:
-        """Stop reading."""
+        """Close the consumer."""
         self._follower.close()
 
     def render(self, phase: str, width: int, height: int) -> Layout:
-        """For a terminal of this size."""
+        """Draw the view for a terminal of ``width`` columns and ``height`` lines."""
         return render(self.state(phase), width, height)
 
     def status_line(self) -> str:
@@ -66,13 +66,13 @@ class RulesLiveView:
         )
 
     def poll(self) -> None:
-        """Read the records that have arrived."""
+        """Read the records that have arrived, without waiting for more."""
         for _ in range(_POLLS):
             records = self._follower.poll(0)
             if not records:
                 return
             for record in records:
-                self._take(record)
+                self._add(record)
             self._alerts = sorted(self._alerts)[-_ALERTS_KEPT:]
 
     def state(self, phase: str) -> ViewState:
@@ -93,26 +93,28 @@ class RulesLiveView:
         status = None if response is None else response.status
         return RuleRow(rule.id, rule.version, rule.mode_text, status, self._matches[rule.id, rule.version])
 
-    def _take(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         if record.topic == self._control:
-            self._take_rule(record)
+            self._apply_control_record(record)
             return
         lane = self._lanes[record.topic]
         self._counts[lane] += 1
         if lane == STATUS:
             responses = (
-                a for a in read_responses([record]) if a.subject == Subject.RULE and a.status != StatusKind.COMPARED
+                response
+                for response in read_responses([record])
+                if response.subject == Subject.RULE and response.status != StatusKind.COMPARED
             )
-            self._responses |= {(a.rule, a.version): a for a in responses}
+            self._responses |= {(response.rule, response.version): response for response in responses}
         elif lane in (ALERTS, SHADOW):
-            self._take_alert(record, lane)
+            self._add_alert(record, lane)
 
-    def _take_rule(self, record: Record) -> None:
+    def _apply_control_record(self, record: Record) -> None:
         """Apply a control record as the app does; `rules list --history` shows the reasons of rejected records."""
         change = ControlRecord(record.partition, record.offset, record.key, record.value)
         self._rules, _ = self._rules.apply([change], record.timestamp_ms)
 
-    def _take_alert(self, record: Record, lane: str) -> None:
+    def _add_alert(self, record: Record, lane: str) -> None:
         body = orjson.loads(record.value or b"{}")
         self._matches[body["rule"], body["version"]] += 1
         if lane == ALERTS:

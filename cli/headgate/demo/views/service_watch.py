@@ -1,7 +1,7 @@
-"""Gathers the data of a service's live view: the app's reports, the generator's position, and its topics read live.
+"""Gathers the figures of a service's live view, from the app's reports, the generator and the app's topics.
 
-Counts of lanes are of the whole topics, so a view that starts later shows the same numbers; those of sinks are since
-the app was started, as it reports them.
+Lanes are counted from the beginning of their topics, so a view that starts later shows the same numbers. Sinks are
+counted since the app was started, as it reports them.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final
 from headgate.console.timeline import Timeline
 from headgate.demo.service import RunView
 from headgate.demo.views.panels import RunMetrics
-from headgate.demo.views.service import LastRow, ServiceState, SinkRow, render
+from headgate.demo.views.service import LatestRecord, ServiceState, SinkRow, render
 from streamcore.kafka.readers import Follower, Record
 
 if TYPE_CHECKING:
     from rich.layout import Layout
 
-_LAST_KEPT: Final = 100  # of each lane
-_OTHER_LINES: Final = 15  # of a screen, about
-_TEXT: Final = 500
+_KEPT_PER_LANE: Final = 100  # records
+_OTHER_LINES: Final = 15  # lines of the screen without records, about
+_TEXT_CHARACTERS: Final = 500
 _POLLS: Final = 5  # of 10,000 records each, so that a long history does not freeze the view
 
 
 def run_metrics(run: RunView, timeline: Timeline, phase: str) -> RunMetrics:
-    """Return the metrics that every view shows."""
+    """Return the figures that the views of all services show."""
     metrics, generator = run.app.metrics, run.generator
     return RunMetrics(
         app=run.workspace.names.app,
@@ -47,7 +47,7 @@ def run_metrics(run: RunView, timeline: Timeline, phase: str) -> RunMetrics:
 
 
 class ServiceLiveView:
-    """Follows a stack's lanes until it is closed; one thread. ``hint``: a useful next command."""
+    """Reads the app's lanes until it is closed. For one thread. ``hint``: the next command for the user."""
 
     def __init__(self, run: RunView, timeline: Timeline, hint: str) -> None:
         self._run = run
@@ -57,23 +57,23 @@ class ServiceLiveView:
         self._lanes = {names.lane(lane): lane for lane in names.lanes}
         self._follower = Follower(run.kafka, [*self._lanes])
         self._counts: Counter[str] = Counter(dict.fromkeys(names.lanes, 0))
-        self._last = {lane: deque[LastRow](maxlen=_LAST_KEPT) for lane in names.lanes}
+        self._latest = {lane: deque[LatestRecord](maxlen=_KEPT_PER_LANE) for lane in names.lanes}
 
     def close(self) -> None:
-        """Stop reading."""
+        """Close the consumer."""
         self._follower.close()
 
     def poll(self) -> None:
-        """Read the records that have arrived."""
+        """Read the records that have arrived, without waiting for more."""
         for _ in range(_POLLS):
             records = self._follower.poll(0)
             for record in records:
-                self._take(record)
+                self._add(record)
             if not records:
                 return
 
     def render(self, phase: str, width: int, height: int) -> Layout:
-        """For a terminal of this size."""
+        """Draw the view for a terminal of ``width`` columns and ``height`` lines."""
         return render(self._state(phase, max(height - _OTHER_LINES, 1)), width, height)
 
     def status_line(self) -> str:
@@ -92,7 +92,7 @@ class ServiceLiveView:
             **{name: getattr(common, name) for name in RunMetrics.__slots__},
             lanes=dict(self._counts),
             sinks=self._sinks(),
-            last=latest(self._last.values(), rows),
+            latest=select_latest(self._latest.values(), rows),
             hint=self._hint,
         )
 
@@ -100,29 +100,32 @@ class ServiceLiveView:
         sinks = self._run.app.metrics.sinks
         return tuple(SinkRow(n, s.guarantee, s.rows, s.refused, s.ms) for n, s in sorted(sinks.items()))
 
-    def _take(self, record: Record) -> None:
+    def _add(self, record: Record) -> None:
         lane = self._lanes[record.topic]
         self._counts[lane] += 1
         text = (record.value or b"").decode("utf-8", "replace")
         if lane == "deadletters":
             reason = (record.header("reason") or b"").decode("utf-8", "replace")
             text = f"{reason}: {text}"
-        self._last[lane].append(LastRow(record.timestamp_ms, lane, brief(text)[:_TEXT]))
+        self._latest[lane].append(LatestRecord(record.timestamp_ms, lane, brief(text)[:_TEXT_CHARACTERS]))
 
 
-def latest(lanes: Iterable[Sequence[LastRow]], rows: int) -> tuple[LastRow, ...]:
-    """About so many, the latest first, of each lane as many: one cut's many rows of one do not hide the others."""
-    filled = [[*lane] for lane in lanes if lane]
-    share = max(1, rows // max(1, len(filled)))
-    return tuple(sorted((row for lane in filled for row in lane[: -share - 1 : -1]), key=_time, reverse=True))
+def select_latest(lanes: Iterable[Sequence[LatestRecord]], rows: int) -> tuple[LatestRecord, ...]:
+    """Return about ``rows`` of the latest records, the newest first.
+
+    Each lane gets an equal share, so that a lane with many records does not hide the others.
+    """
+    non_empty = [[*lane] for lane in lanes if lane]
+    share = max(1, rows // max(1, len(non_empty)))
+    return tuple(sorted((row for lane in non_empty for row in lane[: -share - 1 : -1]), key=_second, reverse=True))
 
 
-def _time(row: LastRow) -> int:
-    return row.time_ms // 1000  # as it is shown; within a second, lane by lane
+def _second(row: LatestRecord) -> int:
+    return row.time_ms // 1000  # records of a second stay together by lane, because only seconds are shown
 
 
 def brief(text: str) -> str:
-    """Render a JSON object as names with their values, without empty ones; return other text unchanged."""
+    """Render a JSON object as names and values, without nulls; return other text unchanged."""
     try:
         body = json.loads(text, parse_float=str)
     except ValueError:

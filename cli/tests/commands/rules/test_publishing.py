@@ -202,7 +202,7 @@ def test_a_refused_release_says_which_rules_and_changes_nothing(
         capsys.readouterr()
         assert run(["rules", "release", "q3", write(tmp_path, "b"), write(tmp_path, "a", 1), *target]) == 1
         shown = capsys.readouterr().out
-        assert "1 of 2 changes are refused" in shown
+        assert "1 of 2 changes are rejected" in shown
         assert "a: version 1 is not above version 2" in shown
     assert run(["rules", "list", *target, "-o", "json"]) == 0
     assert [(r["rule"], r["version"]) for r in json.loads(capsys.readouterr().out)] == [("a", 2)]
