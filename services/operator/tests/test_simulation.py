@@ -119,14 +119,14 @@ def test_a_collection_that_counts_no_references_removes_what_a_rollback_needs(mo
 def test_a_rollback_that_accepts_what_is_newer_writes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Back to the savepoint of before, although the new version has committed."""
     module = sys.modules["headgate_operator.reconcile.rollback"]  # its main function has its name
-    real = module.ways_back
+    real = module.rollback_checkpoints
 
     def careless(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
         if not upgrade.promoted or not upgrade.savepoint:
             return tuple(real(status, upgrade))
         return (Checkpoint(status.epochs + 1, restore=upgrade.savepoint, discard_newer=True),)
 
-    monkeypatch.setattr(module, "ways_back", careless)
+    monkeypatch.setattr(module, "rollback_checkpoints", careless)
     monkeypatch.setattr("tests.harness.operator.store.FORGIVING", True)
     assert _notices(Faults(), "were committed")
 
@@ -157,5 +157,5 @@ def test_an_upgrade_that_begins_in_the_step_in_which_another_ends_hides_how_that
 
 def test_savepoints_are_believed_only_when_they_can_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going on without the old version's savepoint: sealed is said of what is not there."""
-    monkeypatch.setattr(upgrading, "poll", lambda *_: (CommandState.DONE, (), ""))
+    monkeypatch.setattr(upgrading, "advance_command", lambda *_: (CommandState.DONE, (), ""))
     assert _notices(Faults(), "without savepoint")

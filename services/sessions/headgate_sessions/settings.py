@@ -173,7 +173,7 @@ class SessionsSettings(ServiceSettings):
         if 0 < self.deduplicate_ms < self.lateness_ms:
             raise ValueError(
                 f"deduplicate_ms ({self.deduplicate_ms}) must not be below lateness_ms ({self.lateness_ms}), or events "
-                "that are still accepted could not be checked for duplicates; raise it, or turn deduplication off with 0"
+                "that are still accepted could not be checked for duplicates; raise it, or turn deduplication off (0)"
             )
         if self.deduplicate_ms and self.fields.event_id is None:
             raise ValueError("deduplicate_ms needs fields.event_id; set it to 0 for events without ids")

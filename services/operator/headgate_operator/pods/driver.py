@@ -1,4 +1,4 @@
-"""A driver's pod: always a standby, which is given the checkpoint later. It ends when its process ends."""
+"""The manifest of a driver pod. Every driver starts as a standby; the operator promotes it later, by a command."""
 
 from __future__ import annotations
 
@@ -19,26 +19,31 @@ from headgate_operator.resources.release import Release
 CONTAINER = "driver"
 
 
-def driver_pod(app: Desired, release: Release, name: str, against: str = "") -> Manifest:
-    """Return the pod. ``against``: the savepoint with which the waiting standby checks its compatibility."""
+def driver_pod(app: Desired, release: Release, name: str, savepoint: str = "") -> Manifest:
+    """Return the manifest of a driver pod of the release.
+
+    ``savepoint``: the savepoint that the standby checks its compatibility with; empty for none.
+    """
     spec = release.spec
-    settings = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
-    made = pod_spec(spec, spec.driver, _container(release, against), [settings, *shared_volumes(app, release)])
-    made |= {
+    settings_volume = {"name": "settings", "configMap": {"name": settings_name(app, release)}}
+    pod = pod_spec(spec, spec.driver, _container(release, savepoint), [settings_volume, *shared_volumes(app, release)])
+    termination_grace_ms = spec.driver.termination_grace
+    pod |= {
         "serviceAccountName": service_account_name(app),
-        "terminationGracePeriodSeconds": max(1, spec.driver.termination_grace // 1_000),
+        "terminationGracePeriodSeconds": max(1, termination_grace_ms // 1_000),
         "hostname": name,
         "subdomain": app.name,
     }
-    marks = driver_selector(app.name) | {REVISION: release.revision}
-    metadata = owned_metadata(app, name, spec.driver.labels | labels(app, "driver", marks))
+    selector_labels = driver_selector(app.name) | {REVISION: release.revision}
+    metadata = owned_metadata(app, name, spec.driver.labels | labels(app, "driver", selector_labels))
     metadata["annotations"] = dict(spec.driver.annotations)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 
 
-def _container(release: Release, against: str) -> Manifest:
+def _container(release: Release, savepoint: str) -> Manifest:
+    """Return the driver's container: the service's process, which waits as a standby."""
     spec = release.spec
-    standby = ["--standby", *(["--restore-from", against] if against else [])]
+    standby = ["--standby", *(["--restore-from", savepoint] if savepoint else [])]
     return {
         "name": CONTAINER,
         "image": spec.image,
@@ -60,8 +65,10 @@ def _container(release: Release, against: str) -> Manifest:
 
 
 def _environment(release: Release) -> list[Manifest]:
+    """Return the environment variables that the operator sets; `docs/kubernetes.md` describes them."""
     fields = {"POD_NAME": "metadata.name", "POD_NAMESPACE": "metadata.namespace", "POD_IP": "status.podIP"}
     environment = {
+        # The driver reads commands from annotations of its pod and reports its status there, instead of in files.
         "HEADGATE_CONTROL_CHANNEL": "pod",
         "HEADGATE_IMAGE": release.spec.image,
         "HEADGATE_VERSION": release.version,

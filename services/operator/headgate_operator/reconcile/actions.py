@@ -21,13 +21,14 @@ class RemoveFinalizer:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a standby pod with the settings of its release. ``against``: the savepoint to check compatibility with, or
-    empty.
+    """Create a driver pod, which starts as a standby, and the objects that it needs.
+
+    ``savepoint``: the savepoint that the standby checks its compatibility with; empty for none.
     """
 
     name: str
     release: Release
-    against: str
+    savepoint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,7 @@ class ReconfigureDriver:
 
 @dataclass(frozen=True, slots=True)
 class PromoteStandby:
-    """Give a standby the checkpoint. The runtime first asks the API server that no container of another driver pod
-    runs.
-    """
+    """Promote a standby. The runtime first checks with the API server that no container of another driver pod runs."""
 
     pod: str
     uid: str
@@ -70,7 +69,7 @@ class PromoteStandby:
 
 @dataclass(frozen=True, slots=True)
 class CreateSavepoint:
-    """Create the ``Savepoint`` resource, before there is data."""
+    """Create the ``Savepoint`` resource. The driver writes the data afterwards."""
 
     name: str
     reason: SavepointReason
@@ -78,7 +77,7 @@ class CreateSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSavepointStatus:
-    """Record the result of a savepoint, only onto the version that was read."""
+    """Write the status of a ``Savepoint`` resource, if ``resource_version`` is still its newest version."""
 
     name: str
     resource_version: str
@@ -87,14 +86,14 @@ class UpdateSavepointStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSavepoint:
-    """Delete the ``Savepoint`` resource; our finalizer holds it until its data is removed."""
+    """Delete the ``Savepoint`` resource; the operator's finalizer keeps it until its data is removed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveSavepointFinalizer:
-    """Remove our finalizer from a savepoint whose data is removed or stays for good."""
+    """Remove the operator's finalizer from a savepoint whose data is removed, or will not be removed."""
 
     name: str
 

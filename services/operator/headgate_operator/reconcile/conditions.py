@@ -1,4 +1,4 @@
-"""Conditions of the status, for people and tools: Ready, Progressing, Degraded, each with a machine-readable reason."""
+"""Sets the parts of the status that people and tools read: conditions, running version, progress, restore points."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from headgate_operator.resources.reasons import ConditionReason
 from headgate_operator.resources.status import RESTING, AppProgress, Condition, Phase, Status, UpgradeOutcome
 from streamcore.control.status import DriverPhase
 
-#: Progress is written this often: it is for eyes. Phases are written at once.
+#: Interval in milliseconds between two updates of the progress; each update is a request to the API server.
 PROGRESS_EVERY_MS = 15_000
+#: Restarts in a row from which the app counts as being in a crash loop.
 _CRASH_LOOP = 3
+#: Type, whether the condition is true, reason, message.
 _ConditionText = tuple[str, bool, str, str]
 
 
 def absorb_status(context: Context, status: Status) -> Status:
-    """Copy the state of the checkpoint that the owner reports into the status."""
+    """Copy progress and checkpoint from the owner's report into the status, at most every ``PROGRESS_EVERY_MS``."""
     pod, checkpoint = context.owner(status), status.checkpoint
     report = pod.driver_status if pod else None
     if report is None or checkpoint is None or report.epoch != checkpoint.epoch or report.committed < 1:
@@ -38,20 +40,22 @@ def describe(context: Context, status: Status) -> Status:
     texts = (_ready(context, status), _progressing(status), _degraded(context, status))
     conditions = tuple(_condition(context, status, text) for text in texts)
     generation, version = context.desired.generation, _version(status)
-    named = restore_points(context) if status.phase is Phase.NEEDS_HUMAN else ()
-    now = (generation, version, named, conditions)
-    if now == (status.observed_generation, status.version, status.restore_points, status.conditions):
+    points = restore_points(context) if status.phase is Phase.NEEDS_HUMAN else ()
+    described = (generation, version, points, conditions)
+    if described == (status.observed_generation, status.version, status.restore_points, status.conditions):
         return status
-    return replace(status, observed_generation=generation, version=version, restore_points=named, conditions=conditions)
+    return replace(
+        status, observed_generation=generation, version=version, restore_points=points, conditions=conditions
+    )
 
 
 def _condition(context: Context, status: Status, text: _ConditionText) -> Condition:
-    kind, truth, reason, message = text
-    before = next((condition for condition in status.conditions if condition.type == kind), None)
-    value = "True" if truth else "False"
-    since = before.last_transition_time if before is not None and before.status == value else context.now_ms
-    made = Condition(kind, value, reason, message[:1_000], since, context.desired.generation)
-    return before if made == before and before is not None else made
+    """Return the condition. Its transition time stays if its status stays."""
+    type_, is_true, reason, message = text
+    before = next((condition for condition in status.conditions if condition.type == type_), None)
+    value = "True" if is_true else "False"
+    since_ms = before.last_transition_time if before is not None and before.status == value else context.now_ms
+    return Condition(type_, value, reason, message[:1_000], since_ms, context.desired.generation)
 
 
 def _version(status: Status) -> str:
@@ -64,13 +68,13 @@ def _version(status: Status) -> str:
 
 def _ready(context: Context, status: Status) -> _ConditionText:
     pod = context.owner(status)
-    ready = _running(pod, status)
-    rests = ConditionReason.SUSPENDED if status.phase is Phase.SUSPENDED else ConditionReason.NOT_RUNNING
-    reason = ConditionReason.RUNNING if ready else rests
+    ready = _is_ready(pod, status)
+    not_ready = ConditionReason.SUSPENDED if status.phase is Phase.SUSPENDED else ConditionReason.NOT_RUNNING
+    reason = ConditionReason.RUNNING if ready else not_ready
     return ("Ready", ready, reason, "" if ready else f"phase {status.phase.value}")
 
 
-def _running(pod: PodView | None, status: Status) -> bool:
+def _is_ready(pod: PodView | None, status: Status) -> bool:
     report, checkpoint = (pod.driver_status if pod else None), status.checkpoint
     if pod is None or not pod.alive or report is None or checkpoint is None:
         return False
@@ -98,9 +102,9 @@ def _degraded(context: Context, status: Status) -> _ConditionText:
         missing = f"savepoint {restore.from_} does not exist or is incomplete"
         return ("Degraded", True, ConditionReason.RESTORE_IMPOSSIBLE, missing)
     if status.restarts >= _CRASH_LOOP:
-        why = f"{status.restarts} restarts; the reasons are in the app's events"
-        words = f"{why}; to run another version instead: {in_place_command(context)}"
-        return ("Degraded", True, ConditionReason.CRASH_LOOP, words)
+        restarts = f"{status.restarts} restarts; the reasons are in the app's events"
+        message = f"{restarts}; to run another version instead: {in_place_command(context)}"
+        return ("Degraded", True, ConditionReason.CRASH_LOOP, message)
     outcome = status.upgrade.outcome if status.upgrade is not None else UpgradeOutcome.OPEN
     failed = status.phase in RESTING and outcome in (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK)
     reason = ConditionReason.of_upgrade(outcome) if failed else ConditionReason.AS_EXPECTED
@@ -108,6 +112,7 @@ def _degraded(context: Context, status: Status) -> _ConditionText:
 
 
 def _next_step_for_human(context: Context, status: Status) -> str:
+    """Return why the operator cannot continue, and the commands that a person can choose from."""
     if status.resume is not None:
         names = [
             pod.name for pod in context.observed.unfinished_pods(*([status.standby.name] if status.standby else []))
@@ -116,9 +121,9 @@ def _next_step_for_human(context: Context, status: Status) -> str:
             f"{', '.join(names) or 'a pod'} did not end; if its node is certainly dead: kubectl delete pod -n "
             f"{context.desired.namespace} --force --grace-period=0 {' '.join(names)}"
         )
-    there = restore_points(context)
+    points = restore_points(context)
     upgrade = status.upgrade
-    why = f"{upgrade.reason}: {upgrade.message}; " if upgrade is not None and upgrade.reason else ""
-    if not there:
-        return f"{why}no savepoint to restore; to go on from the checkpoint: {in_place_command(context)}"
-    return f"{why}{len(there)} savepoints in status.restorePoints; the newest: {there[0].command}"
+    cause = f"{upgrade.reason}: {upgrade.message}; " if upgrade is not None and upgrade.reason else ""
+    if not points:
+        return f"{cause}no savepoint to restore; to continue from the checkpoint: {in_place_command(context)}"
+    return f"{cause}{len(points)} savepoints in status.restorePoints; the newest: {points[0].command}"

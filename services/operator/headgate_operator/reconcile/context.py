@@ -1,4 +1,4 @@
-"""One step of the reconciler: the input of its decision, and the decision."""
+"""Input and result of a reconciliation, and the changes of the status that all phases share."""
 
 from __future__ import annotations
 
@@ -12,44 +12,46 @@ from headgate_operator.traces import traceparent
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Input of a decision, without the status."""
+    """Input of a reconciliation besides the status. ``now_ms``: milliseconds since 1970."""
 
     desired: Desired
     observed: Observed
     now_ms: int
 
-    def past(self, deadline_ms: int | None) -> bool:
-        """Return true when there is a deadline and it has passed."""
+    def has_passed(self, deadline_ms: int | None) -> bool:
+        """Return true if there is a deadline and it has passed."""
         return deadline_ms is not None and self.now_ms >= deadline_ms
 
     def traceparent(self, status: Status) -> str:
-        """Return the span that a request to a driver now belongs to; empty outside of an upgrade."""
+        """Return the W3C ``traceparent`` for a command to a driver; empty outside of an upgrade."""
         return traceparent(self.desired.uid, status.upgrade)
 
     def owner(self, status: Status) -> PodView | None:
-        """Return the pod that has, or may have, the checkpoint, as far as the operator has observed."""
+        """Return the observed pod of the owner, which owns the checkpoint or was sent ``promote``; None if it is not
+        there."""
         return self.observed.pod(status.owner.name) if status.owner else None
 
     def owner_alive(self, status: Status) -> bool:
-        """Return true when the owner is present and has received no command to end."""
+        """Return true if the owner's pod exists, has not ended and is not being deleted."""
         pod = self.owner(status)
         return pod is not None and pod.alive
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The status to write, and the actions that follow it."""
+    """Result of a reconciliation: the status to write, and the actions to perform after that."""
 
     status: Status
     actions: tuple[Action, ...] = ()
 
-    def doing(self, *actions: Action) -> ReconcileResult:
-        """Return the result with further actions."""
+    def with_actions(self, *actions: Action) -> ReconcileResult:
+        """Return the result with these actions after its own."""
         return replace(self, actions=(*self.actions, *actions))
 
 
 def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int | None = None) -> Status:
-    """Return the status in another phase, with its deadline; an open upgrade records the time."""
+    """Return the status in ``phase``, with a deadline after ``within_ms``, if given. An open upgrade records the
+    time."""
     upgrade = status.upgrade
     if upgrade is not None and upgrade.outcome is UpgradeOutcome.OPEN:
         upgrade = replace(upgrade, phases=(*upgrade.phases[-30:], PhaseTime(phase, context.now_ms)))
@@ -58,7 +60,7 @@ def enter_phase(context: Context, status: Status, phase: Phase, within_ms: int |
 
 
 def open_upgrade(status: Status) -> Upgrade:
-    """Return the upgrade under way. Asserts that there is one, as in every phase of an upgrade."""
+    """Return the open upgrade. ``AssertionError`` if there is none: every phase of an upgrade has one."""
     upgrade = status.upgrade
     assert upgrade is not None, f"no upgrade in phase {status.phase}"
     assert upgrade.outcome is UpgradeOutcome.OPEN, f"upgrade {upgrade.number} is over in phase {status.phase}"
@@ -66,23 +68,23 @@ def open_upgrade(status: Status) -> Upgrade:
 
 
 def with_upgrade(status: Status, upgrade: Upgrade) -> Status:
-    """Return the status with this state of the upgrade."""
+    """Return the status with ``upgrade`` in place of its upgrade."""
     return replace(status, upgrade=upgrade)
 
 
 def close_upgrade(
     context: Context, status: Status, outcome: UpgradeOutcome, reason: str = "", message: str = ""
 ) -> Status:
-    """Close the upgrade with its outcome."""
+    """Return the status with the open upgrade closed. Without ``reason`` or ``message`` the upgrade keeps its own."""
     upgrade = open_upgrade(status)
-    over = replace(
+    closed = replace(
         upgrade,
         outcome=outcome,
         reason=reason or upgrade.reason,
         message=message or upgrade.message,
         ended=context.now_ms,
     )
-    return replace(status, upgrade=over)
+    return replace(status, upgrade=closed)
 
 
 def resting_phase(status: Status) -> Phase:

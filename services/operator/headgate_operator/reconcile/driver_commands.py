@@ -1,13 +1,13 @@
-"""Commands that a running owner answers with a savepoint: ``savepoint`` and ``drain``.
+"""Executes the commands ``savepoint`` and ``drain``, with which the owner writes a savepoint.
 
-1. The savepoint's name, the command's id and its deadline are written.
-2. The ``Savepoint`` resource is created, so that no data exists without a record that names it.
-3. The command goes to the pod.
-4. Its result goes into the resource.
-5. The command is removed from the status.
+1. The operator writes the savepoint's name, the command's id and its deadline into the status.
+2. It creates the ``Savepoint`` resource, so that no data exists without a resource that names it.
+3. It sends the command to the pod.
+4. It writes the result of the driver into the resource.
+5. It removes the command from the status.
 
-The next reconciliation repairs a crash between any two steps from the state: no resource, no command at the pod, no
-result in the resource.
+After a crash between two steps, the next reconciliation sees which step is missing: no resource, no command at the pod,
+or no result in the resource. ``drain`` without a savepoint name skips steps 2 and 4.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamcore.control.status import CommandResult, SavepointInfo
 
 
 class CommandState(Enum):
-    """State of a command. ``LATE``: its deadline has passed. ``LOST``: the pod ended without a result."""
+    """State of a command. ``LATE``: no result by the deadline. ``LOST``: the pod ended without a result."""
 
     WAITING = 1
     DONE = 2
@@ -34,38 +34,47 @@ class CommandState(Enum):
     LOST = 5
 
 
-def send(context: Context, status: Status, kind: str, savepoint: str, within_ms: int) -> Status:
-    """Execute step 1, for the owner."""
+def record_command(context: Context, status: Status, kind: str, savepoint: str, within_ms: int) -> Status:
+    """Execute step 1: return the status with a new command to the owner.
+
+    ``kind``: ``savepoint`` or ``drain``; ``savepoint``: the name of the savepoint, empty for none.
+    """
     assert status.owner is not None
-    assert status.pending_command is None, f"{status.pending_command} is not answered yet"
+    assert status.pending_command is None, f"the result of {status.pending_command} is still awaited"
     number = status.requests + 1
     batch = status.checkpoint.batch if status.checkpoint else -1
     pending = PendingCommand(f"{kind}-{number}", kind, status.owner.name, context.now_ms + within_ms, savepoint, batch)
     return replace(status, requests=number, pending_command=pending)
 
 
-def poll(context: Context, status: Status, reason: SavepointReason) -> tuple[CommandState, tuple[Action, ...], str]:
-    """Execute steps 2 to 4: return the state of the command, the next actions, and the driver's message."""
+def advance_command(
+    context: Context, status: Status, reason: SavepointReason
+) -> tuple[CommandState, tuple[Action, ...], str]:
+    """Execute the next of steps 2 to 4: return the state of the command, the actions, and the driver's message.
+
+    ``reason``: of the ``Savepoint`` resource, if it must be created.
+    """
     pending = status.pending_command
     assert pending is not None
     pod = context.observed.pod(pending.pod)
-    line = context.observed.savepoint(pending.savepoint) if pending.savepoint else None
+    resource = context.observed.savepoint(pending.savepoint) if pending.savepoint else None
     result = pod.result(pending.id) if pod else None
     if result is not None:
-        return _on_result(context, status, result, line, reason)
+        return _on_result(context, status, result, resource, reason)
     if pod is None or pod.finished:
-        return _fail_savepoint(CommandState.LOST, line, "the driver ended before it answered")
-    if context.past(pending.deadline):
-        return _fail_savepoint(CommandState.LATE, line, "the driver did not answer in time")
-    return CommandState.WAITING, _request(context, status, pod, line, reason), ""
+        return _fail_savepoint(CommandState.LOST, resource, "the driver ended before it answered")
+    if context.has_passed(pending.deadline):
+        return _fail_savepoint(CommandState.LATE, resource, "the driver did not answer in time")
+    return CommandState.WAITING, _missing_steps(context, status, pod, resource, reason), ""
 
 
-def _request(
-    context: Context, status: Status, pod: PodView, line: SavepointView | None, reason: SavepointReason
+def _missing_steps(
+    context: Context, status: Status, pod: PodView, resource: SavepointView | None, reason: SavepointReason
 ) -> tuple[Action, ...]:
+    """Return the actions of steps 2 and 3 that were not performed yet."""
     pending = status.pending_command
     assert pending is not None
-    create = (CreateSavepoint(pending.savepoint, reason),) if pending.savepoint and line is None else ()
+    create = (CreateSavepoint(pending.savepoint, reason),) if pending.savepoint and resource is None else ()
     if pod.command_id == pending.id:
         return create
     command = _command(pending, context.traceparent(status) or None)
@@ -80,32 +89,38 @@ def _command(pending: PendingCommand, traceparent: str | None) -> TakeSavepoint 
 
 
 def _on_result(
-    context: Context, status: Status, result: CommandResult, line: SavepointView | None, reason: SavepointReason
+    context: Context, status: Status, result: CommandResult, resource: SavepointView | None, reason: SavepointReason
 ) -> tuple[CommandState, tuple[Action, ...], str]:
     pending, savepoint = status.pending_command, result.savepoint
     assert pending is not None
     if not result.ok or (pending.savepoint and not _is_credible(status, pending, savepoint)):
         return _fail_savepoint(
             CommandState.REFUSED,
-            line,
-            result.message or "the savepoint that the driver reported is implausible",
+            resource,
+            result.message or "the savepoint that the driver reported is not the requested one",
         )
     if not pending.savepoint:
         return CommandState.DONE, (), result.message
-    if line is None:
+    if resource is None:
         return CommandState.WAITING, (CreateSavepoint(pending.savepoint, reason),), ""
-    if line.status.phase is SavepointPhase.COMPLETE:
+    if resource.status.phase is SavepointPhase.COMPLETE:
         return CommandState.DONE, (), result.message
     assert savepoint is not None
     return (
         CommandState.WAITING,
-        (UpdateSavepointStatus(line.name, line.resource_version, _complete(context, status, savepoint)),),
+        (
+            UpdateSavepointStatus(
+                resource.name, resource.resource_version, _complete_status(context, status, savepoint)
+            ),
+        ),
         "",
     )
 
 
 def _is_credible(status: Status, pending: PendingCommand, savepoint: SavepointInfo | None) -> bool:
-    """Return true when it has this name and this epoch, and is not behind the commit that the driver had reported."""
+    """Return true if the savepoint has the requested name and the current epoch, and no fewer batches than were
+    committed when the command was sent.
+    """
     checkpoint = status.checkpoint
     assert checkpoint is not None
     return (
@@ -117,7 +132,7 @@ def _is_credible(status: Status, pending: PendingCommand, savepoint: SavepointIn
     )
 
 
-def _complete(context: Context, status: Status, savepoint: SavepointInfo) -> SavepointStatus:
+def _complete_status(context: Context, status: Status, savepoint: SavepointInfo) -> SavepointStatus:
     return SavepointStatus(
         phase=SavepointPhase.COMPLETE,
         epoch=savepoint.epoch,
@@ -131,15 +146,17 @@ def _complete(context: Context, status: Status, savepoint: SavepointInfo) -> Sav
 
 
 def _fail_savepoint(
-    state: CommandState, line: SavepointView | None, message: str
+    state: CommandState, resource: SavepointView | None, message: str
 ) -> tuple[CommandState, tuple[Action, ...], str]:
-    if line is None or not line.open:
+    """Return the state and the message, and mark the resource as failed if it has no result yet."""
+    if resource is None or not resource.open:
         return state, (), message
     failed = SavepointStatus(phase=SavepointPhase.FAILED, message=message)
-    return state, (UpdateSavepointStatus(line.name, line.resource_version, failed),), message
+    return state, (UpdateSavepointStatus(resource.name, resource.resource_version, failed),), message
 
 
-def clear(status: Status, *, saved: bool = False) -> Status:
-    """Execute step 5. A savepoint that was written becomes the newest."""
+def clear_command(status: Status, *, saved: bool = False) -> Status:
+    """Execute step 5: remove the command from the status. ``saved``: its savepoint is complete, and becomes the
+    newest."""
     newest = status.pending_command.savepoint if saved and status.pending_command else ""
     return replace(status, pending_command=None, newest_savepoint=newest or status.newest_savepoint)

@@ -19,7 +19,7 @@ from headgate_operator.reconcile.context import (
     open_upgrade,
     with_upgrade,
 )
-from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
 from headgate_operator.reconcile.proving import RESTORE_ATTEMPTS, on_failure
 from headgate_operator.reconcile.restore_points import needs_human
 from headgate_operator.reconcile.upgrade import prove
@@ -58,7 +58,7 @@ def _first_epoch(context: Context, savepoint: str) -> int:
     return FIRST_EPOCH if line is None else max(FIRST_EPOCH, line.status.epoch + 1)
 
 
-def wants_restore(context: Context, status: Status) -> bool:
+def should_restore(context: Context, status: Status) -> bool:
     """Return true for a new nonce and a savepoint that can be restored: no other request may stop an app."""
     restore = context.desired.spec.restore
     if context.desired.problem or not restore.from_ or restore.nonce == status.restore_nonce:
@@ -98,42 +98,42 @@ def begin_restore(context: Context, status: Status) -> ReconcileResult:
     stateless = upgrade.to.spec.upgrade.mode is UpgradeMode.STATELESS
     name = "" if stateless else f"{context.desired.stem}-u{number}"
     status = replace(enter_phase(context, status, Phase.STOPPING, within), pending_command=None)
-    return ReconcileResult(send(context, status, "drain", name, within), (event,))
+    return ReconcileResult(record_command(context, status, "drain", name, within), (event,))
 
 
 def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
     """Stop the owner, however it ends: a person chose the point to continue from."""
-    reply, actions, _ = poll(context, status, SavepointReason.UPGRADE)
-    if reply is CommandState.WAITING:
+    state, actions, _ = advance_command(context, status, SavepointReason.UPGRADE)
+    if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
-    status = clear(status, saved=reply is CommandState.DONE)
+    status = clear_command(status, saved=state is CommandState.DONE)
     return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), actions)
 
 
-def starting_anew(context: Context, status: Status) -> ReconcileResult:
+def start_or_restore(context: Context, status: Status) -> ReconcileResult:
     """Wait until the app runs, then begin to prove it."""
-    status = _as_wanted_now(context, status)
+    status = _with_current_release(context, status)
     upgrade = open_upgrade(status)
     assert upgrade.claim is not None
     checkpoint = status.checkpoint
     claim = checkpoint if checkpoint and checkpoint.epoch == upgrade.claim.epoch else upgrade.claim
-    brought = bring_up(context, status, upgrade.to, claim)
-    if brought.state is BringUpState.WAITING:
-        return brought.step
-    if brought.state is BringUpState.UP:
-        return prove(context, brought.step.status)
-    return _start_failed(context, brought)
+    result = bring_up(context, status, upgrade.to, claim)
+    if result.state is BringUpState.WAITING:
+        return result.step
+    if result.state is BringUpState.UP:
+        return prove(context, result.step.status)
+    return _start_failed(context, result)
 
 
-def _start_failed(context: Context, brought: BringUpResult) -> ReconcileResult:
-    status = brought.step.status
+def _start_failed(context: Context, result: BringUpResult) -> ReconcileResult:
+    status = result.step.status
     restoring = open_upgrade(status).kind is UpgradeKind.RESTORE
-    if brought.newer is not None or (restoring and (brought.refused or status.restarts >= RESTORE_ATTEMPTS)):
-        return needs_human(context, status, brought.reason, brought.message)
-    return on_failure(context, status, brought.reason, brought.message)
+    if result.newer is not None or (restoring and (result.refused or status.restarts >= RESTORE_ATTEMPTS)):
+        return needs_human(context, status, result.reason, result.message)
+    return on_failure(context, status, result.reason, result.message)
 
 
-def _as_wanted_now(context: Context, status: Status) -> Status:
+def _with_current_release(context: Context, status: Status) -> Status:
     """Give a first start the current spec, while no pod owns the checkpoint."""
     upgrade = open_upgrade(status)
     if upgrade.kind is not UpgradeKind.INSTALL or status.owner is not None:
@@ -144,7 +144,7 @@ def _as_wanted_now(context: Context, status: Status) -> Status:
     return replace(with_upgrade(status, upgrade), standby=None, retry_after=None)
 
 
-def give_up_install(context: Context, status: Status) -> Status:
+def cancel_install(context: Context, status: Status) -> Status:
     """Suspend an app that has never run."""
     status = close_upgrade(
         context, status, UpgradeOutcome.SUPERSEDED, "Suspended", "suspended before the first start was done"

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from headgate_operator.reconcile.actions import ReconfigureDriver
 from headgate_operator.reconcile.context import Context, ReconcileResult
-from headgate_operator.reconcile.driver_commands import clear
+from headgate_operator.reconcile.driver_commands import clear_command
 from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restart import restart
 from headgate_operator.resources.reasons import FailureReason
@@ -35,7 +35,7 @@ def can_reconfigure_live(context: Context, status: Status) -> bool:
     return wanted.shape == stable.shape and status.rejected_live_config != wanted.revision
 
 
-def configure(context: Context, status: Status) -> ReconcileResult:
+def begin_configure(context: Context, status: Status) -> ReconcileResult:
     """Execute step 1."""
     assert status.owner is not None
     wanted, number, pod = context.desired.release, status.requests + 1, status.owner.name
@@ -44,12 +44,12 @@ def configure(context: Context, status: Status) -> ReconcileResult:
     return ReconcileResult(replace(status, requests=number, pending_command=pending, pending_config=pending_config))
 
 
-def configuring(context: Context, status: Status, pod: PodView) -> ReconcileResult:
+def advance_configure(context: Context, status: Status, pod: PodView) -> ReconcileResult:
     """Execute steps 2 to 4."""
     pending, heard = status.pending_command, absorb_config_result(status, pod)
     assert pending is not None
-    if heard.pending_config is None or context.past(pending.deadline):
-        return ReconcileResult(clear(heard))
+    if heard.pending_config is None or context.has_passed(pending.deadline):
+        return ReconcileResult(clear_command(heard))
     if pod.command_id == pending.id:
         return ReconcileResult(status)
     return ReconcileResult(

@@ -16,7 +16,7 @@ from headgate_operator.reconcile.context import (
 from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restart import restart
 from headgate_operator.reconcile.restore_points import needs_human
-from headgate_operator.reconcile.upgrade import undo
+from headgate_operator.reconcile.upgrade import begin_rollback
 from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.status import Phase, Status, Upgrade, UpgradeKind, UpgradeOutcome
 
@@ -31,7 +31,7 @@ def proving(context: Context, status: Status) -> ReconcileResult:
         return on_failure(context, status, FailureReason.DRIVER_FAILED, pod.message if pod else "the pod is gone")
     if _is_proven(pod, status, upgrade):
         return _stable(context, status, upgrade)
-    if context.past(status.deadline):
+    if context.has_passed(status.deadline):
         return on_failure(context, status, FailureReason.NO_PROOF, _describe_proof(pod, upgrade))
     return ReconcileResult(status)
 
@@ -66,7 +66,9 @@ def on_failure(context: Context, status: Status, reason: str, message: str) -> R
     """Retry a first start; roll back any other change."""
     kind = open_upgrade(status).kind
     if kind is UpgradeKind.UPGRADE:
-        return undo(context, status, BringUpResult(BringUpState.FAILED, ReconcileResult(status), reason, message))
+        return begin_rollback(
+            context, status, BringUpResult(BringUpState.FAILED, ReconcileResult(status), reason, message)
+        )
     if kind is UpgradeKind.RESTORE and status.restarts >= RESTORE_ATTEMPTS:
         return needs_human(context, status, reason, message)
     again = restart(context, status, reason, message)

@@ -41,16 +41,16 @@ def continue_restart(context: Context, status: Status) -> ReconcileResult:
     """Continue the restart until the app runs."""
     assert status.stable is not None
     assert status.checkpoint is not None
-    brought = bring_up(context, status, status.stable, status.checkpoint)
-    if brought.state is BringUpState.FAILED:
-        return _retry(context, brought)
-    if brought.state is BringUpState.WAITING:
-        return brought.step
-    status = replace(brought.step.status, running_since=context.now_ms)
+    result = bring_up(context, status, status.stable, status.checkpoint)
+    if result.state is BringUpState.FAILED:
+        return _retry(context, result)
+    if result.state is BringUpState.WAITING:
+        return result.step
+    status = replace(result.step.status, running_since=context.now_ms)
     return ReconcileResult(enter_phase(context, status, resting_phase(status)))
 
 
-def _retry(context: Context, brought: BringUpResult) -> ReconcileResult:
-    if brought.newer is not None:
-        return needs_human(context, brought.step.status, FailureReason.NEWER_EPOCH_EXISTS, brought.message)
-    return restart(context, brought.step.status, brought.reason, brought.message)
+def _retry(context: Context, result: BringUpResult) -> ReconcileResult:
+    if result.newer is not None:
+        return needs_human(context, result.step.status, FailureReason.NEWER_EPOCH_EXISTS, result.message)
+    return restart(context, result.step.status, result.reason, result.message)

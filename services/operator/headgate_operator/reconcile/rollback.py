@@ -28,7 +28,7 @@ from headgate_operator.reconcile.context import (
     open_upgrade,
     with_upgrade,
 )
-from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
 from headgate_operator.reconcile.restore_points import needs_human
 from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
@@ -55,12 +55,12 @@ def _stop(context: Context, status: Status) -> ReconcileResult:
             return _after_stop(status)
         name = f"{context.desired.stem}-r{upgrade.number}"
         status = with_upgrade(status, replace(upgrade, undo_savepoint=name))
-        status = send(context, status, "drain", name, upgrade.to.spec.upgrade.stop_deadline)
-    reply, actions, _ = poll(context, status, SavepointReason.ROLLBACK)
-    if reply is CommandState.WAITING:
+        status = record_command(context, status, "drain", name, upgrade.to.spec.upgrade.stop_deadline)
+    state, actions, _ = advance_command(context, status, SavepointReason.ROLLBACK)
+    if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
-    status = clear(status, saved=reply is CommandState.DONE)
-    if reply is not CommandState.DONE:
+    status = clear_command(status, saved=state is CommandState.DONE)
+    if state is not CommandState.DONE:
         status = with_upgrade(status, replace(open_upgrade(status), undo_savepoint=""))
     return replace(_after_stop(status), actions=actions)
 
@@ -81,7 +81,7 @@ def _after_stop(status: Status) -> ReconcileResult:
     )
 
 
-def ways_back(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
+def rollback_checkpoints(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
     """Return the checkpoints to go back to, best first."""
     assert upgrade.base is not None
     target = upgrade.target
@@ -100,33 +100,33 @@ def _bring_back(context: Context, status: Status) -> ReconcileResult:
     assert stable is not None
     claim = upgrade.claim
     if claim is None:
-        ways = ways_back(status, upgrade)
+        ways = rollback_checkpoints(status, upgrade)
         if upgrade.undo_step > len(ways):
             return needs_human(context, status, FailureReason.NO_WAY_BACK, upgrade.message)
         claim = ways[upgrade.undo_step - 1]
         status = with_upgrade(status, replace(upgrade, claim=claim))
     if status.owner is not None and status.checkpoint is not None:
         claim = status.checkpoint
-    brought = bring_up(context, status, stable, claim)
-    if brought.state is BringUpState.FAILED:
-        return _next_way(context, brought)
-    return brought.step if brought.state is BringUpState.WAITING else _back(context, brought.step.status)
+    result = bring_up(context, status, stable, claim)
+    if result.state is BringUpState.FAILED:
+        return _next_way(context, result)
+    return result.step if result.state is BringUpState.WAITING else _back(context, result.step.status)
 
 
-def _next_way(context: Context, brought: BringUpResult) -> ReconcileResult:
+def _next_way(context: Context, result: BringUpResult) -> ReconcileResult:
     """Take the next checkpoint after a refusal; after a crash, retry the same one; in the end leave it to a person."""
-    status = brought.step.status
+    status = result.step.status
     upgrade, attempts = open_upgrade(status), status.restarts + 1
     owner = context.owner(status)
     actions = (DeletePod(owner.name, owner.uid),) if owner is not None and owner.alive else ()
     status = replace(status, owner=None, standby=None, pending_command=None)
-    if not brought.refused and attempts < _ATTEMPTS:
+    if not result.refused and attempts < _ATTEMPTS:
         return ReconcileResult(
             replace(status, restarts=attempts, retry_after=context.now_ms + _BACK_OFF_MS * attempts), actions
         )
-    if not brought.refused:
-        return needs_human(context, status, brought.reason, brought.message).doing(*actions)
-    changed = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=brought.message)
+    if not result.refused:
+        return needs_human(context, status, result.reason, result.message).with_actions(*actions)
+    changed = replace(upgrade, undo_step=upgrade.undo_step + 1, claim=None, message=result.message)
     return ReconcileResult(replace(with_upgrade(status, changed), restarts=0, retry_after=context.now_ms), actions)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headgate_operator.reconcile.actions import CreateSavepoint, UpdateSavepointStatus
 from headgate_operator.reconcile.context import Context, ReconcileResult
-from headgate_operator.reconcile.driver_commands import send
+from headgate_operator.reconcile.driver_commands import record_command
 from headgate_operator.resources.savepoint import SavepointPhase, SavepointReason, SavepointStatus
 from headgate_operator.resources.status import Status
 
@@ -14,7 +14,7 @@ from headgate_operator.resources.status import Status
 WITHIN_MS = 600_000
 
 
-def due(context: Context, status: Status) -> ReconcileResult:
+def request_due_savepoint(context: Context, status: Status) -> ReconcileResult:
     """Request the oldest savepoint that a person wants, else the one that the schedule wants.
 
     Skip a savepoint whose data is being removed: perhaps only another operator has seen that a person deleted it.
@@ -24,7 +24,7 @@ def due(context: Context, status: Status) -> ReconcileResult:
     asked_for = [s for s in asked_for if s.name not in going]
     if asked_for:
         oldest = min(asked_for, key=lambda savepoint: (savepoint.created_ms, savepoint.name))
-        return ReconcileResult(send(context, status, "savepoint", oldest.name, WITHIN_MS))
+        return ReconcileResult(record_command(context, status, "savepoint", oldest.name, WITHIN_MS))
     return _by_the_clock(context, status)
 
 
@@ -44,11 +44,12 @@ def _take(context: Context, status: Status) -> ReconcileResult:
     name = f"{context.desired.stem}-t{status.requests + 1}"
     status = replace(status, last_scheduled=context.now_ms)
     return ReconcileResult(
-        send(context, status, "savepoint", name, WITHIN_MS), (CreateSavepoint(name, SavepointReason.SCHEDULED),)
+        record_command(context, status, "savepoint", name, WITHIN_MS),
+        (CreateSavepoint(name, SavepointReason.SCHEDULED),),
     )
 
 
-def fail_abandoned(context: Context, step: ReconcileResult) -> tuple[UpdateSavepointStatus, ...]:
+def fail_abandoned_savepoints(context: Context, step: ReconcileResult) -> tuple[UpdateSavepointStatus, ...]:
     """Mark savepoints that this operator began and that no command belongs to any more as failed, unless the step does
     so.
     """

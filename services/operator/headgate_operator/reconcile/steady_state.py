@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from headgate_operator.reconcile.bring_up import wait_for_exclusive
 from headgate_operator.reconcile.context import Context, ReconcileResult, enter_phase
-from headgate_operator.reconcile.driver_commands import CommandState, clear, poll
-from headgate_operator.reconcile.install import begin_restore, wants_restore
+from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command
+from headgate_operator.reconcile.install import begin_restore, should_restore
 from headgate_operator.reconcile.live_reconfigure import (
     absorb_config_result,
+    advance_configure,
+    begin_configure,
     can_reconfigure_live,
-    configure,
-    configuring,
     restart_if_config_unknown,
 )
 from headgate_operator.reconcile.observed import PodView
 from headgate_operator.reconcile.restart import restart
-from headgate_operator.reconcile.savepoints import due
+from headgate_operator.reconcile.savepoints import request_due_savepoint
 from headgate_operator.reconcile.suspend import resume, suspend
-from headgate_operator.reconcile.upgrade import begin
+from headgate_operator.reconcile.upgrade import begin_upgrade
 from headgate_operator.resources.reasons import FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RunState, UpgradeMode
@@ -38,13 +38,17 @@ def reconcile_running(context: Context, status: Status) -> ReconcileResult:
     if status.pending_command is not None:
         return _answering(context, status, pod)
     status = absorb_config_result(status, pod)
-    if wants_restore(context, status):
+    if should_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
-    if wants_upgrade(context, status):
-        return configure(context, status) if can_reconfigure_live(context, status) else begin(context, status)
-    return restart_if_config_unknown(context, status, pod) or due(context, status)
+    if should_upgrade(context, status):
+        return (
+            begin_configure(context, status)
+            if can_reconfigure_live(context, status)
+            else begin_upgrade(context, status)
+        )
+    return restart_if_config_unknown(context, status, pod) or request_due_savepoint(context, status)
 
 
 def _hangs(context: Context, pod: PodView) -> bool:
@@ -52,7 +56,7 @@ def _hangs(context: Context, pod: PodView) -> bool:
     return pod.driver_status is not None and context.now_ms - pod.driver_status.at_ms > deadline
 
 
-def wants_upgrade(context: Context, status: Status) -> bool:
+def should_upgrade(context: Context, status: Status) -> bool:
     """Return true when the spec wants another release than the running one, and not one that has already failed."""
     wanted, upgrade = context.desired.release.revision, status.upgrade
     if context.desired.problem or status.stable is None or wanted == status.stable.revision:
@@ -64,33 +68,33 @@ def _answering(context: Context, status: Status, pod: PodView) -> ReconcileResul
     pending = status.pending_command
     assert pending is not None
     if pending.kind == "configure":
-        return configuring(context, status, pod)
+        return advance_configure(context, status, pod)
     line = context.observed.savepoint(pending.savepoint)
     reason = line.reason if line else SavepointReason.SCHEDULED
-    reply, actions, _ = poll(context, status, reason)
-    if reply is CommandState.WAITING:
+    state, actions, _ = advance_command(context, status, reason)
+    if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
-    return ReconcileResult(clear(status, saved=reply is CommandState.DONE), actions)
+    return ReconcileResult(clear_command(status, saved=state is CommandState.DONE), actions)
 
 
 def reconcile_suspended(context: Context, status: Status) -> ReconcileResult:
     """Decide the next step of an app without pods."""
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
         return ReconcileResult(status)
-    return begin_restore(context, status) if wants_restore(context, status) else resume(context, status)
+    return begin_restore(context, status) if should_restore(context, status) else resume(context, status)
 
 
 def restart_or_else(context: Context, status: Status) -> ReconcileResult | None:
     """Begin the action that replaces a restart: a restore, a suspension, or a version that a person chose to run in
     place.
     """
-    if wants_restore(context, status):
+    if should_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
     in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
-    if in_place and status.restarts > 1 and wants_upgrade(context, status):
-        return begin(context, replace(status, owner=None))
+    if in_place and status.restarts > 1 and should_upgrade(context, status):
+        return begin_upgrade(context, replace(status, owner=None))
     return None
 
 
@@ -100,11 +104,11 @@ def await_human(context: Context, status: Status) -> ReconcileResult:
         if wait_for_exclusive(context, replace(status, terminate_by=None)) is None:
             return ReconcileResult(replace(enter_phase(context, status, status.resume), resume=None))
         return ReconcileResult(status)
-    if wants_restore(context, status):
+    if should_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
     in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
-    if in_place and status.stable is not None and wants_upgrade(context, status) and status.checkpoint is not None:
-        return begin(context, replace(status, owner=None))
+    if in_place and status.stable is not None and should_upgrade(context, status) and status.checkpoint is not None:
+        return begin_upgrade(context, replace(status, owner=None))
     return ReconcileResult(status)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from headgate_operator.reconcile.bring_up import wait_for_exclusive
 from headgate_operator.reconcile.context import Context, ReconcileResult, enter_phase
-from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
 from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import UpgradeMode
 from headgate_operator.resources.status import Phase, Status
@@ -21,16 +21,16 @@ def suspend(context: Context, status: Status) -> ReconcileResult:
         return ReconcileResult(replace(status, owner=None, pending_command=None))
     stateless = spec.upgrade.mode is UpgradeMode.STATELESS
     name = "" if stateless else f"{context.desired.stem}-s{status.requests + 1}"
-    return ReconcileResult(send(context, status, "drain", name, within))
+    return ReconcileResult(record_command(context, status, "drain", name, within))
 
 
 def continue_suspend(context: Context, status: Status) -> ReconcileResult:
     """Continue to suspend, however the owner ended: the checkpoint holds everything that it committed."""
     if status.pending_command is not None:
-        reply, actions, _ = poll(context, status, SavepointReason.SUSPEND)
-        if reply is CommandState.WAITING:
+        state, actions, _ = advance_command(context, status, SavepointReason.SUSPEND)
+        if state is CommandState.WAITING:
             return ReconcileResult(status, actions)
-        return ReconcileResult(replace(clear(status, saved=reply is CommandState.DONE), owner=None), actions)
+        return ReconcileResult(replace(clear_command(status, saved=state is CommandState.DONE), owner=None), actions)
     wait = wait_for_exclusive(context, status)
     return wait if wait is not None else ReconcileResult(enter_phase(context, status, Phase.SUSPENDED))
 

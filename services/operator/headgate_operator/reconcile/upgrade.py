@@ -29,7 +29,7 @@ from headgate_operator.reconcile.context import (
     resting_phase,
     with_upgrade,
 )
-from headgate_operator.reconcile.driver_commands import CommandState, clear, poll, send
+from headgate_operator.reconcile.driver_commands import CommandState, advance_command, clear_command, record_command
 from headgate_operator.reconcile.restart import restart
 from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.savepoint import SavepointReason
@@ -47,7 +47,7 @@ from streamcore.control.commands import UNKNOWN_COMMAND, Verify
 from streamcore.control.status import CompatibilityInfo
 
 
-def begin(context: Context, status: Status) -> ReconcileResult:
+def begin_upgrade(context: Context, status: Status) -> ReconcileResult:
     """Begin the preflight of the wanted release."""
     number = status.upgrade.number + 1 if status.upgrade else 1
     upgrade = Upgrade(
@@ -110,7 +110,9 @@ def _stop_or_refuse(context: Context, status: Status, upgrade: Upgrade) -> Recon
     named = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
     within = upgrade.to.spec.upgrade.stop_deadline
     status = with_upgrade(status, replace(upgrade, savepoint=named, base=status.checkpoint))
-    return ReconcileResult(send(context, enter_phase(context, status, Phase.STOPPING, within), "drain", named, within))
+    return ReconcileResult(
+        record_command(context, enter_phase(context, status, Phase.STOPPING, within), "drain", named, within)
+    )
 
 
 def _reasons(plan: CompatibilityInfo) -> str:
@@ -125,14 +127,14 @@ def stopping(context: Context, status: Status) -> ReconcileResult:
     """Wait until the old version has written its savepoint and ended."""
     if status.pending_command is None:  # answered, recorded, and ending by itself
         return _await_old_exit(context, status)
-    reply, actions, words = poll(context, status, SavepointReason.UPGRADE)
-    if reply is CommandState.WAITING:
+    state, actions, words = advance_command(context, status, SavepointReason.UPGRADE)
+    if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
-    if reply is CommandState.DONE:
-        return ReconcileResult(clear(status, saved=True))
-    if reply is CommandState.LOST:
-        return interrupt(context, clear(status)).doing(*actions)
-    return _on_stop_timeout(context, status, reply, words).doing(*actions)
+    if state is CommandState.DONE:
+        return ReconcileResult(clear_command(status, saved=True))
+    if state is CommandState.LOST:
+        return interrupt(context, clear_command(status)).with_actions(*actions)
+    return _on_stop_timeout(context, status, state, words).with_actions(*actions)
 
 
 def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
@@ -143,22 +145,22 @@ def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
                 context, replace(status, owner=None), Phase.VERIFYING, context.desired.spec.upgrade.start_deadline
             )
         )
-    over = context.past(status.deadline) and not pod.deleting
+    over = context.has_passed(status.deadline) and not pod.deleting
     return ReconcileResult(status, (DeletePod(pod.name, pod.uid),) if over else ())
 
 
-def _on_stop_timeout(context: Context, status: Status, reply: CommandState, words: str) -> ReconcileResult:
+def _on_stop_timeout(context: Context, status: Status, state: CommandState, words: str) -> ReconcileResult:
     upgrade = open_upgrade(status)
     revision = upgrade.to.revision
     settle = (
         upgrade.to.spec.upgrade.on_stop_timeout is StopTimeout.FINISH_BATCH and status.drain_retried_for != revision
     )
     pod = context.owner(status)
-    if reply is CommandState.LATE and settle and pod is not None:
-        step = interrupt(context, replace(clear(status), drain_retried_for=revision))
-        return step.doing(DeletePod(pod.name, pod.uid))
-    reason = FailureReason.STOP_TIMEOUT if reply is CommandState.LATE else FailureReason.STOP_REFUSED
-    return refuse(context, clear(status), reason, words or "the old version did not stop")
+    if state is CommandState.LATE and settle and pod is not None:
+        step = interrupt(context, replace(clear_command(status), drain_retried_for=revision))
+        return step.with_actions(DeletePod(pod.name, pod.uid))
+    reason = FailureReason.STOP_TIMEOUT if state is CommandState.LATE else FailureReason.STOP_REFUSED
+    return refuse(context, clear_command(status), reason, words or "the old version did not stop")
 
 
 def verifying(context: Context, status: Status) -> ReconcileResult:
@@ -167,7 +169,7 @@ def verifying(context: Context, status: Status) -> ReconcileResult:
     prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
     status = prepared.step.status
     if prepared.state is BringUpState.FAILED:
-        return undo(context, status, prepared)
+        return begin_rollback(context, status, prepared)
     if prepared.state is BringUpState.WAITING:
         return prepared.step
     if not upgrade.savepoint:
@@ -187,12 +189,12 @@ def _verify(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResu
         status = replace(status, requests=number, pending_command=pending)
     result = pod.result(pending.id)
     if result is not None and (result.ok or result.message.startswith(UNKNOWN_COMMAND)):
-        return ReconcileResult(enter_phase(context, clear(status), Phase.AWAITING_EXIT))
-    if result is not None or context.past(pending.deadline):
+        return ReconcileResult(enter_phase(context, clear_command(status), Phase.AWAITING_EXIT))
+    if result is not None or context.has_passed(pending.deadline):
         words = result.message if result else "the new version did not verify the savepoint in time"
-        return undo(
+        return begin_rollback(
             context,
-            clear(status),
+            clear_command(status),
             BringUpResult(BringUpState.FAILED, ReconcileResult(status), FailureReason.VERIFY_FAILED, words),
         )
     command = Verify(pending.id, upgrade.savepoint)
@@ -205,7 +207,7 @@ def awaiting_exit(context: Context, status: Status) -> ReconcileResult:
     prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
     status = prepared.step.status
     if prepared.state is BringUpState.FAILED:
-        return undo(context, status, prepared)
+        return begin_rollback(context, status, prepared)
     wait = wait_for_exclusive(context, status)
     if prepared.state is BringUpState.WAITING or wait is not None:
         return wait if wait is not None else prepared.step
@@ -224,20 +226,20 @@ def _claim(status: Status, upgrade: Upgrade) -> Checkpoint:
 
 def promoting(context: Context, status: Status) -> ReconcileResult:
     """Wait until the new version has received the command to start."""
-    watched = await_running(context, status)
-    if watched.state is BringUpState.FAILED:
-        return undo(context, watched.step.status, watched)
+    result = await_running(context, status)
+    if result.state is BringUpState.FAILED:
+        return begin_rollback(context, result.step.status, result)
     pod, pending = context.owner(status), status.pending_command
     has_command = pod is not None and (pending is None or pod.command_id == pending.id)
-    return ReconcileResult(enter_phase(context, status, Phase.STARTING)) if has_command else watched.step
+    return ReconcileResult(enter_phase(context, status, Phase.STARTING)) if has_command else result.step
 
 
 def starting(context: Context, status: Status) -> ReconcileResult:
     """Wait until the new version has restored and committed its first batch."""
-    watched = await_running(context, status)
-    if watched.state is BringUpState.FAILED:
-        return undo(context, watched.step.status, watched)
-    return watched.step if watched.state is BringUpState.WAITING else prove(context, watched.step.status)
+    result = await_running(context, status)
+    if result.state is BringUpState.FAILED:
+        return begin_rollback(context, result.step.status, result)
+    return result.step if result.state is BringUpState.WAITING else prove(context, result.step.status)
 
 
 def prove(context: Context, status: Status) -> ReconcileResult:
@@ -249,7 +251,7 @@ def prove(context: Context, status: Status) -> ReconcileResult:
     return ReconcileResult(enter_phase(context, status, Phase.PROVING, upgrade.to.spec.upgrade.proof.within))
 
 
-def undo(context: Context, status: Status, failed: BringUpResult) -> ReconcileResult:
+def begin_rollback(context: Context, status: Status, failed: BringUpResult) -> ReconcileResult:
     """Roll back after a failure that followed the stop of the old version, unless a person has reserved that."""
     upgrade = replace(open_upgrade(status), reason=failed.reason, message=failed.message)
     status = replace(with_upgrade(status, upgrade), pending_command=None)

@@ -131,7 +131,7 @@ class KubernetesActuator:
             self._apply(manifest)
         if action.release.spec.executors:
             self._create_secret(app)
-        pod = manifests.driver_pod(app, action.release, action.name, action.against)
+        pod = manifests.driver_pod(app, action.release, action.name, action.savepoint)
         self._create(PODS, app.namespace, pod)
 
     def _create_secret(self, app: Desired) -> None:
