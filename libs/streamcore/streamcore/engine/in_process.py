@@ -1,7 +1,7 @@
-"""An app in this process: the code that runs on Spark, without Spark and without Kafka.
+"""Runs an app in this process, without Spark and without Kafka, with the code that runs on Spark.
 
-For unit tests of kernels, for simulation and for trying rules on a laptop: the caller makes the cuts, so time and the
-borders of a cut are those that the test chooses.
+For unit tests of kernels, for simulation and for trying rules on a laptop. The caller chooses the records and the clock
+of each cut.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class RawRecord:
 
 @dataclass(slots=True)
 class InProcessApp:
-    """Runs cuts one after the other. ``blobs`` is the durable state, by stage and shard: hand it to a new InProcessApp
-    to
-    restart. ``outputs``: those of the last cut, stage by stage.
+    """Runs cuts one after the other.
 
-    ``partitions``: source partitions that the watermark waits for before they gave an event
-    (``app.source_partitions``). ``next_offsets``: the next offset of each source partition that gave one.
+    ``blobs`` is the durable state, by stage and shard; pass it to a new ``InProcessApp`` to simulate a restart.
+    ``outputs``: the output of each shard in the last cut, stage by stage. ``partitions``: numbers of source partitions
+    (``offsets.source_partitions``) that hold back the watermark even before their first event. ``next_offsets``: the
+    offset after the last record of each source partition.
     """
 
     app: App
@@ -52,16 +52,16 @@ class InProcessApp:
     next_offsets: dict[int, int] = field(default_factory=dict)
 
     def cut(self, records: Sequence[RawRecord], clock_ms: int, tasks: int = 1) -> list[Record]:
-        """Run one cut, its records spread over so many stage-1 tasks; the output of all shards in shard order."""
+        """Run one cut, with its records spread over ``tasks`` tasks of stage 1. Return the output in shard order."""
         blocks: list[ShuffleBlock] = []
         for task in range(tasks):
             partitions = dict.fromkeys(self.partitions, 0) | self.next_offsets if task == 0 else {}
             blocks += Ingest(self.app).process(_batches(records[task::tasks]), clock_ms, partitions)
-        self._end(records)
+        self._advance_offsets(records)
         return [record for output in self.run(blocks) for record in output.all_records()]
 
-    def _end(self, records: Sequence[RawRecord]) -> None:
-        """Record where the next cut begins in each source partition that has had a record."""
+    def _advance_offsets(self, records: Sequence[RawRecord]) -> None:
+        """Record the offset at which the next cut begins, for each source partition in ``records``."""
         for record in records:
             if record.source != CONTROL:
                 number = source_partitions(record.source)[record.partition]
@@ -77,11 +77,11 @@ class InProcessApp:
         return self.outputs
 
     def _step(self, stage: int, number: int, blocks: Iterable[ShuffleBlock]) -> ShardOutput:
-        place = (stage, number)
-        if place not in self.shards:
-            self.shards[place] = Shard(self.app, number, stage)
-        blobs = self.blobs.setdefault(place, MemoryBlobs())
-        return self.shards[place].step([p for p in blocks if p.shard == number], blobs)
+        key = (stage, number)
+        if key not in self.shards:
+            self.shards[key] = Shard(self.app, number, stage)
+        blobs = self.blobs.setdefault(key, MemoryBlobs())
+        return self.shards[key].step([block for block in blocks if block.shard == number], blobs)
 
 
 def control_record(offset: int, key: str, value: bytes | None) -> RawRecord:

@@ -1,9 +1,9 @@
-"""How far an app is behind its inputs: in rows, and in seconds.
+"""Measures how far an app is behind its inputs: in offsets, and in milliseconds.
 
-Rows are offsets that are there and not read. Seconds are for how long the oldest of them has been there: known from
-having looked at the partitions' ends before, and for a backlog that was there at the first look by asking where some
-earlier times were. No record has to be read for it. The figure is late by at most the time between two looks and 200
-ms, or, of an old backlog, by the step between two of ``LADDER_S``.
+The lag in offsets counts the offsets that exist and are not committed. The lag in time is the age of the oldest of
+them. It is known from the end offsets that were sampled before; for a backlog that is older than the first sample, the
+tracker asks the broker for the end offsets at some earlier times. No record is read. The age is too small by at most
+the time between two samples plus 200 ms, or, for an old backlog, by the step between two entries of ``LADDER_S``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from streamcore.errors import Retryable
 from streamcore.offsets import PartitionOffsets, StreamOffsets, TopicPartition
 
-#: How old a backlog may be that is found at the first look, in seconds.
+#: The ages, in seconds, at which the end offsets are looked up for a backlog that is older than the first sample.
 LADDER_S = (10, 60, 300, 900, 3_600, 4 * 3_600, 86_400, 3 * 86_400, 7 * 86_400)
-_SAMPLES = 512
-_EVERY_MS = 200
+_MAX_SAMPLES = 512
+_MIN_SAMPLE_GAP_MS = 200
 
 
 def _now_ms() -> int:
@@ -29,7 +29,7 @@ def _now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """``rows`` wait, the oldest for ``ms``."""
+    """``rows`` offsets are not committed, and the oldest of them is ``ms`` milliseconds old."""
 
     rows: int = 0
     ms: int = 0
@@ -37,16 +37,17 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
+    """The end offset of each partition at the time ``at_ms``."""
+
     at_ms: int
     ends: Mapping[TopicPartition, int]
 
 
 class LagTracker:
-    """``PartitionOffsets`` that remembers the offsets it returned. ``topics``: those whose records count (no control
-    topic).
+    """Wraps the planner's ``PartitionOffsets`` and samples the end offsets that the planner asks for.
 
-    It wraps the planner's ``PartitionOffsets``, so the planner needs no change. One thread calls ``latest`` and
-    ``record_commit``; any thread may call ``current``, which compares the last two.
+    ``topics``: the topics that count, without the control topic. One thread calls ``latest`` and ``record_commit``; any
+    thread may call ``current``.
     """
 
     def __init__(self, ends: PartitionOffsets, topics: Collection[str], now_ms: Callable[[], int] = _now_ms) -> None:
@@ -67,33 +68,32 @@ class LagTracker:
         return self._ends.for_time(time_ms)
 
     def latest(self) -> Mapping[TopicPartition, int]:
-        """See ``PartitionOffsets``; remembered, with the time."""
+        """Return what ``PartitionOffsets.latest`` returns, and keep it as a sample."""
         ends = self._ends.latest()
         self._newest = self._sample(self._now_ms(), ends)
-        # The last look within 200 ms after a sample is the next sample, so that none stands for what was seen long
-        # before.
-        if len(self._samples) > 1 and self._newest.at_ms - self._samples[-2].at_ms <= _EVERY_MS:
+        # Within 200 ms after the last but one sample, this sample replaces the last one.
+        if len(self._samples) > 1 and self._newest.at_ms - self._samples[-2].at_ms <= _MIN_SAMPLE_GAP_MS:
             self._samples.pop()
         self._samples.append(self._newest)
-        self._forget()
+        self._drop_old_samples()
         return ends
 
     def record_commit(self, position: StreamOffsets) -> None:
-        """Record that everything up to ``position`` is committed. The first call dates the backlog that is left.
+        """Record that everything up to ``position`` is committed. The first call also finds the age of the backlog.
 
-        The first cut after a crash was planned by the previous process, so the end offsets are unknown here: without
-        a look-up the lag would be reported as zero.
+        If the previous process planned the first cut, this process has no sample yet; it takes one here, because it
+        would otherwise report no lag.
         """
         first, self._position = self._position is None, position
         if self._newest is None:
-            with contextlib.suppress(Retryable):  # the cut is done, and a figure is not worth its failure
+            with contextlib.suppress(Retryable):  # the cut is committed; it must not fail for a metric
                 self.latest()
-        if first and self._samples and _waits(self._samples[0], position):
-            self._samples.extendleft(self._earlier(position))
-        self._forget()
+        if first and self._samples and _has_backlog(self._samples[0], position):
+            self._samples.extendleft(self._look_up_earlier(position))
+        self._drop_old_samples()
 
     def current(self) -> Lag:
-        """Return the records that wait; ``Lag()`` before the first commit, when the committed offsets are unknown."""
+        """Return the lag; zero before the first commit, when the committed offsets are unknown."""
         newest, position, oldest_ms = self._newest, self._position, self._oldest_ms
         if newest is None or position is None:
             return Lag()
@@ -103,29 +103,30 @@ class LagTracker:
     def _sample(self, at_ms: int, ends: Mapping[TopicPartition, int]) -> _Sample:
         return _Sample(at_ms, {place: end for place, end in ends.items() if place[0] in self._topics})
 
-    def _earlier(self, position: StreamOffsets) -> list[_Sample]:
-        """Look up the end offsets at earlier times, newest first, back to when nothing waited."""
-        found: list[_Sample] = []
+    def _look_up_earlier(self, position: StreamOffsets) -> list[_Sample]:
+        """Look up the end offsets at earlier times, newest first, back to a time without backlog."""
+        earlier: list[_Sample] = []
         now_ms = self._samples[0].at_ms
         for age_s in LADDER_S:
             try:
                 sample = self._sample(now_ms - age_s * 1000, self._ends.for_time(now_ms - age_s * 1000))
             except Retryable:
-                break  # the cut is done, and a figure is not worth its failure
-            if not _waits(sample, position):
+                break  # the cut is committed; it must not fail for a metric
+            if not _has_backlog(sample, position):
                 break
-            found.append(sample)
-        return found
+            earlier.append(sample)
+        return earlier
 
-    def _forget(self) -> None:
-        """Drop samples that hold nothing of the current backlog, and every other one when there are too many."""
+    def _drop_old_samples(self) -> None:
+        """Drop the samples from before the current backlog, and every other sample if there are too many."""
         position = self._position
-        while self._samples and position is not None and not _waits(self._samples[0], position):
+        while self._samples and position is not None and not _has_backlog(self._samples[0], position):
             self._samples.popleft()
-        if len(self._samples) > _SAMPLES:
+        if len(self._samples) > _MAX_SAMPLES:
             self._samples = deque([*self._samples][::2])
         self._oldest_ms = self._samples[0].at_ms if self._samples else None
 
 
-def _waits(sample: _Sample, position: StreamOffsets) -> bool:
+def _has_backlog(sample: _Sample, position: StreamOffsets) -> bool:
+    """Return whether offsets before the ends of the sample are not committed at ``position``."""
     return any(end > position.offsets.get(place, 0) for place, end in sample.ends.items())

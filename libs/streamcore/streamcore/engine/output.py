@@ -1,8 +1,8 @@
-"""Where a cut's output goes: rows to the sinks, one after the other, then all records and the marker to Kafka.
+"""Commits the output of a cut: rows to the sinks, one after the other, then all records and the marker to Kafka.
 
-A crash between two of them makes Spark run the cut again with the same output; each sink finds the batch in its own
-ledger and writes nothing twice. Kafka comes last, so that rows which a sink refused are rejected records of the same
-cut. Refuses to know Spark.
+After a crash in between, Spark runs the cut again with equal output; each sink finds the batch in its own ledger and
+writes nothing twice. Kafka comes last, so that the rows that a sink rejects become dead letters of this cut. This
+module does not import Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNKNOWN = DeadLetterCode.UNKNOWN.encode()
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """The result of one sink for a cut; ``ms``: its duration."""
+    """The result of one sink for a cut. ``refused``: number of rejected rows. ``ms``: duration of the write."""
 
     result: WriteOutcome
     guarantee: str
@@ -41,8 +41,8 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """The result of a committed cut. ``lanes``: how many records or rows each lane got; ``reasons``: rejected records
-    by their code."""
+    """The result of a committed cut. ``lanes``: number of records or rows of each lane. ``reasons``: number of dead
+    letters by their code."""
 
     receipt: CommitReceipt
     lanes: Mapping[str, int]
@@ -52,7 +52,7 @@ class CommitResult:
 
 @dataclass(slots=True)
 class _CutOutput:
-    """The output of all shards, in their order."""
+    """The output of all shards, in order of the shards: Kafka records, and tables by lane, with their counts."""
 
     records: list[OutRecord | OutRecords] = field(default_factory=list)
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -71,11 +71,13 @@ class OutputCommitter:
         _check(app, self.sinks)
 
     def open(self, owner: WriterId) -> int | None:
-        """Open every sink, or none: ``ConfigError`` of the first that cannot keep its promise. The last batch
-        that one of them has, or None."""
+        """Open every sink. Return the highest batch that any of them has written in this epoch, or None.
+
+        If a sink raises, all are closed again and the error is raised.
+        """
         try:
-            found = [sink.open(owner) for sink in self.sinks]
-            return max((batch for batch in found if batch is not None), default=None)
+            last_batches = [sink.open(owner) for sink in self.sinks]
+            return max((batch for batch in last_batches if batch is not None), default=None)
         except BaseException:
             self.close()
             raise
@@ -86,61 +88,68 @@ class OutputCommitter:
             sink.close()
 
     def commit(self, batch: int, blobs: Iterable[bytes | pa.Buffer]) -> CommitResult:
-        """Return the output of a cut's shards (``lane_blobs.encode_records``). When it returns, all is where it
-        belongs, once."""
+        """Write the output of a cut to sinks and topics. On return, all of it is written exactly once, as far as the
+        guarantee of each sink goes.
+
+        ``blobs``: the output of each shard, in order of the shards (``lane_codec.encode_records``). Raises the errors
+        of ``Sink.write`` and ``ExactlyOnceWriter.commit``.
+        """
         output = self._collect_output(blobs)
         reports: dict[str, SinkReport] = {}
         for sink in self.sinks:
             started = time.perf_counter()
             tables = {lane: pa.concat_tables(output.tables[lane]) for lane in sink.lanes & output.tables.keys()}
             written = sink.write(batch, tables)
-            output.records += [self._dead_letter(sink, tables, one) for one in written.rejected]
+            output.records += [self._dead_letter(sink, tables, rejected) for rejected in written.rejected]
             output.lanes[DEAD_LETTERS] += len(written.rejected)
-            output.reasons.update(one.code for one in written.rejected)
+            output.reasons.update(rejected.code for rejected in written.rejected)
             reports[sink.name] = _report(sink, written, time.perf_counter() - started)
         receipt = self.writer.commit(batch, output.records)
         return CommitResult(receipt, dict(+output.lanes), dict(output.reasons), reports)
 
     def _collect_output(self, blobs: Iterable[bytes | pa.Buffer]) -> _CutOutput:
+        """Decode the blobs into Kafka records and tables, and count them."""
         output = _CutOutput()
-        for some in (some for blob in blobs for some in group_by_lane(blob)):
-            if some.lane in self.app.tables:
-                self._take_tables(output, some)
+        for records in (records for blob in blobs for records in group_by_lane(blob)):
+            if records.lane in self.app.tables:
+                self._add_tables(output, records)
             else:
-                output.records += self._records(some)
-                output.lanes[some.lane] += len(some.values)
-                if some.lane == DEAD_LETTERS:
-                    output.reasons.update(_codes(some))
+                output.records += self._to_kafka_records(records)
+                output.lanes[records.lane] += len(records.values)
+                if records.lane == DEAD_LETTERS:
+                    output.reasons.update(_codes(records))
         return output
 
-    def _records(self, some: LaneRecords) -> Iterable[OutRecord | OutRecords]:
-        """For the lane's topic; an object for each record only where there are headers."""
-        topic = self.app.lanes.get(some.lane)
+    def _to_kafka_records(self, records: LaneRecords) -> Iterable[OutRecord | OutRecords]:
+        """Address the records to the lane's topic. Only records with headers become objects, one each."""
+        topic = self.app.lanes.get(records.lane)
         if topic is None:
-            raise ConfigError(f"app {self.app.name}: lane {some.lane} has no topic")
-        if not some.headers:
-            return [OutRecords(topic, some.keys, some.values)]
-        return map(OutRecord, repeat(topic), some.keys, some.values, some.headers)
+            raise ConfigError(f"app {self.app.name}: lane {records.lane} has no topic")
+        if not records.headers:
+            return [OutRecords(topic, records.keys, records.values)]
+        return map(OutRecord, repeat(topic), records.keys, records.values, records.headers)
 
-    def _take_tables(self, output: _CutOutput, some: LaneRecords) -> None:
-        for value in some.values:
+    def _add_tables(self, output: _CutOutput, records: LaneRecords) -> None:
+        """Decode the rows of a lane that ends in a sink: each value is an Arrow IPC stream."""
+        for value in records.values:
             table = pa.ipc.open_stream(pa.py_buffer(value)).read_all()
-            output.tables.setdefault(some.lane, []).append(table)
-            output.lanes[some.lane] += table.num_rows
+            output.tables.setdefault(records.lane, []).append(table)
+            output.lanes[records.lane] += table.num_rows
 
-    def _dead_letter(self, sink: Sink, tables: Mapping[str, pa.Table], refused: RejectedRow) -> OutRecord:
-        row = tables[refused.lane].slice(refused.row, 1).to_pylist()[0]
+    def _dead_letter(self, sink: Sink, tables: Mapping[str, pa.Table], rejected: RejectedRow) -> OutRecord:
+        """Return the dead letter of a row that a sink rejected: the row as JSON, with the reason in its headers."""
+        row = tables[rejected.lane].slice(rejected.row, 1).to_pylist()[0]
         headers = (
             ("sink", sink.name.encode()),
-            ("lane", refused.lane.encode()),
-            ("reason_code", refused.code.encode()),
-            ("reason", refused.reason.encode()),
+            ("lane", rejected.lane.encode()),
+            ("reason_code", rejected.code.encode()),
+            ("reason", rejected.reason.encode()),
         )
         return OutRecord(self.app.lanes[DEAD_LETTERS], None, orjson.dumps(row, default=str), headers)
 
 
 def _codes(dead: LaneRecords) -> Iterable[str]:
-    """Yield the reason of each rejected record, as one word."""
+    """Yield the reason code of each dead letter."""
     if not dead.headers:
         return repeat(_UNKNOWN.decode(), len(dead.values))
     return (dict(headers).get("reason_code", _UNKNOWN).decode("utf-8", "replace") for headers in dead.headers)
@@ -151,7 +160,7 @@ def _report(sink: Sink, written: WriteResult, seconds: float) -> SinkReport:
 
 
 def _check(app: App, sinks: Sequence[Sink]) -> None:
-    """Each lane with rows ends in one sink, and each sink has lanes of this app."""
+    """Raise ``ConfigError`` unless each lane with rows ends in one sink, and each sink takes lanes of this app."""
     names = Counter(sink.name for sink in sinks)
     if twice := [name for name, count in names.items() if count > 1]:
         raise ConfigError(f"app {app.name}: two sinks are named {twice[0]!r}")

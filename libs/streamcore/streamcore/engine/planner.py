@@ -20,8 +20,9 @@ from streamcore.offsets import (
     source_partitions,
 )
 
-_PULSE_MS = 1_000
-_LOOK_S = 0.02
+#: A cut without input is planned after this time, so that the clock advances.
+_EMPTY_CUT_MS = 1_000
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,10 @@ class TaskAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """For one app. ``from_the_end``: an app without a history leaves out the events that are there already.
+    """Plans the cuts of one app and divides them among tasks.
 
-    ``now_ms``: the clock, which is read only when a cut is planned.
+    ``ends``: the offsets of all topics. ``from_the_end``: a new app begins at the latest events instead of the
+    earliest. ``now_ms``: the clock in milliseconds, which is read only while a cut is planned.
     """
 
     app: App
@@ -49,66 +51,76 @@ class Planner:
     from_the_end: bool = False
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
-    def plan_cut(self, batch: int, meanwhile: Callable[[], None], check: Callable[[], None]) -> CutBounds:
-        """Return the bounds of the batch: those planned before, or new ones.
+    def plan_cut(self, batch: int, on_poll: Callable[[], None], before_write: Callable[[], None]) -> CutBounds:
+        """Return the bounds of the batch from the offset log, or plan new ones and write them to it.
 
-        Then it waits for input, a second at most, for time goes on without any, and calls ``meanwhile`` at each look.
-        ``check``: whether it may be decided, asked once that is known and before it is written down. Both may raise.
-        ``CorruptState`` when the batch before it is unknown, ``Permanent`` when records that were read are gone.
+        A new cut waits for input, one second at most, because the clock must advance without input too. ``on_poll`` is
+        called at each poll for input, ``before_write`` before the bounds are written; an error of either is raised, and
+        nothing is written then.
+
+        Raises ``CorruptState`` if the log lacks the previous batch, and ``Permanent`` if records that were read before
+        no longer exist.
         """
-        decided = self.log.read(batch)
-        if decided is not None:
-            return decided
+        planned = self.log.read(batch)
+        if planned is not None:
+            return planned
         start = self._start(batch)
         unlimited, limit = (self.app.control_topic,), self.app.limits.events_per_cut
         while True:
-            meanwhile()
+            on_poll()
             ends = self.ends.latest()
             _refuse_shrunk(start, ends)
             end = next_offsets(start, ends, unlimited, limit, self.now_ms())
-            if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _PULSE_MS:
+            if end.offsets != start.offsets or end.clock_ms - start.clock_ms >= _EMPTY_CUT_MS:
                 break
-            time.sleep(_LOOK_S)
-        decided = CutBounds(start, end)
-        check()
-        self.log.write(batch, decided)
-        return decided
+            time.sleep(_POLL_S)
+        planned = CutBounds(start, end)
+        before_write()
+        self.log.write(batch, planned)
+        return planned
 
     def _start(self, batch: int) -> StreamOffsets:
-        before = self.log.read(batch - 1)
-        if before is not None:
-            return before.end
+        """Return the offsets and the clock at which the batch begins."""
+        previous = self.log.read(batch - 1)
+        if previous is not None:
+            return previous.end
         if batch > 0:
             raise CorruptState(
                 f"{self.log.folder}: the position of batch {batch - 1} is missing; restore from a savepoint"
             )
         offsets = dict(self.ends.earliest())
-        begun = self.log.read_start()
-        if begun is not None:
+        restored = self.log.read_start()
+        if restored is not None:
             return StreamOffsets(
-                begun.clock_ms, {place: begun.offsets.get(place, first) for place, first in offsets.items()}
+                restored.clock_ms,
+                {partition: restored.offsets.get(partition, first) for partition, first in offsets.items()},
             )
         if self.from_the_end:
-            offsets |= {place: end for place, end in self.ends.latest().items() if place[0] != self.app.control_topic}
+            latest = self.ends.latest().items()
+            offsets |= {partition: end for partition, end in latest if partition[0] != self.app.control_topic}
         return StreamOffsets(0, offsets)
 
     def assign(self, cut: CutBounds, tasks: int) -> list[TaskAssignment]:
-        """Divide the cut among at most ``tasks`` tasks; returns at least one assignment."""
+        """Divide the cut among at most ``tasks`` tasks; return at least one assignment."""
         numbers = {self.app.control_topic: CONTROL} | {topic: n for n, topic in enumerate(self.app.topics)}
-        every = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
-        places = [place for place in cut.end.offsets if place[0] != self.app.control_topic]
-        known = sorted((source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0)) for t, p in places)
+        ranges_by_task = assign_ranges(ranges_between(cut.start, cut.end, numbers), tasks) or [[]]
+        event_partitions = [partition for partition in cut.end.offsets if partition[0] != self.app.control_topic]
+        starts = sorted(
+            (source_partitions(numbers[t])[p], cut.start.offsets.get((t, p), 0)) for t, p in event_partitions
+        )
         return [
-            TaskAssignment(tuple(s), cut.end.clock_ms, () if task else tuple(known)) for task, s in enumerate(every)
+            TaskAssignment(tuple(ranges), cut.end.clock_ms, () if task else tuple(starts))
+            for task, ranges in enumerate(ranges_by_task)
         ]
 
 
-def _refuse_shrunk(before: StreamOffsets, ends: Mapping[TopicPartition, int]) -> None:
-    for (topic, partition), offset in before.offsets.items():
+def _refuse_shrunk(read: StreamOffsets, ends: Mapping[TopicPartition, int]) -> None:
+    """Raise ``Permanent`` if a partition ends before the offset up to which it was read."""
+    for (topic, partition), offset in read.offsets.items():
         end = ends.get((topic, partition))
         if end is None or end < offset:
-            found = "it is not there" if end is None else f"it ends at {end}"
+            state = "it does not exist" if end is None else f"it ends at {end}"
             raise Permanent(
-                f"topic {topic}, partition {partition}: was read up to offset {offset}, and now {found}; it was "
-                "deleted or made anew, or lost records: start with a new checkpoint"
+                f"topic {topic}, partition {partition}: was read up to offset {offset}, and now {state}; it was "
+                "deleted, recreated or truncated: start with a new checkpoint"
             )

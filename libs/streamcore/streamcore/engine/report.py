@@ -1,7 +1,6 @@
-"""The reports of a running app: one ``CutReport`` a cut, Spark's progress, and the failures that restart the query.
+"""The reports of a running app: a ``CutReport`` per cut, Spark's progress, and the failures that restart the query.
 
-The report is a value without Spark or Kafka clients, so that telemetry, services and tests can read it without loading
-either.
+This module imports neither Spark nor a Kafka client, so that telemetry, services and tests can use it without them.
 """
 
 from __future__ import annotations
@@ -19,12 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CutReport:
-    """One cut, after its output was committed. Times are milliseconds; ``lanes`` counts the records of each lane,
-    ``reasons`` its rejected records by their code.
+    """One cut, reported after its output was committed.
 
-    ``offsets``: by topic and partition, up to where the cut has read; ``watermarks``: how far event time has come in
-    those that have had events. ``events`` were decoded in this cut (rejected records not among them); ``shards_loaded``
-    shards had to read their state. ``counters``: those of the operators, by operator and name.
+    ``events``: decoded events, without rejected records. ``lanes``: number of records of each lane. ``reasons``: number
+    of dead letters by code. ``offsets``: the offset where the cut ends, by topic and partition. ``watermarks``: the
+    watermark in milliseconds of each partition that has had events, by topic and partition. ``run_ms``: duration of the
+    Spark job; ``commit_ms``: duration of writing the output. ``state_bytes``: bytes of state written.
+    ``shards_loaded``: number of shards that had to read their state. ``counters``: of the operators, by operator and
+    name. ``oversized``: number of records above the size limit.
     """
 
     batch: int
@@ -60,8 +61,9 @@ def _ignore_progress(_: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """``report`` is called in the cut, so it must be quick; ``progress`` gets Spark's own metrics of a batch, later;
-    ``failure`` gets the error that ended the query, before the query starts again."""
+    """Callbacks for the reports of an app. ``report`` is called within the cut, so it must be quick. ``progress`` gets
+    Spark's metrics of a batch, some time after the batch. ``failure`` gets the error that ended the query, before the
+    query starts again."""
 
     report: Callable[[CutReport], None] = _ignore_report
     progress: Callable[[Mapping[str, object]], None] = _ignore_progress

@@ -1,6 +1,6 @@
 """The values of the exactly-once writer: its input, its results, its limits and the hooks of the app.
 
-No client is used here; ``exactly_once`` is the protocol.
+The protocol is in ``exactly_once``. This module imports no Kafka client.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import repeat
 from streamcore.errors import ConfigError, Permanent
 from streamcore.kafka.settings import Option
 
-#: What a record costs beside its key, value and headers: batch and record framing, our headers, room to spare.
+#: Bytes of a record beside its key, value and headers: batch and record framing, the writer's headers, and a reserve.
 RECORD_OVERHEAD_BYTES = 512
 
 Headers = tuple[tuple[str, bytes], ...]
@@ -21,7 +21,8 @@ Headers = tuple[tuple[str, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class OutRecord:
-    """One record to write. A null key goes to any partition; the writer appends the headers app, epoch, batch."""
+    """One record to write. A record without a key goes to any partition. The writer adds the headers app, epoch and
+    batch."""
 
     topic: str
     key: bytes | None
@@ -31,8 +32,8 @@ class OutRecord:
 
 @dataclass(frozen=True, slots=True)
 class OutRecords:
-    """Many records of one topic, in order, without headers of their own: columns, so that none of them has to be an
-    object on its way. ``keys`` and ``values`` have one length."""
+    """Many records of one topic, in order, without headers of their own, as two columns of equal length: building an
+    object for each record would be slow."""
 
     topic: str
     keys: Sequence[bytes | None]
@@ -42,18 +43,18 @@ class OutRecords:
         return len(self.values)
 
     def __iter__(self) -> Iterator[OutRecord]:
-        """One by one, where that is needed."""
+        """Yield each record as an object."""
         return map(OutRecord, repeat(self.topic), self.keys, self.values)
 
     @property
     def bytes(self) -> int:
-        """The size of all of them together, as ``record_bytes`` counts."""
+        """The size of all records together, in bytes, as ``record_bytes`` counts it."""
         return sum(map(len, filter(None, self.keys))) + sum(map(len, filter(None, self.values)))
 
     @property
-    def most_bytes(self) -> int:
-        """An upper bound of the size of each."""
-        return sum(max(map(len, filter(None, one)), default=0) for one in (self.keys, self.values))
+    def max_record_bytes(self) -> int:
+        """An upper bound of the size of each record, in bytes: the longest key plus the longest value."""
+        return sum(max(map(len, filter(None, column)), default=0) for column in (self.keys, self.values))
 
 
 class CommitOutcome(enum.StrEnum):
@@ -66,8 +67,8 @@ class CommitOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommitReceipt:
-    """``records`` and ``bytes`` of the transaction without the marker; ``oversized`` of the records given were replaced
-    or dropped by the hook; ``attempts`` is above 1 after an unknown outcome."""
+    """The result of a commit. ``records`` and ``bytes`` count the transaction without the marker. The hook replaced or
+    dropped ``oversized`` of the given records. ``attempts`` is above 1 after an unknown outcome."""
 
     batch: int
     outcome: CommitOutcome
@@ -79,7 +80,8 @@ class CommitReceipt:
 
 
 class CommitStep(enum.StrEnum):
-    """Points of the protocol at which a test may crash the process (see the module's text)."""
+    """Points of the protocol of ``exactly_once`` that are reported to ``WriterHooks.on_step``; tests crash the process
+    there."""
 
     FENCED = "fenced"
     MARKER_READ = "marker_read"
@@ -91,8 +93,12 @@ class CommitStep(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """Limits. ``transaction_timeout_ms``: after it the broker aborts; ``commit_timeout_ms``: one call to the broker;
-    ``recovery_ms``: all attempts after a failure together, with pauses from ``backoff_ms`` to ``backoff_max_ms``."""
+    """The limits of an exactly-once writer.
+
+    ``transaction_timeout_ms``: age at which the broker aborts a transaction. ``commit_timeout_ms``: limit of one commit
+    request. ``recovery_ms``: limit of all attempts after a failure together; the pause between two attempts grows from
+    ``backoff_ms`` to ``backoff_max_ms``. ``queue_records`` and ``queue_bytes``: capacity of the client's send queue.
+    """
 
     transaction_timeout_ms: int = 60_000
     commit_timeout_ms: int = 30_000
@@ -112,8 +118,8 @@ class DeliverySettings:
 
     @property
     def options(self) -> dict[str, Option]:
-        """librdkafka's names for them. Flushing at the commit overrides ``linger.ms``, so it costs no latency; it
-        saves requests when a batch is large (broker CPU measured: a ninth)."""
+        """The limits as librdkafka options. ``linger.ms`` adds no latency, because the commit flushes the queue, and
+        saves requests of large batches (measured: the broker's CPU falls to a ninth)."""
         return {
             "transaction.timeout.ms": self.transaction_timeout_ms,
             "message.max.bytes": self.max_record_bytes + RECORD_OVERHEAD_BYTES,
@@ -124,8 +130,8 @@ class DeliverySettings:
 
 
 def refuse_oversized(record: OutRecord, limit_bytes: int) -> OutRecord | None:
-    """Raise ``Permanent``: the default of ``WriterHooks.replace_oversized``, because dropping silently is no
-    default."""
+    """Raise ``Permanent``. This is the default of ``WriterHooks.replace_oversized``: records must not be dropped
+    silently."""
     raise Permanent(
         f"topic {record.topic}: a record of {record_bytes(record)} bytes, limit {limit_bytes}; "
         "raise max_record_bytes and the topic's max.message.bytes, or replace such records"
@@ -144,9 +150,10 @@ def _always_owner() -> None:
 class WriterHooks:
     """Callbacks of the app.
 
-    ``still_owner`` raises ``Fenced`` when another process owns the app (the lease's ``check``); called before every
-    fencing after the first, and after it before anything is written. ``replace_oversized(record, limit_bytes)`` returns
-    a smaller record, or None to drop it; it must be a pure function. ``on_step`` is called at each step.
+    ``still_owner`` raises ``Fenced`` if another process owns the app (the lease's ``check``). The writer calls it
+    before every fencing but the first, and again after that fencing, before it writes.
+    ``replace_oversized(record, limit_bytes)`` returns a smaller record, or None to drop the record; it must be a pure
+    function. ``on_step`` is called after each step of the protocol.
     """
 
     still_owner: Callable[[], None] = _always_owner
@@ -155,6 +162,6 @@ class WriterHooks:
 
 
 def record_bytes(record: OutRecord) -> int:
-    """Size of a record as the limit counts it, without the headers that the writer adds."""
+    """Return the size of a record as ``max_record_bytes`` counts it, without the headers that the writer adds."""
     plain = len(record.key or b"") + len(record.value or b"")
     return plain + sum(len(name) + len(value) for name, value in record.headers) if record.headers else plain

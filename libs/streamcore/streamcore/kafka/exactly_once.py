@@ -1,42 +1,42 @@
-"""Writes the output of a batch to Kafka exactly once, whatever dies in between.
+"""Writes the output of each cut to Kafka exactly once, even if the process is killed at any point.
 
 One transaction carries every record of a batch and the marker of that batch. The protocol, for a writer w:
 
-1. ``init_transactions`` for ``<app>.<epoch>.<w>``. Fences any earlier process of w and ends the transaction that it
-   left open: committed if it had got as far as asking for the commit, aborted otherwise.
-2. Read w's marker: the last batch it committed in this epoch. Only now, after fencing: a marker read before it may
-   be overtaken by the process that is being fenced. In an epoch without a marker, the same writer of every earlier
-   epoch is fenced too, so that no earlier process writes beside us.
-3. A batch that is not above the marker has been written: skip it. Otherwise begin, produce every record, produce the
-   marker, commit.
+1. ``init_transactions`` for ``<app>.<epoch>.<w>``. The broker fences any earlier process of w and ends the transaction
+   that it left open: commits it if the commit was already requested, aborts it otherwise.
+2. Read w's marker, which names the last batch that w committed in this epoch. Fencing comes first, because the process
+   that is being fenced could otherwise commit after the read. In an epoch without a marker, the writer w of every
+   earlier epoch is fenced too, so that no earlier process writes at the same time.
+3. Skip a batch that is not above the marker: it is written. Otherwise begin, produce every record, produce the marker,
+   commit.
 
 The state that a crash just after each step leaves (``CommitStep``; the tests crash there):
 
-- ``FENCED``, ``MARKER_READ``: nothing. The next process does the same again.
+- ``FENCED``, ``MARKER_READ``: nothing was written. The next process begins at step 1.
 - ``BEGUN``, ``PRODUCED``, ``BEFORE_COMMIT``: an open transaction that no committed reader sees. Step 1 of the next
-  process aborts it; its marker is aborted with it, so step 3 writes the batch again.
-- ``COMMITTED``: the batch and its marker, while Spark does not know yet. Spark replays the batch, step 2 finds the
-  marker, step 3 skips.
+  process aborts the records and the marker in it, so step 3 writes the batch again.
+- ``COMMITTED``: the batch and its marker are committed, but Spark has not recorded the batch as done. Spark replays
+  the batch, step 2 finds the marker, step 3 skips the batch.
 
-**Unknown outcome.** A commit that timed out may or may not have happened. Nothing is guessed: the producer ends, and a
-new one starts at step 1, which settles the question before step 2 asks it. Any failure that is neither ``Fenced`` nor
-known to be final is treated so, within ``DeliverySettings.recovery_ms``.
+**Unknown outcome.** A commit that timed out may or may not have happened. The writer closes the producer and creates a
+new one, which begins at step 1: fencing settles the outcome, and step 2 then reads it. The writer does this after
+every failure that is neither ``Fenced`` nor known to be final, for at most ``DeliverySettings.recovery_ms``.
 
-Before that step 1 ``WriterHooks.still_owner`` is asked, and after it once more: while it was under way a later epoch
-may have begun and fenced us, and ours came after its. A process that begins after the second check fences us again.
+``WriterHooks.still_owner`` is called before that step 1, and again after it: meanwhile a process of a later epoch may
+have fenced this writer, and this writer's own step 1 would then have come after it. A process that begins after the
+second check fences this writer again.
 
-**A batch without records** opens no transaction and writes no marker: the marker then stays behind, which harms
-nothing. A replay of that batch has no records either (output is a pure function of the batch), so there is nothing to
-skip; and the marker is still at or above every batch that *has* written something.
+**A batch without records** opens no transaction and writes no marker. The marker then stays at an earlier batch, which
+is harmless: a replay of the empty batch has no records either (output is a pure function of the batch), and the marker
+is still at or above every batch that *has* records.
 
-**Too large records.** A record above ``DeliverySettings.max_record_bytes`` is offered to
-``WriterHooks.replace_oversized`` *before*
-the transaction begins, and the record that this returns goes out in its place in the same transaction. (To report it
-and let the caller write a substitute later would lose the substitute in a crash between the two.)
+**Too large records.** A record above ``DeliverySettings.max_record_bytes`` is passed to
+``WriterHooks.replace_oversized`` *before* the transaction begins, and the returned record is written instead, in the
+same transaction. (If the caller wrote the substitute later, a crash in between would lose it.)
 
-**Transactions that outlive their time-out.** The broker then aborts them and refuses our commit in the words that it
-uses for a fenced process. If the time-out has passed since the transaction began, we take it for that, ask
-``WriterHooks.still_owner`` and start at step 1; the marker keeps that safe even if we are wrong.
+**Transactions that outlive their time-out.** The broker aborts such a transaction and rejects the commit with the error
+code of a fenced process. If the time-out has passed since the transaction began, the writer assumes this cause, calls
+``WriterHooks.still_owner`` and begins at step 1. The marker keeps this safe even if the writer was really fenced.
 """
 
 from __future__ import annotations
@@ -62,32 +62,33 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.kafka.transactional_producer import TransactionalProducer
 from streamcore.writer_id import WriterId
 
-#: Earlier epochs that are fenced at the first start of a new one.
+#: How many earlier epochs the first writer of a new epoch fences.
 MAX_PAST_EPOCHS = 16
 
 
 @dataclass(slots=True)
 class _TransactionBatch:
-    """The contents of a transaction: ``count`` records of so many ``bytes``; ``oversized`` were replaced or dropped."""
+    """The contents of a transaction: ``count`` records of ``bytes`` bytes in total; ``oversized`` records were replaced
+    or dropped."""
 
     rows: list[OutRecord | OutRecords] = field(default_factory=list)
     count: int = 0
     bytes: int = 0
     oversized: int = 0
 
-    def add(self, one: OutRecord | OutRecords, count: int, size: int) -> None:
-        """``one`` of ``count`` records."""
+    def add(self, row: OutRecord | OutRecords, count: int, size_bytes: int) -> None:
+        """Append ``row``, which holds ``count`` records of ``size_bytes`` in total."""
         if count:
-            self.rows.append(one)
+            self.rows.append(row)
             self.count += count
-            self.bytes += size
+            self.bytes += size_bytes
 
 
 class ExactlyOnceWriter:
-    """One writer of an app. ``open`` first, then ``commit`` batch by batch; one thread at a time.
+    """One writer of an app. Call ``open`` once, then ``commit`` for each batch; one thread at a time.
 
-    After an error other than those that ``commit`` overcomes by itself, the writer is closed for good: build a new
-    one, in a new process if it was ``Fenced``.
+    Once ``open`` or ``commit`` has raised, the writer is closed for good. Build a new writer, and after ``Fenced`` in a
+    new process.
     """
 
     def __init__(
@@ -110,22 +111,22 @@ class ExactlyOnceWriter:
         self._common = [("app", writer.app.encode()), ("epoch", str(writer.epoch).encode())]
 
     def open(self) -> int | None:
-        """Run steps 1 and 2. Return the last batch this writer has committed in this epoch, or None.
+        """Run steps 1 and 2. Return the last batch that this writer has committed in this epoch, or None.
 
-        Raises ``Fenced``, ``ConfigError`` (topic, rights, login, transaction time-out), ``Permanent``, and
-        ``Retryable`` when no broker answered within ``recovery_ms``.
+        Raises ``Fenced``, ``ConfigError`` (topic, permissions, login, transaction time-out), ``Permanent``, and
+        ``Retryable`` if no broker answers within ``recovery_ms``.
         """
         self._retry(self._steps_1_and_2, "open")
         return None if self._done is None else self._done.batch
 
     def commit(self, batch: int, records: Iterable[OutRecord | OutRecords]) -> CommitReceipt:
-        """Run step 3, and steps 1 to 3 again while the outcome is unknown. When it returns, the batch is in Kafka,
-        once.
+        """Write the batch (step 3), and run steps 1 to 3 again while the outcome is unknown. On return, Kafka holds the
+        batch exactly once.
 
-        ``records``: one or many at a time; those of a topic are written in this order.
+        ``records`` of one topic are written in the given order.
 
-        Raises the errors of ``open``; then nothing of the batch is visible, unless the error is ``Retryable``: then a
-        later ``open`` and ``commit`` of the same batch settle it.
+        Raises the errors of ``open``. After ``Retryable`` the batch may or may not be committed; a new writer's
+        ``open``, and ``commit`` of this batch, settle that. After any other error, nothing of the batch is visible.
         """
         started = time.perf_counter()
         if self._producer is None:
@@ -142,7 +143,7 @@ class ExactlyOnceWriter:
         )
 
     def close(self) -> None:
-        """End the producer. An open transaction is aborted; committed records stay."""
+        """Abort an open transaction and close the producer. Committed records stay."""
         self._end_producer(abort=True)
 
     def __enter__(self) -> ExactlyOnceWriter:
@@ -155,34 +156,39 @@ class ExactlyOnceWriter:
         return self._done is not None and batch <= self._done.batch
 
     def _build_batch(self, records: Iterable[OutRecord | OutRecords]) -> _TransactionBatch:
-        """Return the records with those above the limit replaced."""
-        found, limit = _TransactionBatch(), self._delivery.max_record_bytes
-        for one in records:
-            if isinstance(one, OutRecord):
-                self._add_record(one, found)
-            elif one.most_bytes <= limit:
-                found.add(one, len(one), one.bytes)
+        """Collect the records of a transaction, with oversized ones replaced or dropped."""
+        contents, limit = _TransactionBatch(), self._delivery.max_record_bytes
+        for row in records:
+            if isinstance(row, OutRecord):
+                self._add_record(row, contents)
+            elif row.max_record_bytes <= limit:
+                contents.add(row, len(row), row.bytes)
             else:
-                for record in one:
-                    self._add_record(record, found)
-        return found
+                for record in row:
+                    self._add_record(record, contents)
+        return contents
 
-    def _add_record(self, record: OutRecord, found: _TransactionBatch) -> None:
+    def _add_record(self, record: OutRecord, contents: _TransactionBatch) -> None:
+        """Add the record, or its replacement if it is too large. Raise ``Permanent`` if that is too large as well."""
         size, limit = record_bytes(record), self._delivery.max_record_bytes
         if size <= limit:
-            found.add(record, 1, size)
+            contents.add(record, 1, size)
             return
-        found.oversized += 1
+        contents.oversized += 1
         substitute = self._hooks.replace_oversized(record, limit)
         if substitute is None:
             return
         size = record_bytes(substitute)
         if size > limit:
             refuse_oversized(substitute, limit)
-        found.add(substitute, 1, size)
+        contents.add(substitute, 1, size)
 
     def _retry(self, action: Callable[[], None], name: str) -> int:
-        """Run until it goes through, starting at step 1 after each ``Retryable``; returns the number of attempts."""
+        """Run ``action`` until it succeeds and return the number of attempts.
+
+        After each ``Retryable`` the producer is dropped, so that the next attempt begins at step 1. Raises
+        ``Retryable`` after ``recovery_ms``, counted from the first failure.
+        """
         attempts, pause_ms, deadline = 1, self._delivery.backoff_ms, 0.0
         while True:
             try:
@@ -192,7 +198,7 @@ class ExactlyOnceWriter:
                 self._end_producer()
                 deadline = deadline or time.monotonic() + self._delivery.recovery_ms / 1000
                 if time.monotonic() + pause_ms / 1000 > deadline:
-                    raise Retryable(f"{name} did not go through in {attempts} attempts: {error}") from error
+                    raise Retryable(f"{name} failed in {attempts} attempts: {error}") from error
             except BaseException:
                 self._end_producer(abort=True)
                 raise
@@ -202,19 +208,18 @@ class ExactlyOnceWriter:
             self._hooks.still_owner()
 
     def _steps_1_and_2(self) -> None:
-        # 1. Fence any earlier process with this identity, and have its transaction ended.
+        # 1. Fence any earlier process with this transactional id; the broker ends its open transaction.
         self._producer = TransactionalProducer.fence(self._settings, self._writer, self._delivery)
         self._marker_partition = self._producer.marker_partition(self._markers_topic, self._writer)
         self._hooks.on_step(CommitStep.FENCED)
-        # 2. What is committed now stays so: only this process can add to it.
+        # 2. From here on only this process can add markers, so the marker that is read now is the last one.
         self._done = self.read_marker()
         if self._done is None:
             self._fence_past_epochs()
         self._hooks.on_step(CommitStep.MARKER_READ)
 
     def _write(self, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
-        """Run step 3. The producer is missing when an earlier attempt failed; that attempt may yet have been
-        committed."""
+        """Run step 3, after steps 1 and 2 if an earlier attempt failed: that attempt may have been committed."""
         if self._producer is None:
             self._steps_1_and_2()
             self._hooks.still_owner()
@@ -232,7 +237,7 @@ class ExactlyOnceWriter:
         self._hooks.on_step(CommitStep.COMMITTED)
 
     def _transaction(self, session: TransactionalProducer, batch: int, rows: Sequence[OutRecord | OutRecords]) -> None:
-        # 3. Everything of the batch, its marker, and one commit for all of it.
+        # 3. All records of the batch and the marker, in one transaction.
         marker = Marker(self._writer, batch)
         with session.naming_errors(f"batch {batch}"):
             session.producer.begin_transaction()
@@ -245,10 +250,12 @@ class ExactlyOnceWriter:
 
     def read_marker(self) -> Marker | None:
         """Read the marker of step 2. It stays valid only while no other process can write, that is, after step 1."""
-        limit_ms = self._delivery.transaction_timeout_ms + self._settings.request_timeout_ms
-        return read_marker(self._settings, self._markers_topic, self._writer, limit_ms)
+        # Another writer's open transaction hides the end of the partition until its time-out has passed.
+        timeout_ms = self._delivery.transaction_timeout_ms + self._settings.request_timeout_ms
+        return read_marker(self._settings, self._markers_topic, self._writer, timeout_ms)
 
     def _fence_past_epochs(self) -> None:
+        """Fence this writer's processes of the last ``MAX_PAST_EPOCHS`` epochs."""
         newest = self._writer.epoch - 1
         for epoch in range(newest, max(0, newest - MAX_PAST_EPOCHS), -1):
             past = WriterId(self._writer.app, epoch, self._writer.writer)

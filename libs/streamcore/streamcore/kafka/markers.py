@@ -1,8 +1,9 @@
 """The marker of the exactly-once protocol: the writer and its last committed batch.
 
-A marker is one record in a compacted topic. Key: ``app|epoch|writer``; value: the batch id as decimal text. It is
-written in the transaction whose records it vouches for, so it is there exactly when they are. (Offsets of a private
-consumer group would do as well but expire, by default seven days after the commit.)
+A marker is one record in a compacted topic. Key: ``WriterId.key``, that is ``app|epoch|<writer name>``. Value: the
+batch number as decimal text. The transaction that holds the output of the batch also holds the marker, so a committed
+reader sees either both or neither. (Offsets of a private consumer group would also work, but they expire: by default
+seven days after the commit.)
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from streamcore.kafka.data_clients import Isolation
 from streamcore.kafka.settings import KafkaSettings
 from streamcore.writer_id import WriterId
 
-#: How far before the end to look first: a running app's marker is among the last few records.
-_LOOK_BACK = (200, 20_000)
-_PATIENCE_S = 0.5
+#: The first reads begin this many offsets before the end: the marker of a running app is among the last few records.
+_LOOK_BACK_OFFSETS = (200, 20_000)
+_POLL_TIMEOUT_S = 0.5
 _END_WAIT_MS = 10
 
 
@@ -35,27 +36,30 @@ class Marker:
 
     @property
     def value(self) -> bytes:
-        """The record's value: the batch id as decimal text."""
+        """The record's value: the batch number as decimal text."""
         return str(self.batch).encode()
 
     @classmethod
-    def parse(cls, writer: WriterId, value: bytes | None, where: str) -> Marker:
-        """Read a record's value; ``CorruptState`` if it is not a batch id."""
+    def parse(cls, writer: WriterId, value: bytes | None, source: str) -> Marker:
+        """Parse the value of a marker record. Raise ``CorruptState``, naming ``source``, if it is no batch number."""
         if value is None or not value.isdigit():
             raise CorruptState(
-                f"{where}: marker of {writer.transactional_id} is {value!r}, not a batch id; "
-                "someone else writes to the markers topic: give the app its own"
+                f"{source}: marker of {writer.transactional_id} is {value!r}, not a batch number; "
+                "another program writes to this topic; give the app a markers topic of its own"
             )
         return cls(writer, int(value))
 
 
 def markers_partition(writer: WriterId, partitions: int) -> int:
-    """Return the markers partition of a writer. The topic's partition count must therefore never change."""
+    """Return the partition of the markers topic that holds a writer's markers, out of ``partitions``.
+
+    The number depends on the partition count, so the count of a markers topic must never change.
+    """
     return zlib.crc32(writer.key) % partitions
 
 
 def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str) -> int:
-    """Return the number of partitions of ``topic``; ``ConfigError`` when there is no such topic."""
+    """Return the number of partitions of ``topic``. Raise ``ConfigError`` if the topic does not exist."""
     with clients.naming_errors(settings, f"partitions of topic {topic}"):
         metadata = client.list_topics(topic, settings.request_timeout_ms / 1000).topics[topic]
     if metadata.error is not None:
@@ -63,22 +67,24 @@ def partition_count(client: ck.Consumer, settings: KafkaSettings, topic: str) ->
     return len(metadata.partitions)
 
 
-def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, limit_ms: int) -> Marker | None:
-    """Return the writer's last committed marker, or None if it has none. Call it *after* fencing the writer.
+def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, timeout_ms: int) -> Marker | None:
+    """Return the writer's last committed marker, or None if the writer has none. Call it *after* fencing the writer.
 
-    Reads from near the end and further back only as needed, always up to the high watermark that the partition had
-    at the start. That is more than "to the end with read_committed": an open transaction of *another* writer holds
-    back the last stable offset, and a marker of ours behind it would be missed. ``Retryable`` when the end was not
-    reached within ``limit_ms``.
+    The first read begins near the end of the partition; further reads begin earlier, as long as no marker is found.
+    Every read goes up to the high watermark that the partition had at the start. A read_committed consumer alone would
+    stop earlier: an open transaction of *another* writer holds back the last stable offset, and would hide a marker of
+    this writer behind it.
+
+    Raises ``Retryable`` if the end is not reached within ``timeout_ms``.
     """
-    deadline = time.monotonic() + limit_ms / 1000
+    deadline = time.monotonic() + timeout_ms / 1000
     with closing(clients.consumer(settings, Isolation.UNCOMMITTED)) as client:
-        place = ck.TopicPartition(topic, markers_partition(writer, partition_count(client, settings, topic)))
+        topic_partition = ck.TopicPartition(topic, markers_partition(writer, partition_count(client, settings, topic)))
         with clients.naming_errors(settings, f"end of topic {topic}"):
-            low, high = client.get_watermark_offsets(place, settings.request_timeout_ms / 1000)
+            low, high = client.get_watermark_offsets(topic_partition, settings.request_timeout_ms / 1000)
     with closing(clients.consumer(settings, Isolation.COMMITTED, end_wait_ms=_END_WAIT_MS)) as client:
-        reader = _Reader(settings, client, place, high, deadline)
-        starts = sorted({max(low, high - back) for back in _LOOK_BACK} | {low}, reverse=True)
+        reader = _PartitionReader(settings, client, topic_partition, high, deadline)
+        starts = sorted({max(low, high - offsets) for offsets in _LOOK_BACK_OFFSETS} | {low}, reverse=True)
         for start in starts:
             if (value := reader.last_value(writer.key, start)) is not None:
                 return Marker.parse(writer, value, f"topic {topic}")
@@ -86,37 +92,43 @@ def read_marker(settings: KafkaSettings, topic: str, writer: WriterId, limit_ms:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads one partition up to ``end``, whatever it ends with: records, aborted ones, control records, nothing."""
+class _PartitionReader:
+    """Reads one partition up to offset ``end``, even if the last offsets hold aborted records or Kafka's transaction
+    markers, which a consumer never sees. ``deadline``: seconds of the monotonic clock."""
 
     settings: KafkaSettings
     client: ck.Consumer
-    place: ck.TopicPartition
+    topic_partition: ck.TopicPartition
     end: int
     deadline: float
 
     def last_value(self, key: bytes, start: int) -> bytes | None:
-        """Value of the last committed record of ``key`` in ``[start, end)``."""
+        """Return the value of the last committed record of ``key`` in ``[start, end)``, or None if there is none.
+
+        Raises ``Retryable`` at the deadline.
+        """
         last: bytes | None = None
         if start >= self.end:
             return None
-        self.client.assign([ck.TopicPartition(self.place.topic, self.place.partition, start)])
+        topic, partition = self.topic_partition.topic, self.topic_partition.partition
+        self.client.assign([ck.TopicPartition(topic, partition, start)])
         while time.monotonic() < self.deadline:
-            if (message := self.client.poll(_PATIENCE_S)) is None:
+            if (message := self.client.poll(_POLL_TIMEOUT_S)) is None:
                 continue
             if message.error() is None and message.key() == key and message.offset() < self.end:
                 last = message.value() or b""
-            if self._reached_end(message):
+            if self._reached_end_or_raise(message):
                 return last
         raise Retryable(
-            f"kafka {self.settings.bootstrap}: markers topic {self.place.topic}, partition {self.place.partition}: "
-            f"offset {self.end} was not readable in time; another writer's transaction may be open in it"
+            f"kafka {self.settings.bootstrap}: markers topic {topic}, partition {partition}: "
+            f"offset {self.end} was not reached within the time limit; another writer's transaction may be open there"
         )
 
-    def _reached_end(self, message: ck.Message) -> bool:
+    def _reached_end_or_raise(self, message: ck.Message) -> bool:
+        """Return whether ``message`` shows that offset ``end`` is reached. Raise the error that it carries, if any."""
         error = message.error()
         if error is None:
             return bool(message.offset() >= self.end - 1)
         if error.code() == ck.KafkaError._PARTITION_EOF:
             return bool(message.offset() >= self.end)
-        raise clients.confluent_error(error, f"reading topic {self.place.topic}", self.settings)
+        raise clients.confluent_error(error, f"reading topic {self.topic_partition.topic}", self.settings)

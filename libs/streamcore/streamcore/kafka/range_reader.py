@@ -1,8 +1,8 @@
-"""Reads ranges of offsets, each exactly once, whatever was read before: the input of a stage 1 task.
+"""Reads ranges of offsets for a stage 1 task.
 
-The client reads ahead. A span that begins where the last one of its partition ended finds its records there already;
-any other begins anew at its own offset. Offsets without a record (ends of transactions, what compaction removed) are
-passed over: a span has been read when a record after it was seen, or the end of the partition.
+The client reads ahead. A range that begins where the previous range of its partition ended finds its records already
+received; for any other range the client seeks. Some offsets have no record (transaction markers, records removed by
+compaction), so a range is complete when a later record or the end of the partition was received.
 """
 
 from __future__ import annotations
@@ -23,26 +23,30 @@ from streamcore.kafka.settings import KafkaSettings
 from streamcore.offsets import OffsetRange, TopicPartition
 from streamcore.wire.raw import raw_batch
 
-_WAIT_S = 0.05
-_PIECE_BYTES = 16 * 1024 * 1024
-_LEAST, _MOST = 64, 20_000
+_POLL_TIMEOUT_S = 0.05
+#: Approximate size of a returned batch, and the bounds of its number of records.
+_BATCH_BYTES = 16 * 1024 * 1024
+_MIN_BATCH_RECORDS, _MAX_BATCH_RECORDS = 64, 20_000
 
 
 @dataclass(slots=True)
 class _PartitionBuffer:
-    """One partition. ``taken``: up to where spans have been read; ``following``: the offset after all that came;
-    ``ahead``: what came and was not taken; ``end``: the end of the partition when it was last reached; ``assigned``:
-    whether the client reads it."""
+    """The received records of one partition.
 
-    taken: int
-    following: int
+    ``read_to``: end of the last range that was read completely, -1 while a range is being read. ``next_offset``: the
+    offset after the last received record. ``ahead``: records that were received and not yet taken. ``end``: the end of
+    the partition when the client last reported it, -1 before. ``assigned``: whether the client reads the partition.
+    """
+
+    read_to: int
+    next_offset: int
     ahead: list[ck.Message] = field(default_factory=list)
     end: int = -1
     assigned: bool = False
 
     def take(self, end: int) -> list[ck.Message]:
         """Take the received records that lie before ``end``."""
-        if self.following <= end:
+        if self.next_offset <= end:
             ready, self.ahead = self.ahead, []
             return ready
         count = next((n for n, m in enumerate(self.ahead) if m.offset() >= end), len(self.ahead))
@@ -50,12 +54,15 @@ class _PartitionBuffer:
         return ready
 
     def has_reached(self, end: int) -> bool:
-        """Whether everything before ``end`` has come."""
-        return bool(self.ahead) or self.following >= end or self.end >= end
+        """Return whether every record before ``end`` was received. Call ``take`` first."""
+        return bool(self.ahead) or self.next_offset >= end or self.end >= end
 
 
 class RangeReader:
-    """One client of one process. Not for several threads."""
+    """Reads ranges of offsets with one Kafka consumer, which keeps its connections and its read-ahead between calls.
+
+    One thread at a time.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -64,127 +71,137 @@ class RangeReader:
         self._buffers: dict[TopicPartition, _PartitionBuffer] = {}
         self._record_bytes = 1024.0  # a running mean
 
-    def read(self, spans: Sequence[OffsetRange], *, timestamps: bool = False) -> Generator[pa.RecordBatch]:
-        """Yield the records of the spans, at most one span a partition, in batches of ``raw.RAW`` of some megabytes.
+    def read(self, ranges: Sequence[OffsetRange], *, timestamps: bool = False) -> Generator[pa.RecordBatch]:
+        """Yield the records of ``ranges``, at most one range per partition, in batches of ``raw.RAW``.
 
-        ``timestamps``: with the broker's. Asking each record for it costs time.
+        A batch has up to about 16 MiB. The records of a partition are in order. ``timestamps``: include the broker's
+        timestamps, which costs time for each record.
 
-        In order within a partition. ``Permanent`` when records are gone, ``Retryable`` when none came for
-        ``request_timeout_ms``; then, and when the iterator is left early, the same spans can be asked for again.
+        Raises ``Permanent`` if records were deleted, and ``Retryable`` if no record arrives for ``request_timeout_ms``.
+        After ``Retryable``, or if the caller leaves the iterator early, the same ranges can be read again.
         """
-        wanted = {(span.topic, span.partition): span for span in spans}
-        self._assign(wanted)
+        requested = {(span.topic, span.partition): span for span in ranges}
+        self._assign(requested)
         pieces: list[tuple[OffsetRange, list[ck.Message]]] = []
-        waiting = dict(wanted)
-        came_s = time.monotonic()
+        waiting = dict(requested)
+        received_s = time.monotonic()
         while waiting or pieces:
-            for place in [p for p in waiting if self._collect(waiting[p], pieces)]:
-                del waiting[place]
+            for partition in [p for p in waiting if self._collect(waiting[p], pieces)]:
+                del waiting[partition]
             rows = sum(len(messages) for _, messages in pieces)
-            if rows >= self._piece() or (rows and not waiting):
+            if rows >= self._batch_records() or (rows and not waiting):
                 yield self._batch(pieces, timestamps=timestamps)
-                pieces, came_s = [], time.monotonic()
+                pieces, received_s = [], time.monotonic()
             if waiting and self._receive(waiting):
-                came_s = time.monotonic()
+                received_s = time.monotonic()
             elif waiting:
-                self._check(came_s, waiting)
-        for place, span in wanted.items():
-            self._buffers[place].taken = span.end
+                self._check_timeout(received_s, waiting)
+        for partition, span in requested.items():
+            self._buffers[partition].read_to = span.end
 
     def close(self) -> None:
-        """End the client."""
+        """Close the consumer."""
         self._client.close()
 
-    def _assign(self, wanted: dict[TopicPartition, OffsetRange]) -> None:
-        """Read from these partitions and no others, and from where the spans begin."""
-        stale = [p for p, lane in self._buffers.items() if p not in wanted or lane.taken != wanted[p].start]
+    def _assign(self, requested: dict[TopicPartition, OffsetRange]) -> None:
+        """Let the client read exactly these partitions, each from the start of its range."""
+        stale = [p for p, buffer in self._buffers.items() if p not in requested or buffer.read_to != requested[p].start]
         self._unassign(stale)
-        for place in stale:
-            del self._buffers[place]
-        self._buffers |= {p: _PartitionBuffer(s.start, s.start) for p, s in wanted.items() if p not in self._buffers}
-        new = {place: lane for place, lane in self._buffers.items() if not lane.assigned}
+        for partition in stale:
+            del self._buffers[partition]
+        self._buffers |= {p: _PartitionBuffer(s.start, s.start) for p, s in requested.items() if p not in self._buffers}
+        new = {partition: buffer for partition, buffer in self._buffers.items() if not buffer.assigned}
         if new:
-            self._client.incremental_assign([ck.TopicPartition(*place, lane.following) for place, lane in new.items()])
-        for lane in self._buffers.values():
-            lane.assigned = True
-            lane.taken = -1  # until all has been read: what is left early begins anew
+            self._client.incremental_assign([ck.TopicPartition(*p, buffer.next_offset) for p, buffer in new.items()])
+        for buffer in self._buffers.values():
+            buffer.assigned = True
+            buffer.read_to = -1  # until the range is complete: a range that is left early is read from its start again
 
-    def _unassign(self, places: Sequence[TopicPartition]) -> None:
-        if assigned := [place for place in places if self._buffers[place].assigned]:
-            self._client.incremental_unassign([ck.TopicPartition(*place) for place in assigned])
-        for place in assigned:
-            self._buffers[place].assigned = False
+    def _unassign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop reading these partitions. Their received records stay in the buffers."""
+        if assigned := [partition for partition in partitions if self._buffers[partition].assigned]:
+            self._client.incremental_unassign([ck.TopicPartition(*partition) for partition in assigned])
+        for partition in assigned:
+            self._buffers[partition].assigned = False
 
     def _collect(self, span: OffsetRange, pieces: list[tuple[OffsetRange, list[ck.Message]]]) -> bool:
-        """Take the received records of a range; return True once the range is complete."""
-        lane = self._buffers[span.topic, span.partition]
-        if ready := lane.take(span.end):
+        """Move the received records of a range to ``pieces``; return True once the range is complete."""
+        buffer = self._buffers[span.topic, span.partition]
+        if ready := buffer.take(span.end):
             pieces.append((span, ready))
-        return lane.has_reached(span.end)
+        return buffer.has_reached(span.end)
 
-    def _piece(self) -> int:
-        """Return the number of records that come to about ``_PIECE_BYTES``."""
-        return int(min(_MOST, max(_LEAST, _PIECE_BYTES / self._record_bytes)))
+    def _batch_records(self) -> int:
+        """Return the number of records whose size is about ``_BATCH_BYTES``."""
+        return int(min(_MAX_BATCH_RECORDS, max(_MIN_BATCH_RECORDS, _BATCH_BYTES / self._record_bytes)))
 
     def _receive(self, waiting: dict[TopicPartition, OffsetRange]) -> bool:
-        """Wait for records a moment; return whether any came."""
-        missing = sum(span.end - self._buffers[place].following for place, span in waiting.items())
-        messages = self._client.consume(max(1, min(missing, self._piece())), _WAIT_S)
+        """Poll once for at most ``_POLL_TIMEOUT_S``, and buffer what arrives; return whether anything did."""
+        missing = sum(span.end - self._buffers[partition].next_offset for partition, span in waiting.items())
+        messages = self._client.consume(max(1, min(missing, self._batch_records())), _POLL_TIMEOUT_S)
         topics = {topic for topic, _ in self._buffers}
         runs = groupby(messages, ck.Message.topic) if len(topics) > 1 else ((topic, messages) for topic in topics)
         for topic, run in runs:
-            for partition, some in groupby(run, ck.Message.partition):
-                self._sort_in((topic, partition), list(some))
-        self._unassign([p for p, lane in self._buffers.items() if p not in waiting and len(lane.ahead) > _MOST])
+            for partition, partition_run in groupby(run, ck.Message.partition):
+                self._add_to_buffer((topic, partition), list(partition_run))
+        full = [p for p, b in self._buffers.items() if p not in waiting and len(b.ahead) > _MAX_BATCH_RECORDS]
+        self._unassign(full)
         return bool(messages)
 
-    def _sort_in(self, place: TopicPartition, messages: list[ck.Message]) -> None:
+    def _add_to_buffer(self, topic_partition: TopicPartition, messages: list[ck.Message]) -> None:
+        """Append the records of one partition to its buffer, and handle the errors among ``messages``."""
         records = messages
         if any(map(ck.Message.error, messages)):
             records = [m for m in messages if m.error() is None]
-        lane = self._buffers.get(place)
-        if lane is not None and records:
-            assert records[0].offset() >= lane.following, f"{place}: {records[0].offset()} after {lane.following}"
-            lane.ahead += records
-            lane.following = records[-1].offset() + 1
+        buffer = self._buffers.get(topic_partition)
+        if buffer is not None and records:
+            first = records[0].offset()
+            assert first >= buffer.next_offset, f"{topic_partition}: {first} after {buffer.next_offset}"
+            buffer.ahead += records
+            buffer.next_offset = records[-1].offset() + 1
         if len(records) < len(messages):
             for message in messages:
-                self._handle_error(place, lane, message)
+                self._handle_error(topic_partition, buffer, message)
 
-    def _handle_error(self, place: TopicPartition, lane: _PartitionBuffer | None, message: ck.Message) -> None:
-        """Handle an error that came in place of a record, the end of a partition among them."""
+    def _handle_error(
+        self, topic_partition: TopicPartition, buffer: _PartitionBuffer | None, message: ck.Message
+    ) -> None:
+        """Handle the error of a message, if any: note the end of the partition, or raise an error that a later poll
+        cannot overcome."""
         error = message.error()
-        if error is None or lane is None:
+        if error is None or buffer is None:
             return
         if error.code() == ck.KafkaError._PARTITION_EOF:
-            lane.end = message.offset()
+            buffer.end = message.offset()
             return
-        topic, partition = place
+        topic, partition = topic_partition
         action = f"read topic {topic}, partition {partition}"
         if error.code() in (ck.KafkaError._AUTO_OFFSET_RESET, ck.KafkaError.OFFSET_OUT_OF_RANGE):
             raise Permanent(
-                f"kafka {self._settings.bootstrap}: {action}: offset {lane.following} is gone; the topic was cut, made "
-                "anew, or kept its records for too short a time; start with a new checkpoint"
+                f"kafka {self._settings.bootstrap}: {action}: offset {buffer.next_offset} does not exist; the topic "
+                "was truncated, recreated, or has too short a retention; start with a new checkpoint"
             )
         failure = clients.confluent_error(error, action, self._settings, self._log)
         if not isinstance(failure, Retryable):
             raise failure
 
-    def _check(self, came_s: float, waiting: dict[TopicPartition, OffsetRange]) -> None:
-        if time.monotonic() - came_s > self._settings.request_timeout_ms / 1000:
+    def _check_timeout(self, received_s: float, waiting: dict[TopicPartition, OffsetRange]) -> None:
+        """Raise ``Retryable`` if the last record arrived more than ``request_timeout_ms`` ago."""
+        if time.monotonic() - received_s > self._settings.request_timeout_ms / 1000:
             last = f": {self._log.last.str()}" if self._log.last is not None else ""
             raise Retryable(
-                f"kafka {self._settings.bootstrap}: read {sorted(waiting)}: nothing came for "
+                f"kafka {self._settings.bootstrap}: read {sorted(waiting)}: no record arrived for "
                 f"{self._settings.request_timeout_ms} ms{last}; is the broker up and reachable?"
             )
 
     def _batch(self, pieces: list[tuple[OffsetRange, list[ck.Message]]], *, timestamps: bool) -> pa.RecordBatch:
+        """Build a batch of ``raw.RAW`` from the records, and update the mean size of a record."""
         counts = [len(messages) for _, messages in pieces]
-        messages = [m for _, some in pieces for m in some]
+        messages = [m for _, piece in pieces for m in piece]
         batch = raw_batch(
             np.repeat(np.array([span.source for span, _ in pieces], np.int32), counts),
             np.repeat(np.array([span.partition for span, _ in pieces], np.int32), counts),
-            np.concatenate([_offsets(some) for _, some in pieces]),
+            np.concatenate([_offsets(piece) for _, piece in pieces]),
             list(map(ck.Message.key, messages)),
             list(map(ck.Message.value, messages)),
             [message.timestamp()[1] for message in messages] if timestamps else None,
@@ -195,7 +212,7 @@ class RangeReader:
 
 
 def _offsets(messages: Sequence[ck.Message]) -> npt.NDArray[np.int64]:
-    """Offsets of records in order; mostly there is one for each number, and only the ends are asked for."""
+    """Return the offsets of records of one partition. Usually they have no gaps, and two calls are enough."""
     first, last = messages[0].offset(), messages[-1].offset()
     if last - first + 1 == len(messages):
         return np.arange(first, last + 1, dtype=np.int64)

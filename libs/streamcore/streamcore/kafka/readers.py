@@ -1,8 +1,8 @@
-"""Reads topics from the outside, without a consumer group: to the end, or following.
+"""Reads topics without a consumer group.
 
-``read_topic`` (kafka-python) shares no code with the client that writes, which is why checks trust it.
-``scan_topic`` (confluent-kafka) is for volume. ``Follower`` is for views that go on. All of them show committed
-records only, unless ``isolation`` is given.
+``read_topic`` (kafka-python) shares no code with the client that writes, so verifiers can rely on it. ``scan_topic``
+(confluent-kafka) reads large topics to their end. ``Follower`` polls for new records. All of them return committed
+records only, unless ``isolation`` says otherwise.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_WAIT_MS = 10
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as read. ``timestamp_ms`` is the topic's kind of time: creation or append."""
+    """One record that was read. ``timestamp_ms``: creation or append time, depending on the topic's settings."""
 
     topic: str
     partition: int
@@ -44,7 +44,7 @@ class Record:
     headers: tuple[tuple[str, bytes], ...] = ()
 
     def header(self, name: str) -> bytes | None:
-        """Value of the last header of that name."""
+        """Return the value of the last header of that name, or None."""
         return next((value for header, value in reversed(self.headers) if header == name), None)
 
 
@@ -56,40 +56,43 @@ def read_topic(
     limit_records: int = MAX_RECORDS,
     limit_ms: int = 60_000,
 ) -> list[Record]:
-    """All records from the beginning to the end that the topic has now, by partition and offset.
+    """Return all records up to the end that the topic has at the call, ordered by partition and offset.
 
-    ``Permanent`` beyond ``limit_records``; ``Retryable`` when the end was not reached in ``limit_ms``.
+    Raises ``Permanent`` beyond ``limit_records``, and ``Retryable`` if the end is not reached within ``limit_ms``.
     """
     deadline = time.monotonic() + limit_ms / 1000
     records: list[Record] = []
     with _independent(settings, isolation, f"read topic {topic}") as client:
         ends = _assign_all(client, topic)
-        while any(client.position(place) < end for place, end in ends.items()):
+        while any(client.position(partition) < end for partition, end in ends.items()):
             records += _poll(client, _POLL_MS)
             _check_limits(topic, len(records), limit_records, deadline)
-    before = {place.partition: end for place, end in ends.items()}
-    return sorted((r for r in records if r.offset < before[r.partition]), key=lambda r: (r.partition, r.offset))
+    end_by_number = {partition.partition: end for partition, end in ends.items()}
+    return sorted((r for r in records if r.offset < end_by_number[r.partition]), key=lambda r: (r.partition, r.offset))
 
 
 @contextmanager
 def _independent(settings: KafkaSettings, isolation: Isolation, action: str) -> Iterator[kafka.KafkaConsumer]:
-    """kafka-python's consumer, closed at the end, its errors named."""
+    """Yield a kafka-python consumer and close it at the end. Its exceptions become errors of ``streamcore.errors``."""
     new = control_plane.independent_consumer
     with control_plane.naming_errors(settings, action), closing(new(settings, isolation)) as client:
         yield client
 
 
 def _assign_all(client: kafka.KafkaConsumer, topic: str) -> dict[kafka.TopicPartition, int]:
-    """Assign all partitions from their beginnings; returns the ends that are reachable now."""
+    """Assign all partitions of the topic, from their beginnings. Return the present end offset of each.
+
+    Raises ``ConfigError`` if the topic does not exist.
+    """
     import kafka
 
     partitions = client.partitions_for_topic(topic)
     if not partitions:
         raise ConfigError(f"topic {topic}: does not exist; create the topic, or correct its name")
-    places = [kafka.TopicPartition(topic, p) for p in sorted(partitions)]
-    client.assign(places)
-    client.seek_to_beginning(*places)
-    ends: dict[kafka.TopicPartition, int] = client.end_offsets(places)
+    assigned = [kafka.TopicPartition(topic, p) for p in sorted(partitions)]
+    client.assign(assigned)
+    client.seek_to_beginning(*assigned)
+    ends: dict[kafka.TopicPartition, int] = client.end_offsets(assigned)
     return ends
 
 
@@ -106,20 +109,22 @@ def _check_limits(topic: str, count: int, limit_records: int, deadline: float) -
     if count > limit_records:
         raise Permanent(f"topic {topic}: more than {limit_records} records; raise the limit or use scan_topic")
     if time.monotonic() > deadline:
-        raise Retryable(f"topic {topic}: its end was not reached in time after {count} records")
+        raise Retryable(f"topic {topic}: its end was not reached within the time limit, after {count} records")
 
 
 def scan_topic(
     settings: KafkaSettings, topic: str, *, isolation: Isolation = Isolation.COMMITTED, limit_ms: int = 600_000
 ) -> Iterator[Record]:
-    """Yield records from the beginning to the end, in order within a partition; ``Retryable`` after ``limit_ms``."""
+    """Yield all records of the topic, in order within a partition. Raise ``Retryable`` after ``limit_ms``."""
     deadline = time.monotonic() + limit_ms / 1000
     with closing(clients.consumer(settings, isolation, end_wait_ms=_END_WAIT_MS)) as client:
         open_partitions = set(range(partition_count(client, settings, topic)))
         client.assign([ck.TopicPartition(topic, p, ck.OFFSET_BEGINNING) for p in open_partitions])
         while open_partitions:
             if time.monotonic() > deadline:
-                raise Retryable(f"topic {topic}: partitions {sorted(open_partitions)} were not read to the end in time")
+                raise Retryable(
+                    f"topic {topic}: the ends of partitions {sorted(open_partitions)} were not reached within the limit"
+                )
             for message in client.consume(10_000, 0.1):
                 error = message.error()
                 if error is None:
@@ -138,17 +143,20 @@ def _from_confluent(m: ck.Message) -> Record:
 def end_offsets(
     settings: KafkaSettings, topics: Sequence[str], *, isolation: Isolation = Isolation.COMMITTED
 ) -> dict[tuple[str, int], int]:
-    """Offset after the last readable record, for every (topic, partition)."""
+    """Return the offset after the last readable record, for every (topic, partition)."""
     ends: dict[tuple[str, int], int] = {}
     with _independent(settings, isolation, f"ends of topics {list(topics)}") as client:
         for topic in topics:
-            ends |= {(place.topic, place.partition): end for place, end in _assign_all(client, topic).items()}
+            ends |= {(p.topic, p.partition): end for p, end in _assign_all(client, topic).items()}
     return ends
 
 
 class Follower:
-    """Follows topics: ``poll`` returns what has come since. Starts after ``since`` (as of ``end_offsets``), else at
-    the beginning. One thread at a time."""
+    """Follows topics: each ``poll`` returns the records that arrived after those of the previous one.
+
+    ``since``: the first offset to read of each (topic, partition), as ``end_offsets`` returns it; the beginning where
+    it is missing. One thread at a time.
+    """
 
     def __init__(
         self,
@@ -168,7 +176,10 @@ class Follower:
         self._client.assign(starts)
 
     def poll(self, wait_ms: int = 0, limit_records: int = 10_000) -> list[Record]:
-        """At most ``limit_records``; waits up to ``wait_ms`` for the first. A broker that is away gives nothing."""
+        """Return up to ``limit_records`` records; wait up to ``wait_ms`` for the first one.
+
+        Returns no records while the broker is unreachable. Raises errors that do not pass by themselves.
+        """
         first = self._client.poll(wait_ms / 1000)
         if first is None:
             return []
@@ -186,7 +197,7 @@ class Follower:
             raise failure
 
     def close(self) -> None:
-        """Leave."""
+        """Close the consumer."""
         self._client.close()
 
     def __enter__(self) -> Follower:

@@ -1,8 +1,7 @@
-"""Creates the topics that an app needs and checks those that are there, before anything is written.
+"""Creates the topics that an app needs and checks the existing ones, before anything is written.
 
-Promises to be repeatable, and never to change a topic that exists unless ``alter_topic`` is asked to: a partition count
-or clean-up policy that does not fit is a ``ConfigError`` that names the present value, the needed value and the way to
-get it.
+All functions are idempotent. Only ``alter_topic`` changes a topic that exists. If the partition count or the clean-up
+policy of a topic does not fit, ``ConfigError`` names the present value, the needed value and the command that sets it.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _PROBE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as it should be. ``replication`` -1: the broker's default. ``config``: further topic settings, used at
-    creation only."""
+    """The desired state of a topic. ``replication`` -1: the broker's default. ``config``: further topic settings, used
+    at creation only."""
 
     name: str
     partitions: int = 1
@@ -55,7 +54,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as it is."""
+    """The actual state of a topic."""
 
     name: str
     partitions: int
@@ -64,7 +63,8 @@ class TopicState:
 
 
 def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
-    """Return when a broker answers; ``Retryable`` after ``limit_ms``, ``ConfigError`` when it refuses the login."""
+    """Return when a broker answers. Raise ``Retryable`` after ``limit_ms``, and ``ConfigError`` if it refuses the
+    login."""
     deadline = time.monotonic() + limit_ms / 1000
     log = clients.ClientLog()
     with closing(clients.consumer(settings, clients.Isolation.COMMITTED, log=log)) as client:
@@ -76,33 +76,36 @@ def wait_for_broker(settings: KafkaSettings, limit_ms: int) -> None:
             except Retryable:
                 if time.monotonic() > deadline:
                     raise
-            client.poll(0)  # hear a refused login
+            client.poll(0)  # runs the error callback, which reports a refused login
 
 
 def ensure_topics(settings: KafkaSettings, specs: Iterable[TopicSpec]) -> tuple[TopicState, ...]:
-    """Create missing topics, check existing ones (``ConfigError``), and return the state in the specs' order."""
-    wanted = tuple(specs)
+    """Create the missing topics and return the state of all, in the order of ``specs``.
+
+    Raises ``ConfigError`` if an existing topic does not fit its spec.
+    """
+    desired = tuple(specs)
     with closing(control_plane.admin(settings)) as admin:
-        present = _describe(admin, settings, [s.name for s in wanted])
-        for spec in wanted:
+        present = _describe(admin, settings, [s.name for s in desired])
+        for spec in desired:
             if spec.name not in present:
                 _create(admin, settings, spec)
         with control_plane.naming_errors(settings, "waiting for new topics"):
-            admin.wait_for_topics([s.name for s in wanted], timeout_ms=settings.request_timeout_ms)
-        present = _describe(admin, settings, [s.name for s in wanted])
-    for spec in wanted:
+            admin.wait_for_topics([s.name for s in desired], timeout_ms=settings.request_timeout_ms)
+        present = _describe(admin, settings, [s.name for s in desired])
+    for spec in desired:
         check_topic(spec, present.get(spec.name))
-    return tuple(present[spec.name] for spec in wanted)
+    return tuple(present[spec.name] for spec in desired)
 
 
 def describe(settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
-    """State of those of the topics that exist."""
+    """Return the state of each topic that exists, by name."""
     with closing(control_plane.admin(settings)) as admin:
         return _describe(admin, settings, names)
 
 
 def alter_topic(settings: KafkaSettings, name: str, options: Mapping[str, str | None]) -> None:
-    """Change these settings of a topic, and no others; None: back to the broker's default."""
+    """Set these settings of a topic, and leave its others unchanged. None restores the broker's default."""
     from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
     changes = {n: (AlterConfigOp.DELETE if v is None else AlterConfigOp.SET, v) for n, v in options.items()}
@@ -114,7 +117,7 @@ def alter_topic(settings: KafkaSettings, name: str, options: Mapping[str, str | 
 
 
 def delete_topics(settings: KafkaSettings, names: Sequence[str]) -> None:
-    """Delete those of the topics that exist."""
+    """Delete the topics; names without a topic are ignored."""
     with closing(control_plane.admin(settings)) as admin:
         present = list(_describe(admin, settings, names))
         if present:
@@ -123,7 +126,10 @@ def delete_topics(settings: KafkaSettings, names: Sequence[str]) -> None:
 
 
 def check_topic(spec: TopicSpec, state: TopicState | None) -> None:
-    """``ConfigError`` when the topic does not fit its spec. Retention and the like are the operator's business."""
+    """Raise ``ConfigError`` if the topic is missing, or its partition count or clean-up policy differs from the spec.
+
+    Other settings, such as the retention, are not checked: their owner may change them.
+    """
     if state is None:
         raise ConfigError(f"topic {spec.name}: does not exist; create it with {spec.partitions} partitions")
     if state.partitions != spec.partitions:
@@ -139,10 +145,10 @@ def check_topic(spec: TopicSpec, state: TopicState | None) -> None:
 
 
 def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: int) -> None:
-    """``ConfigError`` when a broker allows less than our transaction time-out.
+    """Raise ``ConfigError`` if a broker allows only a shorter transaction time-out.
 
-    A broker whose settings this user may not read is passed over: ``init_transactions`` will be refused there with
-    the same advice.
+    If this user may not read the brokers' settings, nothing is checked: ``init_transactions`` then fails with the same
+    advice.
     """
     with closing(control_plane.admin(settings)) as admin:
         for broker, allowed_ms in _max_transaction_timeouts(admin, settings):
@@ -155,27 +161,28 @@ def check_transaction_timeout(settings: KafkaSettings, transaction_timeout_ms: i
 
 
 def _max_transaction_timeouts(admin: kafka.KafkaAdminClient, settings: KafkaSettings) -> list[tuple[int, int]]:
+    """Return the longest transaction time-out in milliseconds of each broker (by id), as far as they can be read."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
     try:
         with control_plane.naming_errors(settings, "read broker settings"):
             brokers = [int(b["broker_id"]) for b in admin.describe_cluster()["brokers"]]
-            wanted = [ConfigResource(ConfigResourceType.BROKER, str(b), {_MAX_TIMEOUT: None}) for b in brokers]
-            found = admin.describe_configs(wanted, config_filter="all").get("broker", {})
+            resources = [ConfigResource(ConfigResourceType.BROKER, str(b), {_MAX_TIMEOUT: None}) for b in brokers]
+            configs = admin.describe_configs(resources, config_filter="all").get("broker", {})
     except ConfigError:
         return []
-    return [(int(b), int(options[_MAX_TIMEOUT]["value"])) for b, options in found.items() if _MAX_TIMEOUT in options]
+    return [(int(b), int(options[_MAX_TIMEOUT]["value"])) for b, options in configs.items() if _MAX_TIMEOUT in options]
 
 
 def _create(admin: kafka.KafkaAdminClient, settings: KafkaSettings, spec: TopicSpec) -> None:
     from kafka import errors as kp
 
-    wanted = {"num_partitions": spec.partitions, "replication_factor": spec.replication, "configs": spec.options}
+    request = {"num_partitions": spec.partitions, "replication_factor": spec.replication, "configs": spec.options}
     with control_plane.naming_errors(settings, f"create topic {spec.name}"):
         try:
-            admin.create_topics({spec.name: wanted})
+            admin.create_topics({spec.name: request})
         except kp.TopicAlreadyExistsError:
-            return  # another process was faster; the check that follows looks at its topic
+            return  # another process was faster; ensure_topics then checks the topic that it created
 
 
 def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Sequence[str]) -> dict[str, TopicState]:
@@ -183,21 +190,22 @@ def _describe(admin: kafka.KafkaAdminClient, settings: KafkaSettings, names: Seq
     from kafka.admin import ConfigResource, ConfigResourceType
 
     with control_plane.naming_errors(settings, f"describe topics {list(names)}"):
-        found = {}
+        partition_counts = {}
         for topic in admin.describe_topics(list(names)):
             error = kp.for_code(topic["error_code"])
             if error is kp.NoError:
-                found[str(topic["name"])] = len(topic["partitions"])
+                partition_counts[str(topic["name"])] = len(topic["partitions"])
             elif error is not kp.UnknownTopicOrPartitionError:
                 raise error(f"topic {topic['name']}")
-        if not found:
+        if not partition_counts:
             return {}
-        resources = [ConfigResource(ConfigResourceType.TOPIC, name, None) for name in found]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, None) for name in partition_counts]
         options = admin.describe_configs(resources, config_filter="all").get("topic", {})
-    return {name: _state(name, partitions, options.get(name, {})) for name, partitions in found.items()}
+    return {name: _state(name, count, options.get(name, {})) for name, count in partition_counts.items()}
 
 
 def _state(name: str, partitions: int, options: dict[str, dict[str, object]]) -> TopicState:
+    """Return the state of a topic. Raise ``Retryable`` if the broker reported no settings for it."""
     if not options:
         raise Retryable(f"topic {name}: its settings were not readable; try again")
     policy, size = options["cleanup.policy"]["value"], options["max.message.bytes"]["value"]

@@ -1,9 +1,11 @@
-"""The contract of a sink: its input, its answer and its promise.
+"""The contract of a sink: a system outside Kafka that takes the rows of some lanes.
 
-An app's cut goes to its sinks one after the other, and then to Kafka (``streamcore.engine.output``). After a crash the
-same cut comes again with the same rows, whatever of it had been written; a sink makes that harmless by a ledger, a
-transaction's version or a document's. It is one owner's at a time, and an owner of an earlier epoch must not get
-through once a later one has opened the sink.
+An app writes each cut to its sinks, one after the other, and then to Kafka (``streamcore.engine.output``). After a
+crash it writes the last cut again, with equal rows. A sink must recognise this cut, by a ledger, by the version of a
+transaction or by the version of each document, and must not store its rows twice.
+
+One process owns a sink at a time: once a later epoch has opened it, every write of an earlier epoch must fail with
+``Fenced``.
 """
 
 from __future__ import annotations
@@ -19,16 +21,16 @@ from pydantic.dataclasses import dataclass as settings_dataclass
 
 from streamcore.writer_id import WriterId
 
-#: Settings take known names only, and an error does not repeat what was written: it may be a secret.
+#: Settings classes reject unknown names, and their errors do not show the rejected value, which may be a secret.
 STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 class Guarantee(enum.StrEnum):
-    """The view that a reader of the system has of a cut that was written again after a crash."""
+    """What a reader of the system sees of a cut that was written again after a crash."""
 
-    EXACTLY_ONCE = "exactly-once"  # the cut's rows appear together and once; a repeated cut is refused by the system
-    IDEMPOTENT = "idempotent"  # writing it again ends in the same contents; a reader may see part of a cut for a while
-    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"  # the cut's rows appear together, and once
+    IDEMPOTENT = "idempotent"  # the final contents are equal; a reader may see a part of the cut for a while
+    AT_LEAST_ONCE = "at-least-once"  # rows may appear twice
 
 
 class WriteOutcome(enum.StrEnum):
@@ -36,13 +38,16 @@ class WriteOutcome(enum.StrEnum):
 
     COMMITTED = "committed"
     SKIPPED = "skipped"  # the system shows that the cut was written before
-    EMPTY = "empty"  # no rows: nothing was asked of the system
+    EMPTY = "empty"  # no rows: nothing was written
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that the system will never take. ``row``: its place in the lane's table. ``code``: the system's own code
-    or name of the error, for machines; ``reason``: its words, for people."""
+    """A row that the system rejects for its values, now and on every retry.
+
+    ``row``: index in the lane's table, from 0. ``code``: the system's error code or error name. ``reason``: its error
+    message.
+    """
 
     lane: str
     row: int
@@ -52,7 +57,10 @@ class RejectedRow:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """``rows``: those that are there now because of this cut. ``refused`` is the same when the cut is written again."""
+    """The result of ``Sink.write``.
+
+    ``rows``: number of rows that the cut added or changed. ``rejected`` must be equal when the cut is written again.
+    """
 
     outcome: WriteOutcome
     rows: int = 0
@@ -69,9 +77,11 @@ def _ignore(_: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SinkHooks:
-    """The parts that the app supplies. ``still_owner`` raises ``Fenced`` when another process owns the app; a sink
-    calls it before it tries again. ``reached``: called with the name of each step of the sink's protocol; tests crash
-    there."""
+    """Callbacks of the app.
+
+    ``still_owner`` raises ``Fenced`` if another process owns the app; a sink calls it before each retry. ``on_step`` is
+    called with the name of each step of the sink's protocol; tests crash the process there.
+    """
 
     still_owner: Callable[[], None] = _always_owner
     on_step: Callable[[str], None] = _ignore
@@ -79,7 +89,7 @@ class SinkHooks:
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class RetryPolicy:
-    """How long a sink tries when its system is away: all attempts together, with growing pauses; then ``Retryable``."""
+    """How long a sink retries while its system is unreachable, before it raises ``Retryable``."""
 
     recovery_ms: Annotated[
         PositiveInt,
@@ -95,45 +105,48 @@ class RetryPolicy:
 
 
 class Sink(Protocol):
-    """One system's tables for some lanes of an app. One thread at a time."""
+    """Writes the rows of some lanes of an app to one system. One thread at a time."""
 
     @property
     def name(self) -> str:
-        """Unique in the app: part of the ledger's key, and in metrics and errors."""
+        """The sink's name, unique in the app; part of the ledger's key, of metrics and of error messages."""
         ...
 
     @property
     def lanes(self) -> frozenset[str]:
-        """The lanes that it takes."""
+        """The lanes whose rows the sink takes."""
         ...
 
     @property
     def guarantee(self) -> Guarantee:
-        """The promise that the sink makes with its settings."""
+        """The guarantee that the sink gives with its settings."""
         ...
 
     def open(self, owner: WriterId) -> int | None:
-        """Connect, refuse data that it cannot hold (``ConfigError``: the missing part and how to make it), and fence
-        owners of earlier epochs. Returns the last batch that is known to be written in this epoch, or None. Called
-        again after ``close`` for a new attempt."""
+        """Connect, check the tables and fence owners of earlier epochs.
+
+        Returns the last batch that this epoch is known to have written, or None. Raises ``ConfigError`` if a table
+        cannot hold the lane's rows, naming the missing part and how to create it. May be called again after ``close``.
+        """
         ...
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
-        """Write the rows of a cut, by lane, in order. Lanes without rows are absent. Durable on return.
+        """Write the rows of a cut, by lane, in order. Lanes without rows are absent. The rows are durable on return.
 
         Columns have the logical types of a topology: decimal128, timestamp(ms, UTC), large_string, int64, double, bool.
-        Raises ``Retryable`` when the system was away for longer than its patience: a later ``open`` and ``write`` of
-        the same batch settle it. ``Fenced``: a later owner is there. Data never raises: rows that the system refuses
-        for their values are ``Written.refused``.
+
+        Raises ``Retryable`` if the system is unreachable for longer than ``RetryPolicy.recovery_ms``; a later ``open``
+        and ``write`` of this batch then settle whether it is written. Raises ``Fenced`` if a later epoch owns the sink.
+        Rows that the system rejects for their values do not raise: they are in ``WriteResult.rejected``.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connection; committed rows stay. May be called twice."""
+        """Close the connection; committed rows stay. May be called twice."""
         ...
 
 
 class SinkFactory(Protocol):
-    """Makes the sink: settings, without a connection."""
+    """Creates a sink from settings, without connecting."""
 
     def __call__(self, hooks: SinkHooks) -> Sink: ...

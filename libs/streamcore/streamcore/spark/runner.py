@@ -1,18 +1,17 @@
-"""A running app: owner of the checkpoint, one query, one transaction a cut, an exact stop.
+"""Runs an app on Spark: one streaming query, whose callback runs each cut and commits its output in one transaction.
 
-``Runner.run`` blocks until the app was asked to drain or cannot go on. The steps of a cut, in the callback that Spark
-calls once a batch (each step names the state that a crash after it leaves):
+``Runner.run`` blocks until the app has drained or has failed for good. Spark calls the callback once per batch. Its
+steps, each with the state that a crash after it leaves:
 
-1. Refuse the batch if a drain was requested, or if the lease is no longer ours; take the savepoints that were asked
-   for, of the batch before (``streamcore.spark.batch_boundary``). Then decide its input, unless that was decided
-   before, look once more whose the lease is, and write it down (``streamcore.engine.planner``). Nothing of the batch
-   has run; the next start runs it.
-2. Run the batch: stages 1 and 2 once, their packed output here. State is written under the batch's number but not
-   yet part of the query; a replay starts from the state before it.
-3. Write the output of all shards: rows to the sinks, then records and the marker in one transaction
-   (``streamcore.engine.output``). A crash after it makes Spark run the batch again; ledgers and marker make step 3
-   skip it.
-4. Report, and return: Spark writes ``commits/N``.
+1. Refuse the batch if a drain was requested or the lease was lost. Take the requested savepoints, of the state after
+   the previous batch (``streamcore.spark.batch_boundary``). Unless the offset log already has the batch, plan its
+   input, check the lease again and write the plan to the offset log (``streamcore.engine.planner``). Nothing of the
+   batch has run; the next start runs it.
+2. Run stage 1 and the keyed stages, and collect their output on the driver. The state is written under the batch's
+   number, but Spark has not committed the batch; a replay starts from the state before it.
+3. Write the output of all shards: rows to the sinks, then records and the marker in one Kafka transaction
+   (``streamcore.engine.output``). After a crash Spark runs the batch again; ledgers and marker make step 3 skip it.
+4. Report the cut and return. Spark then writes ``commits/N``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-import pandas  # noqa: F401 - pyspark asks for it when a query is built; loaded here, while the JVM starts
+import pandas  # noqa: F401 - pyspark imports it when a query is built; imported here, while the JVM starts
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -64,13 +63,14 @@ from streamcore.storage.location import Location, for_spark
 from streamcore.writer_id import WriterId
 
 _POLL_S = 0.2
-#: While a cut waits for input: so old may be what is known of the lease.
-_LEASE_S = 1.0
+#: How old the last check of the lease may be while a cut waits for input, in seconds.
+_LEASE_CHECK_AGE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When a cut fails for a reason that may pass, the query starts again: so often in a row, with growing pauses."""
+    """How often in a row the query restarts after a ``Retryable`` failure, and the pauses before the restarts, in
+    milliseconds: ``pause_ms`` before the first, doubled each time up to ``pause_max_ms``."""
 
     attempts: int = 8
     pause_ms: int = 1_000
@@ -79,9 +79,11 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How an app runs. ``trigger_ms``: the least time between the starts of two cuts; 0 starts the next at once.
+    """How an app runs.
 
-    ``savepoints``: the place of the savepoints of all apps, without which none is taken.
+    ``trigger_ms``: minimum time between the starts of two cuts; with 0 a cut starts when the previous one ends.
+    ``starting_offsets``: ``earliest`` or ``latest``, for a new app. ``sinks``: factories of the app's sinks.
+    ``savepoints``: URL of the folder with the savepoints of all apps; without it no savepoint can be taken.
     """
 
     kafka: KafkaSettings
@@ -97,61 +99,63 @@ class RunSettings:
 
 
 class Runner:
-    """Runs one app. ``drain`` and ``savepoint`` may be called from any thread, ``drain`` from signal handlers too, as
-    often as one likes.
+    """Runs one app. ``drain`` and ``savepoint`` may be called from any thread and repeatedly, ``drain`` from signal
+    handlers too.
 
-    ``start``: entered already; who made it leaves it.
+    ``runtime`` must be entered; the caller exits it.
     """
 
-    def __init__(self, app: App, settings: RunSettings, start: Runtime, listeners: Listeners | None = None) -> None:
+    def __init__(self, app: App, settings: RunSettings, runtime: Runtime, listeners: Listeners | None = None) -> None:
         self.app = app
         self.settings = settings
-        self.runtime = start
+        self.runtime = runtime
         self.listeners = listeners or Listeners()
         self.root = CheckpointRoot(settings.checkpoint)
         self._boundary = BatchBoundary(f"app {app.name}")
         self._failure: BaseException | None = None
-        self._last_progress = self._last = -1
-        self._committed = 0
-        self._meter: LagTracker | None = None
+        self._last_progress = self._last_batch = -1
+        self._cuts_committed = 0
+        self._lag_tracker: LagTracker | None = None
 
     def drain(self, *, finish_open_batch: bool = False) -> None:
-        """Ask for a stop at the next batch boundary. ``settle``: a batch that an earlier process began runs first, so
-        that no batch is left half written."""
+        """Stop at the next batch boundary. With ``finish_open_batch``, a batch that an earlier process began runs
+        first, so that no batch stays half written."""
         self._boundary.drain(finish_open_batch=finish_open_batch)
 
     def savepoint(self, name: str) -> Future[Savepoint]:
-        """Ask for a savepoint at the next batch boundary; the app goes on when it is written.
+        """Request a savepoint at the next batch boundary. The app continues once the savepoint is written.
 
-        The future has the result or error of ``savepoints.take``, and ``Retryable`` when the app ended before.
+        The future gets the result or error of ``take_savepoint``, or ``Retryable`` if the app ends before.
         """
-        return self._boundary.savepoint(partial(self._take, name))
+        return self._boundary.savepoint(partial(self._take_savepoint, name))
 
     @property
     def has_ended(self) -> bool:
-        """Whether ``run`` has returned; then nothing that is asked is done."""
+        """Whether ``run`` has returned. Requests then fail."""
         return self._boundary.is_closed
 
-    def _take(self, name: str, batch: int) -> Savepoint:
+    def _take_savepoint(self, name: str, batch: int) -> Savepoint:
+        """Take a savepoint of the state after ``batch``."""
         if not self.settings.savepoints:
-            raise ConfigError(f"app {self.app.name}: it has no place for savepoints")
+            raise ConfigError(f"app {self.app.name}: it has no folder for savepoints")
         self.runtime.lease.check()
-        place = SavepointRepository(open_object_store(self.settings.savepoints), self.app.name)
-        epoch = read_epoch(self.root.epoch_path)
-        return take_savepoint(self.runtime.session(), self.app, self.root, SavepointTarget(place, name, batch, epoch))
+        repository = SavepointRepository(open_object_store(self.settings.savepoints), self.app.name)
+        target = SavepointTarget(repository, name, batch, read_epoch(self.root.epoch_path))
+        return take_savepoint(self.runtime.session(), self.app, self.root, target)
 
     def warm_up(self, scratch: Location, enough: Callable[[], bool]) -> None:
-        """Warm Spark up before the checkpoint is acquired, so that the first cut is quick; see ``warmup``."""
+        """Run the warm-up of a standby, until it is finished or ``enough`` returns True (``warmup.warm_up``)."""
         kafka, tasks = self.settings.kafka, self.settings.spark.parallelism
         warm_up(self.runtime.session(), self.app, kafka, tasks, scratch, enough)
 
     def run(self) -> None:
-        """Run until drained. Raises ``StreamError`` when the app cannot go on."""
+        """Run the app until it has drained. Raise ``StreamError`` if it fails for good."""
         epoch = self.root.initialise(AppIdentity(self.app.name, self.app.shards), epoch=self.runtime.epoch)
-        if self.root.last_committed() is not None:  # it is in Spark's own state by now
+        if self.root.last_committed() is not None:  # Spark's own state holds the initial state by now
             remove_folder(self.root.initial)
         session = self.runtime.session()
-        # What is loaded stays: a collection then looks at what cuts made, which is a third of what output costs here.
+        # Freeze the loaded objects, so that the garbage collector looks only at objects of the cuts. Its full
+        # collections were a third of the driver's cost of output.
         gc.freeze()
         try:
             self._run_with_restarts(session, epoch)
@@ -159,15 +163,18 @@ class Runner:
             self._boundary.close()
 
     def _run_with_restarts(self, session: SparkSession, epoch: int) -> None:
-        """One query after the other until drained; cuts that were committed between two failures reset the count."""
-        failures, pause_ms, last = 0, self.settings.restarts.pause_ms, -1
+        """Start the query again after each ``Retryable``, until the app has drained.
+
+        A committed cut resets the count of failures. Raises ``Permanent`` after too many failures in a row.
+        """
+        failures, pause_ms, last_committed = 0, self.settings.restarts.pause_ms, -1
         while not self._boundary.draining:
             try:
                 self._run_query(session, epoch)
                 return
             except Retryable as error:
-                if self._committed > last:
-                    failures, pause_ms, last = 0, self.settings.restarts.pause_ms, self._committed
+                if self._cuts_committed > last_committed:
+                    failures, pause_ms, last_committed = 0, self.settings.restarts.pause_ms, self._cuts_committed
                 failures += 1
                 self.listeners.failure(error)
                 if failures > self.settings.restarts.attempts:
@@ -178,6 +185,7 @@ class Runner:
             pause_ms = min(2 * pause_ms, self.settings.restarts.pause_max_ms)
 
     def _run_query(self, session: SparkSession, epoch: int) -> None:
+        """Open the writer and the sinks, check the checkpoint, and run one query until it ends."""
         lease = self.runtime.lease
         hooks = WriterHooks(still_owner=lease.check, replace_oversized=_truncate)
         writer_id = WriterId(self.app.name, epoch, "driver")
@@ -187,10 +195,11 @@ class Runner:
         ) as writer:
             sink_hooks = SinkHooks(still_owner=lease.check)
             outputs = OutputCommitter(self.app, writer, [make(sink_hooks) for make in self.settings.sinks])
-            written = (writer.open(), outputs.open(writer_id))
+            last_batches = (writer.open(), outputs.open(writer_id))
             try:
                 self.root.verify()
-                self.root.check_not_behind(max((batch for batch in written if batch is not None), default=-1), epoch)
+                written = max((batch for batch in last_batches if batch is not None), default=-1)
+                self.root.check_not_behind(written, epoch)
                 self._refuse_rewind(epoch)
                 self._failure = None
                 query = self._start(session, _Cuts(self, self._planner(), session, outputs, epoch))
@@ -203,7 +212,8 @@ class Runner:
         self._raise_failure(query)
 
     def _refuse_rewind(self, epoch: int) -> None:
-        """Before the first batch after a restore, and only then."""
+        """Before the first batch after a restore, raise ``ConfigError`` if its output was written before
+        (``rewind_guard``)."""
         origin = RestoreOrigin.read(self.root.restored_from_path)
         if origin is None or self.root.last_committed() is not None:
             return
@@ -216,34 +226,36 @@ class Runner:
         check_not_behind_output(origin, epoch, last_batch)
 
     def lag(self) -> Lag:
-        """How far the app is behind its inputs; from any thread."""
-        return Lag() if self._meter is None else self._meter.current()
+        """Return how far the app is behind its inputs. Any thread may call it."""
+        return Lag() if self._lag_tracker is None else self._lag_tracker.current()
 
     def _planner(self) -> Planner:
         ends = KafkaPartitionOffsets(self.settings.kafka, [self.app.control_topic, *self.app.topics])
-        self._meter = LagTracker(ends, self.app.topics)
-        return Planner(self.app, self.root.offsets, self._meter, self.settings.starting_offsets == "latest")
+        self._lag_tracker = LagTracker(ends, self.app.topics)
+        return Planner(self.app, self.root.offsets, self._lag_tracker, self.settings.starting_offsets == "latest")
 
     def _start(self, session: SparkSession, cuts: _Cuts) -> StreamingQuery:
+        """Start the query. Until the first batch is committed, its shards begin with the initial state, if any."""
         settings = self.settings
-        given = self.root.last_committed() is None and list_names(self.root.initial)
-        initial = open_object_store(self.root.initial) if given else None
+        has_initial = self.root.last_committed() is None and list_names(self.root.initial)
+        initial = open_object_store(self.root.initial) if has_initial else None
         frame = build_query(session, self.app, settings.kafka, settings.spark.parallelism, initial)
         stream = frame.writeStream.foreachBatch(cuts.run).outputMode("append")
         stream = stream.option("checkpointLocation", for_spark(self.root.spark)).queryName(self.app.name)
         return stream.trigger(processingTime=f"{settings.trigger_ms} milliseconds").start()
 
     def _poll_progress(self, query: StreamingQuery) -> None:
-        """Pass Spark's metrics on. Reading them costs the JVM time, so that is done after a cut only."""
+        """Forward Spark's metrics until the query ends. They are read only after a cut, because reading costs the JVM
+        time."""
         while query.isActive:
             time.sleep(_POLL_S)
-            if self._last_progress < self._last:
+            if self._last_progress < self._last_batch:
                 self._forward_progress(query)
 
     def _forward_progress(self, query: StreamingQuery) -> None:
-        """Pass on Spark's metrics of the batches since the last call.
+        """Forward Spark's metrics of the batches since the last call.
 
-        Each is a large text in the JVM: mostly there is one, and a batch that was passed on is not read again.
+        The metrics of a batch are a large text. Usually one batch is new, so ``lastProgress`` is enough.
         """
         last = query.lastProgress
         if last is None or last["batchId"] <= self._last_progress:
@@ -263,35 +275,38 @@ class Runner:
         if self._failure is not None or error is not None:
             raise _from_spark(error, self._failure)
 
-    def cut_done(self, report: CutReport, end: StreamOffsets) -> None:
-        """Report a cut that is done, up to ``end``."""
-        self._committed += 1
-        if self._meter is not None:
-            self._meter.record_commit(end)
-        self._last = report.batch
+    def on_cut_committed(self, report: CutReport, end: StreamOffsets) -> None:
+        """Record and report a committed cut that ends at ``end``."""
+        self._cuts_committed += 1
+        if self._lag_tracker is not None:
+            self._lag_tracker.record_commit(end)
+        self._last_batch = report.batch
         self.listeners.report(report)
 
     def plan_cut(self, planner: Planner, batch: int) -> CutBounds:
-        """Run step 1 of the module's docstring. ``Drained`` once a drain was asked for, ``Fenced`` when another process
-        owns the checkpoint; nothing is decided then."""
+        """Run step 1 of the module's docstring.
+
+        Raises ``Drained`` once a drain is requested, and ``Fenced`` if another process owns the checkpoint; no new plan
+        is written then.
+        """
         lease, begun = self.runtime.lease, self.root.offsets.read(batch) is not None
 
-        def meanwhile() -> None:
-            lease.check(max_age_s=_LEASE_S)
+        def on_poll() -> None:
+            lease.check(max_age_s=_LEASE_CHECK_AGE_S)
             self._boundary.on_boundary(batch, begun=begun)
 
         lease.check()
         self._boundary.on_boundary(batch, begun=begun)
-        return planner.plan_cut(batch, meanwhile, lease.check)
+        return planner.plan_cut(batch, on_poll, lease.check)
 
     def record_failure(self, error: BaseException) -> None:
-        """Keep the error of a cut: Spark passes on its text only."""
+        """Keep the error of a cut, because Spark forwards only its text."""
         self._failure = error
 
 
 @dataclass(frozen=True, slots=True)
 class _Cuts:
-    """The callback of one query."""
+    """Runs the cuts of one query; ``run`` is Spark's callback."""
 
     runner: Runner
     planner: Planner
@@ -308,19 +323,19 @@ class _Cuts:
             raise
 
     def _run(self, frame: DataFrame, batch: int) -> None:
-        # 1. Not a row of the batch has been read yet.
+        # 1. No row of the batch has been read yet.
         cut = self.runner.plan_cut(self.planner, batch)
         assignments = self.planner.assign(cut, self.runner.settings.spark.parallelism)
         self.session.sparkContext.setLocalProperty(ASSIGNMENTS_PROPERTY, encode_assignments(assignments))
         # 2. The only action on the frame: a second one would run the whole plan again.
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         rows = collect_shards(frame)
-        ran = time.perf_counter()
+        collected_s = time.perf_counter()
         # 3. All lanes of all shards, in the order of the shards.
         committed = self.outputs.commit(batch, [row.records for row in rows if row.produced])
         # 4. Spark writes commits/<batch> when this returns.
-        done = time.perf_counter()
-        self.runner.cut_done(
+        committed_s = time.perf_counter()
+        self.runner.on_cut_committed(
             CutReport(
                 batch=batch,
                 epoch=self.epoch,
@@ -332,11 +347,11 @@ class _Cuts:
                 clock_ms=cut.end.clock_ms,
                 watermark_ms=max((r.watermark_ms for r in rows), default=0),
                 watermarks=_by_topic(self.runner.app, [row.partitions for row in rows]),
-                run_ms=round((ran - started) * 1000),
-                commit_ms=round((done - ran) * 1000),
+                run_ms=round((collected_s - started_s) * 1000),
+                commit_ms=round((committed_s - collected_s) * 1000),
                 state_bytes=sum(r.state_bytes for r in rows),
                 shards_loaded=sum(r.shards_loaded for r in rows),
-                counters=_total(row.counters for row in rows),
+                counters=_sum_counters(row.counters for row in rows),
                 oversized=committed.receipt.oversized,
                 sinks=committed.sinks,
             ),
@@ -345,15 +360,17 @@ class _Cuts:
 
 
 def _by_topic(app: App, texts: Iterable[str]) -> dict[str, dict[str, int]]:
-    """Watermarks of source partitions, as ``CutReport`` has them."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
+    """Return the watermarks in milliseconds, by topic and partition. ``texts``: JSON of (source partition, watermark)
+    pairs."""
+    watermarks: dict[str, dict[str, int]] = defaultdict(dict)
     for number, watermark_ms in (pair for text in texts for pair in json.loads(text)):
         topic, partition = to_topic_partition(number, app.topics)
-        found[topic][str(partition)] = watermark_ms
-    return dict(found)
+        watermarks[topic][str(partition)] = watermark_ms
+    return dict(watermarks)
 
 
-def _total(texts: Iterable[str]) -> dict[str, int]:
+def _sum_counters(texts: Iterable[str]) -> dict[str, int]:
+    """Add up the counters of all shards. ``texts``: JSON objects of counters by name."""
     total: Counter[str] = Counter()
     for text in texts:
         total.update(json.loads(text))
@@ -361,16 +378,20 @@ def _total(texts: Iterable[str]) -> dict[str, int]:
 
 
 def _truncate(record: OutRecord, limit_bytes: int) -> OutRecord:
-    """Return a record that no topic takes, cut to fit: its beginning, with headers that give its full length."""
+    """Return an oversized record cut to ``limit_bytes``, with a header that gives the full length of its value."""
     value = record.value or b""
-    marks = (("truncated_from_bytes", str(len(value)).encode()),)
-    short = OutRecord(record.topic, (record.key or b"")[:1024] or None, None, record.headers + marks)
+    length_header = (("truncated_from_bytes", str(len(value)).encode()),)
+    short = OutRecord(record.topic, (record.key or b"")[:1024] or None, None, record.headers + length_header)
     room = max(0, limit_bytes - record_bytes(short))
     return OutRecord(short.topic, short.key, value[:room], short.headers)
 
 
 def _from_spark(error: StreamingQueryException | None, cause: BaseException | None) -> StreamError:
-    """Spark reports a lost worker, a broker that is away and a broken program alike: all are tried again, in limits."""
+    """Return the error to raise for a failed query: ``cause`` if it is a ``StreamError``.
+
+    Spark reports a lost worker, an unreachable broker and a bug with one exception class. Such an error is
+    ``Retryable``, unless its text names an error of ``streamcore.errors`` that a retry cannot mend.
+    """
     text = str(cause if cause is not None else error)
     if isinstance(cause, StreamError):
         return cause

@@ -152,10 +152,10 @@ def test_an_open_transaction_of_another_writer_does_not_hide_our_marker(kafka: K
         begun.wait(30)
         ours.commit(4, rows(topics, 4))
         with pytest.raises(Retryable, match="another writer's transaction"):
-            read_marker(kafka, topics.markers, WriterId(topics.app, 1), limit_ms=1_500)
+            read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=1_500)
         finish.set()
         thread.join(30)
-        assert read_marker(kafka, topics.markers, WriterId(topics.app, 1), limit_ms=10_000) == Marker(
+        assert read_marker(kafka, topics.markers, WriterId(topics.app, 1), timeout_ms=10_000) == Marker(
             WriterId(topics.app, 1), 4
         )
 
@@ -297,7 +297,7 @@ def test_a_broker_that_stays_away_ends_in_an_error_that_names_it(
     with make(through, topics, delivery=replace(IMPATIENT, recovery_ms=3_000)) as writer:
         writer.open()
         wire.cut()
-        with pytest.raises(Retryable, match=rf"batch 0 did not go through.*{wire.bootstrap}.*is the broker up"):
+        with pytest.raises(Retryable, match=rf"batch 0 failed in.*{wire.bootstrap}.*is the broker up"):
             writer.commit(0, rows(topics, 0))
         wire.mend()
         assert writer.open() is None, "the same writer may be opened again"

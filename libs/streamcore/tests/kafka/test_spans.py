@@ -183,7 +183,7 @@ def test_a_broker_that_is_away_is_waited_for_and_then_named(
         assert len(rows(reader.read([OffsetRange(0, topic, 0, 0, 5)]))) == 5
         wire.cut()
         write(kafka, topic, 10, first=10)
-        with pytest.raises(Retryable, match="nothing came for 1500 ms"):
+        with pytest.raises(Retryable, match="no record arrived for 1500 ms"):
             rows(reader.read([OffsetRange(0, topic, 0, 5, 20)]))
         wire.mend()
         assert rows(reader.read([OffsetRange(0, topic, 0, 5, 20)])) == expected(0, 5, 20)

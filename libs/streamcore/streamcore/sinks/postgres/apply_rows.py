@@ -1,12 +1,13 @@
-"""Staged rows into their tables, without those that the server refuses for their values.
+"""Moves staged rows into their tables, without the rows that the server rejects for their values.
 
-A lane's rows go in by one statement. If that fails for the values of a row, halves are tried, the earlier one first,
-each behind a savepoint, down to the single rows; so the rows that go in are those that would go in one after the other,
-in order, and which those are depends on the cut and the tables' contents only. A cut costs one statement a lane without
-refusals, and about ``2 * log2(rows)`` more for each refused row, each over a share of the rows.
+One statement inserts all rows of a lane. If it fails for the values of a row, the rows are bisected: each half is
+inserted behind an SQL savepoint, the earlier half first, down to single rows. The inserted rows are therefore those
+that would succeed one by one, in order, and depend only on the cut and the tables' contents. A lane without rejected
+rows costs one statement; each rejected row costs about ``2 * log2(rows)`` more, over ever smaller ranges.
 
-Deletes come before everything else, the lanes in reverse order; rows go in after them, the lanes in their order: what
-refers to a row goes before it and comes after it, and a value that must be unique can pass from one row to another.
+All deletes come before all inserts. Deletes run in reverse order of the lanes and inserts in their order, so that
+foreign keys hold (a referring row is deleted before and inserted after the row that it refers to), and so that a unique
+value can move from a deleted row to a new one.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ from streamcore.sinks.sink import RejectedRow
 
 @dataclass(frozen=True, slots=True)
 class ApplyResult:
-    """``rows``: inserted or changed. ``refused``: by lanes in their order, then by rows."""
+    """``rows``: number of rows inserted or changed. ``rejected``: in order of the lanes, then of the rows."""
 
     rows: int
     rejected: Sequence[RejectedRow]
 
 
 class RowApplier:
-    """The rows of one cut, within the caller's transaction. ``cuts``: in the order of the lanes."""
+    """Applies the rows of one cut within the caller's transaction.
+
+    ``cuts``: the checked rows of each lane, in the order of the lanes. ``limit``: how many rows may be rejected.
+    """
 
     def __init__(
         self, connection: Connection, staging: Mapping[str, Staging], cuts: Sequence[CheckedRows], limit: int
@@ -49,19 +53,24 @@ class RowApplier:
         self._rows = 0
 
     def stage(self) -> dict[str, pl.DataFrame]:
-        """Copy the winners of every lane; returns them."""
+        """Copy the winning rows of every lane (the last one of each key) to its staging table, and return them."""
         self._check_limit()
         return self._stage({lane: cut.winners() for lane, cut in self._cuts.items()})
 
     def run(self, staged: Mapping[str, pl.DataFrame]) -> ApplyResult:
-        """Write the staged rows, and then, as long as rows were refused, those whose turn it is in their place."""
+        """Write the staged rows. While rows are rejected, stage and write the previous row of each rejected key.
+
+        Raises ``Permanent`` if more than ``limit`` rows are rejected.
+        """
         while staged:
-            rejected = {lane: {one.row for one in refused} for lane, refused in self._round(staged).items() if refused}
-            for lane in rejected:
+            newly_rejected = {
+                lane: {row.row for row in rows} for lane, rows in self._write_once(staged).items() if rows
+            }
+            for lane in newly_rejected:
                 self._staging[lane].clear(self._connection)
-            staged = self._stage({lane: self._next_winners(lane, now) for lane, now in rejected.items()})
-        refused = [sorted([*cut.refused, *self._rejected[lane]], key=_row) for lane, cut in self._cuts.items()]
-        return ApplyResult(self._rows, list(itertools.chain(*refused)))
+            staged = self._stage({lane: self._next_winners(lane, rows) for lane, rows in newly_rejected.items()})
+        rejected = [sorted([*cut.rejected, *self._rejected[lane]], key=_row) for lane, cut in self._cuts.items()]
+        return ApplyResult(self._rows, list(itertools.chain(*rejected)))
 
     def _stage(self, winners: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
         filled = {lane: rows for lane, rows in winners.items() if rows.height}
@@ -69,32 +78,36 @@ class RowApplier:
             self._staging[lane].fill(self._connection, rows)
         return filled
 
-    def _next_winners(self, lane: str, now: Iterable[int]) -> pl.DataFrame:
-        return self._cuts[lane].next_winners(now, map(_row, self._rejected[lane]))
+    def _next_winners(self, lane: str, newly_rejected: Iterable[int]) -> pl.DataFrame:
+        return self._cuts[lane].next_winners(newly_rejected, map(_row, self._rejected[lane]))
 
-    def _round(self, staged: Mapping[str, pl.DataFrame]) -> dict[str, list[RejectedRow]]:
+    def _write_once(self, staged: Mapping[str, pl.DataFrame]) -> dict[str, list[RejectedRow]]:
+        """Run the deletes, then the inserts, and return the rows that the server rejected, by lane."""
         rejected: dict[str, list[RejectedRow]] = {lane: [] for lane in staged}
         for lane in reversed(list(staged)):
             if (delete := self._staging[lane].delete) is not None:
-                _, refused = self._bisect(lane, delete, staged[lane])
-                rejected[lane] += refused
+                _, newly_rejected = self._bisect(lane, delete, staged[lane])
+                rejected[lane] += newly_rejected
         for lane, rows in staged.items():
-            count, refused = self._bisect(lane, self._staging[lane].insert, rows)
+            count, newly_rejected = self._bisect(lane, self._staging[lane].insert, rows)
             self._rows += count
-            rejected[lane] += refused
+            rejected[lane] += newly_rejected
         return rejected
 
     def _bisect(self, lane: str, statement: sql.Composed, rows: pl.DataFrame) -> tuple[int, list[RejectedRow]]:
-        """Rows that the statement changed, and those that the server refused."""
-        ranges, changed, refused, indexed = [(0, rows.height)], 0, [], False
+        """Run the statement on all staged rows but those that the server rejects.
+
+        Returns the number of rows that it changed, and the rejected rows.
+        """
+        ranges, changed, rejected, indexed = [(0, rows.height)], 0, [], False
         while ranges:
             low, high = ranges.pop()
-            found = self._try(statement, low, high)
-            if isinstance(found, int):
-                changed += found
+            outcome = self._try(statement, low, high)
+            if isinstance(outcome, int):
+                changed += outcome
             elif high - low == 1:
-                refused.append(_rejected_row(lane, rows.item(low, ROW), found))
-                self._rejected[lane].append(refused[-1])
+                rejected.append(_rejected_row(lane, rows.item(low, ROW), outcome))
+                self._rejected[lane].append(rejected[-1])
                 self._check_limit()
             else:
                 if not indexed:
@@ -104,10 +117,13 @@ class RowApplier:
                 ranges += [(middle, high), (low, middle)]
         if indexed:
             self._staging[lane].drop_index(self._connection)
-        return changed, refused
+        return changed, rejected
 
     def _try(self, statement: sql.Composed, low: int, high: int) -> int | psycopg.Error:
-        """Rows changed, or the server's refusal, after which nothing of the attempt is left."""
+        """Run the statement on the staged rows ``[low, high)``.
+
+        Returns the number of rows changed, or the data error, after rolling back to the SQL savepoint.
+        """
         try:
             with self._connection.transaction():  # a savepoint: the cut's transaction is open
                 return self._connection.execute(statement, (low, high)).rowcount
@@ -117,18 +133,19 @@ class RowApplier:
             return error
 
     def _check_limit(self) -> None:
-        lists = [*(cut.refused for cut in self._cuts.values()), *self._rejected.values()]
-        if sum(map(len, lists)) <= self._limit:
+        """Raise ``Permanent`` if more than ``limit`` rows of the cut were rejected."""
+        by_lane = [*(cut.rejected for cut in self._cuts.values()), *self._rejected.values()]
+        if sum(map(len, by_lane)) <= self._limit:
             return
-        last = next(found[-1] for found in reversed(lists) if found)
+        last = next(rows[-1] for rows in reversed(by_lane) if rows)
         raise Permanent(
-            f"postgres: more than {self._limit} rows of one cut are refused, as lane {last.lane}: {last.reason} "
-            f"({last.code}); nothing of the cut was written; mend the table or raise max_refused"
+            f"postgres: more than {self._limit} rows of one cut were rejected, the last one of lane {last.lane}: "
+            f"{last.reason} ({last.code}); nothing of the cut was written; correct the table or raise max_refused"
         )
 
 
-def _row(refused: RejectedRow) -> int:
-    return refused.row
+def _row(rejected: RejectedRow) -> int:
+    return rejected.row
 
 
 def _rejected_row(lane: str, row: int, error: psycopg.Error) -> RejectedRow:

@@ -1,8 +1,7 @@
-"""Is the table there, and does it hold the rows that the lane will send? Asked at start, answered with the statement to
-run.
+"""Checks at start that the lane's table exists and can hold its rows; each error gives the statement that mends it.
 
 Refuses a key without a unique index of exactly those columns (``ON CONFLICT`` needs it), columns that would change a
-value silently, and rights that are missing. Reads the catalogue only.
+value silently, and missing permissions. Reads PostgreSQL's system catalogue only.
 """
 
 from __future__ import annotations
@@ -46,7 +45,11 @@ SELECT has_database_privilege(current_database(), 'TEMP'), current_setting('serv
 
 @dataclass(frozen=True, slots=True)
 class PostgresColumn:
-    """A column of a table as the catalogue has it. ``fixed``: no role may write it."""
+    """A column of a table, as the catalogue describes it.
+
+    ``fixed``: generated, so that no row may give a value. ``deterministic``: its collation considers texts equal only
+    if their bytes are equal.
+    """
 
     name: str
     type: str
@@ -57,7 +60,7 @@ class PostgresColumn:
 
 
 def check_database(connection: Connection) -> None:
-    """``ConfigError`` unless temporary tables may be made and any text can be stored."""
+    """Raise ``ConfigError`` if the user may not create temporary tables, or the database's encoding is not UTF-8."""
     row = connection.execute(_DATABASE).fetchone()
     assert row is not None
     if not row[0]:
@@ -69,8 +72,10 @@ def check_database(connection: Connection) -> None:
 
 
 def exists(connection: Connection, table: TableName) -> bool:
-    """Return whether the table exists; False also when its schema is missing. Raise psycopg's error when the schema
-    is closed to us."""
+    """Return whether the table exists; False if its schema is missing.
+
+    Raises ``psycopg.errors.InsufficientPrivilege`` if the user may not use the schema.
+    """
     row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (f'"{table.schema}"."{table.table}"',)).fetchone()
     return row == (True,)
 
@@ -78,13 +83,14 @@ def exists(connection: Connection, table: TableName) -> bool:
 def check_table(connection: Connection, wanted: LaneTable) -> dict[str, PostgresColumn]:
     """Return the table's columns; raise ``ConfigError`` with the missing part and the statement that makes it."""
     oid = _checked_rights(connection, wanted)
-    found = {c.name: c for c in (_column(row) for row in connection.execute(_COLUMNS, (oid,)))}
-    for problem in _problems(wanted, found, lambda: _unique_keys(connection, oid)):
+    columns = {c.name: c for c in (_column(row) for row in connection.execute(_COLUMNS, (oid,)))}
+    for problem in _problems(wanted, columns, lambda: _unique_keys(connection, oid)):
         raise ConfigError(f"postgres lane {wanted.lane}: table {wanted.spec.table} {problem}")
-    return found
+    return columns
 
 
 def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
+    """Return the table's object id. Raise ``ConfigError`` if the table or a permission is missing."""
     where = f"postgres lane {wanted.lane}: table {wanted.spec.table}"
     try:
         row = connection.execute(_TABLE, (wanted.sql_name,)).fetchone()
@@ -94,20 +100,22 @@ def _checked_rights(connection: Connection, wanted: LaneTable) -> object:
             f"run: GRANT USAGE ON SCHEMA {wanted.spec.table.schema} TO {_user(connection)}"
         ) from error
     if row is None:
-        raise ConfigError(f"{where} is not there; run:\n{wanted.create_table()};")
+        raise ConfigError(f"{where} does not exist; run:\n{wanted.create_table()};")
     oid, kind, *rights = row
     if kind not in ("r", "p"):
-        raise ConfigError(f"{where} is no table (a view or another kind); name the table behind it")
+        raise ConfigError(f"{where} is a view or another object, not a table; name the table behind it")
     names = ["SELECT", "INSERT", "UPDATE", "DELETE"]
     needed = [n for n, held in zip(names, rights, strict=True) if not held and _needs(wanted, n)]
     if needed:
         raise ConfigError(
-            f"{where}: a right is missing; run: GRANT {', '.join(needed)} ON {wanted.sql_name} TO {_user(connection)}"
+            f"{where}: a permission is missing; "
+            f"run: GRANT {', '.join(needed)} ON {wanted.sql_name} TO {_user(connection)}"
         )
     return oid
 
 
 def _needs(wanted: LaneTable, right: str) -> bool:
+    """Return whether writing the lane needs this permission."""
     match right:
         case "INSERT":
             return True
@@ -118,12 +126,12 @@ def _needs(wanted: LaneTable, right: str) -> bool:
 
 
 def _problems(
-    wanted: LaneTable, found: Mapping[str, PostgresColumn], unique_keys: Callable[[], list[frozenset[str]]]
+    wanted: LaneTable, columns: Mapping[str, PostgresColumn], unique_keys: Callable[[], list[frozenset[str]]]
 ) -> Iterable[str]:
-    """In words that follow the table's name."""
+    """Yield what is wrong with the table, each as the rest of a sentence that begins with its name."""
     for name in wanted.written_columns:
-        yield from _column_problems(wanted, found, name, wanted.columns[name])
-    for column in found.values():
+        yield from _column_problems(wanted, columns, name, wanted.columns[name])
+    for column in columns.values():
         if (
             column.name not in wanted.written_columns
             and column.not_null
@@ -132,7 +140,7 @@ def _problems(
         ):
             yield f"needs a value for column {column.name!r}, which the lane does not have; give it a default"
     for name in wanted.required_columns:
-        if not found[name].not_null:
+        if not columns[name].not_null:
             yield f'may hold nulls in column {name!r}; run: ALTER TABLE {wanted.sql_name} ALTER "{name}" SET NOT NULL;'
     if wanted.spec.key and frozenset(wanted.spec.key) not in unique_keys():
         yield (
@@ -142,16 +150,16 @@ def _problems(
 
 
 def _column_problems(
-    wanted: LaneTable, found: Mapping[str, PostgresColumn], name: str, ours: ColumnType
+    wanted: LaneTable, columns: Mapping[str, PostgresColumn], name: str, ours: ColumnType
 ) -> Iterable[str]:
-    column = found.get(name)
+    column = columns.get(name)
     if column is None:
         yield f'has no column {name!r}; run: ALTER TABLE {wanted.sql_name} ADD COLUMN "{name}" {ours.create};'
         return
     key = name in wanted.spec.key
     if not ours.is_compatible(column.type, key=key):
-        what = "as a key" if key else "without loss"
-        yield f"has column {name!r} as {column.type}, which does not hold {ours.arrow} {what}; make it {ours.create}"
+        manner = "as a key" if key else "without loss"
+        yield f"has column {name!r} as {column.type}, which does not hold {ours.arrow} {manner}; make it {ours.create}"
     if column.fixed:
         yield f"computes column {name!r} by itself; leave it out of the lane"
     if key and not column.deterministic:

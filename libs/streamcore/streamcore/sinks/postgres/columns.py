@@ -1,7 +1,7 @@
 """The types of a lane's columns, and which types of PostgreSQL hold them without loss.
 
-What does not fit by value (a long in an integer, a text in ``varchar(10)``) is refused row by row by the server; what
-would be changed silently (a decimal rounded to fewer digits, a time cut to seconds) is refused at start.
+A value that does not fit its column (a long in an integer, a text in ``varchar(10)``) makes the server reject its row.
+A column type that would change values silently (a decimal with fewer digits, a time in seconds) is refused at start.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _NUMERIC = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")
 _TIMESTAMP = re.compile(r"timestamp(?:\((\d)\))? with time zone")
 _VARCHAR = re.compile(r"character varying(?:\(\d+\))?")
 _INTEGERS = ("bigint", "integer", "smallint")
-#: Types that text becomes by their own input function, which is no assignment and must be asked for.
+#: Types that text does not become by assignment: they need an explicit cast.
 _PARSED = ("uuid", "json", "jsonb")
 _TIME_DIGITS = {"s": 0, "ms": 3, "us": 6}
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column of a lane. ``create``: its type in a table that is to be made. ``staged``: in the staging table, which
-    takes any value of the lane."""
+    """The types of a lane's column. ``create``: in a CREATE TABLE statement. ``staged``: in the staging table, which
+    takes every value of the lane."""
 
     arrow: pa.DataType
     create: str
     staged: str
 
     def is_compatible(self, theirs: str, *, key: bool) -> bool:
-        """Return whether a column of type ``theirs`` (``format_type``'s words) holds every value as it is, or
-        refuses it.
+        """Return whether a column of type ``theirs`` (spelled as by ``format_type``) never changes a value silently.
 
-        A key's type must also take two values for equal only if they are equal here, so it is never a ``uuid``.
+        The type of a key column must also distinguish all values that the lane distinguishes; ``uuid``, for example,
+        does not: it ignores case.
         """
         match self.staged:
             case "numeric":
@@ -53,12 +53,12 @@ class ColumnType:
 
     @staticmethod
     def cast(theirs: str) -> str:
-        """Return what must follow the staged column's name for it to become ``theirs``."""
+        """Return the SQL cast that turns the staged column into ``theirs``; empty if none is needed."""
         return f"::{theirs}" if theirs in _PARSED else ""
 
 
 def column_type(lane: str, field: pa.Field) -> ColumnType:
-    """``ConfigError`` for a type that no lane of a topology has."""
+    """Return the types of a lane's column. Raise ``ConfigError`` for a type that no table holds."""
     arrow = field.type
     if pa.types.is_boolean(arrow):
         return ColumnType(arrow, "boolean", "boolean")
@@ -78,7 +78,7 @@ def column_type(lane: str, field: pa.Field) -> ColumnType:
 
 
 def _digits(pattern: re.Pattern[str], theirs: str, group: int) -> int:
-    """Digits after the point that a type keeps; -1 when it is another type."""
+    """Return how many digits after the point the type ``theirs`` keeps; -1 if it does not match ``pattern``."""
     match = pattern.fullmatch(theirs)
     if match is None:
         return -1

@@ -1,4 +1,5 @@
-"""A connection that gives up in time, and means the same whatever the server's or the role's defaults are."""
+"""Opens connections with time limits, and with session settings that do not depend on the server's or role's
+defaults."""
 
 from __future__ import annotations
 
@@ -16,13 +17,17 @@ T = TypeVar("T")
 
 
 class Connection(psycopg.Connection[tuple[object, ...]]):
-    """One that does not wait for ever. The server ends a statement that takes too long; a server that is frozen does
-    not, and its system still answers for it."""
+    """A connection whose calls fail after ``answer_ms`` milliseconds without a response.
+
+    The server's own statement time-out is not enough: a frozen server process enforces none, while its operating system
+    still answers keep-alives.
+    """
 
     answer_ms: int | None = None
 
     def wait(self, gen: PQGen[T], interval: float = _WAKE_UP_S, timeout: float | None = None) -> T:
-        """Everything that asks the server comes through here."""
+        """Wait for the server, at most ``answer_ms`` if no ``timeout`` is given. psycopg waits for every response
+        here."""
         limit_s = self.answer_ms / 1000 if timeout is None and self.answer_ms is not None else timeout
         return super().wait(gen, interval, limit_s)
 
@@ -40,7 +45,7 @@ SELECT set_config('statement_timeout', %(statement)s, false), set_config('lock_t
 
 
 def connect(settings: PostgresSettings, name: str) -> Connection:
-    """``name`` is the application's name on the server. Raises psycopg's errors; reads the password."""
+    """Read the password and connect. ``name``: the application name that the server shows. Raises psycopg's errors."""
     times = settings.timeouts
     idle_s, interval_s = keepalive_s(times)
     connection = Connection.connect(
@@ -74,12 +79,12 @@ def connect(settings: PostgresSettings, name: str) -> Connection:
 
 
 def keepalive_s(times: Timeouts) -> tuple[int, int]:
-    """Silence after which the first question is asked, and between the three questions."""
+    """Return the idle seconds before the first TCP keep-alive probe, and the seconds between probes."""
     return max(1, times.silence_ms // 2_000), max(1, times.silence_ms // 6_000)
 
 
 def close_quietly(connection: Connection) -> None:
-    """Close it; an open transaction is rolled back by the server."""
+    """Close the connection and ignore errors. The server rolls back an open transaction."""
     with suppress(psycopg.Error):
         connection.close()
 

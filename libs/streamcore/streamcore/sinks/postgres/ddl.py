@@ -1,4 +1,4 @@
-"""Tables for a local run or a test, made as a sink would ask for them."""
+"""Creates the tables of a sink, for local runs and tests."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from streamcore.sinks.postgres.settings import PostgresSettings
 
 
 def create_tables(settings: PostgresSettings, columns: Mapping[str, pa.Schema]) -> list[str]:
-    """Make the tables that are missing, and return the statements that were run.
+    """Create the missing tables, and return the statements that were run.
 
-    For local runs: who looks after a database wants its own types, indexes and rights. Raises the errors of ``open``.
+    For local runs: an administrator chooses types, indexes and permissions. Raises the errors of a sink's ``open``.
     """
     try:
         with connect(settings, "headgate tables") as connection:

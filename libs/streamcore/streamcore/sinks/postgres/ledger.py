@@ -1,7 +1,7 @@
-"""The sink's own row in the database: which epoch owns it, and the last cut that was written.
+"""The ledger of the PostgreSQL sink: one row per app and sink, with the epoch that owns it and its last batch.
 
-One row per app and sink, locked by the writer. It also keeps the rows of the last cut that the server refused, so that
-the same cut gets the same answer again. Every function works in the caller's transaction.
+The writer locks the row. It also holds the rejected rows of the last batch, so that a repeated write of that batch
+returns an equal result. Every function works in the caller's transaction, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _NOTE = "UPDATE {} SET batch = %s, rows = %s, refused = %s, written_at = now() W
 
 @dataclass(frozen=True, slots=True)
 class PostgresLedgerEntry:
-    """The contents of the row. ``batch`` None: nothing yet in this epoch. ``rows`` and ``refused`` are of that
-    batch."""
+    """The contents of a ledger row. ``batch`` is None if the epoch has written none. ``rows`` and ``rejected`` are the
+    result of that batch (``WriteResult``)."""
 
     epoch: int
     batch: int | None
@@ -53,26 +53,28 @@ class PostgresLedgerEntry:
 
 @dataclass(frozen=True, slots=True)
 class PostgresLedger:
-    """The row of one sink of one app."""
+    """Reads and writes the ledger row of one sink of one app. ``owner`` is this process."""
 
     table: TableName
     owner: WriterId
     sink: str
 
     def create(self, connection: Connection) -> None:
-        """Make the table if it is missing, in transactions of its own; ``ConfigError`` names the statement to run
-        instead."""
+        """Create the table if it is missing, in a transaction of its own.
+
+        Raises ``ConfigError`` with the statement to run if the user may not create it.
+        """
         try:
             if exists(connection, self.table):
                 return
             connection.execute(self._sql(_CREATE))
             connection.commit()
         except psycopg.errors.InsufficientPrivilege as error:
-            raise self._may_not(error_text(error)) from error
+            raise self._no_permission(error_text(error)) from error
         except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation):
-            connection.rollback()  # made by another sink since we looked
+            connection.rollback()  # another sink created it in the meantime
 
-    def _may_not(self, reason: str) -> ConfigError:
+    def _no_permission(self, reason: str) -> ConfigError:
         create = _CREATE.format(self.table)
         return ConfigError(
             f"postgres ledger {self.table}: {reason}; let its owner run:\n{create};\n"
@@ -80,19 +82,25 @@ class PostgresLedger:
         )
 
     def fence(self, connection: Connection) -> PostgresLedgerEntry:
-        """Lock the row and make it ours: ``Fenced`` if a later epoch has it, emptied if an earlier one had."""
+        """Lock the row and let this epoch own it. An earlier epoch's batch is cleared.
+
+        Raises ``Fenced`` if a later epoch owns the row.
+        """
         try:
             connection.execute(self._sql(_INSERT), (*self._key, self.owner.epoch))
-            found = self.lock_entry(connection)
+            entry = self.lock_entry(connection)
         except psycopg.errors.InsufficientPrivilege as error:
-            raise self._may_not(error_text(error)) from error
-        if found.epoch == self.owner.epoch:
-            return found
+            raise self._no_permission(error_text(error)) from error
+        if entry.epoch == self.owner.epoch:
+            return entry
         connection.execute(self._sql(_TAKE), (self.owner.epoch, *self._key))
         return PostgresLedgerEntry(self.owner.epoch, None)
 
     def lock_entry(self, connection: Connection) -> PostgresLedgerEntry:
-        """Return the row, locked until the transaction ends; ``Fenced`` when it is a later epoch's."""
+        """Lock the row until the transaction ends, and return it.
+
+        Raises ``Fenced`` if a later epoch owns it, and ``Permanent`` if it was deleted.
+        """
         row = connection.execute(self._sql(_SELECT), self._key).fetchone()
         match row:
             case (int(epoch), int() | None as batch, int(rows), str(refused)):
@@ -101,13 +109,13 @@ class PostgresLedger:
                 return PostgresLedgerEntry(epoch, batch, rows, _parse_rejected(refused))
             case _:
                 raise Permanent(
-                    f"postgres {self._label}: its row is gone from {self.table}; what was written is unknown"
+                    f"postgres {self._label}: its row was deleted from {self.table}; the last written batch is unknown"
                 )
 
-    def record_batch(self, connection: Connection, batch: int, rows: int, refused: Sequence[RejectedRow]) -> None:
-        """Record that ``batch`` is written; true from the commit on."""
-        kept = orjson.dumps([(one.lane, one.row, one.code, one.reason) for one in refused]).decode()
-        connection.execute(self._sql(_NOTE), (batch, rows, kept, *self._key))
+    def record_batch(self, connection: Connection, batch: int, rows: int, rejected: Sequence[RejectedRow]) -> None:
+        """Record ``batch`` as written, with its result, in the transaction that writes it."""
+        rejected_json = orjson.dumps([(row.lane, row.row, row.code, row.reason) for row in rejected]).decode()
+        connection.execute(self._sql(_NOTE), (batch, rows, rejected_json, *self._key))
 
     @property
     def _key(self) -> tuple[str, str]:
@@ -122,9 +130,9 @@ class PostgresLedger:
 
 
 def _compose(text: str, table: TableName) -> sql.Composed:
-    # psycopg wants literal texts, to keep values out of them; these are the module's own constants.
+    # psycopg's types demand literal texts, so that no value gets into them; these texts are constants of this module.
     return sql.SQL(text).format(sql.Identifier(table.schema, table.table))
 
 
 def _parse_rejected(text: str) -> list[RejectedRow]:
-    return [RejectedRow(*one) for one in orjson.loads(text)]
+    return [RejectedRow(*fields) for fields in orjson.loads(text)]

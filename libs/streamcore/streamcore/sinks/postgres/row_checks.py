@@ -1,9 +1,10 @@
-"""Checks of a lane's rows that need no server.
+"""Checks a lane's rows before they are sent, and picks the row to write for each key.
 
-Some values no table of PostgreSQL takes; those rows are refused here, for the staging table could not take them
-either. Of several rows with one key, the one that would stand at the end were they written one by one is the winner;
-when the server refuses it, the one before it has its turn. So a table's contents do not depend on how rows are cut.
-(What is refused does: a row that another one of its cut replaces is never shown to the server.)
+Some values fit in no PostgreSQL table, not even in the staging table; rows with such values are rejected here.
+
+If a cut has several rows of one key, only the winner is sent: the row that would remain if all were written one by one.
+If the server rejects the winner, the next candidate is sent. The table's contents therefore do not depend on the
+division into cuts. The rejected rows do: a row that a later row of its cut replaces is never sent.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from streamcore.codes import Code
 from streamcore.sinks.postgres.settings import TableSpec
 from streamcore.sinks.sink import RejectedRow
 
-#: Place of a row in its lane's table.
+#: Column with the index of a row in its lane's table, from 0.
 ROW = "__row"
-#: Years 1 to 9999, in milliseconds since 1970: what ISO 8601 can say and common clients can read.
+#: Years 1 to 9999, in milliseconds since 1970: the range of ISO 8601 and of common clients.
 _TIMES_MS = (-62_135_596_800_000, 253_402_300_799_999)
 
 
@@ -36,34 +37,37 @@ class PostgresRowCode(Code):
 
 
 class CheckedRows:
-    """The rows of one lane in one cut. ``refused``: those that no server needs to see."""
+    """The rows of one lane in one cut. ``rejected``: the rows that are not sent to the server."""
 
     def __init__(self, lane: str, spec: TableSpec, rows: pa.Table) -> None:
         self.lane = lane
         self.spec = spec
         frame = pl.DataFrame(pl.from_arrow(rows)).with_row_index(ROW)
-        self.refused: Sequence[RejectedRow] = _find_rejected(lane, spec, frame)
-        self._rows = _without(frame, self.refused)
+        self.rejected: Sequence[RejectedRow] = _find_rejected(lane, spec, frame)
+        self._rows = _without(frame, self.rejected)
 
     def winners(self) -> pl.DataFrame:
-        """Return the rows to write, in order, with their places in ``ROW``."""
+        """Return the rows to write, in order, with their index in the column ``ROW``."""
         return _winners(self.spec, self._rows)
 
-    def next_winners(self, now: Iterable[int], gone: Iterable[int]) -> pl.DataFrame:
-        """Whose turn it is after the server has refused the rows ``now``, and ``gone`` in all."""
+    def next_winners(self, newly_rejected: Iterable[int], all_rejected: Iterable[int]) -> pl.DataFrame:
+        """Return the next row to write for the key of each newly rejected row, if the key has one left.
+
+        Rows are given by index. ``all_rejected``: every row of this cut that the server has rejected.
+        """
         if not self.spec.key:
             return self._rows.clear()
-        keys = self._rows.join(self._places(now), on=ROW, how="semi").select(self.spec.key)
-        left = self._rows.join(self._places(gone), on=ROW, how="anti", maintain_order="left")
+        keys = self._rows.join(self._index_frame(newly_rejected), on=ROW, how="semi").select(self.spec.key)
+        left = self._rows.join(self._index_frame(all_rejected), on=ROW, how="anti", maintain_order="left")
         return _winners(self.spec, left.join(keys, on=self.spec.key, how="semi", maintain_order="left"))
 
-    def _places(self, rows: Iterable[int]) -> pl.DataFrame:
+    def _index_frame(self, rows: Iterable[int]) -> pl.DataFrame:
         return pl.DataFrame({ROW: list(rows)}, {ROW: self._rows.schema[ROW]})
 
 
 def _winners(spec: TableSpec, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the last row of a key; with versions, the highest, and of equal ones the first, as none of them
-    replaces it."""
+    """Return the last row of each key. With versions, return the row of the highest version, and of equal versions the
+    first, because only a higher version replaces a row."""
     if not spec.key:
         return rows
     if spec.version is None:
@@ -72,24 +76,24 @@ def _winners(spec: TableSpec, rows: pl.DataFrame) -> pl.DataFrame:
     return highest_first.unique(list(spec.key), keep="first", maintain_order=True).sort(ROW)
 
 
-def _without(rows: pl.DataFrame, refused: Sequence[RejectedRow]) -> pl.DataFrame:
-    if not refused:
+def _without(rows: pl.DataFrame, rejected: Sequence[RejectedRow]) -> pl.DataFrame:
+    if not rejected:
         return rows
-    gone = pl.Series([one.row for one in refused], dtype=rows.schema[ROW])
-    return rows.filter(~pl.col(ROW).is_in(gone.implode()))
+    indexes = pl.Series([row.row for row in rejected], dtype=rows.schema[ROW])
+    return rows.filter(~pl.col(ROW).is_in(indexes.implode()))
 
 
 def _find_rejected(lane: str, spec: TableSpec, rows: pl.DataFrame) -> list[RejectedRow]:
-    """At most one a row, in order of rows: the first thing that is wrong with it."""
-    found: dict[int, RejectedRow] = {}
-    for column, bad, code, reason in _questions(spec, rows):
-        wrong = rows.filter(bad)
-        for row in wrong.get_column(ROW).to_list():
-            found.setdefault(row, RejectedRow(lane, row, code, f'column "{column}": {reason}'))
-    return [found[row] for row in sorted(found)]
+    """Return the rows that no table takes, in order, each with the first fault of the row."""
+    rejected: dict[int, RejectedRow] = {}
+    for column, is_faulty, code, reason in _checks(spec, rows):
+        for row in rows.filter(is_faulty).get_column(ROW).to_list():
+            rejected.setdefault(row, RejectedRow(lane, row, code, f'column "{column}": {reason}'))
+    return [rejected[row] for row in sorted(rejected)]
 
 
-def _questions(spec: TableSpec, rows: pl.DataFrame) -> Iterable[tuple[str, pl.Expr, str, str]]:
+def _checks(spec: TableSpec, rows: pl.DataFrame) -> Iterable[tuple[str, pl.Expr, str, str]]:
+    """Yield each check as (column, expression that is true for a faulty row, code, reason)."""
     for name in (*spec.key, *([spec.version] if spec.version else ())):
         yield name, pl.col(name).is_null(), PostgresRowCode.NULL, "a null in a key or version"
     for name, kind in rows.schema.items():

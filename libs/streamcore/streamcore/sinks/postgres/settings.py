@@ -1,7 +1,7 @@
-"""Where PostgreSQL is, how to log in, and which lane goes to which table, as people write it and as the sink reads it.
+"""The settings of a PostgreSQL sink: server, login, and the table of each lane.
 
-Promises that the password is read when a connection is made and at no other time: the settings hold the name of a file
-or of an environment variable. Refuses settings that cannot work together, before anything is connected.
+The settings hold the name of a file or environment variable, not the password, which is read for each new connection.
+Settings that contradict each other raise ``ConfigError`` before the sink connects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class SslMode(enum.StrEnum):
-    """How the connection is protected, by libpq's own names. Only ``verify-full`` proves who the server is."""
+    """TLS mode, by libpq's names. Only ``verify-full`` proves the server's identity."""
 
     DISABLE = "disable"
     PREFER = "prefer"
@@ -37,14 +37,14 @@ class SslMode(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """Upper and lower case count, as if both parts were quoted."""
+    """A table with its schema. Names are case-sensitive, as if both parts were quoted."""
 
     schema: str
     table: str
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read ``schema.table``; ``ConfigError`` for anything else."""
+        """Parse ``schema.table``. Raise ``ConfigError`` for any other text."""
         if not (match := _TABLE.match(text)):
             raise ConfigError(
                 f"postgres table {text!r}: write schema.table (letters, digits, _), such as public.orders"
@@ -65,11 +65,11 @@ TableField = Annotated[TableName, PlainValidator(_table_name), PlainSerializer(s
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class TableSpec:
-    """How a lane's rows get into a table.
+    """How a lane's rows are written to a table.
 
-    Without ``key`` they are appended. With it, a row replaces the one with the same key; with ``version`` (a column)
-    only if its version is higher. ``deleted`` (a boolean column of the lane, not of the table): true deletes the row
-    of that key.
+    Without ``key`` rows are appended. With ``key`` a row replaces the row with an equal key; with ``version`` (a
+    column) it does so only if its version is higher. ``deleted`` is a boolean column of the lane, not of the table:
+    true deletes the row with that key.
     """
 
     table: Annotated[TableField, Field(description="Table as schema.table.")]
@@ -96,8 +96,8 @@ class TableSpec:
 
 @settings_dataclass(frozen=True, slots=True, config=STRICT)
 class Timeouts:
-    """Time limits of a connection. The server keeps those of statement, lock and idle; ``silence_ms`` is kept by the
-    sink and by the server. libpq takes no ``connect_ms`` below 2,000."""
+    """Time limits of a connection. The server enforces ``statement_ms``, ``lock_ms`` and ``idle_ms``; the sink and the
+    server enforce ``silence_ms``. libpq's minimum for ``connect_ms`` is 2,000."""
 
     connect_ms: Annotated[int, Field(ge=2_000, description="Time to connect, in milliseconds.")] = 10_000
     statement_ms: Annotated[PositiveInt, Field(description="Time for one statement, in milliseconds.")] = 60_000
@@ -116,13 +116,12 @@ class Timeouts:
 class PostgresSettings:
     """One database, one login, and the tables of some lanes.
 
-    ``tables``: lane -> table, in the order in which rows go in: tables that others refer to come first.
+    ``tables``: lane -> table, in the order in which rows are inserted; a table that others refer to comes first.
     ``password_file`` or ``password_env``: at most one; none for logins without a password. ``ledger``: the sink's own
-    table, made if it is missing. ``max_refused``: so many rows of one cut may be refused by the server; with more of
-    them the sink stops, for then it is rather the table that is wrong. A connection pooler in between must keep a
-    session whole.
+    table, created if it is missing. ``max_refused``: if the server rejects more rows of one cut, the sink stops,
+    because then the table is probably wrong. A connection pooler must run in session mode.
 
-    Raises ``ConfigError`` for anything that cannot work together.
+    Raises ``ConfigError`` for settings that contradict each other.
     """
 
     host: Annotated[str, Field(description="Host of the server.")]
@@ -158,7 +157,7 @@ class PostgresSettings:
 
     def __post_init__(self) -> None:
         if not self.tables:
-            raise ConfigError("postgres tables: no lane is there; name at least one")
+            raise ConfigError("postgres tables: no lane has a table; name at least one")
         if self.password_file is not None and self.password_env is not None:
             raise ConfigError("postgres: password_file and password_env: take one of them")
         if self.password_env is not None and not _ENVIRONMENT_NAME.match(self.password_env):
@@ -173,7 +172,7 @@ class PostgresSettings:
         return f"{self.user}@{self.host}:{self.port}/{self.database}"
 
     def password(self) -> str | None:
-        """Read it now. ``ConfigError`` names the missing setting, never a value that was read."""
+        """Read the password, or return None if the settings name none. ``ConfigError`` names the empty source."""
         if self.password_file is None and self.password_env is None:
             return None
         secret = self._read_password()

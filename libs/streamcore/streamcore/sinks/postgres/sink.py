@@ -1,31 +1,32 @@
-"""Writes each cut to PostgreSQL exactly once, whatever dies in between.
+"""Writes each cut to PostgreSQL exactly once, even if the process is killed at any point.
 
 One transaction holds every row of a cut and the ledger row that records it. The protocol:
 
-0. ``open``: lock the ledger row of (app, sink). A later epoch there fences us (``Fenced``); an earlier one is replaced
-   by ours, and its batch forgotten, for batches of an epoch begin at 0 again.
-1. Begin, and lock the ledger row: one process at a time goes on from here. A later epoch: ``Fenced``. A batch that is
-   not below this one: it is written; give its answer and stop here.
-2. Copy the rows that are to stand at the cut's end into staging tables.
-3. Move them on to their tables, leaving out rows that the server refuses for their values (``applying``).
-4. Write the batch and the refused rows into the ledger row.
+0. ``open``: lock the ledger row of (app, sink). If a later epoch owns it, raise ``Fenced``. If an earlier one does,
+   take it over and clear its batch number, because the batches of an epoch begin at 0.
+1. Begin a transaction and lock the ledger row, so that one process at a time continues. If a later epoch owns it, raise
+   ``Fenced``. If it holds this batch or a later one, the cut is written: return the recorded result and stop.
+2. Copy the final rows of the cut (the last one of each key) into staging tables.
+3. Move them to their tables, without the rows that the server rejects for their values (``apply_rows``).
+4. Write the batch number and the rejected rows into the ledger row.
 5. Commit.
 
-The state that a crash just after each step leaves (``Step``; the tests crash there):
+The state that a crash just after each step leaves (``PostgresStep``; the tests crash there):
 
-- ``FENCED`` (0): a ledger row of our epoch and no rows. The next process does the same again.
-- ``LOCKED``, ``STAGED``, ``APPLIED``, ``NOTED`` (1 to 4): an open transaction that the server rolls back when it sees
-  that we are gone, which it does at once if our system closes the socket, and after ``Timeouts.silence_ms`` if it
-  cannot. Until then the row's lock makes the next process wait, which it does within its patience.
-- ``COMMITTED`` (5): the cut and its ledger row, while the app does not know yet. It brings the cut again, and step 1
-  answers as step 3 did then.
+- ``FENCED`` (0): a ledger row of this epoch and no rows. The next process begins at step 0.
+- ``LOCKED``, ``STAGED``, ``APPLIED``, ``NOTED`` (1 to 4): an open transaction. The server rolls it back as soon as the
+  operating system closes the socket, or else after ``Timeouts.silence_ms``. Until then the next process waits for the
+  lock, within its ``RetryPolicy``.
+- ``COMMITTED`` (5): the cut and its ledger row are committed, but the app has not recorded the cut as done. It writes
+  the cut again, and step 1 returns the recorded result.
 
-**Unknown outcome.** When the connection goes, a commit may or may not have happened. Nothing is guessed: after a new
-connection step 1 reads the true state. Any failure of which a later attempt may be free (``failures``) is treated so,
-within ``RetryPolicy``, and ``still_owner`` is asked before each attempt.
+**Unknown outcome.** If the connection is lost during a commit, the commit may or may not have happened. The sink
+connects again, and step 1 reads the true state. It does this after every failure that may pass (``errors``), within
+``RetryPolicy``, and calls ``still_owner`` before each attempt.
 
-**A server that went back.** A server that lost commits it had confirmed (a replica took over that was behind, a backup
-was restored) shows a ledger below the batch that is known to be written: ``Permanent``, for the cuts between are gone.
+**A server that lost commits.** If the ledger is below a batch that is known to be written, the server has lost commits
+that it confirmed (a stale replica took over, or a backup was restored). The sink raises ``Permanent``, because the
+cuts in between are lost.
 
 **Readers** in other sessions see all of a cut or nothing of it, in any isolation level. ``synchronous_commit`` is on.
 """
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 
 class PostgresStep(enum.StrEnum):
-    """The protocol's steps, as reported to ``SinkHooks.reached``."""
+    """The steps of the protocol, as reported to ``SinkHooks.on_step``."""
 
     FENCED = "fenced"
     LOCKED = "locked"
@@ -68,7 +69,7 @@ class PostgresStep(enum.StrEnum):
 
 
 class PostgresSink:
-    """The tables of some lanes. ``columns``: the rows that each lane will hold."""
+    """Writes some lanes to tables of one database. ``columns``: the schema of each lane's rows."""
 
     def __init__(
         self, name: str, settings: PostgresSettings, columns: Mapping[str, pa.Schema], hooks: SinkHooks | None = None
@@ -84,21 +85,24 @@ class PostgresSink:
 
     @property
     def name(self) -> str:
-        """Unique in the app; part of the ledger's key."""
+        """The sink's name, unique in the app; part of the ledger's key."""
         return self._name
 
     @property
     def lanes(self) -> frozenset[str]:
-        """Those that have a table."""
+        """The lanes that have a table."""
         return frozenset(self._tables)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Always the same: the ledger is in the tables' own database."""
+        """Exactly once: one transaction writes the rows and the ledger."""
         return Guarantee.EXACTLY_ONCE
 
     def open(self, owner: WriterId) -> int | None:
-        """Connect, check every table, and fence earlier epochs; the last batch. Also raises ``Retryable``."""
+        """Connect, check every table and fence earlier epochs. Return the last batch of this epoch, or None.
+
+        Raises the errors of ``Sink.open``, and ``Retryable``.
+        """
         self.close()
         self._ledger = PostgresLedger(self._settings.ledger, owner, self._name)
         entry = self._retry(self._open_ledger, "at start")
@@ -106,8 +110,11 @@ class PostgresSink:
         return entry.batch
 
     def write(self, batch: int, rows: Mapping[str, pa.Table]) -> WriteResult:
-        """Run steps 1 to 5, and repeat them while the outcome is unknown. Also raise ``Permanent``: too many rows
-        refused."""
+        """Run steps 1 to 5, and repeat them while the outcome is unknown.
+
+        Raises the errors of ``Sink.write``, and ``Permanent`` if the server rejects more than ``max_refused`` rows or
+        has lost commits.
+        """
         if self._ledger is None:
             raise ConfigError(f"postgres sink {self._name} is not open; call open() before write()")
         filled = {lane: rows[lane] for lane in self._tables if lane in rows and rows[lane].num_rows}
@@ -124,13 +131,16 @@ class PostgresSink:
         if connection is not None:
             close_quietly(connection)
 
-    def _retry(self, action: Callable[[], T], what: str) -> T:
-        """Run until it goes through, on a new connection after each ``Retryable``."""
+    def _retry(self, action: Callable[[], T], action_name: str) -> T:
+        """Run ``action`` until it succeeds, on a new connection after each ``Retryable``.
+
+        Raises ``Retryable`` after ``recovery_ms``, counted from the first failure.
+        """
         patience = self._settings.patience
         attempts, pause_ms, deadline = 1, patience.pause_ms, 0.0
         while True:
             try:
-                return self._translating(action, what)
+                return self._translating(action, action_name)
             except Retryable as error:
                 self.close()
                 deadline = deadline or time.monotonic() + patience.recovery_ms / 1000
@@ -144,30 +154,31 @@ class PostgresSink:
             attempts += 1
             self._hooks.still_owner()
 
-    def _translating(self, action: Callable[[], T], what: str) -> T:
+    def _translating(self, action: Callable[[], T], action_name: str) -> T:
+        """Run ``action``; turn psycopg's errors into errors of ``streamcore.errors``."""
         try:
             return action()
         except psycopg.Error as error:
-            # Only the words of the error are kept: the settings of a connection stay out of every traceback.
-            raise translate_error(error, f"{self._settings}, {what}") from None
+            # `from None`: the settings of a connection must not appear in a traceback.
+            raise translate_error(error, f"{self._settings}, {action_name}") from None
 
     def _open_ledger(self) -> PostgresLedgerEntry:
         connection, ledger = self._ensure_connection(), self._own_ledger
         ledger.create(connection)
-        # 0. Take the row, or learn that a later epoch has it.
+        # 0. Take over the ledger row; raises Fenced if a later epoch owns it.
         entry = ledger.fence(connection)
         connection.commit()
         self._hooks.on_step(PostgresStep.FENCED)
         return entry
 
     def _ensure_connection(self) -> Connection:
-        """Return the connection there is, or a new one with its staging tables, all tables checked."""
+        """Return the open connection. If there is none, connect, check all tables and create the staging tables."""
         if self._connection is None:
             self._connection = connect(self._settings, f"headgate {self._own_ledger.owner.app} {self._name}")
             check_database(self._connection)
-            found = {lane: check_table(self._connection, table) for lane, table in self._tables.items()}
+            columns = {lane: check_table(self._connection, table) for lane, table in self._tables.items()}
             self._staging = {
-                lane: Staging.of(number, table, found[lane])
+                lane: Staging.of(number, table, columns[lane])
                 for number, (lane, table) in enumerate(self._tables.items())
             }
             for staging in self._staging.values():
@@ -177,37 +188,40 @@ class PostgresSink:
 
     def _write(self, attempt: _Attempt) -> WriteResult:
         connection, ledger = self._ensure_connection(), self._own_ledger
-        # 1. From here on, we are the only one.
+        # 1. The row lock keeps every other process out until this transaction ends.
         entry = self.locked_entry(connection, ledger)
         self._hooks.on_step(PostgresStep.LOCKED)
         if entry.batch is not None and attempt.batch <= entry.batch:
             connection.rollback()
-            return attempt.answer(entry)
-        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # refusals are known row by row, not at the commit
-        applying = RowApplier(connection, self._staging, attempt.cuts, self._settings.max_refused)
-        # 2. On the server, out of everybody's sight.
-        staged = applying.stage()
+            return attempt.recorded_result(entry)
+        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # constraints fail at each statement, not at the commit
+        applier = RowApplier(connection, self._staging, attempt.cuts, self._settings.max_refused)
+        # 2. The rows are in temporary tables of this session.
+        staged = applier.stage()
         self._hooks.on_step(PostgresStep.STAGED)
-        # 3. In the tables, in our sight only.
-        applied = applying.run(staged)
+        # 3. The rows are in the lanes' tables, visible to this transaction only.
+        applied = applier.run(staged)
         self._hooks.on_step(PostgresStep.APPLIED)
-        # 4. That the cut is written becomes true together with the cut.
+        # 4. The ledger records the cut in the transaction that writes it.
         ledger.record_batch(connection, attempt.batch, applied.rows, applied.rejected)
         self._hooks.on_step(PostgresStep.NOTED)
-        # 5. In everybody's sight.
+        # 5. Every session sees the rows.
         attempt.commit_asked = True
         connection.commit()
         self._hooks.on_step(PostgresStep.COMMITTED)
         return WriteResult(WriteOutcome.COMMITTED, applied.rows, applied.rejected)
 
     def locked_entry(self, connection: Connection, ledger: PostgresLedger) -> PostgresLedgerEntry:
-        """Step 1's question. Its answer holds until the transaction ends."""
+        """Lock the ledger row until the transaction ends, and return it (step 1).
+
+        Raises ``Fenced`` if a later epoch owns it, and ``Permanent`` if the server has lost commits.
+        """
         entry = ledger.lock_entry(connection)
         went_back = self._last is not None and (entry.batch is None or entry.batch < self._last)
         if entry.epoch < ledger.owner.epoch or went_back:
             raise Permanent(
-                f"postgres ledger {self._settings.ledger}: it says epoch {entry.epoch}, batch {entry.batch}, after "
-                f"epoch {ledger.owner.epoch}, batch {self._last} was committed: the server lost what it had confirmed "
+                f"postgres ledger {self._settings.ledger}: it shows epoch {entry.epoch}, batch {entry.batch}, after "
+                f"epoch {ledger.owner.epoch}, batch {self._last} was committed: the server lost commits it confirmed "
                 "(an older replica took over, or a backup was restored); restore the app from a savepoint that is not "
                 "later"
             )
@@ -220,14 +234,15 @@ class PostgresSink:
 
 
 class _Attempt:
-    """A cut that is being written. ``commit_asked``: the server was asked to commit it, with or without an answer."""
+    """A cut that is being written. ``commit_asked``: the commit was sent to the server at least once."""
 
     def __init__(self, batch: int, cuts: list[CheckedRows]) -> None:
         self.batch = batch
         self.commit_asked = False
         self.cuts = cuts
 
-    def answer(self, entry: PostgresLedgerEntry) -> WriteResult:
-        """Return that of a cut that the ledger has."""
+    def recorded_result(self, entry: PostgresLedgerEntry) -> WriteResult:
+        """Return the result of a cut that the ledger shows as written. Counts and rejected rows are known of the
+        ledger's last batch only."""
         result = WriteOutcome.COMMITTED if self.commit_asked else WriteOutcome.SKIPPED
         return WriteResult(result, entry.rows, entry.rejected) if entry.batch == self.batch else WriteResult(result)

@@ -1,9 +1,8 @@
-"""Rows on their way: one temporary table a lane and connection, filled by COPY, and the statements from there.
+"""Staging tables: one temporary table per lane and connection, and the statements that move its rows to their table.
 
-Columns are written as CSV by Polars and copied: measured, that costs the client less than a binary COPY from Python
-rows (``bench/sinks/postgres.py``), before those rows are even made. Text stays apart from null by its quotes, numbers
-are exact. A staging table takes every value, so that whatever the server refuses, it refuses when rows go into their
-own table.
+Polars writes the rows as CSV for COPY. Measured, that costs the client less than a binary COPY from Python rows, even
+without the cost of building those rows (``bench/sinks/postgres.py``). Quotes distinguish an empty text from null;
+numbers are exact. A staging table accepts every value, so the server rejects rows only when they move to their table.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from streamcore.sinks.postgres.catalog import PostgresColumn
 from streamcore.sinks.postgres.connection import Connection
 from streamcore.sinks.postgres.lane_table import LaneTable
 
-#: Place of a row in its staging table, from 0 without gaps.
+#: Column with the position of a row in its staging table, from 0 without gaps.
 PLACE = "__place"
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S%.f"
 _COPY_BYTES = 1 << 20
@@ -26,7 +25,8 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The staging table of a lane, and what moves its rows on. Statements take the places ``low <= place < high``."""
+    """The staging table of a lane. ``insert`` and ``delete`` apply the staged rows ``[low, high)`` to the lane's table;
+    their parameters are low and high."""
 
     name: sql.Identifier
     columns: tuple[str, ...]
@@ -37,8 +37,11 @@ class Staging:
 
     @classmethod
     def of(cls, number: int, wanted: LaneTable, table: Mapping[str, PostgresColumn]) -> Staging:
-        """Build the statements of a lane. ``number``: its position among the sink's. ``table``: the target's
-        columns."""
+        """Build the statements of a lane.
+
+        ``number``: position of the lane in the sink, part of the staging table's name. ``table``: columns of the
+        target table, by name.
+        """
         name = sql.Identifier("pg_temp", f"headgate_{number}")
         columns = tuple(wanted.columns)
         types = [sql.SQL("{} int").format(sql.Identifier(PLACE))]
@@ -50,7 +53,8 @@ class Staging:
         return cls(name, columns, create, copy, _insert(name, wanted, table), _delete(name, wanted))
 
     def fill(self, connection: Connection, rows: pl.DataFrame) -> None:
-        """Add ``rows``, in their order; the table must be empty, as it is at the begin of a transaction."""
+        """Copy ``rows`` into the staging table, in order. The table must be empty, as it is when a transaction
+        begins."""
         numbered = rows.select(self.columns).with_row_index(PLACE)
         text = memoryview(numbered.write_csv(include_header=False, datetime_format=_TIME_FORMAT).encode())
         with connection.cursor() as cursor, cursor.copy(self.copy) as copy:
@@ -58,15 +62,15 @@ class Staging:
                 copy.write(text[start : start + _COPY_BYTES])
 
     def clear(self, connection: Connection) -> None:
-        """Forget the staged rows."""
+        """Delete the staged rows."""
         connection.execute(sql.SQL("TRUNCATE {}").format(self.name))
 
     def index(self, connection: Connection) -> None:
-        """Make a few places out of many quick to find; the index goes with the transaction or with ``drop_index``."""
+        """Create an index on the positions, so that bisecting finds small ranges quickly. A rollback drops it too."""
         connection.execute(sql.SQL("CREATE INDEX headgate_places ON {} ({})").format(self.name, sql.Identifier(PLACE)))
 
     def drop_index(self, connection: Connection) -> None:
-        """So that the next cut's COPY does not pay for it."""
+        """Drop the index, so that the next cut's COPY need not maintain it."""
         connection.execute("DROP INDEX pg_temp.headgate_places")
 
 
@@ -125,5 +129,5 @@ def _list(parts: Iterable[sql.Composable]) -> sql.Composed:
 
 
 def _raw(text: str) -> sql.SQL:
-    # psycopg wants literal texts, to keep values out of them; these come from the module's own tables of types.
+    # psycopg's types demand literal texts, so that no value gets into them; these texts are names of SQL types.
     return sql.SQL(text)

@@ -1,4 +1,4 @@
-"""A transaction for code that prepares or compares tables beside the sink: local runs, tests."""
+"""A transaction for code that prepares or compares tables outside the sink: local runs, tests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from streamcore.sinks.postgres.settings import PostgresSettings
 
 @contextmanager
 def open_transaction(settings: PostgresSettings, name: str) -> Iterator[Connection]:
-    """Commit at the end, or roll back. ``name`` is the application's name on the server. Raises the errors of a sink's
-    ``open``."""
+    """Yield a connection; commit at the end, or roll back on an error.
+
+    ``name``: the application name that the server shows. Raises the errors of a sink's ``open``.
+    """
     try:
         with connect(settings, name) as connection:
             yield connection

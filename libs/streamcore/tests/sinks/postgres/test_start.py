@@ -49,7 +49,7 @@ def test_the_statement_that_a_missing_table_is_answered_with_makes_one_that_fits
     sink_database: SinkDatabase, table: TableSpec
 ) -> None:
     said = refusal(sink_database, table, ALL)
-    assert "orders is not there; run:\nCREATE TABLE" in said
+    assert "orders does not exist; run:\nCREATE TABLE" in said
     sink_database.run(said.split("run:\n")[1])
     sink_database.sink(table, {"orders": ALL})
 
