@@ -81,7 +81,7 @@ def _operator(job: Job, events: EventSet) -> Iterator[pl.DataFrame]:
     """Run the job's operator, with its state written cut by cut."""
     plan = topology("bench", job)
     (node,) = plan.stateful_nodes
-    operator, log, blobs = node.make(), StateLog(StateSettings()), MemoryBlobs()
+    operator, log, blobs = node.create_operator(), StateLog(StateSettings()), MemoryBlobs()
     head = StatelessStageRunner(plan)
     cuts = [rows for cut in cuts_of(job, events) for rows in head.rows(0, cut).rows.values()]
     yield pl.DataFrame()

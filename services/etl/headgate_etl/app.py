@@ -96,7 +96,7 @@ def _derive(
     if not plan.uses_lists:
         return _keep_valid(rows.flat_map(plan.derived), dead_letters), []
     factory = DeriveOperatorFactory(plan.derived, plan.lists)
-    derived = operate([rows.key_by(*settings.id)], "derive", factory, name="derive", heard=True)
+    derived = operate([rows.key_by(*settings.id)], "derive", factory, name="derive", control_input=True)
     return _keep_valid(derived, dead_letters), [derived.side(ANSWERS).sink(STATUS, key="rule")]
 
 

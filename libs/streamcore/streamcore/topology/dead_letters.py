@@ -1,8 +1,7 @@
-"""Rejected records of a topology, in their one common form: why, where the record was, and its own bytes.
+"""Writes the dead letters of a topology: headers with the reason and the position, and the original record.
 
-Rows of a source with ``raw=True`` bring their record along (``streamcore.wire.raw.ORIGIN``), through any number of
-steps, so whatever happens to such a row, its dead-letter record holds the original as it came and can be sent again. Of
-other rows it holds the row, as JSON.
+Rows of a source with ``raw=True`` carry their record through all steps (``streamcore.wire.raw.ORIGIN``), so a dead
+letter contains the original bytes, which can be sent again. The dead letter of another row contains the row as JSON.
 """
 
 from __future__ import annotations
@@ -22,29 +21,32 @@ REASON_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterWriter:
-    """``topics``: the app's, by the place of their source."""
+    """Writes rows as dead letters. ``topics``: the Kafka topics of the app, by source index."""
 
     topics: Sequence[str] = ()
 
     def to_records(self, rows: pl.DataFrame, codes: Sequence[str], reasons: Sequence[str]) -> list[Record]:
-        """One a row, in order. ``codes`` are for machines, ``reasons`` for people."""
-        why = [_reason_headers(code, reason) for code, reason in zip(codes, reasons, strict=True)]
+        """Return one record per row, in order. ``codes`` are reasons for machines, ``reasons`` for people."""
+        reasons_headers = [_reason_headers(code, reason) for code, reason in zip(codes, reasons, strict=True)]
         if RAW_VALUE not in rows.columns:
             values = LaneRows(DEAD_LETTERS, (), rows).values()
-            return [Record(DEAD_LETTERS, None, value, headers) for value, headers in zip(values, why, strict=True)]
-        places = self._positions(rows)
-        records = zip(rows[RAW_KEY].to_list(), rows[RAW_VALUE].to_list(), places, why, strict=True)
-        return [Record(DEAD_LETTERS, key, value, (*place, *headers)) for key, value, place, headers in records]
+            return [
+                Record(DEAD_LETTERS, None, value, headers)
+                for value, headers in zip(values, reasons_headers, strict=True)
+            ]
+        positions = self._positions(rows)
+        records = zip(rows[RAW_KEY].to_list(), rows[RAW_VALUE].to_list(), positions, reasons_headers, strict=True)
+        return [Record(DEAD_LETTERS, key, value, (*position, *headers)) for key, value, position, headers in records]
 
     def _positions(self, rows: pl.DataFrame) -> Iterator[Headers]:
-        for number, offset in rows.select(RAW_PARTITION, RAW_OFFSET).iter_rows():
-            source = source_index(number)
+        for partition, offset in rows.select(RAW_PARTITION, RAW_OFFSET).iter_rows():
+            source = source_index(partition)
             topic = self.topics[source] if source < len(self.topics) else str(source)
-            yield position_headers(topic, number % PARTITIONS_PER_TOPIC, offset)
+            yield position_headers(topic, partition % PARTITIONS_PER_TOPIC, offset)
 
 
 def position_headers(topic: str, partition: int, offset: int) -> Headers:
-    """Where a record was."""
+    """Return the headers with the position of the original record."""
     return (
         ("source_topic", topic.encode()),
         ("source_partition", b"%d" % partition),
@@ -53,7 +55,7 @@ def position_headers(topic: str, partition: int, offset: int) -> Headers:
 
 
 def without_origin(rows: pl.DataFrame) -> pl.DataFrame:
-    """Without the columns that only a rejected record needs."""
+    """Return the rows without the columns of their original record."""
     return rows.drop(ORIGIN, strict=False)
 
 

@@ -1,7 +1,7 @@
-"""Runs a stateless function over rows so that a row on which it fails becomes a rejected record; other rows go on.
+"""Runs a stateless function so that only the rows on which it fails become dead letters.
 
-A function works row by row, so where it fails on many rows it is run on each half of them, down to the rows at fault
-(as many runs as the rows at fault times the logarithm of all).
+A function works row by row, so if it fails on several rows, it is run on each half of them, and so on down to the rows
+that fail. F failing rows of N take about F * log(N) runs.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ from streamcore.topology.dead_letters import DeadLetterWriter
 from streamcore.topology.nodes import Transform
 from streamcore.wire.lanes import DeadLetterCode, Record
 
-_PLAIN = DeadLetterWriter()
-#: The columns in which operators and look-ups say why a row is not among the others.
-_REASONS = (FAILED_REASON, LATE_REASON, REASON)
+_WITHOUT_TOPICS = DeadLetterWriter()
+#: The columns in which operators and enrichments write why a row failed or is late.
+_REASON_COLUMNS = (FAILED_REASON, LATE_REASON, REASON)
 
 
 @dataclass
 class IsolatedResult:
-    """The outcome of some rows."""
+    """The frames of rows that succeeded, and the dead letters of the others."""
 
-    good: list[pl.DataFrame] = field(default_factory=list)
+    succeeded: list[pl.DataFrame] = field(default_factory=list)
     dead: list[Record] = field(default_factory=list)
 
 
 def run_isolated(
-    name: str, function: Transform, rows: pl.DataFrame, letters: DeadLetterWriter = _PLAIN
+    step: str, function: Transform, rows: pl.DataFrame, writer: DeadLetterWriter = _WITHOUT_TOPICS
 ) -> IsolatedResult:
-    """Run the function; each row on which it fails becomes a rejected record. ``name``: its name there."""
+    """Run the function. Each row on which it fails becomes a dead letter, with ``step`` in its reason."""
     result = IsolatedResult()
-    _run(name, function, rows, result, letters)
+    _run_halves(step, function, rows, result, writer)
     return result
 
 
-def _run(name: str, function: Transform, rows: pl.DataFrame, result: IsolatedResult, letters: DeadLetterWriter) -> None:
+def _run_halves(
+    step: str, function: Transform, rows: pl.DataFrame, result: IsolatedResult, writer: DeadLetterWriter
+) -> None:
     try:
-        result.good.append(function(rows))
+        result.succeeded.append(function(rows))
     except Exception as error:
         if rows.height == 1:
-            result.dead += letters.to_records(
-                rows, [DeadLetterCode.FAILED], [f"{name}: {type(error).__name__}: {error}"]
+            result.dead += writer.to_records(
+                rows, [DeadLetterCode.FAILED], [f"{step}: {type(error).__name__}: {error}"]
             )
             return
         half = rows.height // 2
-        _run(name, function, rows[:half], result, letters)
-        _run(name, function, rows[half:], result, letters)
+        _run_halves(step, function, rows[:half], result, writer)
+        _run_halves(step, function, rows[half:], result, writer)
 
 
-def dead_letters(name: str, port: str, rows: pl.DataFrame, letters: DeadLetterWriter = _PLAIN) -> list[Record]:
-    """Rows of a side output as rejected records, in the common form: the port is the code of the reason, its text is
-    not in the value. ``name``: the step that they come from."""
-    reasons = [column for column in _REASONS if column in rows.columns]
+def dead_letters(step: str, port: str, rows: pl.DataFrame, writer: DeadLetterWriter = _WITHOUT_TOPICS) -> list[Record]:
+    """Return the rows of a side output as dead letters. The port is their code."""
+    reasons = [column for column in _REASON_COLUMNS if column in rows.columns]
     texts = rows[reasons[0]].to_list() if reasons else [port] * rows.height
-    return letters.to_records(rows.drop(reasons), [port] * rows.height, [f"{name}: {text}" for text in texts])
+    return writer.to_records(rows.drop(reasons), [port] * rows.height, [f"{step}: {text}" for text in texts])

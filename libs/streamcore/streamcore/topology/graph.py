@@ -1,6 +1,6 @@
-"""A topology as a graph: a name, its sinks, and everything that is reached from them.
+"""A topology as a graph: its name, its sinks, and the nodes that can be reached from them.
 
-Kernel, plan and pictures read it; ``Topology`` adds what a user does with it.
+Kernel, plan and pictures read the graph. ``Topology`` adds the methods for users.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}\Z")
 
 @dataclass(frozen=True)
 class TopologyGraph:
-    """``sinks``: where it ends. ``ConfigError`` for a topology that cannot run."""
+    """The graph of the nodes that ``sinks`` need. ``ConfigError`` if it cannot run. ``levels``: its keyed stages."""
 
     name: str
     sinks: tuple[SinkNode, ...]
@@ -39,61 +39,63 @@ class TopologyGraph:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "sinks", sinks)
         if not sinks:
-            raise ConfigError(f"topology {name}: it ends nowhere; give it at least one sink")
+            raise ConfigError(f"topology {name}: it has no sink; give it at least one")
         object.__setattr__(self, "levels", assign_stages(sinks, _names(name, [*walk(sinks)])))
-        if both := self.tables.intersection(self.lanes):
-            raise ConfigError(f"topology {name}: lane {min(both)} has records and rows; give one of them another name")
+        if ambiguous := self.tables.intersection(self.lanes):
+            raise ConfigError(f"topology {name}: lane {min(ambiguous)} is used for records and for rows; use two lanes")
 
     @property
     def sources(self) -> tuple[nodes.SourceNode, ...]:
-        """The streams that it reads, in order."""
+        """The sources, in the order of their indexes."""
         return tuple(node for node in self.levels.nodes if isinstance(node, nodes.SourceNode))
 
     @property
     def stateful_nodes(self) -> tuple[StatefulNode, ...]:
-        """The operators with state, each after its inputs."""
+        """The operators, each after its inputs."""
         return tuple(node for node in self.levels.nodes if isinstance(node, StatefulNode))
 
     @cached_property
-    def domains(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of sources that have a watermark together: all, and those that feed some operator."""
-        every = tuple(range(len(self.sources)))
-        found = [tuple(sorted(self.levels.sources[node])) for node in self.stateful_nodes]
-        return tuple(dict.fromkeys([every, *found]))
+    def watermark_groups(self) -> tuple[tuple[int, ...], ...]:
+        """Sets of source indexes with a common watermark: all sources, and the sources of each operator."""
+        all_sources = tuple(range(len(self.sources)))
+        by_operator = [tuple(sorted(self.levels.sources[node])) for node in self.stateful_nodes]
+        return tuple(dict.fromkeys([all_sources, *by_operator]))
 
     @property
     def tables(self) -> frozenset[str]:
-        """The lanes whose rows stay rows, for sinks."""
+        """The lanes that a sink takes as rows, not as records."""
         return frozenset(sink.lane for sink in self.sinks if sink.whole)
 
     @property
     def table_columns(self) -> dict[str, pa.Schema]:
-        """The columns of each of the ``tables``, as a sink gets them."""
-        found = {sink.lane: empty_rows(sink.before.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
-        return {lane: to_table(without_origin(rows)).schema for lane, rows in found.items()}
+        """The columns of each lane of ``tables``, as its sink receives them."""
+        empty = {sink.lane: empty_rows(sink.input_port.schema).drop(EVENT_MS) for sink in self.sinks if sink.whole}
+        return {lane: to_table(without_origin(rows)).schema for lane, rows in empty.items()}
 
     @property
     def lanes(self) -> tuple[str, ...]:
-        """All lanes that accepted or rejected records may end in."""
-        sides = [lane for node in self.stateful_nodes for lane in node.side_lanes.values()]
-        sides += [node.failed_to for node in self.levels.nodes if isinstance(node, nodes.EnrichmentNode)]
-        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks if not sink.whole), *sides, DEAD_LETTERS]))
+        """All lanes of records, with those of side outputs and dead letters."""
+        side_lanes = [lane for node in self.stateful_nodes for lane in node.side_lanes.values()]
+        side_lanes += [node.failed_to for node in self.levels.nodes if isinstance(node, nodes.EnrichmentNode)]
+        return tuple(dict.fromkeys([*(sink.lane for sink in self.sinks if not sink.whole), *side_lanes, DEAD_LETTERS]))
 
     def node_name(self, node: TopologyNode) -> str:
         """Return the name of a node in errors, pictures and the names of its state."""
         return self.levels.names[node]
 
 
-def _names(topology: str, every: Sequence[TopologyNode]) -> dict[TopologyNode, str]:
-    """Return the name that a node was given, or its kind and a number; a name is given once."""
+def _names(topology: str, nodes_in_order: Sequence[TopologyNode]) -> dict[TopologyNode, str]:
+    """Return the name of each node: as given, or its kind and a number. ``ConfigError`` if two are equal."""
     count: Counter[str] = Counter()
     names: dict[TopologyNode, str] = {}
-    for node in every:
+    for node in nodes_in_order:
         count[node.kind] += 1
         names[node] = node.name or f"{node.kind.replace(' ', '-')}-{count[node.kind]}"
-    for name, times in Counter(names.values()).items():
-        if times > 1:
-            raise ConfigError(f"topology {topology}: {times} nodes are named {name!r}; state is found by name")
+    for name, uses in Counter(names.values()).items():
+        if uses > 1:
+            raise ConfigError(f"topology {topology}: {uses} nodes are named {name!r}; state is stored by name")
         if not _NAME.match(name):
-            raise ConfigError(f"topology {topology}: node name {name!r}: small letters, digits, _, . and -, at most 63")
+            raise ConfigError(
+                f"topology {topology}: node name {name!r} must have at most 63 small letters, digits, _, . and -"
+            )
     return names

@@ -1,4 +1,4 @@
-"""Joins of keyed streams: near in time, in one window, or with the rows of a table.
+"""The interface for joins of keyed streams: within an interval of time, in windows, or with a changing table.
 
 ::
 
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class JoinedStream:
-    """Two keyed streams. The last methods define how they meet; those before give a changed copy.
+    """Two keyed streams to be joined.
 
-    ``suffix``: for a right column with the name of a left one. ``max_rows``: the rows that a shard keeps of a side.
+    ``left_outer``, ``full_outer``, ``late_to`` and ``refused_to`` return a changed copy; other methods add the join.
+    ``suffix``: appended to a right column that has the name of a left one. ``max_rows``: the maximum of rows that a
+    shard keeps per side.
     """
 
     left: KeyedInput
@@ -46,23 +48,23 @@ class JoinedStream:
     refused_lane: str | None = None
 
     def left_outer(self) -> JoinedStream:
-        """Left rows without a partner come out too."""
+        """Emit left rows without a partner too."""
         return replace(self, kind=JoinKind.LEFT)
 
     def full_outer(self) -> JoinedStream:
-        """Rows of both sides without a partner come out too."""
+        """Emit rows of both sides without a partner too."""
         return replace(self, kind=JoinKind.FULL)
 
     def late_to(self, lane: str) -> JoinedStream:
-        """Name the lane of rows that come too late to be joined; without it they are counted only."""
+        """Set the lane of rows that arrive too late to be joined; without a lane they are only counted."""
         return replace(self, late_lane=lane)
 
     def refused_to(self, lane: str) -> JoinedStream:
-        """Name the lane of rows for which a shard has no room."""
+        """Set the lane of rows beyond the ``max_rows`` of a shard."""
         return replace(self, refused_lane=lane)
 
     def within(self, lower_ms: int, upper_ms: int, *, name: str = "") -> Stream:
-        """Right rows from ``lower_ms`` to ``upper_ms`` after the left row, both included."""
+        """Join right rows whose event time is ``lower_ms`` to ``upper_ms`` (inclusive) after that of the left row."""
         from streamcore.operators.joins import IntervalJoin, IntervalJoinSpec, JoinInterval
 
         spec = IntervalJoinSpec(self.keys, JoinInterval(lower_ms, upper_ms), self.kind, self.suffix, self.max_rows)
@@ -73,10 +75,10 @@ class JoinedStream:
         )
 
     def as_of_event_time(self, *, deleted: str | None = None, name: str = "") -> Stream:
-        """Join the values that the right, a stream of changes, had for the key at the left row's event time.
+        """Join the values that the right side, a stream of changes, had for the key at the left row's event time.
 
-        A row waits until the watermark proves that no earlier change can come. ``deleted``: the column of a change that
-        marks the deletion of its key.
+        A left row waits until the watermark shows that no earlier change can arrive. ``deleted``: the boolean column of
+        a change that deletes its key.
         """
         from streamcore.operators.joins import LookupSpec, TemporalJoin
 
@@ -84,8 +86,10 @@ class JoinedStream:
         return self.operate(name, "as of event time", partial(TemporalJoin, spec, *self._schemas))
 
     def as_of_arrival(self, *, deleted: str | None = None, name: str = "") -> Stream:
-        """Join the values that the right, a stream of changes, has for the key when the left row arrives, its own
-        cut included."""
+        """Join the values that the right side, a stream of changes, has for the key in the cut of the left row.
+
+        Changes of this cut count. ``deleted``: the boolean column of a change that deletes its key.
+        """
         from streamcore.operators.joins import LookupJoin, LookupSpec
 
         spec = LookupSpec(self.keys, self.kind, deleted, self.suffix, self.max_rows)
@@ -100,10 +104,11 @@ class JoinedStream:
         refresh_ms: int = 0,
         name: str = "",
     ) -> Stream:
-        """Join the rows of two changing tables by key, whenever one of them changes (``operators.joins.latest``).
+        """Join two changing tables by key, whenever one of them changes (``streamcore.operators.joins.latest``).
 
-        Of the left the latest change by event time and ``order`` holds, of the right the last to arrive.
-        ``refresh_ms``: how often a key's row comes again for changes of the right alone, by the clock.
+        The current row of the left table is its latest change by event time and the columns ``order``; of the right
+        table, the last that arrived. ``deleted``, ``right_deleted``: boolean columns of changes that delete their key.
+        ``refresh_ms``: the minimum pause, by the clock, between rows of a key for changes of the right table alone.
         """
         from streamcore.operators.joins import TableTableJoin, TableTableSpec
 
@@ -111,49 +116,53 @@ class JoinedStream:
         return self.operate(name, "latest of both", partial(TableTableJoin, spec, *self._schemas))
 
     def window(self, assigner: Assigner, *, allowed_lateness_ms: int = 0) -> WindowedJoin:
-        """Rows that fall into the same window."""
+        """Join rows of one window. ``allowed_lateness_ms``: by the watermark, after the end of the window."""
         return WindowedJoin(self, assigner, allowed_lateness_ms)
 
     @property
     def keys(self) -> JoinKeys:
-        """The columns that must be equal."""
+        """The key columns of both sides, which must be equal."""
         return JoinKeys(self.left.key, self.right.key)
 
     @property
     def _schemas(self) -> tuple[Schema, Schema]:
         return self.left.schema, self.right.schema
 
-    def operate(self, name: str, about: str, make: Callable[[], Operator], *, keeps_key: bool = True) -> Stream:
-        """Add the join to the topology as a step."""
-        wanted = {LATE: self.late_lane, REFUSED: self.refused_lane}
-        lanes = {port: lane for port, lane in wanted.items() if lane is not None}
+    def operate(
+        self, name: str, about: str, create_operator: Callable[[], Operator], *, keeps_key: bool = True
+    ) -> Stream:
+        """Add the operator of a join. ``about``: its description in pictures."""
+        optional_lanes = {LATE: self.late_lane, REFUSED: self.refused_lane}
+        lanes = {port: lane for port, lane in optional_lanes.items() if lane is not None}
         inputs = [KeyedStream(self.left), KeyedStream(self.right)]
-        return operate_on(inputs, "join", make, name=name, about=about, keeps_key=keeps_key, side_lanes=lanes)
+        return operate_on(
+            inputs, "join", create_operator, name=name, about=about, keeps_key=keeps_key, side_lanes=lanes
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class WindowedJoin:
-    """Two keyed streams whose rows meet in windows, which fire once, at their end."""
+    """Two keyed streams that are joined in windows. A window fires once, at its end."""
 
     joined: JoinedStream
     assigner: Assigner
     allowed_lateness_ms: int
 
     def pairs(self, *, name: str = "") -> Stream:
-        """All pairs of a key and window, and by the kind of the join the rows without a partner."""
+        """Emit all pairs per key and window and, in an outer join, rows without a partner."""
         from streamcore.operators.joins import WindowJoin
 
         joined = self.joined
-        make = partial(WindowJoin, self._spec, joined.kind, joined.left.schema, joined.right.schema)
-        return joined.operate(name, describe_windows(self.assigner), make)
+        create_operator = partial(WindowJoin, self._spec, joined.kind, joined.left.schema, joined.right.schema)
+        return joined.operate(name, describe_windows(self.assigner), create_operator)
 
     def apply(self, function: CoGroupFunction, schema: Schema, *, name: str = "") -> Stream:
-        """Rows that a function makes of all rows of both sides; ``schema``: their columns."""
+        """Emit the rows that a function returns for all rows of both sides. ``schema``: the columns of these rows."""
         from streamcore.operators.joins import CoGroup
 
         joined = self.joined
-        make = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
-        return joined.operate(name, describe_windows(self.assigner), make, keeps_key=False)
+        create_operator = partial(CoGroup, self._spec, function, schema, joined.left.schema, joined.right.schema)
+        return joined.operate(name, describe_windows(self.assigner), create_operator, keeps_key=False)
 
     @property
     def _spec(self) -> WindowedSpec:

@@ -1,7 +1,8 @@
-"""A topology at work: its part without a key as an app's head, each of its keyed levels as a kernel.
+"""Runs a topology: its stateless stage on decoded events, and each of its keyed levels as a kernel.
 
-Both go through the nodes of their level, each after its inputs, and carry frames from one to the next. A stateless node
-without rows is left out; an operator takes part in every cut, for time goes on without rows.
+Both visit the nodes of their level, each after its inputs, and pass frames from node to node. A stateless node without
+rows is skipped. An operator runs in every cut, because time advances without rows too. The levels of a topology are
+defined in ``streamcore.topology.stages``.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from streamcore.wire.lanes import DEAD_LETTERS, Record
 
 
 @dataclass(frozen=True)
-class TopologyHead:
-    """Makes the head. Travels."""
+class TopologyStatelessStage:
+    """A picklable callable that creates the runner of the stateless stage on a worker. ``topics``: by source index."""
 
     topology: TopologyGraph
     topics: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ class TopologyHead:
 
 @dataclass(frozen=True)
 class TopologyStage:
-    """Makes the kernel of a keyed level. Travels."""
+    """A picklable callable that creates the kernel of a keyed level on a worker. ``topics``: by source index."""
 
     topology: TopologyGraph
     level: int
@@ -65,55 +66,55 @@ class TopologyStage:
 
 
 class StatelessStageRunner:
-    """Level 0, in a task of stage 1."""
+    """Runs level 0, on the events of one task."""
 
     def __init__(self, topology: TopologyGraph, topics: Sequence[str] = ()) -> None:
         self.topology = topology
-        self.letters = DeadLetterWriter(topics)
+        self.dead_letter_writer = DeadLetterWriter(topics)
 
-    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - nothing here has a clock
-        """Process decoded events (``StreamSchema.arrow``)."""
+    def step(self, source: int, events: pa.Table, clock_ms: int) -> KernelOutput:  # noqa: ARG002 - unused
+        """Process decoded events (``StreamSchema.arrow``) of one source, by the index of the source."""
         return self.rows(source, to_logical(events, self.topology.sources[source].stream))
 
     def rows(self, source: int, rows: pl.DataFrame) -> KernelOutput:
-        """Rows of the source's columns and the engine's."""
-        pass_ = _CutPass(self.topology, 0, {}, dead_letter_writer=self.letters)
-        pass_.give(self.topology.sources[source], MAIN, rows)
-        pass_.run()
-        return pass_.output()
+        """Process rows with the columns of the source and of the engine."""
+        cut_pass = _CutPass(self.topology, 0, {}, dead_letter_writer=self.dead_letter_writer)
+        cut_pass.set_rows(self.topology.sources[source], MAIN, rows)
+        cut_pass.run()
+        return cut_pass.output()
 
 
 class KeyedStageRunner:
-    """A keyed level, on one shard."""
+    """Runs a keyed level on one shard: the kernel of the level."""
 
     def __init__(self, topology: TopologyGraph, level: int, topics: Sequence[str] = ()) -> None:
         self.topology = topology
-        self.letters = DeadLetterWriter(topics)
+        self.dead_letter_writer = DeadLetterWriter(topics)
         self.level = level
-        mine = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
-        self.operators: dict[StatefulNode, Operator] = {node: node.make() for node in mine}
+        nodes = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
+        self.operators: dict[StatefulNode, Operator] = {node: node.create_operator() for node in nodes}
         self._by_name = {topology.node_name(node): operator for node, operator in self.operators.items()}
 
     def step(self, cut: Cut) -> KernelOutput:
-        pass_ = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.letters)
-        pass_.run()
-        return pass_.output()
+        cut_pass = _CutPass(self.topology, self.level, self.operators, cut, dead_letter_writer=self.dead_letter_writer)
+        cut_pass.run()
+        return cut_pass.output()
 
     def tables(self) -> Mapping[str, StateTable]:
         return {
-            f"{name}/{table}": found
+            f"{name}/{table_name}": table
             for name, operator in self._by_name.items()
-            for table, found in operator.tables().items()
+            for table_name, table in operator.tables().items()
         }
 
     def table(self, name: str) -> StateTable:
-        found = self.tables().get(name)
-        if found is None:
+        table = self.tables().get(name)
+        if table is None:
             raise CorruptState(
-                f"topology {self.topology.name}: there is stored state {name!r}, and no operator that has it; "
-                "operators keep their names when a topology changes"
+                f"topology {self.topology.name}: no operator has the stored state {name!r}; "
+                "keep the names of operators when a topology changes"
             )
-        return found
+        return table
 
     def on_state_loaded(self) -> None:
         for operator in self.operators.values():
@@ -122,7 +123,7 @@ class KeyedStageRunner:
 
 @dataclass
 class _CutPass:
-    """One way through the nodes of a level."""
+    """One pass through the nodes of a level, for one cut. ``frames``: the rows of each output port so far."""
 
     topology: TopologyGraph
     level: int
@@ -134,24 +135,24 @@ class _CutPass:
     counters: Counter[str] = field(default_factory=Counter)
     dead_letter_writer: DeadLetterWriter = field(default_factory=DeadLetterWriter)
 
-    def give(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
-        """Rows of a port, if there are any."""
+    def set_rows(self, node: TopologyNode, port: str, rows: pl.DataFrame) -> None:
+        """Store the rows of an output port, if there are any."""
         if rows.height:
             self.frames[node, port] = rows
 
     def read_port(self, port: OutputPort) -> pl.DataFrame | None:
-        """Return the rows of a port on this level."""
+        """Return the rows of an output port on this level, or None."""
         return self.frames.get((port.node, port.name))
 
     def run(self) -> None:
         for node in self.topology.levels.nodes_on(self.level):
             match node:
                 case StatefulNode():
-                    self._operate(node)
+                    self._run_operator(node)
                 case DeadLetterNode():
                     self._write_dead_letters(node)
                 case SinkNode():
-                    self._end(node)
+                    self._write_lane(node)
                 case UnionNode():
                     self._union(node)
                 case StatelessNode():
@@ -160,67 +161,67 @@ class _CutPass:
                     self._enrich(node)
 
     def output(self) -> KernelOutput:
-        """Return the rows that leave this level."""
+        """Return the records, lane rows and counters, and the rows for later levels."""
         rows: dict[StreamKey, pl.DataFrame | pa.Table] = {}
-        for sending in self.topology.levels.exchanges:
-            found = self.read_port(sending.port) if sending.level == self.level else None
-            if found is not None:
-                wanted = sending.columns
-                rows[sending.exchange.rows] = found if wanted is None else found.select(*wanted, pl.col("^__.*$"))
+        for planned in self.topology.levels.exchanges:
+            sent = self.read_port(planned.port) if planned.level == self.level else None
+            if sent is not None:
+                columns = planned.columns
+                rows[planned.exchange.rows] = sent if columns is None else sent.select(*columns, pl.col("^__.*$"))
         return KernelOutput(self.records, self.lanes, rows, dict(self.counters))
 
     def _transform(self, node: StatelessNode) -> None:
-        rows = self.read_port(node.before)
+        rows = self.read_port(node.input_port)
         if rows is None:
             return
         result = run_isolated(self.topology.node_name(node), node.function, rows, self.dead_letter_writer)
         self.records += result.dead
-        if result.good:
-            self.give(node, MAIN, pl.concat(result.good) if len(result.good) > 1 else result.good[0])
+        if result.succeeded:
+            self.set_rows(node, MAIN, pl.concat(result.succeeded) if len(result.succeeded) > 1 else result.succeeded[0])
 
     def _enrich(self, node: EnrichmentNode) -> None:
-        rows = self.read_port(node.before)
+        rows = self.read_port(node.input_port)
         if rows is None:
             return
         enricher = shared_enricher(node.enrichment)
         result = enricher.run(rows)
-        self.give(node, MAIN, result.rows)
-        self.give(node, FAILED, result.failed)
-        self._side(node, FAILED, node.failed_to, result.failed)
+        self.set_rows(node, MAIN, result.rows)
+        self.set_rows(node, FAILED, result.failed)
+        self._write_side_output(node, FAILED, node.failed_to, result.failed)
         self._count(node, enricher.take_metrics())
 
     def _union(self, node: UnionNode) -> None:
-        found = [rows for port in node.streams if (rows := self.read_port(port)) is not None]
-        if found:
-            names = [*node.ports[MAIN], EVENT_MS, *(c for c in (PARTITION, OFFSET) if c in found[0].columns)]
-            self.give(node, MAIN, pl.concat([rows.select(names) for rows in found]))
+        frames = [rows for port in node.streams if (rows := self.read_port(port)) is not None]
+        if frames:
+            names = [*node.ports[MAIN], EVENT_MS, *(c for c in (PARTITION, OFFSET) if c in frames[0].columns)]
+            self.set_rows(node, MAIN, pl.concat([rows.select(names) for rows in frames]))
 
-    def _end(self, node: SinkNode) -> None:
-        rows = self.read_port(node.before)
+    def _write_lane(self, node: SinkNode) -> None:
+        rows = self.read_port(node.input_port)
         if rows is not None:
             self.lanes.append(LaneRows(node.lane, node.key, without_origin(rows), node.whole))
 
     def _write_dead_letters(self, node: DeadLetterNode) -> None:
-        rows = self.read_port(node.before)
+        rows = self.read_port(node.input_port)
         if rows is not None:
             self.records += self.dead_letter_writer.to_records(
                 rows.drop(node.code, node.reason), rows[node.code].to_list(), rows[node.reason].to_list()
             )
 
-    def _operate(self, node: StatefulNode) -> None:
-        assert self.cut is not None, "operators are on keyed levels"
-        inputs = [self._input(node, number) for number in range(len(node.keyed))]
+    def _run_operator(self, node: StatefulNode) -> None:
+        assert self.cut is not None, "operators run on keyed levels only"
+        inputs = [self._input(node, input_index) for input_index in range(len(node.keyed))]
         if node.control_input:
             inputs.append(control_rows(self.cut.control))
-        ports = self.operators[node].step(inputs, self._time(node))
+        ports = self.operators[node].step(inputs, self._cut_time(node))
         for port, rows in ports.items():
-            self.give(node, port, rows)
+            self.set_rows(node, port, rows)
             if port in node.side_lanes:
-                self._side(node, port, node.side_lanes[port], rows)
+                self._write_side_output(node, port, node.side_lanes[port], rows)
         self._count(node, self.operators[node].metrics())
 
-    def _side(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
-        """Rows of a side output that end in a lane. Rejected records have one form, wherever they come from."""
+    def _write_side_output(self, node: TopologyNode, port: str, lane: str, rows: pl.DataFrame) -> None:
+        """Write the rows of a side output to a lane; on the lane of dead letters, in the form of dead letters."""
         if lane == DEAD_LETTERS:
             self.records += dead_letters(self.topology.node_name(node), port, rows, self.dead_letter_writer)
         elif rows.height:
@@ -231,37 +232,39 @@ class _CutPass:
             if count:
                 self.counters[f"{self.topology.node_name(node)}.{name}"] += count
 
-    def _input(self, node: StatefulNode, number: int) -> pl.DataFrame:
-        """Return the rows sent to an input from the levels before, in their order, and then those of this level."""
-        assert self.cut is not None, "operators are on keyed levels"
-        one = node.keyed[number]
-        names = [*one.schema, EVENT_MS]
-        found: list[pl.DataFrame] = []
-        for level in sorted(self.topology.levels.level_by_node[one.port.node]):
-            rows = self.read_port(one.port) if level == self.level else self._read_exchange(node, number, level)
+    def _input(self, node: StatefulNode, input_index: int) -> pl.DataFrame:
+        """Return the rows of an input: those of earlier levels, in order, then those of this level."""
+        assert self.cut is not None, "operators run on keyed levels only"
+        keyed_input = node.keyed[input_index]
+        names = [*keyed_input.schema, EVENT_MS]
+        frames: list[pl.DataFrame] = []
+        for level in sorted(self.topology.levels.level_by_node[keyed_input.port.node]):
+            rows = (
+                self.read_port(keyed_input.port)
+                if level == self.level
+                else self._read_exchange(node, input_index, level)
+            )
             if rows is not None:
-                found.append(rows.select(names))
-        if not found:
-            return empty_rows(one.schema)
-        return pl.concat(found) if len(found) > 1 else found[0]
+                frames.append(rows.select(names))
+        if not frames:
+            return empty_rows(keyed_input.schema)
+        return pl.concat(frames) if len(frames) > 1 else frames[0]
 
-    def _read_exchange(self, node: StatefulNode, number: int, level: int) -> pl.DataFrame | None:
-        assert self.cut is not None, "operators are on keyed levels"
-        return self.cut.events.get(self.topology.levels.routes[node, number, level])
+    def _read_exchange(self, node: StatefulNode, input_index: int, level: int) -> pl.DataFrame | None:
+        assert self.cut is not None, "operators run on keyed levels only"
+        return self.cut.events.get(self.topology.levels.routes[node, input_index, level])
 
-    def _time(self, node: StatefulNode) -> CutTime:
-        assert self.cut is not None, "operators are on keyed levels"
-        domain = tuple(sorted(self.topology.levels.sources[node]))
-        time = self.cut.watermark_times[self.topology.domains.index(domain)]
-        return replace(_delay_time(time, self.topology.levels.delays[node]), shard=self.cut.shard)
+    def _cut_time(self, node: StatefulNode) -> CutTime:
+        assert self.cut is not None, "operators run on keyed levels only"
+        sources = tuple(sorted(self.topology.levels.sources[node]))
+        time = self.cut.watermark_times[self.topology.watermark_groups.index(sources)]
+        return replace(_delayed_time(time, self.topology.levels.delays[node]), shard=self.cut.shard)
 
 
-def _delay_time(time: CutTime, delay_ms: int) -> CutTime:
-    """Return the time of an operator after others that hold rows back for so long; at the end no node holds anything
-    back."""
-    before, after = time.watermark_ms, time.next_watermark_ms
-    return replace(
-        time,
-        watermark_ms=before if before >= END_OF_TIME_MS else max(NO_WATERMARK, before - delay_ms),
-        next_watermark_ms=after if after >= END_OF_TIME_MS else max(NO_WATERMARK, after - delay_ms),
-    )
+def _delayed_time(time: CutTime, delay_ms: int) -> CutTime:
+    """Return the time of an operator whose inputs are ``delay_ms`` behind. At the end of the streams none are."""
+
+    def delayed(watermark_ms: int) -> int:
+        return watermark_ms if watermark_ms >= END_OF_TIME_MS else max(NO_WATERMARK, watermark_ms - delay_ms)
+
+    return replace(time, watermark_ms=delayed(time.watermark_ms), next_watermark_ms=delayed(time.next_watermark_ms))

@@ -1,4 +1,4 @@
-"""Spans and windows in words, for pictures and plans."""
+"""Short texts for durations and windows, for pictures and plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def format_duration(ms: int) -> str:
-    """In the largest unit that leaves nothing over: ``90 min``, ``1 h``, ``-5 s``, ``0 ms``."""
+    """Return a duration in the largest unit that divides it: ``90 min``, ``1 h``, ``-5 s``, ``0 ms``."""
     for size, unit in _UNITS:
         if ms and ms % size == 0:
             return f"{ms // size} {unit}"
@@ -25,13 +25,13 @@ def format_duration(ms: int) -> str:
 
 
 def describe_windows(assigner: Assigner) -> str:
-    """Which windows, in a few words."""
+    """Return the kind and sizes of windows as a short text."""
     match assigner:
         case Tumbling():
             return f"tumbling {format_duration(assigner.size_ms)}{_offset(assigner.offset_ms)}"
         case Sliding():
-            every = f"sliding {format_duration(assigner.size_ms)} every {format_duration(assigner.slide_ms)}"
-            return every + _offset(assigner.offset_ms)
+            label = f"sliding {format_duration(assigner.size_ms)} every {format_duration(assigner.slide_ms)}"
+            return label + _offset(assigner.offset_ms)
         case Session():
             own = f" or column {assigner.gap_field}" if assigner.gap_field else ""
             return f"session, gap {format_duration(assigner.gap_ms)}{own}"

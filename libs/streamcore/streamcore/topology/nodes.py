@@ -1,8 +1,8 @@
-"""The nodes of a topology: values that describe the steps of rows, and nothing about place or time.
+"""The nodes of a topology: immutable descriptions of its sources, steps and sinks.
 
-A node's inputs are ports of other nodes, so a graph is the nodes that can be reached from its sinks, and cannot hold
-a circle. Nodes are distinguished by identity: the same expression written twice is two nodes. Everything in a node
-travels to the workers. Refuses to know stages, shards and how anything runs.
+A node's inputs are output ports of other nodes, so a graph is everything that can be reached from its sinks, and has no
+cycle. Nodes are compared by identity: an expression written twice is two nodes. Nodes are pickled and sent to the
+workers. This module does not know stages and shards (``streamcore.topology.stages``).
 """
 
 from __future__ import annotations
@@ -27,54 +27,53 @@ from streamcore.wire.raw import ORIGIN
 if TYPE_CHECKING:
     from streamcore.operators.base import Operator
 
-#: The port of rows for which something failed.
+#: The port of rows for which an enrichment failed.
 FAILED = DeadLetterCode.FAILED.value
 
 #: Columns of a row as a user sees them. Every row also has ``EVENT_MS``.
 Schema = Mapping[str, pl.DataType]
-#: From rows to rows. Row by row: what it makes of a row does not depend on the rows beside it.
+#: A function from rows to rows. What it returns for a row does not depend on the other rows.
 Transform = Callable[[pl.DataFrame], pl.DataFrame]
 
 TIME = pl.Datetime("ms", "UTC")
-#: The columns of a source that brings records along.
+#: The columns of a source with ``raw=True``, which hold the record of each row.
 ORIGIN_SCHEMA: Schema = dict(zip(ORIGIN, (pl.Binary(), pl.Binary(), pl.Int32(), pl.Int64()), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class TopologyNode:
-    """``name``: its name in errors and pictures, and for an operator the name of its state. Empty: the
-    topology finds one."""
+    """A node. ``name``: used in errors, pictures and for an operator's state. Empty: chosen by the topology."""
 
     name: str
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
-        """Where its rows come from."""
+        """The ports that the node reads."""
         return ()
 
     @property
     def ports(self) -> Mapping[str, Schema]:
-        """Its outputs, by port."""
+        """The columns of each output port."""
         return {}
 
     @property
     def kind(self) -> str:
-        """Its action, in a word or two."""
+        """The kind of the node in pictures, in a word or two."""
         return type(self).__name__.removesuffix("Node").lower()
 
     @property
     def detail(self) -> str:
-        """Further details for the reader of a picture."""
+        """Further details of the node in pictures."""
         return ""
 
-    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - most do not
-        """Whether these columns of its (only) input come out as they went in."""
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - the default for all columns
+        """Return whether the output has these columns of the input unchanged."""
         return False
 
 
 @dataclass(frozen=True, eq=False)
 class OutputPort:
-    """One of a node's outputs."""
+    """One output of a node."""
 
     node: TopologyNode
     name: str = MAIN
@@ -87,7 +86,7 @@ class OutputPort:
 
 @dataclass(frozen=True, eq=False)
 class SourceNode(TopologyNode):
-    """Events of a stream. ``raw``: with their records (``ORIGIN_SCHEMA``)."""
+    """The events of a source. ``raw``: with their records (``ORIGIN_SCHEMA``). ``time``: what the event time is."""
 
     stream: StreamSchema
     watermark: WatermarkStrategy
@@ -102,27 +101,27 @@ class SourceNode(TopologyNode):
 
     @property
     def detail(self) -> str:
-        how = (
+        watermark_text = (
             "punctuated"
             if self.watermark.punctuation
             else f"disorder {format_duration(self.watermark.max_out_of_orderness_ms)}"
         )
-        return f"{self.time.value} time, {how}"
+        return f"{self.time.value} time, {watermark_text}"
 
 
 @dataclass(frozen=True, eq=False)
 class StatelessNode(TopologyNode):
-    """``function`` over rows. ``what``: its name. ``changes``: the columns that it may change; None: any."""
+    """A step without state. ``step_kind``: such as map. ``changes``: the columns that it may change; None: all."""
 
-    before: OutputPort
-    what: str
+    input_port: OutputPort
+    step_kind: str
     function: Transform
     schema: Schema
     changes: frozenset[str] | None = None
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
-        return (self.before,)
+        return (self.input_port,)
 
     @property
     def ports(self) -> Mapping[str, Schema]:
@@ -130,7 +129,7 @@ class StatelessNode(TopologyNode):
 
     @property
     def kind(self) -> str:
-        return self.what
+        return self.step_kind
 
     def keeps(self, columns: Sequence[str]) -> bool:
         return self.changes is not None and not self.changes.intersection(columns)
@@ -138,22 +137,22 @@ class StatelessNode(TopologyNode):
 
 @dataclass(frozen=True, eq=False)
 class EnrichmentNode(TopologyNode):
-    """Columns from a store outside; rows whose look-up failed end in a lane."""
+    """Adds columns from a store outside the app. ``failed_to``: the lane of rows whose lookup failed."""
 
-    before: OutputPort
+    input_port: OutputPort
     enrichment: Enrichment
     failed_to: str
 
     def __post_init__(self) -> None:
-        self.enrichment.check(self.before.schema)
+        self.enrichment.check(self.input_port.schema)
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
-        return (self.before,)
+        return (self.input_port,)
 
     @property
     def ports(self) -> Mapping[str, Schema]:
-        schema = self.before.schema
+        schema = self.input_port.schema
         failed = {REASON: pl.String(), ATTEMPTS: pl.Int64()}
         return {MAIN: {**schema, **self.enrichment.columns}, FAILED: {**schema, **failed}}
 
@@ -165,13 +164,13 @@ class EnrichmentNode(TopologyNode):
     def detail(self) -> str:
         return f"by {', '.join(self.enrichment.key)}"
 
-    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - it only adds
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - columns are only added
         return True
 
 
 @dataclass(frozen=True, eq=False)
 class UnionNode(TopologyNode):
-    """Rows of several streams with the same columns."""
+    """The rows of several streams with equal columns."""
 
     streams: tuple[OutputPort, ...]
 
@@ -183,14 +182,17 @@ class UnionNode(TopologyNode):
     def ports(self) -> Mapping[str, Schema]:
         return {MAIN: self.streams[0].schema}
 
-    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - it changes nothing
+    def keeps(self, columns: Sequence[str]) -> bool:  # noqa: ARG002 - no column is changed
         return True
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedInput:
-    """An input of an operator: rows that meet on the shard that owns their key. ``columns``: those that the operator
-    needs, None: all. ``broadcast``: there is no key, and every shard gets all rows."""
+    """An input of an operator: rows that are sent to the shard of their key.
+
+    ``columns``: the columns that the operator needs; None: all. ``broadcast``: every shard receives all rows; ``key``
+    is empty.
+    """
 
     port: OutputPort
     key: tuple[str, ...]
@@ -200,27 +202,28 @@ class KeyedInput:
     def __post_init__(self) -> None:
         missing = [name for name in self.key if name not in self.port.schema]
         if missing:
-            raise ConfigError(f"key_by: {missing} are no columns of this stream; it has {[*self.port.schema]}")
+            raise ConfigError(f"key_by: the stream has no columns {missing}; it has {[*self.port.schema]}")
 
     @property
     def schema(self) -> Schema:
-        """The columns that the operator gets."""
-        every = self.port.schema
-        return every if self.columns is None else {name: every[name] for name in self.columns}
+        """The columns that the operator receives."""
+        schema_before = self.port.schema
+        return schema_before if self.columns is None else {name: schema_before[name] for name in self.columns}
 
 
 @dataclass(frozen=True, eq=False)
 class StatefulNode(TopologyNode):
-    """A stateful operator over keyed inputs. ``make``: makes it, on a shard.
+    """An operator over keyed inputs. ``create_operator``: called on each shard.
 
-    ``heard``: it also gets the control records, as a last input. ``side_lanes``: ports that end in a lane of their own.
-    ``keeps_key``: its output has the key columns as they were. ``delay_ms``: how far behind its watermark the event
-    times of its rows may be.
+    ``schemas``: the columns of each port. ``about``: details for pictures. ``control_input``: the operator also
+    receives the control records, as its last input. ``side_lanes``: the lanes of ports that end in one.
+    ``keeps_key``: the output has the key columns unchanged. ``delay_ms``: how far the event times of output rows may be
+    behind the operator's watermark.
     """
 
-    what: str
+    step_kind: str
     keyed: tuple[KeyedInput, ...]
-    make: Callable[[], Operator]
+    create_operator: Callable[[], Operator]
     schemas: Mapping[str, Schema]
     about: str = ""
     control_input: bool = False
@@ -230,7 +233,7 @@ class StatefulNode(TopologyNode):
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
-        return tuple(one.port for one in self.keyed)
+        return tuple(keyed_input.port for keyed_input in self.keyed)
 
     @property
     def ports(self) -> Mapping[str, Schema]:
@@ -238,7 +241,7 @@ class StatefulNode(TopologyNode):
 
     @property
     def kind(self) -> str:
-        return self.what
+        return self.step_kind
 
     @property
     def detail(self) -> str:
@@ -247,23 +250,23 @@ class StatefulNode(TopologyNode):
 
 @dataclass(frozen=True, eq=False)
 class SinkNode(TopologyNode):
-    """A lane. ``key``: the columns that make a record's key. ``whole``: it ends in a sink that takes rows."""
+    """The end of rows in a lane. ``key``: the columns of a record's key. ``whole``: a sink takes rows, not records."""
 
-    before: OutputPort
+    input_port: OutputPort
     lane: str
     key: tuple[str, ...] = ()
     whole: bool = False
 
     def __post_init__(self) -> None:
-        missing = [name for name in self.key if name not in self.before.schema]
+        missing = [name for name in self.key if name not in self.input_port.schema]
         if missing:
             raise ConfigError(
-                f"sink {self.lane}: {missing} are no columns of this stream; it has {[*self.before.schema]}"
+                f"sink {self.lane}: the stream has no columns {missing}; it has {[*self.input_port.schema]}"
             )
 
     @property
     def inputs(self) -> tuple[OutputPort, ...]:
-        return (self.before,)
+        return (self.input_port,)
 
     @property
     def detail(self) -> str:
@@ -272,19 +275,19 @@ class SinkNode(TopologyNode):
 
 @dataclass(frozen=True, eq=False)
 class DeadLetterNode(SinkNode):
-    """The lane of rejected records. ``code``, ``reason``: the columns that give the reason."""
+    """The end of rows as dead letters. ``code``, ``reason``: the names of the columns with the reason."""
 
     code: str = ""
     reason: str = ""
 
     @property
     def kind(self) -> str:
-        """Return the kind, in the plural as the lane is named."""
+        """The name of the lane."""
         return "deadletters"
 
 
 def walk(sinks: Sequence[TopologyNode]) -> Iterator[TopologyNode]:
-    """All nodes that can be reached, each once and after its inputs, in an order that depends on the graph alone."""
+    """Yield all nodes that the sinks need, each after its inputs, in an order that only the graph determines."""
     seen: set[int] = set()
 
     def visit(node: TopologyNode) -> Iterator[TopologyNode]:
@@ -300,7 +303,7 @@ def walk(sinks: Sequence[TopologyNode]) -> Iterator[TopologyNode]:
 
 
 def polars_dtype(logical: Type) -> pl.DataType:
-    """Return the column type of a field's values in a topology: decimals are decimals, times are UTC datetimes."""
+    """Return the Polars type of a field in a topology: decimals are ``pl.Decimal``, times are UTC datetimes."""
     match logical.kind:
         case Kind.DECIMAL:
             return pl.Decimal(logical.precision, logical.scale)
@@ -317,5 +320,5 @@ def polars_dtype(logical: Type) -> pl.DataType:
 
 
 def empty_rows(schema: Schema) -> pl.DataFrame:
-    """No rows of these columns, with ``EVENT_MS``."""
+    """Return an empty frame with these columns and ``EVENT_MS``."""
     return pl.DataFrame(schema={**schema, EVENT_MS: pl.Int64()})

@@ -1,4 +1,4 @@
-"""The plan of a topology, made without running it: stages, exchanges, state, lanes, time."""
+"""The plan of a topology, for people: its stages, exchanges, state, lanes and watermark delays. Nothing is run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from streamcore.topology.stages import PlannedExchange
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """``tables``: where its state will be. ``watermark_for``: the streams whose watermarks it waits for, and
-    ``delay_ms`` how far behind them it is, because of operators before it."""
+    """One operator. ``tables``: the names of its state tables. ``watermark_for``: the streams whose watermark it uses.
+
+    ``delay_ms``: how far its watermark is behind theirs, because earlier operators hold rows back.
+    """
 
     name: str
     kind: str
@@ -23,7 +25,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """Rows that are sent to the shards of a stage. ``from_level``: 0 is the part without a key."""
+    """Rows that are sent to the shards of a stage. ``from_level``: sends them; 0 is the stateless level."""
 
     to: str
     key: tuple[str, ...]
@@ -32,15 +34,15 @@ class ExchangePlan:
     broadcast: bool
 
     def text(self) -> str:
-        """For people."""
+        """Return a description for people."""
         by = ", ".join(self.key) or "nothing (one shard)"
-        what = f"broadcast {self.to}" if self.broadcast else f"shuffle {self.to} by {by}"
-        return f"{what}: {', '.join(self.columns)} (from level {self.from_level})"
+        action = f"broadcast {self.to}" if self.broadcast else f"shuffle {self.to} by {by}"
+        return f"{action}: {', '.join(self.columns)} (from level {self.from_level})"
 
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """One keyed stage: one shuffle, and one state store a shard."""
+    """One keyed stage: one shuffle, and one state store per shard."""
 
     level: int
     exchanges: tuple[ExchangePlan, ...]
@@ -49,7 +51,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class TopologyPlan:
-    """All of it. ``streams`` are read, ``lanes`` are written."""
+    """The plan of a topology. ``streams`` are read, ``lanes`` are written."""
 
     topology: str
     streams: tuple[str, ...]
@@ -57,21 +59,23 @@ class TopologyPlan:
     lanes: tuple[str, ...]
 
     def text(self) -> str:
-        """For people."""
+        """Return a description for people."""
         lines = [f"plan of {self.topology}", f"  reads   {', '.join(self.streams)}"]
         for stage in self.stages:
             lines.append(f"  stage {stage.level}")
             for exchange in stage.exchanges:
                 lines.append(f"    {exchange.text()}")
-            for one in stage.operators:
-                behind = f", {one.delay_ms} ms behind" if one.delay_ms else ""
-                lines.append(f"    {one.kind} {one.name}: watermark of {', '.join(one.watermark_for)}{behind}")
-                lines += [f"      state {table}" for table in one.tables]
+            for operator in stage.operators:
+                behind = f", {operator.delay_ms} ms behind" if operator.delay_ms else ""
+                lines.append(
+                    f"    {operator.kind} {operator.name}: watermark of {', '.join(operator.watermark_for)}{behind}"
+                )
+                lines += [f"      state {table}" for table in operator.tables]
         return "\n".join([*lines, f"  writes  {', '.join(self.lanes)}"]) + "\n"
 
 
 def plan(topology: TopologyGraph) -> TopologyPlan:
-    """Plan a topology. Operators are made for it, and nothing runs."""
+    """Return the plan of a topology. Its operators are created, to list their tables, but nothing is run."""
     levels = range(1, topology.levels.count)
     stages = tuple(_stage(topology, level) for level in levels)
     return TopologyPlan(
@@ -83,19 +87,21 @@ def plan(topology: TopologyGraph) -> TopologyPlan:
 
 
 def _stage(topology: TopologyGraph, level: int) -> StagePlan:
-    sendings = [sending for sending in topology.levels.exchanges if sending.exchange.stage == level - 1]
+    planned_exchanges = [planned for planned in topology.levels.exchanges if planned.exchange.stage == level - 1]
     operators = [node for node in topology.levels.nodes_on(level) if isinstance(node, StatefulNode)]
-    return StagePlan(level, tuple(map(_exchange, sendings)), tuple(_operator(topology, node) for node in operators))
+    return StagePlan(
+        level, tuple(map(_exchange, planned_exchanges)), tuple(_operator(topology, node) for node in operators)
+    )
 
 
-def _exchange(sending: PlannedExchange) -> ExchangePlan:
-    columns = sending.columns if sending.columns is not None else tuple(sending.port.schema)
-    exchange = sending.exchange
-    return ExchangePlan(exchange.rows.stream, exchange.key, sending.level, columns, exchange.broadcast)
+def _exchange(planned: PlannedExchange) -> ExchangePlan:
+    columns = planned.columns if planned.columns is not None else tuple(planned.port.schema)
+    exchange = planned.exchange
+    return ExchangePlan(exchange.rows.stream, exchange.key, planned.level, columns, exchange.broadcast)
 
 
 def _operator(topology: TopologyGraph, node: StatefulNode) -> OperatorPlan:
     name = topology.node_name(node)
-    tables = tuple(f"{name}/{table}" for table in node.make().tables())
-    streams = tuple(topology.sources[number].name for number in sorted(topology.levels.sources[node]))
+    tables = tuple(f"{name}/{table}" for table in node.create_operator().tables())
+    streams = tuple(topology.sources[source].name for source in sorted(topology.levels.sources[node]))
     return OperatorPlan(name, node.kind, tables, streams, topology.levels.delays[node])

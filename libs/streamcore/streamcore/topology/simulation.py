@@ -1,7 +1,7 @@
-"""A topology in this process, on tables: for tests, for trying things out, and for back-tests.
+"""Runs a topology in this process, on frames: for tests, experiments and back-tests.
 
-The same operators, shards and state as on Spark; only decoding and the broker are left out. The caller makes the cuts,
-so a test decides the time and the borders of each cut.
+Operators, shards and state are those of a run on Spark; only decoding and the broker are left out. The caller defines
+the rows and the clock of each cut.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from streamcore.wire.lane_rows import LaneRows
 from streamcore.wire.lanes import DEAD_LETTERS, Record
 from streamcore.wire.raw import RAW_KEY, RAW_OFFSET, RAW_PARTITION, RAW_VALUE
 
-#: An optional column of an input: the source partition that a row is from, 0 by default.
+#: An optional column of an input: the partition of its source that a row is from; 0 by default.
 FROM_PARTITION = "partition"
 
 
 @dataclass
 class SimulationResult:
-    """Output of a run: ``lanes`` by name, rows in order; ``dead``: dead letters; ``counted``: by operator and name."""
+    """The output of a run. ``lanes``: rows by lane. ``dead``: dead letters. ``counters``: ``<operator>.<metric>``."""
 
     lanes: dict[str, pl.DataFrame] = field(default_factory=dict)
     dead: list[Record] = field(default_factory=list)
     counters: dict[str, int] = field(default_factory=dict)
 
     def __getitem__(self, lane: str) -> pl.DataFrame:
-        """Return the rows of a lane; no rows and no columns where nothing came."""
+        """Return the rows of a lane; an empty frame without columns if it has none."""
         return self.lanes.get(lane, pl.DataFrame())
 
     def text(self, *lanes: str) -> str:
-        """For people: these lanes (none named: all) as tables, then the dead letters."""
+        """Return these lanes (all if none is given) as text tables, then the dead letters."""
         return tables.format_tables({lane: self[lane] for lane in lanes} or self.lanes, self.dead)
 
     def add(self, other: SimulationResult) -> None:
@@ -60,7 +60,10 @@ class SimulationResult:
 
 
 class Simulation:
-    """Runs a topology cut by cut. ``blobs``: the state of an earlier one, to go on from."""
+    """Runs a topology cut by cut. ``blobs``: the stored state of an earlier simulation, to continue from.
+
+    ``seen``: the partitions that had rows. ``offsets``: the next offset of each source.
+    """
 
     def __init__(
         self,
@@ -73,13 +76,13 @@ class Simulation:
         self.topology = topology
         self.local = InProcessApp(app or topology.app(shards=shards), {} if blobs is None else blobs)
         self.ingest = Ingest(self.local.app)
-        self.head = StatelessStageRunner(topology, self.local.app.topics)
+        self.stateless_stage = StatelessStageRunner(topology, self.local.app.topics)
         self.offsets = [0] * len(topology.sources)
         self.seen: set[int] = set()
 
     @property
     def blobs(self) -> dict[tuple[int, int], MemoryBlobs]:
-        """The durable state."""
+        """The stored state, by stage and shard."""
         return self.local.blobs
 
     def cut(
@@ -89,11 +92,11 @@ class Simulation:
         clock_ms: int = 0,
         control: Mapping[str, bytes | None] | None = None,
     ) -> SimulationResult:
-        """One cut: rows by stream, control values by key."""
+        """Run one cut. ``inputs``: rows by stream. ``control``: control records, values by key."""
         return self._run(inputs, clock_ms, control or {}, [])
 
     def end(self, *, clock_ms: int = 0) -> SimulationResult:
-        """Run the last cut: every stream ends, so all windows close and all timers of event time fire."""
+        """Run the last cut. Every stream ends, so all windows close and all event-time timers fire."""
         ends = [Progress(n, -END_OF_TIME_MS, 0, END_OF_TIME_MS) for n in sorted(self.seen) or self._first_partitions()]
         return self._run({}, clock_ms, {}, ends)
 
@@ -109,66 +112,66 @@ class Simulation:
     ) -> SimulationResult:
         unknown = sorted(set(inputs) - {node.name for node in self.topology.sources})
         if unknown:
-            raise ConfigError(f"topology {self.topology.name}: it reads no stream {unknown[0]!r}")
+            raise ConfigError(f"topology {self.topology.name} has no source {unknown[0]!r}")
         result = SimulationResult()
         self.ingest.reset(clock_ms)
         self.ingest.control += [
             ControlRecord(0, n, key.encode(), value) for n, (key, value) in enumerate(control.items())
         ]
-        parcels: list[ShuffleBlock] = []
-        for number, node in enumerate(self.topology.sources):
+        blocks: list[ShuffleBlock] = []
+        for source, node in enumerate(self.topology.sources):
             rows = inputs.get(node.name)
             if rows is not None and rows.height:
-                parcels += self._take(number, self._engine_columns(number, node, rows, clock_ms), result)
+                blocks += self._process_source(source, self._engine_columns(source, node, rows, clock_ms), result)
         for progress in ends:
             self.ingest.record_progress(progress)
-        parcels += self.ingest.finish({})
-        for output in self.local.run(parcels):
-            result.add(_result(output.lanes, output.records, output.metrics.counters))
+        blocks += self.ingest.finish({})
+        for output in self.local.run(blocks):
+            result.add(_to_result(output.lanes, output.records, output.metrics.counters))
         return result
 
-    def _engine_columns(self, number: int, node: SourceNode, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
+    def _engine_columns(self, source: int, node: SourceNode, rows: pl.DataFrame, clock_ms: int) -> pl.DataFrame:
         schema = node.ports["main"]
         if node.raw:
             origin = {
                 RAW_KEY: pl.lit(None, pl.Binary),
                 RAW_VALUE: pl.lit(None, pl.Binary),
-                RAW_PARTITION: pl.lit(number * PARTITIONS_PER_TOPIC),
-                RAW_OFFSET: pl.int_range(pl.len()) + self.offsets[number],
+                RAW_PARTITION: pl.lit(source * PARTITIONS_PER_TOPIC),
+                RAW_OFFSET: pl.int_range(pl.len()) + self.offsets[source],
             }
             rows = rows.with_columns(value.alias(name) for name, value in origin.items() if name not in rows.columns)
         missing = [name for name in schema if name not in rows.columns]
         if missing:
             raise ConfigError(f"stream {node.name}: the rows have no column {missing[0]!r}")
-        start = self.offsets[number]
-        self.offsets[number] += rows.height
-        given = FROM_PARTITION in rows.columns and FROM_PARTITION not in schema
-        partition = pl.col(FROM_PARTITION) if given else pl.lit(0)
+        start = self.offsets[source]
+        self.offsets[source] += rows.height
+        has_partition = FROM_PARTITION in rows.columns and FROM_PARTITION not in schema
+        partition = pl.col(FROM_PARTITION) if has_partition else pl.lit(0)
         time = pl.col(node.stream.event_time).cast(schema[node.stream.event_time]).dt.epoch("ms")
         return rows.select(
             *(pl.col(name).cast(dtype) for name, dtype in schema.items()),
-            (partition.cast(pl.Int32) + number * PARTITIONS_PER_TOPIC).alias(PARTITION),
+            (partition.cast(pl.Int32) + source * PARTITIONS_PER_TOPIC).alias(PARTITION),
             pl.int_range(start, start + pl.len(), dtype=pl.Int64).alias(OFFSET),
             (time if node.time == "field" else pl.lit(clock_ms, pl.Int64)).alias(EVENT_MS),
         )
 
-    def _take(self, number: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
-        strategy = self.local.app.watermark_for(number)
+    def _process_source(self, source: int, rows: pl.DataFrame, result: SimulationResult) -> Iterator[ShuffleBlock]:
+        strategy = self.local.app.watermark_for(source)
         names = [PARTITION, EVENT_MS, *(n for n in (strategy.punctuation, strategy.end) if n is not None)]
         for progress in measure_progress(to_table(rows.select(names).with_columns(_MS)), strategy):
             self.seen.add(progress.partition)
             self.ingest.record_progress(progress)
-        output = self.head.rows(number, rows)
-        result.add(_result(output.lanes, output.records, output.counters))
+        output = self.stateless_stage.rows(source, rows)
+        result.add(_to_result(output.lanes, output.records, output.counters))
         yield from self.ingest.pack(output.rows)
 
 
 _MS = pl.col(pl.Datetime).dt.epoch("ms")
 
 
-def _result(lanes: Sequence[LaneRows], records: Sequence[Record], counted: Mapping[str, int]) -> SimulationResult:
+def _to_result(lanes: Sequence[LaneRows], records: Sequence[Record], counters: Mapping[str, int]) -> SimulationResult:
     result = SimulationResult(
-        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counted)
+        dead=[record for record in records if record.lane == DEAD_LETTERS], counters=dict(counters)
     )
     for rows in lanes:
         result.add(SimulationResult({rows.lane: rows.rows.select(pl.exclude("^__.*$"))}))
@@ -178,10 +181,10 @@ def _result(lanes: Sequence[LaneRows], records: Sequence[Record], counted: Mappi
 def simulate(
     topology: Topology, inputs: Mapping[str, pl.DataFrame], *, cut_rows: int = 100_000, shards: int = 1
 ) -> SimulationResult:
-    """All rows of the inputs, in their order, in cuts of so many rows a stream; then every stream ends."""
+    """Run all rows of the inputs in cuts of ``cut_rows`` rows per stream, then end every stream; return all output."""
     simulation, result = Simulation(topology, shards=shards), SimulationResult()
-    longest = max((rows.height for rows in inputs.values()), default=0)
-    for start in range(0, longest, cut_rows):
+    max_rows = max((rows.height for rows in inputs.values()), default=0)
+    for start in range(0, max_rows, cut_rows):
         result.add(simulation.cut({name: rows[start : start + cut_rows] for name, rows in inputs.items()}))
     result.add(simulation.end())
     return result

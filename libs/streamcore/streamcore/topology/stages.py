@@ -1,8 +1,8 @@
-"""Assigns each node of a topology to levels, and plans the exchanges from one level to the next.
+"""Assigns each node of a topology to levels, and plans the exchanges of rows between levels.
 
-Level 0 is stage 1: no key, no state. Level n is the n-th keyed stage. A node without state runs wherever its rows are,
-on several levels if they come from several. An operator runs one level after the last of its inputs, or on the same
-level if its rows are with their key there already; an exchange sends it the rows of earlier levels.
+Level 0 has no key and no state; level n is the n-th keyed stage. A node without state runs on the levels of its inputs,
+of which there may be several. An operator runs one level after the last level of its inputs, or on this last level if
+the rows are already partitioned by its key. An exchange sends the rows of earlier levels to an operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class PlannedExchange:
-    """Rows of a port on one level that go to an input of an operator on a later one."""
+    """Rows of a port on ``level`` that are sent to an operator on a later level. ``columns``: None for all."""
 
     exchange: Exchange
     port: OutputPort
@@ -37,23 +37,27 @@ class PlannedExchange:
 
 @dataclass
 class StageAssignment:
-    """The levels of all nodes, each after its inputs, and the exchanges between levels."""
+    """The levels of all nodes, and the exchanges between levels.
+
+    ``nodes``: each after its inputs. ``keys``: by node and level, the key by which the output is partitioned, or None.
+    """
 
     nodes: Sequence[TopologyNode]
     names: dict[TopologyNode, str]
     level_by_node: dict[TopologyNode, frozenset[int]] = field(default_factory=dict)
     keys: dict[tuple[TopologyNode, int], Key | None] = field(default_factory=dict)
     exchanges: list[PlannedExchange] = field(default_factory=list)
-    #: Under what name the rows of an operator's input come from a level before.
+    #: By operator, input index and level: the name under which the rows of this earlier level arrive.
     routes: dict[tuple[TopologyNode, int, int], StreamKey] = field(default_factory=dict)
-    #: The sources that a node's rows come from, by their place among the sources.
+    #: By node: the indexes of the sources of its rows.
     sources: dict[TopologyNode, frozenset[int]] = field(default_factory=dict)
-    #: How far the watermark that a node works with is behind its sources', because operators before it hold rows back.
+    #: By node: the milliseconds by which its watermark is behind that of its sources, because earlier operators hold
+    #: rows back.
     delays: dict[TopologyNode, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        """How many levels there are, level 0 included."""
+        """The number of levels, level 0 included."""
         return 1 + max((max(levels) for levels in self.level_by_node.values() if levels), default=0)
 
     def nodes_on(self, level: int) -> list[TopologyNode]:
@@ -62,25 +66,23 @@ class StageAssignment:
 
 
 def assign_stages(sinks: Sequence[TopologyNode], names: dict[TopologyNode, str]) -> StageAssignment:
-    """Levels for everything that the sinks need."""
+    """Assign every node that the sinks need to its levels; ``ConfigError`` for an enrichment after a key."""
     levels = StageAssignment([*walk(sinks)], names)
-    number = 0
+    index = 0
     for node in levels.nodes:
         if isinstance(node, SourceNode):
-            _set(levels, node, {0: None}, frozenset((number,)))
-            number += 1
+            _record(levels, node, {0: None}, frozenset((index,)))
+            index += 1
         elif isinstance(node, StatefulNode):
-            _place(levels, node)
+            _assign_operator(levels, node)
         else:
-            _follow(levels, node)
+            _assign_stateless(levels, node)
         if isinstance(node, EnrichmentNode) and max(levels.level_by_node[node]) > 0:
-            raise ConfigError(
-                f"enrich {node.name}: look-ups come before the first key, where there is no state to harm"
-            )
+            raise ConfigError(f"enrich {node.name}: an enrichment must be before the first key_by")
     return levels
 
 
-def _set(levels: StageAssignment, node: TopologyNode, keys: dict[int, Key | None], sources: frozenset[int]) -> None:
+def _record(levels: StageAssignment, node: TopologyNode, keys: dict[int, Key | None], sources: frozenset[int]) -> None:
     levels.level_by_node[node] = frozenset(keys)
     levels.keys |= {(node, level): key for level, key in keys.items()}
     levels.sources[node] = sources
@@ -95,49 +97,62 @@ def _sources(levels: StageAssignment, node: TopologyNode) -> frozenset[int]:
     return frozenset().union(*(levels.sources[port.node] for port in node.inputs))
 
 
-def _follow(levels: StageAssignment, node: TopologyNode) -> None:
-    """Wherever its rows are; they stay with their key if it keeps the key's columns."""
-    found: dict[int, Key | None] = {}
+def _assign_stateless(levels: StageAssignment, node: TopologyNode) -> None:
+    """Assign a stateless node to the levels of its inputs. The output keeps the key if its columns do not change."""
+    key_by_level: dict[int, Key | None] = {}
     for level in sorted(frozenset().union(*(levels.level_by_node[port.node] for port in node.inputs))):
         keys = {levels.keys[port.node, level] for port in node.inputs if level in levels.level_by_node[port.node]}
         key = next(iter(keys)) if len(keys) == 1 else None
-        found[level] = key if key is not None and node.keeps(key) else None
-    _set(levels, node, found, _sources(levels, node))
+        key_by_level[level] = key if key is not None and node.keeps(key) else None
+    _record(levels, node, key_by_level, _sources(levels, node))
 
 
-def _place(levels: StageAssignment, node: StatefulNode) -> None:
-    last = max(max(levels.level_by_node[one.port.node]) for one in node.keyed)
-    together = last > 0 and all(_with_key(levels, one, last) for one in node.keyed)
-    level = last if together else last + 1
-    for number, one in enumerate(node.keyed):
-        for before in sorted(levels.level_by_node[one.port.node]):
-            if before < level:
-                levels.routes[node, number, before] = _send(levels, node, one, before, level)
+def _assign_operator(levels: StageAssignment, node: StatefulNode) -> None:
+    last = max(max(levels.level_by_node[keyed_input.port.node]) for keyed_input in node.keyed)
+    runs_on_last = last > 0 and all(_is_partitioned(levels, keyed_input, last) for keyed_input in node.keyed)
+    level = last if runs_on_last else last + 1
+    for index, keyed_input in enumerate(node.keyed):
+        for from_level in sorted(levels.level_by_node[keyed_input.port.node]):
+            if from_level < level:
+                levels.routes[node, index, from_level] = _plan_exchange(levels, node, keyed_input, from_level, level)
     key = node.keyed[0].key if node.keeps_key else None
-    _set(levels, node, {level: key}, _sources(levels, node))
+    _record(levels, node, {level: key}, _sources(levels, node))
 
 
-def _send(levels: StageAssignment, node: StatefulNode, one: KeyedInput, before: int, level: int) -> StreamKey:
-    """Rows of a port go to a stage once under a key, however many operators there want them."""
-    for place, sending in enumerate(levels.exchanges):
-        same = (sending.port.node, sending.port.name, sending.level) == (one.port.node, one.port.name, before)
-        if same and sending.exchange == Exchange(sending.exchange.rows, one.key, level - 1, one.broadcast):
-            levels.exchanges[place] = replace(sending, columns=_columns_to_send(sending, one))
-            return sending.exchange.rows
-    rows = StreamKey(f"{levels.names[node]}.{node.keyed.index(one)}", before)
+def _plan_exchange(
+    levels: StageAssignment, node: StatefulNode, keyed_input: KeyedInput, from_level: int, level: int
+) -> StreamKey:
+    """Plan the exchange for an input; return its name. Operators of a level share the exchange of a port and key."""
+    for position, planned in enumerate(levels.exchanges):
+        is_same_port = (planned.port.node, planned.port.name, planned.level) == (
+            keyed_input.port.node,
+            keyed_input.port.name,
+            from_level,
+        )
+        if is_same_port and planned.exchange == Exchange(
+            planned.exchange.rows, keyed_input.key, level - 1, keyed_input.broadcast
+        ):
+            levels.exchanges[position] = replace(planned, columns=_columns_to_send(planned, keyed_input))
+            return planned.exchange.rows
+    rows = StreamKey(f"{levels.names[node]}.{node.keyed.index(keyed_input)}", from_level)
     levels.exchanges.append(
-        PlannedExchange(Exchange(rows, one.key, level - 1, one.broadcast), one.port, before, one.columns)
+        PlannedExchange(
+            Exchange(rows, keyed_input.key, level - 1, keyed_input.broadcast),
+            keyed_input.port,
+            from_level,
+            keyed_input.columns,
+        )
     )
     return rows
 
 
-def _columns_to_send(sending: PlannedExchange, one: KeyedInput) -> tuple[str, ...] | None:
-    if sending.columns is None or one.columns is None:
+def _columns_to_send(planned: PlannedExchange, keyed_input: KeyedInput) -> tuple[str, ...] | None:
+    if planned.columns is None or keyed_input.columns is None:
         return None
-    return tuple(name for name in one.port.schema if name in {*sending.columns, *one.columns})
+    return tuple(name for name in keyed_input.port.schema if name in {*planned.columns, *keyed_input.columns})
 
 
-def _with_key(levels: StageAssignment, one: KeyedInput, level: int) -> bool:
-    if level not in levels.level_by_node[one.port.node]:
+def _is_partitioned(levels: StageAssignment, keyed_input: KeyedInput, level: int) -> bool:
+    if level not in levels.level_by_node[keyed_input.port.node]:
         return True
-    return not one.broadcast and levels.keys[one.port.node, level] == one.key
+    return not keyed_input.broadcast and levels.keys[keyed_input.port.node, level] == keyed_input.key

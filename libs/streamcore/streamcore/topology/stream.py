@@ -1,4 +1,4 @@
-"""How a topology is written: streams, keyed streams, windows; each step gives a new value and changes nothing.
+"""The interface for writing a topology: streams, keyed streams and steps. A step returns a new stream.
 
 ::
 
@@ -12,7 +12,7 @@
     )
     topology = Topology("revenue", revenue.sink("revenue", key="country"))
 
-A step that cannot work is refused where it is written, with the reason.
+A step that cannot work raises ``ConfigError`` where it is written.
 """
 
 from __future__ import annotations
@@ -70,51 +70,51 @@ def source(
     format: InputFormat = JSON,
     raw: bool = False,
 ) -> Stream:
-    """Read the events of a stream. ``time``: where their time comes from. ``format``: the format of their records.
+    """Return the stream of the events of a source. ``time``: what their event time is. ``format``: of the records.
 
-    ``raw``: each brings the bytes of its record along (columns ``streamcore.wire.raw.ORIGIN``), so that a rejected
-    record holds them wherever its row failed; lanes leave them out.
+    ``raw``: every row carries the bytes of its record (columns ``streamcore.wire.raw.ORIGIN``), so that a dead letter
+    contains the original record, whichever step failed. Lanes omit these columns.
     """
     return Stream(OutputPort(SourceNode(schema.name, schema, watermark or WatermarkStrategy(), time, format, raw)))
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Rows that are on no particular shard."""
+    """A stream of rows that are not partitioned by a key."""
 
     port: OutputPort
 
     @property
     def schema(self) -> Schema:
-        """Its columns."""
+        """The columns of the rows, without ``EVENT_MS``."""
         return self.port.schema
 
     def map(self, **columns: pl.Expr) -> Stream:
         """Add columns, or replace those of the same name. Each is a Polars expression over one row."""
-        return self._then("map", MapColumns(columns), changes=frozenset(columns))
+        return self._add_stateless_step("map", MapColumns(columns), changes=frozenset(columns))
 
     def select(self, *columns: str | pl.Expr) -> Stream:
         """Keep these columns and no others."""
         exprs = tuple(pl.col(c) if isinstance(c, str) else c for c in columns)
-        plain = {c for c in columns if isinstance(c, str)}
-        return self._then("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - plain))
+        unchanged = {c for c in columns if isinstance(c, str)}
+        return self._add_stateless_step("select", SelectColumns(exprs), changes=frozenset(set(self.schema) - unchanged))
 
     def filter(self, condition: pl.Expr) -> Stream:
         """Keep the rows for which the condition is true."""
-        return self._then("filter", FilterRows(condition), changes=frozenset())
+        return self._add_stateless_step("filter", FilterRows(condition), changes=frozenset())
 
     def flat_map(self, function: Transform) -> Stream:
-        """Whatever the function makes of each row: none, one or several rows.
+        """Replace each row with the rows that the function returns for it: none, one or several.
 
-        It gets a frame and gives a frame, row by row; columns that begin with two underscores must stay. It is tried
-        on a frame without rows at once.
+        The function takes a frame and returns a frame. What it returns for a row must not depend on other rows, and it
+        must keep the columns that begin with two underscores. It is called with an empty frame immediately.
         """
-        return self._then("flat_map", function, changes=None)
+        return self._add_stateless_step("flat_map", function, changes=None)
 
     def enrich(self, enrichment: Enrichment, *, failed_to: str = DEAD_LETTERS) -> Stream:
-        """Columns from a store outside, by asynchronous look-ups (``streamcore.enrich``). Only before the first key.
+        """Add columns from a store outside the app (``streamcore.enrich``). Only possible before the first ``key_by``.
 
-        ``failed_to``: the lane of rows whose look-up failed, with the reason; they are the side output ``failed`` too.
+        ``failed_to``: the lane of rows whose lookup failed, with the reason. They are also the side output ``failed``.
         """
         return Stream(OutputPort(EnrichmentNode(enrichment.name, self.port, enrichment, failed_to)))
 
@@ -126,15 +126,15 @@ class Stream:
         return Stream(OutputPort(UnionNode("", (self.port, *(other.port for other in others)))))
 
     def key_by(self, *columns: str) -> KeyedStream:
-        """Brings the rows of a key together; without columns, all rows."""
+        """Partition the rows by key columns; without columns, all rows have one key."""
         return KeyedStream(KeyedInput(self.port, columns))
 
     def broadcast(self) -> BroadcastStream:
-        """All rows to every shard: for small data that every shard needs, such as rules or rates."""
+        """Send all rows to every shard: for small data that every shard needs, such as rules or rates."""
         return BroadcastStream(KeyedInput(self.port, (), broadcast=True))
 
     def side(self, name: str) -> Stream:
-        """Return a side output of the operator that this stream comes from."""
+        """Return a side output of the step that returned this stream; ``ConfigError`` if it has none of that name."""
         ports = self.port.node.ports
         if name not in ports or name == MAIN:
             known = sorted(set(ports) - {MAIN})
@@ -142,41 +142,43 @@ class Stream:
         return Stream(OutputPort(self.port.node, name))
 
     def sink(self, lane: str, *, key: str | tuple[str, ...] = ()) -> SinkNode:
-        """End in a lane. ``key``: the columns that make a record's key."""
+        """Write the rows to a lane as records. ``key``: the columns of a record's key."""
         return SinkNode("", self.port, lane, (key,) if isinstance(key, str) else key)
 
     def table(self, lane: str) -> SinkNode:
-        """End in a lane whose rows stay rows, for a sink with columns (``streamcore.sinks``)."""
+        """Write the rows to a lane for a sink with columns (``streamcore.sinks``), not as records."""
         return SinkNode("", self.port, lane, whole=True)
 
     def dead_letters(self, code: str, reason: str) -> SinkNode:
-        """End on the lane ``deadletters``. ``code``, ``reason``: text columns with the reason, for machines and for
-        people."""
+        """Write the rows to the lane ``deadletters``. ``code``, ``reason``: names of text columns with the reason.
+
+        ``code`` is for machines, ``reason`` for people.
+        """
         return DeadLetterNode("", self.port, DEAD_LETTERS, code=code, reason=reason)
 
-    def _then(self, what: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
-        schema = schema_after(what, function, self.schema)
-        return Stream(OutputPort(StatelessNode("", self.port, what, function, schema, changes)))
+    def _add_stateless_step(self, kind: str, function: Transform, *, changes: frozenset[str] | None) -> Stream:
+        schema = schema_after(kind, function, self.schema)
+        return Stream(OutputPort(StatelessNode("", self.port, kind, function, schema, changes)))
 
 
 @dataclass(frozen=True, eq=False)
 class KeyedStream:
-    """Rows with those of the same key."""
+    """A stream whose rows are partitioned by key."""
 
     keyed: KeyedInput
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key's columns."""
+        """The names of the key columns."""
         return self.keyed.key
 
     @property
     def schema(self) -> Schema:
-        """Its columns."""
+        """The columns of the rows, without ``EVENT_MS``."""
         return self.keyed.port.schema
 
     def window(self, assigner: Assigner) -> WindowedStream:
-        """Cut into windows."""
+        """Assign the rows of each key to windows."""
         from streamcore.topology.windowed_stream import WindowedStream
 
         return WindowedStream(self.keyed, assigner)
@@ -189,20 +191,20 @@ class KeyedStream:
         late_to: str = DEAD_LETTERS,
         **aggregates: Aggregate,
     ) -> Stream:
-        """Emit the totals of a key's rows within the last spans whenever they change (``operators.rolling``).
+        """Emit a key's totals over each of the last ``spans`` whenever they change (``streamcore.operators.rolling``).
 
-        A row has the key and a column ``<aggregate>_<span>`` for all of them. ``late_to``: the lane of rows that are
-        too old for every span.
+        An output row has the key and one column ``<aggregate>_<span>`` per aggregate and span. ``name``: of the step.
+        ``late_to``: the lane of rows that are too old for every span.
         """
         from streamcore.operators.rolling.operator import Rolling, RollingSpec
 
         spec = RollingSpec(self.key, spans, aggregates, max_entries)
-        make = partial(Rolling, spec, dict(self.schema))
-        about = ", ".join(f"{one.name} in {format_duration(one.step_ms)}" for one in spans)
-        return operate([self], "rolling", make, name=name, about=about, side_lanes={LATE: late_to})
+        create_operator = partial(Rolling, spec, dict(self.schema))
+        about = ", ".join(f"{span.name} in {format_duration(span.step_ms)}" for span in spans)
+        return operate([self], "rolling", create_operator, name=name, about=about, side_lanes={LATE: late_to})
 
     def connect(self, broadcast: BroadcastStream) -> ConnectedStream:
-        """With rows that every shard gets, for a function that hears both."""
+        """Connect a broadcast stream, for a keyed function that processes both."""
         return ConnectedStream(self, broadcast)
 
     def process(
@@ -213,14 +215,14 @@ class KeyedStream:
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
     ) -> Stream:
-        """Apply a function to one key at a time, with state and timers (``streamcore.operators.process``).
+        """Call a keyed function with state and timers for each event (``streamcore.operators.process``).
 
-        ``failed_to``: the lane of events on which it failed, with the reason.
+        ``failed_to``: the lane of events for which a call failed, with the reason.
         """
         return _process(self, None, function, name, limits, failed_to)
 
     def join(self, right: KeyedStream) -> JoinedStream:
-        """With another stream, or with a table that changes; how, the result is asked."""
+        """Join another stream or a changing table by key; a method of the result selects the kind of join."""
         from streamcore.topology.joined_stream import JoinedStream
 
         return JoinedStream(self.keyed, right.keyed)
@@ -236,10 +238,10 @@ class KeyedStream:
         keep_duplicates: bool = False,
         late_to: str = DEAD_LETTERS,
     ) -> Stream:
-        """Of the rows with one key, the first within ``horizon_ms`` of event time (see ``operators.deduplicate``).
+        """Keep the first row of each key within ``horizon_ms`` of event time (``streamcore.operators.deduplication``).
 
-        ``duplicates_to``: the lane of the others; without it they are counted. ``keep_duplicates``: they are the side
-        output ``duplicates``, for further steps. ``late_to``: the lane of rows too late for any answer.
+        ``duplicates_to``: the lane of the other rows; without a lane they are only counted. ``keep_duplicates``: they
+        are also the side output ``duplicates``. ``late_to``: the lane of rows too late to be checked.
         """
         from streamcore.operators.deduplication.operator import (
             DUPLICATES,
@@ -257,26 +259,26 @@ class KeyedStream:
             Duplicates.PORT if duplicates_to or keep_duplicates else Duplicates.COUNT,
         )
         lanes = {LATE: late_to} | ({DUPLICATES: duplicates_to} if duplicates_to else {})
-        make = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
+        create_operator = partial(Deduplicate, spec, {**self.schema, EVENT_MS: pl.Int64()})
         about = f"within {format_duration(horizon_ms)}"
-        return operate([self], "deduplicate", make, name=name, about=about, side_lanes=lanes)
+        return operate([self], "deduplicate", create_operator, name=name, about=about, side_lanes=lanes)
 
 
 @dataclass(frozen=True, eq=False)
 class BroadcastStream:
-    """Rows that every shard gets. ``keyed`` None: the control records of the app."""
+    """Rows that every shard receives. ``keyed`` is None for the control records of the app."""
 
     keyed: KeyedInput | None
 
 
 def control_stream() -> BroadcastStream:
-    """Return the records of the app's control topic, with columns ``key`` and ``value`` (text; null: taken back)."""
+    """Return the records of the app's control topic, with text columns ``key`` and ``value`` (null: revoked)."""
     return BroadcastStream(None)
 
 
 @dataclass(frozen=True, eq=False)
 class ConnectedStream:
-    """A keyed stream with a broadcast one."""
+    """A keyed stream connected with a broadcast stream."""
 
     stream: KeyedStream
     control_input: BroadcastStream
@@ -289,13 +291,16 @@ class ConnectedStream:
         limits: KeyedLimits | None = None,
         failed_to: str = DEAD_LETTERS,
     ) -> Stream:
-        """As on a keyed stream; broadcast rows come to ``process_control``, before the events of their cut."""
+        """Call a keyed function as ``KeyedStream.process`` does.
+
+        The rows of the broadcast stream go to ``process_control``, before the events of their cut.
+        """
         return _process(self.stream, self.control_input, function, name, limits, failed_to)
 
 
 def _process(
     stream: KeyedStream,
-    heard: BroadcastStream | None,
+    broadcast: BroadcastStream | None,
     function: ProcessFunction,
     name: str,
     limits: KeyedLimits | None,
@@ -304,50 +309,55 @@ def _process(
     from streamcore.operators.process import FAILED, FAILED_CONTROL, ProcessOperator
 
     inputs, records = [stream], None
-    if heard is not None:
-        records = CONTROL if heard.keyed is None else heard.keyed.schema
-        inputs += [] if heard.keyed is None else [KeyedStream(heard.keyed)]
-    make = partial(
+    if broadcast is not None:
+        records = CONTROL if broadcast.keyed is None else broadcast.keyed.schema
+        inputs += [] if broadcast.keyed is None else [KeyedStream(broadcast.keyed)]
+    create_operator = partial(
         ProcessOperator, function, key=stream.key, events=dict(stream.schema), control=records, limits=limits
     )
     return operate(
         inputs,
         "process",
-        make,
+        create_operator,
         name=name,
         about=type(function).__name__,
-        heard=heard is not None and heard.keyed is None,
+        control_input=broadcast is not None and broadcast.keyed is None,
         keeps_key=False,
-        side_lanes={FAILED: failed_to} | ({FAILED_CONTROL: failed_to} if heard is not None else {}),
+        side_lanes={FAILED: failed_to} | ({FAILED_CONTROL: failed_to} if broadcast is not None else {}),
     )
 
 
 def operate(
     inputs: Sequence[KeyedStream],
-    what: str,
-    make: Callable[[], Operator],
+    kind: str,
+    create_operator: Callable[[], Operator],
     *,
     name: str = "",
     about: str = "",
-    heard: bool = False,
+    control_input: bool = False,
     keeps_key: bool = True,
     side_lanes: Mapping[str, str] | None = None,
 ) -> Stream:
-    """Add an operator over keyed inputs (``nodes.StatefulNode``): the base of all keyed steps, and of yours too.
+    """Add an operator over keyed inputs: the base of all keyed steps, also of operators outside this package.
 
-    ``make``: makes the operator, on each shard; a class, a ``functools.partial`` or anything else that can be pickled.
+    ``kind``, ``about``: the operator in pictures. ``create_operator``: called on each shard; a class, a
+    ``functools.partial`` or another picklable callable. ``control_input``: the operator also receives the app's control
+    records, as its last input. ``keeps_key``: the output has the key columns unchanged. ``side_lanes``: lanes by port.
     """
-    keyed = tuple(one.keyed for one in inputs)
-    one = make()
-    ports = _ports(one, [*(k.schema for k in keyed), *([CONTROL] if heard else [])])
-    sides = dict(side_lanes or {})
-    if unknown := set(sides) - set(ports):
-        raise ConfigError(f"{what}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
-    delay_ms = one.output_delay_ms
-    return Stream(OutputPort(StatefulNode(name, what, keyed, make, ports, about, heard, keeps_key, delay_ms, sides)))
+    keyed = tuple(stream.keyed for stream in inputs)
+    operator = create_operator()
+    ports = _output_schemas(operator, [*(k.schema for k in keyed), *([CONTROL] if control_input else [])])
+    side_lanes_by_port = dict(side_lanes or {})
+    if unknown := set(side_lanes_by_port) - set(ports):
+        raise ConfigError(f"{kind}: it has no port {min(unknown)!r}; it has {sorted(ports)}")
+    delay_ms = operator.output_delay_ms
+    node = StatefulNode(
+        name, kind, keyed, create_operator, ports, about, control_input, keeps_key, delay_ms, side_lanes_by_port
+    )
+    return Stream(OutputPort(node))
 
 
-def _ports(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
-    """Return the schemas of an operator's outputs, seen from its output for empty input."""
-    nothing = operator.step([empty_rows(schema) for schema in inputs], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
-    return {port: {n: t for n, t in rows.schema.items() if n != EVENT_MS} for port, rows in nothing.items()}
+def _output_schemas(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
+    """Return the columns of an operator's ports, from its output for empty inputs."""
+    empty_output = operator.step([empty_rows(schema) for schema in inputs], CutTime(NO_WATERMARK, NO_WATERMARK, 0))
+    return {port: {n: t for n, t in rows.schema.items() if n != EVENT_MS} for port, rows in empty_output.items()}

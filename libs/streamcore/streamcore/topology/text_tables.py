@@ -1,7 +1,4 @@
-"""Tables as people write and read them: input and output of a simulation as text.
-
-For examples, tests and trying things out. Refuses to know JSON and lanes of Kafka, which have their own rules.
-"""
+"""Input and output tables of a simulation: events from Python rows, results as text. For examples and tests."""
 
 from __future__ import annotations
 
@@ -21,36 +18,36 @@ from streamcore.wire.lanes import Record
 
 
 def event_table(stream: StreamSchema, rows: Sequence[Sequence[object]]) -> pl.DataFrame:
-    """Rows of a stream: values in the order of its fields.
+    """Return a frame of events from rows, each with the values in the order of the stream's fields.
 
     Times may be ISO 8601 text (without an offset: in the stream's zone), decimals may be text.
-    ``ConfigError`` for a row of another length or a value that is not of its field's type.
+    ``ConfigError`` for a row of another length, or a value that does not have its field's type.
     """
     for row in rows:
         if len(row) != len(stream.fields):
             raise ConfigError(f"stream {stream.name}: {row} has {len(row)} values, the fields are {[*stream.names]}")
-    return pl.DataFrame([_column(stream, place, [row[place] for row in rows]) for place in range(len(stream.fields))])
+    return pl.DataFrame([_column(stream, index, [row[index] for row in rows]) for index in range(len(stream.fields))])
 
 
 def format_tables(lanes: Mapping[str, pl.DataFrame], dead: Sequence[Record] = ()) -> str:
-    """Each lane as a table under its name, then a line per rejected record: the reason, and its contents."""
-    parts = [f"{name}\n{_draw(rows)}" for name, rows in sorted(lanes.items())]
-    letters = [f"{_reason(record)}\n  {(record.value or b'').decode()}" for record in dead]
-    return "\n\n".join([*parts, *(["\n".join(["dead letters", *letters])] if letters else [])])
+    """Return each lane as a table under its name, then the reason and the value of each dead letter."""
+    tables = [f"{name}\n{_format_table(rows)}" for name, rows in sorted(lanes.items())]
+    dead_letters = [f"{_reason_text(record)}\n  {(record.value or b'').decode()}" for record in dead]
+    return "\n\n".join([*tables, *(["\n".join(["dead letters", *dead_letters])] if dead_letters else [])])
 
 
-def _column(stream: StreamSchema, place: int, values: Sequence[object]) -> pl.Series:
-    field = stream.fields[place]
+def _column(stream: StreamSchema, index: int, values: Sequence[object]) -> pl.Series:
+    field = stream.fields[index]
     kind = value_type_for_column(polars_dtype(field.type))
     try:
-        fitted = [kind.coerce(_read(field.type.kind, value, stream.zone)) for value in values]
+        coerced = [kind.coerce(_parse(field.type.kind, value, stream.zone)) for value in values]
     except (ValueTypeMismatch, ValueError, ArithmeticError) as error:
         raise ConfigError(f"stream {stream.name}, field {field.name}, {field.type}: {error}") from error
-    return pl.Series(field.name, fitted, dtype=kind.dtype)
+    return pl.Series(field.name, coerced, dtype=kind.dtype)
 
 
-def _read(kind: Kind, value: object, zone: str) -> object:
-    """Return the value that the text stands for."""
+def _parse(kind: Kind, value: object, zone: str) -> object:
+    """Return a decimal or a time from text; other values unchanged."""
     if isinstance(value, str) and kind is Kind.DECIMAL:
         return Decimal(value)
     if isinstance(value, str) and kind is Kind.TIMESTAMP:
@@ -59,7 +56,7 @@ def _read(kind: Kind, value: object, zone: str) -> object:
     return value
 
 
-def _draw(rows: pl.DataFrame) -> str:
+def _format_table(rows: pl.DataFrame) -> str:
     with pl.Config(
         tbl_formatting="ASCII_MARKDOWN",
         tbl_hide_dataframe_shape=True,
@@ -73,6 +70,6 @@ def _draw(rows: pl.DataFrame) -> str:
         return str(rows)
 
 
-def _reason(record: Record) -> str:
+def _reason_text(record: Record) -> str:
     headers = dict(record.headers)
     return f"{headers.get('reason_code', b'').decode()}: {headers.get('reason', b'').decode().partition(chr(10))[0]}"

@@ -1,7 +1,7 @@
-"""A topology as a value: a name and its sinks. Everything else is reached from them.
+"""A topology: a stream program as one value, defined by its name and its sinks.
 
-It can be printed (``text``, ``mermaid``), planned without starting anything (``plan``), run in this process on tables
-(``streamcore.topology.simulation``) and made into an app for Spark (``app``).
+It can be printed (``text``, ``mermaid``), planned without running (``plan``), run in this process on tables
+(``streamcore.topology.simulation``) and turned into an app for Spark (``app``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamcore.topology.plan import TopologyPlan, plan
 
 
 class Topology(TopologyGraph):
-    """``sinks``: where it ends. ``ConfigError`` for a topology that cannot run."""
+    """A stream program that ends in the ``sinks``. ``ConfigError`` if it cannot run."""
 
     def app(
         self,
@@ -28,24 +28,27 @@ class Topology(TopologyGraph):
         state: StateSettings | None = None,
         limits: Limits | None = None,
     ) -> App:
-        """Return the app that runs it. ``topics``: by stream, its own name by default; ``lanes``: by lane, the
-        topology's name and the lane's by default."""
-        from streamcore.topology.kernel import TopologyHead, TopologyStage
+        """Return the app that runs the topology.
+
+        ``topics``: Kafka topics by the name of the stream, which is the default. ``lanes``: Kafka topics by lane;
+        ``<topology>.<lane>`` by default. ``control_topic``: ``<topology>.control`` by default.
+        """
+        from streamcore.topology.kernel import TopologyStage, TopologyStatelessStage
 
         topics, lanes = topics or {}, lanes or {}
-        read = tuple(topics.get(node.name, node.name) for node in self.sources)
+        source_topics = tuple(topics.get(node.name, node.name) for node in self.sources)
         return App(
             name=self.name,
             sources=tuple(
                 Source(node.stream, topic, watermark=node.watermark, time=node.time, format=node.format, raw=node.raw)
-                for node, topic in zip(self.sources, read, strict=True)
+                for node, topic in zip(self.sources, source_topics, strict=True)
             ),
             control_topic=control_topic or f"{self.name}.control",
             lanes={lane: lanes.get(lane, f"{self.name}.{lane}") for lane in self.lanes},
-            stages=tuple(TopologyStage(self, level, read) for level in range(1, max(2, self.levels.count))),
-            stateless_stage=TopologyHead(self, read),
-            exchanges=tuple(sending.exchange for sending in self.levels.exchanges),
-            watermark_groups=self.domains,
+            stages=tuple(TopologyStage(self, level, source_topics) for level in range(1, max(2, self.levels.count))),
+            stateless_stage=TopologyStatelessStage(self, source_topics),
+            exchanges=tuple(planned.exchange for planned in self.levels.exchanges),
+            watermark_groups=self.watermark_groups,
             tables=self.tables,
             shards=shards,
             state=state or StateSettings(),
@@ -53,11 +56,11 @@ class Topology(TopologyGraph):
         )
 
     def plan(self) -> TopologyPlan:
-        """Plan stages, exchanges and state, without starting anything."""
+        """Return the plan of stages, exchanges and state. Nothing is run."""
         return plan(self)
 
     def text(self) -> str:
-        """Return the graph, a line a node, each after its inputs, by the level on which it runs."""
+        """Return the graph as text: one line per node, by level, each after its inputs."""
         return render.text(self)
 
     def mermaid(self) -> str:

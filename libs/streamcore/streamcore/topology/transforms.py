@@ -1,7 +1,7 @@
-"""Stateless steps as functions from rows to rows, checked when they are written and not when data comes.
+"""Stateless steps as functions from rows to rows.
 
-Expressions are Polars expressions over one row; they are tried on no rows at once, so a wrong name or type is an error
-of the program with the place in it. Columns that begin with two underscores are the engine's and always stay.
+They are Polars expressions over one row. Each is evaluated on an empty frame when the step is written, so a wrong name
+or type is reported there. Columns that begin with two underscores belong to the engine and are always kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from streamcore.errors import ConfigError
 from streamcore.schema import EVENT_MS, OFFSET, PARTITION
 from streamcore.topology.nodes import Schema, Transform, empty_rows
 
-_ENGINE = "^__.*$"
+_ENGINE_COLUMNS = "^__.*$"
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class SelectColumns:
     columns: tuple[pl.Expr, ...]
 
     def __call__(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.select(*self.columns, pl.col(_ENGINE))
+        return rows.select(*self.columns, pl.col(_ENGINE_COLUMNS))
 
 
 @dataclass(frozen=True)
 class FilterRows:
-    """Keeps the rows for which the condition is true; neither false nor null."""
+    """Keeps the rows for which the condition is true, so not those for which it is null."""
 
     condition: pl.Expr
 
@@ -48,18 +48,22 @@ class FilterRows:
         return rows.filter(self.condition)
 
 
-def schema_after(what: str, function: Transform, schema: Schema) -> Schema:
-    """Return the columns that a function gives for rows of this schema; raise ``ConfigError`` where it cannot."""
-    nothing = empty_rows(schema).with_columns(pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET))
+def schema_after(step_kind: str, function: Transform, schema: Schema) -> Schema:
+    """Return the columns of a function's output for this schema; ``ConfigError`` if it fails on an empty frame."""
+    empty_input = empty_rows(schema).with_columns(
+        pl.lit(0, pl.Int32).alias(PARTITION), pl.lit(0, pl.Int64).alias(OFFSET)
+    )
     try:
-        after = function(nothing)
+        output = function(empty_input)
     except Exception as error:
-        raise ConfigError(f"{what}: {_first_line(error)}; the columns are {_columns(schema)}") from error
-    if not isinstance(after, pl.DataFrame):
-        raise ConfigError(f"{what}: a data frame is needed, and the function gave {type(after).__name__}")
-    if missing := {EVENT_MS, PARTITION} - set(after.columns):
-        raise ConfigError(f"{what}: column {min(missing)} is the engine's and must stay: say which event a row is of")
-    return {name: dtype for name, dtype in after.schema.items() if not name.startswith("__")}
+        raise ConfigError(f"{step_kind}: {_first_line(error)}; the columns are {_columns(schema)}") from error
+    if not isinstance(output, pl.DataFrame):
+        raise ConfigError(f"{step_kind}: the function must return a data frame, not {type(output).__name__}")
+    if missing := {EVENT_MS, PARTITION} - set(output.columns):
+        raise ConfigError(
+            f"{step_kind}: column {min(missing)} must be kept: it tells the engine which event a row is from"
+        )
+    return {name: dtype for name, dtype in output.schema.items() if not name.startswith("__")}
 
 
 def _first_line(error: Exception) -> str:

@@ -1,5 +1,4 @@
-"""Windows over a keyed stream: which windows, when they fire, the contents of a pane, how late is too late, and the
-output."""
+"""The interface for windows over a keyed stream: assigner, trigger, accumulation, lateness, and the output step."""
 
 from __future__ import annotations
 
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class WindowedStream:
-    """A keyed stream cut into windows. Each method but ``aggregate`` and ``apply`` gives a changed copy.
+    """A keyed stream with windows. ``aggregate``, ``revise`` and ``apply`` add the step; others return a changed copy.
 
-    Without a trigger a window fires at its end, and again for each late element while lateness is allowed.
+    Without a trigger a window fires at its end, and again for each late element within the allowed lateness.
     """
 
     keyed: KeyedInput
@@ -47,7 +46,7 @@ class WindowedStream:
     late_lane: str | None = None
 
     def trigger(self, trigger: Trigger) -> WindowedStream:
-        """When panes fire."""
+        """Set when panes fire."""
         return replace(self, when=trigger)
 
     def accumulating(self) -> WindowedStream:
@@ -59,26 +58,27 @@ class WindowedStream:
         return replace(self, accumulation=Accumulation.DISCARDING)
 
     def retracting(self) -> WindowedStream:
-        """As accumulating, and each pane first takes back the one before it."""
+        """Accumulate, and emit a retraction of the previous pane before each pane."""
         return replace(self, accumulation=Accumulation.RETRACTING)
 
     def allowed_lateness(self, lateness_ms: int) -> WindowedStream:
-        """How long after its end, by the watermark, a window takes late elements."""
+        """Set how long, in milliseconds of the watermark after its end, a window accepts late elements."""
         return replace(self, lateness_ms=lateness_ms)
 
     def evict(self, evictor: Evictor) -> WindowedStream:
-        """Which elements of a pane are seen."""
+        """Set which elements of a pane are left out of its result."""
         return replace(self, evictor=evictor)
 
     def late_to(self, lane: str) -> WindowedStream:
-        """Name the lane of elements that no window takes any more, with the reason and how late they are. They are
-        the side
-        output ``late`` then too; otherwise they are counted only."""
+        """Set the lane of elements too late for every window, with the reason and their lateness.
+
+        They are then also the side output ``late``. Without a lane they are only counted.
+        """
         return replace(self, late_lane=lane)
 
     @property
     def spec(self) -> WindowSpec:
-        """As one value; ``ConfigError`` for a combination that makes no sense."""
+        """The specification of the windows; ``ConfigError`` if its parts contradict each other."""
         late = AfterCount(1) if self.lateness_ms else None
         when = self.when or AfterWatermark(late=late)
         return WindowSpec(self.assigner, when, self.accumulation, self.lateness_ms, self.evictor)
@@ -89,45 +89,48 @@ class WindowedStream:
         ``name``: the name of the step.
         """
         if not aggregates:
-            raise ConfigError("aggregate: name at least one, such as orders=Count()")
-        return self._operate(name, {c for one in aggregates.values() for c in one.inputs}, aggregates=aggregates)
+            raise ConfigError("aggregate: give at least one aggregate, such as orders=Count()")
+        return self._add_window_operator(
+            name, {c for aggregate in aggregates.values() for c in aggregate.inputs}, aggregates=aggregates
+        )
 
     def revise(self, policy: RevisionPolicy, name: str = "", /, **aggregates: Aggregate) -> Stream:
-        """Emit a row for each revision of a window, in place of the one before
-        (``streamcore.operators.windows.revised_operator``): sessions that
-        keep their name while they grow and merge, and windows that are emitted before they are over.
+        """Emit one row per revision of a window, which replaces the row of the previous revision.
 
-        For sessions and tumbling windows; ``policy`` decides when they are emitted, instead of a trigger.
+        For sessions, which keep their identity while they grow and merge, and for tumbling windows. ``policy`` decides
+        when a revision is emitted; there is no trigger. See ``streamcore.operators.windows.revised_operator``.
         """
         from streamcore.operators.windows.revised_operator import RevisedWindows
 
         if not aggregates:
-            raise ConfigError("revise: name at least one aggregate, such as orders=Count()")
+            raise ConfigError("revise: give at least one aggregate, such as orders=Count()")
         if self.when or self.evictor or self.accumulation is not Accumulation.ACCUMULATING:
-            raise ConfigError("revise: records replace each other; leave out trigger, evictor and accumulation")
-        columns, schema = self._columns({c for one in aggregates.values() for c in one.inputs})
+            raise ConfigError("revise: each row replaces the one before; leave out trigger, evictor and accumulation")
+        columns, schema = self._columns({c for aggregate in aggregates.values() for c in aggregate.inputs})
         late = self.late_lane is not None
-        make = partial(RevisedWindows, self.spec, policy, self.keyed.key, schema, aggregates, late_lane=late)
-        return self._operation(name, "revise", make, columns)
+        create_operator = partial(RevisedWindows, self.spec, policy, self.keyed.key, schema, aggregates, late_lane=late)
+        return self._add_operator(name, "revise", create_operator, columns)
 
     def apply(self, compute: Callable[[WindowView], PaneRows], schema: Schema, *, name: str = "") -> Stream:
-        """Rows that a function makes of all elements of a pane; ``schema``: their columns. It must be pure, and
-        windows keep every element for it: where an aggregate can express it, an aggregate is cheaper."""
+        """Emit the rows that a function returns for all elements of a pane. ``schema``: the columns of these rows.
+
+        ``compute`` must be pure. The windows keep every element for it, so an aggregate is cheaper if it suffices.
+        """
         from streamcore.operators.windows.general.pane_values import PaneFunction
 
-        return self._operate(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
+        return self._add_window_operator(name, set(self.keyed.port.schema), function=PaneFunction(compute, schema))
 
-    def _operate(
+    def _add_window_operator(
         self,
         name: str,
-        reads: set[str],
+        needed: set[str],
         aggregates: Mapping[str, Aggregate] | None = None,
         function: PaneFunction | None = None,
     ) -> Stream:
         from streamcore.operators.windows.operator import WindowOperator
 
-        columns, schema = self._columns(reads)
-        make = partial(
+        columns, schema = self._columns(needed)
+        create_operator = partial(
             WindowOperator,
             self.spec,
             self.keyed.key,
@@ -136,28 +139,31 @@ class WindowedStream:
             function=function,
             late_lane=self.late_lane is not None,
         )
-        return self._operation(name, "window", make, columns)
+        return self._add_operator(name, "window", create_operator, columns)
 
-    def _columns(self, reads: set[str]) -> tuple[tuple[str, ...] | None, Schema]:
-        """Return the columns that the operator gets, None for all, and their types."""
-        before = self.keyed.port.schema
-        reads = reads | {*self.keyed.key, *self._own_columns()}
-        columns = None if self.late_lane else tuple(column for column in before if column in reads)
-        return columns, {column: dtype for column, dtype in before.items() if columns is None or column in columns}
+    def _columns(self, needed: set[str]) -> tuple[tuple[str, ...] | None, Schema]:
+        """Return the columns that are sent to the operator (None: all), and their types."""
+        schema_before = self.keyed.port.schema
+        needed = needed | {*self.keyed.key, *self._window_columns()}
+        columns = None if self.late_lane else tuple(column for column in schema_before if column in needed)
+        return columns, {
+            column: dtype for column, dtype in schema_before.items() if columns is None or column in columns
+        }
 
-    def _operation(self, name: str, what: str, make: Callable[[], Operator], columns: tuple[str, ...] | None) -> Stream:
+    def _add_operator(
+        self, name: str, kind: str, create_operator: Callable[[], Operator], columns: tuple[str, ...] | None
+    ) -> Stream:
         return operate(
             [KeyedStream(replace(self.keyed, columns=columns))],
-            what,
-            make,
+            kind,
+            create_operator,
             name=name,
             about=describe_windows(self.assigner),
             side_lanes={LATE: self.late_lane} if self.late_lane else None,
         )
 
-    def _own_columns(self) -> set[str]:
-        """Return the columns that the windows themselves read of an element: missing ones are refused by the
-        operator."""
-        flags = {one.flag for one in walk(self.spec.trigger) if isinstance(one, OnPunctuation)}
+    def _window_columns(self) -> set[str]:
+        """Return the columns that assigner, trigger and evictor read. The operator refuses missing ones."""
+        flags = {part.flag for part in walk(self.spec.trigger) if isinstance(part, OnPunctuation)}
         fields = {getattr(self.assigner, "gap_field", None), getattr(self.evictor, "field", None)}
         return flags | {name for name in fields if name is not None}

@@ -147,8 +147,8 @@ def listener() -> Listener:
 
 
 def test_control_records_reach_every_shard_of_every_stage() -> None:
-    first = operate([A.key_by("user")], "listen", listener, heard=True)
-    second = operate([SUMS.select("total").key_by("total")], "listen", listener, heard=True)
+    first = operate([A.key_by("user")], "listen", listener, control_input=True)
+    second = operate([SUMS.select("total").key_by("total")], "listen", listener, control_input=True)
     topology = Topology("t", first.sink("first"), second.sink("second"))
     result = Simulation(topology, shards=2).cut({}, control={"k": b"1", "gone": None})
     for lane in ("first", "second"):
@@ -180,8 +180,8 @@ def test_a_keyed_function_hears_control_records_before_the_events_of_their_cut_a
 
 
 def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> None:
-    held = operate([A.key_by("user")], "listen", listener, heard=True)
-    after = operate([held.key_by("key")], "listen", listener, heard=True)
+    held = operate([A.key_by("user")], "listen", listener, control_input=True)
+    after = operate([held.key_by("key")], "listen", listener, control_input=True)
     topology = Topology("t", held.sink("held"), after.sink("after"))
     simulation = Simulation(topology)
     result = simulation.cut({"a": rows((100, "x", 1))}, control={"k": None})
@@ -191,8 +191,8 @@ def test_behind_an_operator_that_holds_rows_back_the_watermark_is_later() -> Non
 
 
 def test_the_end_is_the_end_for_all() -> None:
-    held = operate([A.key_by("user")], "listen", listener, heard=True)
-    after = operate([held.key_by("key")], "listen", listener, heard=True)
+    held = operate([A.key_by("user")], "listen", listener, control_input=True)
+    after = operate([held.key_by("key")], "listen", listener, control_input=True)
     simulation = Simulation(Topology("t", after.sink("after")))
     simulation.cut({"a": rows((100, "x", 1))})
     simulation.end()
@@ -212,7 +212,7 @@ def test_the_plan_says_what_is_shuffled_and_where_state_is() -> None:
 
 
 def test_a_stream_that_nobody_reads_is_refused() -> None:
-    with pytest.raises(ConfigError, match="it reads no stream 'b'"):
+    with pytest.raises(ConfigError, match="has no source 'b'"):
         simulate(TOPOLOGY, {"b": rows((1, "x", 1))})
     with pytest.raises(ConfigError, match="stream a: the rows have no column 'user'"):
         simulate(TOPOLOGY, {"a": rows((1, "x", 1)).drop("user")})
@@ -222,5 +222,5 @@ def test_state_that_no_operator_owns_is_not_dropped_in_silence() -> None:
     first = Simulation(TOPOLOGY)
     first.cut({"a": rows((1, "x", 5))})
     renamed = operate([A.key_by("user")], "sums", MakeRunningSums("user", "n"), name="other")
-    with pytest.raises(CorruptState, match="stored state 'sums-1/sums', and no operator"):
+    with pytest.raises(CorruptState, match="no operator has the stored state 'sums-1/sums'"):
         Simulation(Topology("t", renamed.sink("out")), blobs=first.blobs).cut({})
