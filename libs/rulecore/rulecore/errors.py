@@ -3,13 +3,13 @@
 ::
 
     RuleError                  something about a rule that its author has to change
-    ├── ExpressionError        one expression was refused; holds the place in the text
-    ├── TypeMismatch           operands of types that do not go together, no place yet (lang turns it into the above)
-    ├── DocumentError          a rule's document (YAML, JSON) is not one: unknown entries, wrong values, too large
-    ├── ListError              a list's record or file is faulty, or cannot join the others
-    └── RuleSetError           a rule is sound by itself and yet cannot join the set: budget, version, stream
+    ├── ExpressionError        an expression is invalid; holds the position in the text
+    ├── ExpressionTypeError    operands of incompatible types; the parser adds the position (ExpressionError)
+    ├── DocumentError          a rule's document (YAML, JSON) is invalid: unknown entries, wrong values, too large
+    ├── ListError              a list's record or file is invalid, or does not fit the other lists
+    └── RuleSetError           a valid rule does not fit the rule set: limits, version, stream
 
-They extend ``StreamError``, so that the edge of a process prints one line for any of them.
+They extend ``StreamError``, for which a command or a service prints one line instead of a traceback.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from streamcore.errors import StreamError
 
 
 class RuleError(StreamError):
-    """The root. Catch it to refuse one rule and go on with all the others."""
+    """The base class. Catch it to reject one rule and go on with the others."""
 
 
 class DocumentError(RuleError):
-    """A rule's document cannot be read. Catch it to answer the author; no version of the rule changes."""
+    """A rule's document is invalid. Catch it to report it to the author; no version of the rule has changed."""
 
 
 class RuleSetError(RuleError):
-    """A sound rule that the set refuses. Catch it to answer the author; the previous version stays live."""
+    """A valid rule does not fit the rule set. Catch it to report it to the author; the previous version stays live."""
 
 
 class ListError(RuleError):
-    """A list's record or file is refused. Catch it to answer the author; the previous version stays live."""
+    """A list's record or file is invalid. Catch it to report it to the author; the previous version stays in use."""
 
 
 class ExpressionTypeError(RuleError, ValueError):
-    """Operands that do not go together. ``operand`` is the index of the one to blame, None for the whole.
+    """Operands of incompatible types. ``operand`` is the index of the wrong one, None for all of them.
 
-    A ``ValueError`` as well, for pydantic reports it as a validation error when a tree is read from JSON.
+    It extends ``ValueError``, so that pydantic reports it as a validation error when an expression is read from JSON.
     """
 
     def __init__(self, message: str, hint: str = "", operand: int | None = None) -> None:
@@ -48,10 +48,10 @@ class ExpressionTypeError(RuleError, ValueError):
 
 
 class ExpressionError(RuleError):
-    """An expression of a rule was refused. Catch it to show the author ``render()``.
+    """An expression of a rule is invalid. Catch it to show ``render()`` to the author.
 
-    ``field`` is the rule's field (``where``, ``having``), ``start`` and ``length`` count characters of ``text``;
-    ``line`` and ``column`` follow from them and begin with 1.
+    ``field`` is the rule's field (``where``, ``having``) and ``text`` the expression. ``start`` and ``length`` are the
+    wrong part of it, in characters; ``line`` and ``column`` are computed from them and begin with 1.
     """
 
     def __init__(self, message: str, *, field: str, text: str, start: int = 0, length: int = 1, hint: str = "") -> None:
@@ -72,7 +72,7 @@ class ExpressionError(RuleError):
         return in_one_line(f"{place}; {self.hint}" if self.hint else place)
 
     def render(self) -> str:
-        """Return several lines, for a person: the place, the source line, the underline, the hint."""
+        """Return lines for a terminal: position and message, the source line, a mark under its wrong part, the hint."""
         line = self.text.split("\n")[self.line - 1]
         window = max(0, self.column - _BEFORE)
         shown = "".join(c if c.isprintable() else " " for c in line[window : window + _SHOWN])
@@ -82,5 +82,5 @@ class ExpressionError(RuleError):
         return "\n".join([*lines, f"  hint: {in_one_line(self.hint)}"] if self.hint else lines)
 
 
-_SHOWN = 120  # characters of a source line that are shown at most
-_BEFORE = 80  # of them before the place of the error
+_SHOWN = 120  # most characters of a source line that are shown
+_BEFORE = 80  # of them before the error

@@ -1,4 +1,4 @@
-"""Make rules kernels from a configuration that travels to the workers: the kernel is imported where one is made."""
+"""Creates rules kernels on the workers. Importing this module does not import the kernel, which takes time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RulesFactory(RulesConfig):
-    """Makes the kernel of a shard from the configuration that it is."""
+    """A configuration that creates the kernel of a shard (``KernelFactory``); it is picklable."""
 
     def __call__(self) -> Kernel:
         from rulecore.kernel import RulesKernel

@@ -1,4 +1,4 @@
-"""The firing of a rule of any kind, before it is decided whether it becomes an alert."""
+"""The firing of a rule of any kind. ``AlertDispatcher`` decides whether it becomes an alert."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rulecore.language.types import Value
 
 
 class FiringTime(enum.StrEnum):
-    """``early``: at an event; ``final``: when the watermark passed, or a window of so many events was whole."""
+    """When a rule fires: ``early``, at an event; ``final``, when the watermark passes or a count window is full."""
 
     EARLY = "early"
     FINAL = "final"
@@ -19,7 +19,7 @@ class FiringTime(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An event: where it was read, and its event time in epoch milliseconds."""
+    """The place of an event in its topic, and its event time in epoch milliseconds."""
 
     topic: str
     partition: int
@@ -28,19 +28,20 @@ class Origin:
 
     @property
     def place(self) -> dict[str, object]:
-        """Return where the event lies, in the form of an alert."""
+        """The topic, partition and offset of the event, as alerts show them."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFiring:
-    """A rule fired for a key.
+    """One firing of a rule for a key. Times are event times in epoch milliseconds.
 
-    ``key`` and ``values`` are physical; ``key`` by the columns of ``group_by``, ``values`` by ``Figure.column``.
-    ``mark`` distinguishes the firings of a rule version and key, and is the same whenever the firing is computed.
-    ``time_ms`` is the event time at which it fired; ``start_ms`` to ``end_ms`` is the time span that it evaluated.
-    ``row``: index of the event at which it fired in the frame that was given, None for one at a watermark or for an
-    event of an earlier cut. ``events``: those that made it fire, in order, where the kind of rule keeps them.
+    ``key``: physical values by the columns of ``group_by``. ``values``: physical values by ``AlertField.column``.
+    ``mark`` distinguishes the firings of one rule version and key, and does not change when the firing is computed
+    again. ``time_ms`` is the time at which the rule fired; it evaluated the time from ``start_ms`` to ``end_ms``.
+    ``row``: the row, in the frame given to the group, of the event at which the rule fired; None if it fired at a
+    watermark or at an event of an earlier cut. ``incomplete``: the window began before the rule counted events.
+    ``events``: the events that made the rule fire, in order, for kinds of rules that keep them.
     """
 
     rule: CompiledRule
@@ -58,7 +59,7 @@ class RuleFiring:
 
 @dataclass(frozen=True, slots=True)
 class RuleFailure:
-    """A rule whose evaluation raised. Nothing of it was applied."""
+    """A rule whose evaluation raised, and the error. Its group's state is unchanged."""
 
     rule: CompiledRule
     reason: str

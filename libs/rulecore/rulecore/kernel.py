@@ -1,8 +1,9 @@
 """The rules kernel: takes events and rule changes, returns alerts, statuses of changes and late events.
 
-A cut's control records are applied first, so every event of a cut meets the same rule set, and the set's epoch is on
-every alert. A rule that fails while it is evaluated, or matches more than it may, goes into quarantine and the cut goes
-on without it. This module knows neither Spark nor Kafka: it is the same in production, in a test and in a back-test.
+The kernel applies the control records of a cut first, so the same rule set is evaluated on every event of the cut; each
+alert carries the set's epoch. A rule goes into quarantine if its evaluation raises, or if it has more than
+``max_matches`` matches in a cut; the other rules of the cut are still evaluated. The module knows neither Spark nor
+Kafka: production, tests and back-tests run the same code.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _TOP_RULES = 20  # rules in the metrics of a cut
 
 
 class RulesKernel:
-    """One shard's rules, their state and the state between firings and alerts."""
+    """The ``Kernel`` of a rules app for one shard: rules, their state, and the state between firings and alerts."""
 
     def __init__(self, config: RulesConfig) -> None:
         self.config = config
@@ -70,18 +71,20 @@ class RulesKernel:
         self.dispatcher = AlertDispatcher(config.dispatch)
         self.groups: dict[GroupId, RuleGroup] = {}
         self.signals = SignalCollector((), {})
-        self.firings: dict[str, list[SignalSource]] = {}  # of this cut, by stream
-        self.derived_from: bytes | None = None  # the stored set that `rules` and `groups` were made from
+        self.firings: dict[str, list[SignalSource]] = {}  # of this cut, by stream; the input of scores
+        self.derived_from: bytes | None = None  # the stored header from which `rules` and `groups` were restored
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def tables(self) -> Mapping[str, StateTable]:
+        """Return all state tables by name: those of the kernel and those of each group."""
         tables = self._kernel_tables()
         for group in self.groups.values():
             tables.update(group.tables())
         return tables
 
     def _kernel_tables(self) -> dict[str, StateTable]:
+        """Return the tables that do not belong to a group."""
         return {
             _RULES: self.stored_rules,
             _GROUPS: self.group_metadata,
@@ -90,10 +93,14 @@ class RulesKernel:
         }
 
     def table(self, name: str) -> StateTable:
-        own = self._kernel_tables()
-        return own[name] if name in own else self._group(GroupId.parse(name.split(":")[1])).table(name)
+        """Return the table of that name; create its group if the name has one."""
+        kernel_tables = self._kernel_tables()
+        return (
+            kernel_tables[name] if name in kernel_tables else self._group(GroupId.parse(name.split(":")[1])).table(name)
+        )
 
     def on_state_loaded(self) -> None:
+        """Restore the lists, the rules and the groups from the loaded tables."""
         self.dispatcher.on_state_loaded()
         self.groups = {group: kept for group, kept in self.groups.items() if group == self._current_generation(group)}
         if dict(self.stored_lists) != dict(self.lists.records()):
@@ -101,21 +108,23 @@ class RulesKernel:
             self.rules = self.rules.with_lists(self.lists.types())
         blob = self.stored_rules.get(_SET)
         if blob is None or blob == self.derived_from:
-            return  # caught up over cuts without a rule change
+            return  # the rules did not change in the cuts that were loaded
         self.derived_from = blob
         self.rules = RuleSet.restore(self.schemas, self.limits, self.stored_rules, self.lists.types())
         self._assign_groups({}, 0)
 
     def _store_rules(self) -> None:
-        kept = dict(self.rules.records())
+        """Write the rule set to its table."""
+        records = dict(self.rules.records())
         for name, _ in [*self.stored_rules]:
-            if name not in kept:
+            if name not in records:
                 self.stored_rules.put(name, None)
-        for name, value in kept.items():
+        for name, value in records.items():
             self.stored_rules.put(name, value)
-        self.derived_from = kept[_SET]
+        self.derived_from = records[_SET]
 
     def _group(self, group: GroupId) -> RuleGroup:
+        """Return the group of that id, created if needed."""
         if group not in self.groups:
             self.groups[group] = make_group(group, self.schemas[group.stream], self.config.groups)
         return self.groups[group]
@@ -128,7 +137,8 @@ class RulesKernel:
     def _drop_group(self, group: GroupId) -> None:
         """Delete a group that no rule needs.
 
-        Rows of it that the state log still holds do not come back into a later one: that has another generation.
+        The state log may still hold its rows. A later group of the same rules has another generation, so that it does
+        not load them.
         """
         del self.groups[group]
         self.group_metadata.put(str(group), None)
@@ -136,7 +146,7 @@ class RulesKernel:
             self.group_metadata.put(f"{_GENERATION}{replace(group, generation=0)}", str(group.generation + 1).encode())
 
     def _assign_groups(self, latest_event_ms: Mapping[str, int], watermark_ms: int) -> None:
-        """Assign every rule with state to its group. A paused rule keeps its state; one in quarantine does not."""
+        """Assign every rule with state to its group. A paused rule keeps its state; a rule in quarantine loses it."""
         self.list_columns = {name: self.rules.list_columns(name) for name in self.schemas}
         wanted: dict[GroupId, list[CompiledRule]] = {}
         for rule in self.rules.with_state():
@@ -157,7 +167,7 @@ class RulesKernel:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def step(self, cut: Cut) -> KernelOutput:
-        """Process a cut: rule changes, events in the order of their streams, windows that end, scores of all."""
+        """Process a cut: rule changes, then events stream by stream, then windows that end, then scores."""
         self.firings = {}
         records = self._apply_control(cut)
         contents = self.lists.contents(cut.clock_ms)
@@ -168,7 +178,7 @@ class RulesKernel:
                 records += self._event_records(cut, StreamKey(name, route))
             records += self._late_records(cut, name)
         for group in sorted(self.groups, key=str):
-            if group in self.groups and group.kind != RuleKind.SCORE:  # a rule that fails may take its group with it
+            if group in self.groups and group.kind != RuleKind.SCORE:  # the last rule of a group may go into quarantine
                 records += self._group_records(cut, group)
         for group in sorted(self.groups, key=str):
             if group.kind == RuleKind.SCORE:
@@ -184,22 +194,24 @@ class RulesKernel:
         return counted
 
     def _apply_control(self, cut: Cut) -> list[Record]:
+        """Apply the control records and the clock to lists and rules; return the statuses, in shard 0 only."""
         if not cut.control and cut.clock_ms < self.rules.boundary_ms():
             return []
         parts, changes, deletions = split_records(cut.control)
-        answers = self._change_lists(parts)
-        before, known = self.rules, self._aggregates()
-        self.rules, statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
+        statuses = self._change_lists(parts)
+        before, known_columns = self.rules, self._aggregate_columns()
+        self.rules, rule_statuses = before.apply(changes, cut.clock_ms) if changes else before.at_time(cut.clock_ms)
         if self.rules is not before:
             self._store_rules()
         if self.rules.epoch != before.epoch:
             self._assign_groups(cut.latest_event_ms, cut.watermark_ms)
         self._apply_backfills(cut)
-        answers += [*(self._with_warming(status, known, cut) for status in statuses), *self._change_lists(deletions)]
-        return [status_record(answer) for answer in answers] if cut.shard == 0 else []
+        statuses += [self._with_incomplete_counts(status, known_columns, cut) for status in rule_statuses]
+        statuses += self._change_lists(deletions)
+        return [status_record(status) for status in statuses] if cut.shard == 0 else []
 
     def _apply_backfills(self, cut: Cut) -> None:
-        """Add backfills to the aggregates that missed events."""
+        """Add the backfills of the last change to the aggregates of their rules."""
         backfills, self.rules = self.rules.backfills, replace(self.rules, backfills=())
         for backfill in backfills:
             group = self._window_group(backfill.rule)
@@ -208,44 +220,53 @@ class RulesKernel:
                 apply_backfill(backfill, group, self.schemas[name], self._cut_context(cut, name), self.group_metadata)
 
     def _window_group(self, rule: CompiledRule) -> WindowGroup | None:
+        """Return the rule's group if it is a group of time windows, else None."""
         group_id = GroupId.for_rule(rule)
         group = None if group_id is None else self.groups.get(self._current_generation(group_id))
         return group if isinstance(group, WindowGroup) else None
 
-    def _aggregates(self) -> frozenset[str]:
-        """Return the columns of all aggregates over windows."""
+    def _aggregate_columns(self) -> frozenset[str]:
+        """Return the columns of all aggregates over time windows."""
         groups = (group for group in self.groups.values() if isinstance(group, WindowGroup))
         return frozenset(name for group in groups for name in group.metadata.since_ms)
 
-    def _with_warming(self, status: RuleStatus, known: frozenset[str], cut: Cut) -> RuleStatus:
-        """Add to the status of a new version which aggregates start now, and at which offsets."""
+    def _with_incomplete_counts(self, status: RuleStatus, known_columns: frozenset[str], cut: Cut) -> RuleStatus:
+        """Add to the status of a new version the aggregates that start in this cut, and the offsets of their start.
+
+        ``known_columns``: the columns of the aggregates that existed before the change.
+        """
         if status.subject is not Subject.RULE or status.status not in (StatusKind.ACCEPTED, StatusKind.EFFECTIVE):
             return status
-        found = [c for c in self.rules.evaluated_versions(status.name) if c.rule.version == status.version]
-        group = self._window_group(found[0]) if found else None
-        since = {} if group is None else group.since_by_column(found[0])
-        new = {name: at for name, at in since.items() if name not in known and at > NO_WATERMARK}
+        versions = [c for c in self.rules.evaluated_versions(status.name) if c.rule.version == status.version]
+        group = self._window_group(versions[0]) if versions else None
+        since_ms = {} if group is None else group.since_by_column(versions[0])
+        new = {name: ms for name, ms in since_ms.items() if name not in known_columns and ms > NO_WATERMARK}
         if not new:
             return status
-        source = [s.schema.name for s in self.config.streams].index(found[0].rule.on)
-        own = {n % PARTITIONS_PER_TOPIC: o for n, o in cut.start_offsets.items() if n // PARTITIONS_PER_TOPIC == source}
-        return replace(status, incomplete=IncompleteCounts(new, own))
+        source = [s.schema.name for s in self.config.streams].index(versions[0].rule.on)
+        offsets = {
+            n % PARTITIONS_PER_TOPIC: offset
+            for n, offset in cut.start_offsets.items()
+            if n // PARTITIONS_PER_TOPIC == source
+        }
+        return replace(status, incomplete=IncompleteCounts(new, offsets))
 
     def _change_lists(self, records: Sequence[ControlRecord]) -> list[RuleStatus]:
-        before, answers = self.lists, []
+        """Apply control records of lists, and return the status of each."""
+        before, statuses = self.lists, []
         for record in records:
             key = (record.key or b"").decode("utf-8", "replace")
-            self.lists, answer = self.lists.apply(key, record.value, self.rules.rules_using_list)
-            answers.append(as_reply(answer, record, self.rules.epoch))
+            self.lists, status = self.lists.apply(key, record.value, self.rules.rules_using_list)
+            statuses.append(as_reply(status, record, self.rules.epoch))
         if self.lists is not before:
             save(self.lists, self.stored_lists)
             self.rules = self.rules.with_lists(self.lists.types())
-        return answers
+        return statuses
 
-    # --- rules per event ----------------------------------------------------------------------------------------
+    # --- event rules --------------------------------------------------------------------------------------------
 
     def _event_records(self, cut: Cut, routed: StreamKey) -> list[Record]:
-        """Evaluate the rules per event on every event once, late ones included."""
+        """Evaluate the event rules on every event once, late events included."""
         frame = cut.events.get(routed)
         if frame is None:
             return []
@@ -256,20 +277,24 @@ class RulesKernel:
         records = [self._quarantine(matcher.rules[n], reason) for n, reason in matches.failed]
         if not len(matches.row):
             return records
-        kept, over = matches_within_budget(matcher, matches, counts, self.limits)
+        kept, exceeding = matches_within_budget(matcher, matches, counts, self.limits)
         rows = frame[matches.row[kept]].to_dicts()
         for row, number in zip(rows, matches.rule[kept].tolist(), strict=True):
             records += self._event_alert(matcher.rules[number], row)
-        return records + [self._quarantine(rule, reason) for rule, reason in over]
+        return records + [self._quarantine(rule, reason) for rule, reason in exceeding]
 
     def _count_cost(self, matcher: EventMatcher[CompiledRule], measures: Mapping[str, Ints]) -> None:
-        """Count the most expensive rules of the cut: by events that the index passed to them, and by matches."""
+        """Add the highest counts of each measure to the counters of the cut.
+
+        ``measures``: by name, a count for each rule of the matcher.
+        """
         for name, counts in measures.items():
-            some = np.flatnonzero(counts)
-            for number in some[np.argsort(-counts[some], kind="stable")][:_TOP_RULES].tolist():
+            nonzero = np.flatnonzero(counts)
+            for number in nonzero[np.argsort(-counts[nonzero], kind="stable")][:_TOP_RULES].tolist():
                 self.dispatcher.count(f"{name}.{version_key(matcher.rules[number].rule)}", int(counts[number]))
 
     def _event_alert(self, rule: CompiledRule, row: Mapping[str, Value]) -> Iterable[Record]:
+        """Yield the alert of an event rule on an event, unless it is suppressed or over budget."""
         name = rule.rule.on
         schema, origin = self.schemas[name], self._origin(name, row)
         by = () if rule.rule.suppress is None else [row[c] for c in rule.rule.suppress.by]
@@ -283,6 +308,7 @@ class RulesKernel:
             yield event_alert(rule, schema, row, origin, context)
 
     def _origin(self, name: str, row: Mapping[str, object]) -> Origin:
+        """Return the origin of an event of the stream ``name``."""
         partition, offset, event_ms = row[PARTITION], row[OFFSET], row[EVENT_MS]
         assert isinstance(partition, int)
         assert isinstance(offset, int)
@@ -290,6 +316,7 @@ class RulesKernel:
         return Origin(self.topics[name], partition % PARTITIONS_PER_TOPIC, offset, event_ms)
 
     def _late_records(self, cut: Cut, name: str) -> Iterable[Record]:
+        """Yield a record for each late event of the stream ``name``."""
         frame = cut.events.get(StreamKey(name, 0))
         if frame is None:
             return
@@ -299,7 +326,7 @@ class RulesKernel:
     # --- rules with state ---------------------------------------------------------------------------------------
 
     def _group_records(self, cut: Cut, group_id: GroupId) -> list[Record]:
-        """Process the events that are on time, then the windows that the watermark ends."""
+        """Add the events that are not late to a group, close the windows that end, and return the alerts."""
         name, group = group_id.stream, self.groups[group_id]
         route = self.schemas[name].route_for(group_id.group_by)
         assert route is not None, "the rule set accepts only groups that are routed"
@@ -308,18 +335,18 @@ class RulesKernel:
         records: list[Record] = []
         if frame is not None:
             on_time = frame.filter(pl.col(EVENT_MS) >= cut.watermark_ms)
-            firings, failed = self._run_until_valid(group, lambda: group.add(on_time, context))
-            records += failed
+            firings, statuses = self._run_until_valid(group, lambda: group.add(on_time, context))
+            records += statuses
             records += self._alerts(firings, name, on_time)
-        firings, failed = self._run_until_valid(group, lambda: group.close(context))
-        return records + failed + self._alerts(firings, name, None)
+        firings, statuses = self._run_until_valid(group, lambda: group.close(context))
+        return records + statuses + self._alerts(firings, name, None)
 
     def _score_records(self, cut: Cut, group_id: GroupId) -> list[Record]:
-        """Add the signals of this cut to the scores, then forget those that the watermark ends."""
-        from rulecore.groups.scores.group import ScoreGroup  # as families does: not for those who have no such rule
+        """Add the signals of this cut to the scores, then drop the signals that no score can count any more."""
+        from rulecore.groups.scores.group import ScoreGroup  # imported only by apps with a score rule
 
         name, group = group_id.stream, self.groups[group_id]
-        assert isinstance(group, ScoreGroup), "families makes it"
+        assert isinstance(group, ScoreGroup), "make_group creates a ScoreGroup for this kind"
         route, context = self.schemas[name].route_for(group_id.group_by), self._cut_context(cut, name)
         assert route is not None, "the rule set accepts only groups that are routed"
         signals = self.signals.from_firings(group_id, self.firings.get(name, ()))
@@ -330,12 +357,13 @@ class RulesKernel:
         return self._alerts(firings, name, None)
 
     def _cut_context(self, cut: Cut, stream: str) -> CutContext:
+        """Return the context of a cut for the groups of a stream."""
         times = (cut.clock_ms, cut.watermark_ms, cut.next_watermark_ms)
         return CutContext(cut.shard, self.config.shards, self.topics[stream], *times, self.lists.contents(cut.clock_ms))
 
     def _alerts(self, firings: Sequence[RuleFiring], name: str, frame: pl.DataFrame | None) -> list[Record]:
-        """Return the alerts of the firings; their rows are indexes of ``frame``."""
-        kept, over = firings_within_budget(firings, self.limits)
+        """Return the alerts of the firings of stream ``name``; ``RuleFiring.row`` is a row of ``frame``."""
+        kept, exceeding = firings_within_budget(firings, self.limits)
         rows = [f.row for f in kept if f.row is not None]
         events = dict(zip(rows, frame[rows].to_dicts(), strict=True)) if frame is not None and rows else {}
         records: list[Record] = []
@@ -343,9 +371,10 @@ class RulesKernel:
             origin = None if firing.row is None else self._origin(name, events[firing.row])
             self.firings.setdefault(name, []).append((firing, origin))
             records += self._alert(firing, origin)
-        return records + [self._quarantine(rule, reason) for rule, reason in over]
+        return records + [self._quarantine(rule, reason) for rule, reason in exceeding]
 
     def _alert(self, firing: RuleFiring, origin: Origin | None) -> Iterable[Record]:
+        """Yield the alert of a firing, unless it is suppressed or over budget."""
         rule = firing.rule.rule
         columns = () if rule.suppress is None else rule.suppress.by or firing.rule.group_by
         by = [firing.key[c] for c in columns]
@@ -358,7 +387,10 @@ class RulesKernel:
     def _run_until_valid(
         self, group: RuleGroup, action: Callable[[], tuple[list[RuleFiring], list[RuleFailure]]]
     ) -> tuple[list[RuleFiring], list[Record]]:
-        """Run the action until no rule fails. Each failure puts a rule into quarantine, so this ends."""
+        """Repeat the action until no rule fails; return its firings and the statuses of the failed rules.
+
+        Each failed rule goes into quarantine, so the loop ends.
+        """
         records: list[Record] = []
         while True:
             firings, failures = action()
@@ -369,6 +401,7 @@ class RulesKernel:
                 return [], records
 
     def _quarantine(self, rule: CompiledRule, reason: str) -> Record:
+        """Put the rule into quarantine, and return the status record that says so."""
         self.rules = self.rules.quarantine(rule, reason)
         self._store_rules()
         self._assign_groups({}, 0)
@@ -379,6 +412,7 @@ class RulesKernel:
 
 
 def _late_record(schema: StreamSchema, row: Mapping[str, object], origin: Origin, watermark_ms: int) -> Record:
+    """Return the record of a late event for the lane ``late``."""
     event = {f.name: lang.to_logical(row[f.name], f.type) for f in schema.fields}  # type: ignore[arg-type]
     body = {
         "stream": schema.name,

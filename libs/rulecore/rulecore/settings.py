@@ -1,6 +1,6 @@
-"""The configuration of the rules kernel and the limits of its state, as values that travel to the workers.
+"""The configuration of the rules kernel and the limits of its state: picklable values that are sent to the workers.
 
-Imports nothing that takes time.
+The module imports nothing that takes time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleStream:
-    """A stream that rules may be written on, and the topic that its events come from."""
+    """A stream that rules may read, and the topic of its events."""
 
     schema: StreamSchema
     topic: str
@@ -22,7 +22,7 @@ class RuleStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Limits of the state that a group of rules keeps in one shard."""
+    """Limits of the state that a group keeps in one shard."""
 
     #: Most values that one distinct count keeps exactly, for each key and pane.
     distinct: int = 10_000

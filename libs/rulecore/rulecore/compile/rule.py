@@ -1,9 +1,9 @@
-"""A rule that has been checked against its stream, with everything that evaluation needs worked out once.
+"""Compiles a rule: checks it against its stream and computes what its evaluation needs.
 
-Promises: compiling is a pure function of the rule, the schema and the limits, and raises nothing but ``RuleError``. An
-aggregate's fingerprint identifies *the counted values*: stream, filter, groups, value, function and pane. Neither the
-threshold of ``having`` nor the length of the window nor the rule's version is part of it, so state kept under it
-outlives such changes and is shared by all rules that count the same.
+Compiling is a pure function of the rule, the schemas, the limits and the types of the lists, and raises nothing but
+``RuleError``. The fingerprint of an aggregate is a hash of the stream, the filter, ``group_by``, the argument, the
+function and the pane. The threshold of ``having``, the length of the window and the rule's version are not part of it,
+so the state stored under a fingerprint survives such changes and is shared by all rules with this aggregate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from streamcore.schema import LONG, StreamSchema, Type
 _DAY_MS = 86_400_000
 _NO_LISTS: Mapping[str, ListType] = MappingProxyType({})
 
-#: Families of windowed rules that do not share panes of event time.
+#: Families (``CompiledRule.family``) of window rules that have no panes of event time.
 SESSION = "session"
 COUNT = "count"
 
@@ -56,7 +56,7 @@ class RuleLimits:
     window_ms: int = 400 * _DAY_MS
     #: Most aggregates of a rule.
     aggregates: int = 16
-    #: Most bytes of parts whose release has not come yet.
+    #: Most bytes of staged parts: parts of releases that are not yet published.
     staged_bytes: int = 64 * 1024 * 1024
     #: Most matches of one rule in one cut and shard.
     matches: int = 100_000
@@ -66,39 +66,39 @@ class RuleLimits:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """[start, start + size), a start every ``slide_ms``; a pane is ``slide_ms`` long."""
+    """Windows [start, start + size) of event time; one starts every ``slide_ms``. A pane is ``slide_ms`` long."""
 
     size_ms: int
     slide_ms: int
 
     @property
     def panes(self) -> int:
-        """Panes in a window."""
+        """The number of panes in a window."""
         return self.size_ms // self.slide_ms
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Runs of events with less than a gap between neighbours."""
+    """Sessions: runs of events of a key with less than ``gap_ms`` between neighbours."""
 
     gap_ms: int
 
     @property
     def panes(self) -> int:
-        """A session is one piece."""
+        """Always 1: a session has no panes."""
         return 1
 
 
 @dataclass(frozen=True, slots=True)
 class EventCountWindow:
-    """``count`` events of a key, a window every ``every`` events; a pane is ``every`` events."""
+    """Windows of ``count`` events of a key; one ends after each ``every`` events. A pane is ``every`` events."""
 
     count: int
     every: int
 
     @property
     def panes(self) -> int:
-        """Panes in a window."""
+        """The number of panes in a window."""
         return self.count // self.every
 
 
@@ -107,9 +107,9 @@ RuleWindow = TimeWindow | SessionWindow | EventCountWindow
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
-    """One aggregate of a windowed rule. ``text`` is how an alert names it; ``type`` is that of its result.
+    """One aggregate of a window rule. ``text``: its name in alerts; ``type``: the type of its result.
 
-    ``group_by`` is in the order of the stream's fields, whatever order the rule has.
+    ``group_by`` is in the order of the stream's fields, whatever its order in the rule.
     """
 
     function: str
@@ -123,13 +123,13 @@ class AggregateSpec:
 
     @property
     def column(self) -> str:
-        """The column that stands for the aggregate in ``CompiledRule.having_on_columns``."""
+        """The name of the column that replaces the aggregate in ``CompiledRule.having_on_columns``."""
         return f"agg_{self.fingerprint}"
 
 
 @dataclass(frozen=True, slots=True)
 class AlertField:
-    """A value that alerts of a rule show: its name there, its column in ``Firing.values`` and its logical type."""
+    """A value in a rule's alerts: its name there, its column in ``RuleFiring.values`` and its logical type."""
 
     text: str
     column: str
@@ -138,7 +138,7 @@ class AlertField:
 
 @dataclass(frozen=True, slots=True)
 class MessageField:
-    """The column behind a name in the message: an event's, a group's or an aggregate's column, and its logical type."""
+    """A name in the message template, and the column (of the event, key or aggregate) that it shows, with its type."""
 
     name: str
     column: str
@@ -147,16 +147,15 @@ class MessageField:
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """``digest`` is that of the canonical JSON. A rule per event has a ``plan`` and no window, groups, aggregates.
-    An absence rule has the plan of the event that it expects; ``absence`` and ``score`` are those kinds' own entries.
+    """A checked rule with everything that its evaluation needs.
 
-    ``family`` and ``unit`` determine which rules share state, see ``groups.GroupId``. ``alert_fields``: the values in
-    alerts.
-
-    ``where`` is normalized, ``having`` is as its author wrote it; ``having_plan`` is how it is looked up. ``route`` is
-    the index of the stream's key that the rule's events are routed by (a rule per event sees each event once, under any
-    of the keys). ``list_columns`` are the columns that its conditions need besides the stream's: answers of lists;
-    ``populations`` are lists whose entries it expects.
+    ``digest``: the hash of the rule's canonical JSON. ``where``: the normalized condition; ``plan``: its access plan,
+    of event rules and absence rules only. ``having``: the condition as the author wrote it; ``having_on_columns``: with
+    a column for each aggregate; ``having_plan``: its access plan. ``placeholders``: the fields that the message shows.
+    ``route``: the index, in ``StreamSchema.keys``, of the key by which the rule's events are routed. ``family`` and
+    ``unit`` are the ``kind`` and ``unit`` of the rule's ``GroupId``. ``alert_fields``: the values in its alerts.
+    ``sequence``, ``absence`` and ``score`` are set for rules of that kind only. ``list_columns``: the columns with
+    answers of lists that its conditions need. ``populations``: the lists whose entries an absence rule expects.
     """
 
     rule: Rule
@@ -183,37 +182,37 @@ class CompiledRule:
 
     @property
     def lists(self) -> frozenset[str]:
-        """Names of the lists that it asks, or whose entries it expects."""
+        """The names of the lists that its conditions use or whose entries it expects."""
         return frozenset((*(column.list.name for column in self.list_columns), *self.populations))
 
     @property
     def kind(self) -> RuleKind:
-        """The kind of input that the rule evaluates."""
+        """The kind of the rule."""
         return self.rule.kind
 
 
 def compile_rule(
     rule: Rule, streams: Mapping[str, StreamSchema], limits: RuleLimits, lists: Mapping[str, ListType] = _NO_LISTS
 ) -> CompiledRule:
-    """Check and compile a rule; raise ``ExpressionError`` with a place, or ``RuleSetError``, for a fault."""
+    """Check and compile a rule. Raise ``ExpressionError`` or ``RuleSetError`` if it is invalid."""
     schema = streams.get(rule.on)
     if schema is None:
         raise RuleSetError(f"on: there is no stream {rule.on!r}; there are {', '.join(sorted(streams)) or 'none'}")
     names = NameScope.of_stream(schema, lists, limits.expression)
     where = None if rule.where is None else compile_condition(rule.where, "where", names)
     if rule.kind is RuleKind.WINDOW:
-        return _compile_windowed(rule, where, schema, names, limits)
+        return _compile_window_rule(rule, where, schema, names, limits)
     if rule.kind is RuleKind.SEQUENCE:
-        return _sequence(rule, where, schema, names, limits)
+        return _compile_sequence_rule(rule, where, schema, names, limits)
     if rule.kind is RuleKind.ABSENCE:
-        return _absence(rule, schema, names)
+        return _compile_absence_rule(rule, schema, names)
     if rule.kind is RuleKind.SCORE:
-        return _score(rule, schema, names)
+        return _compile_score_rule(rule, schema, names)
     if rule.kind is not RuleKind.EVENT:
         raise RuleSetError(f"rules of kind {rule.kind} are not supported yet")
-    assert where is not None  # the model refuses a rule per event without one
+    assert where is not None, "the document model rejects an event rule without a condition"
     placeholders = [MessageField(name, name, kind) for name, kind in names.columns.items()]
-    text, used = _message(rule, placeholders)
+    text, used = _parse_message(rule, placeholders)
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -227,38 +226,41 @@ def compile_rule(
 
 
 def _suppress_route(rule: Rule, schema: StreamSchema) -> int:
-    """Return the route under which all events with the same values of ``suppress.by`` come to one shard."""
+    """Return the route under which all events with equal values of ``suppress.by`` reach one shard."""
     if rule.suppress is None:
         return 0
     return route_for(schema, rule.suppress.by, "suppress.by")
 
 
 def check_suppress(rule: Rule, schema: StreamSchema, route: int) -> None:
-    """Raise ``RuleSetError`` when alerts that are distinguished by ``suppress.by`` would come from several shards."""
+    """Raise ``RuleSetError`` if alerts with equal values of ``suppress.by`` would come from several shards."""
     by = rule.suppress.by if rule.suppress is not None else ()
     if not by:
         return
-    if other := [name for name in by if name not in rule.group_by]:
-        raise RuleSetError(f"suppress.by: {', '.join(other)} is not in group_by; an alert has only those columns")
+    if unknown := [name for name in by if name not in rule.group_by]:
+        raise RuleSetError(f"suppress.by: {', '.join(unknown)} is not in group_by; an alert has only those columns")
     if missing := [name for name in schema.keys[route] if name not in by]:
         raise RuleSetError(f"suppress.by: must contain {', '.join(missing)}, which the rule's events are routed by")
 
 
-def _compile_windowed(
+def _compile_window_rule(
     rule: Rule, condition: EventCondition | None, schema: StreamSchema, names: NameScope, limits: RuleLimits
 ) -> CompiledRule:
-    window, family, unit = _window(rule, limits)
+    window, family, unit = _compile_window(rule, limits)
     group_by, route = grouping_for(rule, schema)
     columns, where = names.columns, None if condition is None else condition.expr
-    having = _having(rule, {name: columns[name] for name in group_by}, names)
-    aggregates = {a: _spec(a, where, rule.on, group_by, _pane(family, unit)) for a in lang.aggregates(having)}
+    having = _parse_having(rule, {name: columns[name] for name in group_by}, names)
+    aggregates = {
+        a: _compile_aggregate(a, where, rule.on, group_by, _pane_identity(family, unit))
+        for a in lang.aggregates(having)
+    }
     if len(aggregates) > limits.aggregates:
         raise RuleSetError(f"having: {len(aggregates)} aggregates, at most {limits.aggregates}")
-    # Not the same name twice: the first aggregate of a function, in the order of the text, has the function's name.
+    # In the message, the name of a function means its first aggregate in the text.
     aliases = {s.function: MessageField(s.function, s.column, s.type) for s in reversed(aggregates.values())}
     groups = {name: MessageField(name, name, columns[name]) for name in group_by}
-    text, used = _message(rule, [*(aliases | groups).values()])
-    kept = _distinct(aggregates.values())
+    text, used = _parse_message(rule, [*(aliases | groups).values()])
+    specs = _first_by_fingerprint(aggregates.values())
     on_columns = lang.replace_aggregates(having, {a: s.column for a, s in aggregates.items()})
     return CompiledRule(
         rule=rule,
@@ -268,8 +270,8 @@ def _compile_windowed(
         group_by=group_by,
         route=route,
         window=window,
-        aggregates=kept,
-        alert_fields=tuple(AlertField(s.text, s.column, s.type) for s in kept),
+        aggregates=specs,
+        alert_fields=tuple(AlertField(s.text, s.column, s.type) for s in specs),
         family=family,
         unit=unit,
         having_on_columns=on_columns,
@@ -280,10 +282,10 @@ def _compile_windowed(
     )
 
 
-def _sequence(
+def _compile_sequence_rule(
     rule: Rule, where: EventCondition | None, schema: StreamSchema, names: NameScope, limits: RuleLimits
 ) -> CompiledRule:
-    assert isinstance(rule.within, SequenceSpan), "a sequence has a length"
+    assert isinstance(rule.within, SequenceSpan), "the document model rejects a sequence rule without a time span"
     if rule.within.span > limits.window_ms:
         longest = render_duration(limits.window_ms)
         raise RuleSetError(f"within: a sequence of {render_duration(rule.within.span)}, at most {longest}")
@@ -294,7 +296,7 @@ def _sequence(
     named = {name: MessageField(name, column, kind) for name, (column, kind) in sequences.MESSAGE_FIELDS.items()}
     captured = [MessageField(c.name, c.name, c.type) for c in sequence.captures]
     groups = {name: MessageField(name, name, columns[name]) for name in group_by}
-    text, used = _message(rule, [*(named | groups).values(), *captured])
+    text, used = _parse_message(rule, [*(named | groups).values(), *captured])
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -314,13 +316,13 @@ def _sequence(
     )
 
 
-def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
+def _compile_absence_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
     group_by, route = grouping_for(rule, schema)
     assert rule.expect is not None, "an absence rule"
     expected = compile_condition(rule.expect.where, "expect.where", names)
     spec = absence_spec.compile_absence(rule, schema, group_by, expected.expr, names.lists)
     alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in absence_spec.ALERT_FIELDS)
-    text, used = _message(rule, _message_fields(group_by, names.columns, alert_fields))
+    text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -338,10 +340,10 @@ def _absence(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule
     )
 
 
-def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
+def _compile_score_rule(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
     group_by, route = grouping_for(rule, schema)
     alert_fields = tuple(AlertField(name, f"__{name}", kind) for name, kind in scores_spec.ALERT_FIELDS)
-    text, used = _message(rule, _message_fields(group_by, names.columns, alert_fields))
+    text, used = _parse_message(rule, _message_fields(group_by, names.columns, alert_fields))
     return CompiledRule(
         rule=rule,
         digest=_digest(rule),
@@ -359,24 +361,21 @@ def _score(rule: Rule, schema: StreamSchema, names: NameScope) -> CompiledRule:
 def _message_fields(
     group_by: tuple[str, ...], columns: Mapping[str, Type], alert_fields: Iterable[AlertField]
 ) -> list[MessageField]:
-    """Return the fields that a message may name: the key and the alert fields.
-
-    A key column hides an alert field of its name.
-    """
+    """Return the fields that a message may name: key columns and alert fields. A key column hides an alert field."""
     fields = {f.text: MessageField(f.text, f.column, f.type) for f in alert_fields}
     return [*(fields | {name: MessageField(name, name, columns[name]) for name in group_by}).values()]
 
 
-def _distinct(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:
-    """Return the first of each fingerprint: ``sum(a * b)`` and ``sum(b * a)`` are one aggregate."""
-    found: dict[str, AggregateSpec] = {}
+def _first_by_fingerprint(specs: Iterable[AggregateSpec]) -> tuple[AggregateSpec, ...]:
+    """Return the first aggregate of each fingerprint: ``sum(a * b)`` and ``sum(b * a)`` are one aggregate."""
+    by_fingerprint: dict[str, AggregateSpec] = {}
     for spec in specs:
-        found.setdefault(spec.fingerprint, spec)
-    return tuple(found.values())
+        by_fingerprint.setdefault(spec.fingerprint, spec)
+    return tuple(by_fingerprint.values())
 
 
-def _window(rule: Rule, limits: RuleLimits) -> tuple[RuleWindow, str, int]:
-    """Return the window, and the family and unit of its group."""
+def _compile_window(rule: Rule, limits: RuleLimits) -> tuple[RuleWindow, str, int]:
+    """Return the window, and the ``family`` and ``unit`` of the compiled rule."""
     within = rule.within
     if isinstance(within, TumblingSpec | SlidingSpec):
         _check_length(within.size_ms, limits)
@@ -386,12 +385,10 @@ def _window(rule: Rule, limits: RuleLimits) -> tuple[RuleWindow, str, int]:
     if isinstance(within, SessionSpec):
         _check_length(within.session, limits)
         return SessionWindow(within.session), SESSION, within.session
-    assert isinstance(within, CountSpec), "the model refuses a windowed rule without a window"
+    assert isinstance(within, CountSpec), "the document model rejects a window rule without a window"
     every = within.every or within.count
     if within.count % every:
-        raise RuleSetError(
-            f"within: every: {every} must divide count: {within.count}, for a window is made of whole pieces"
-        )
+        raise RuleSetError(f"within: every: {every} must divide count: {within.count}")
     _check_panes(within.count // every, limits)
     return EventCountWindow(within.count, every), COUNT, every
 
@@ -407,20 +404,23 @@ def _check_panes(panes: int, limits: RuleLimits) -> None:
         raise RuleSetError(f"within: {panes} panes a window, at most {limits.panes_per_window}; make `every` longer")
 
 
-def _pane(family: str, unit: int) -> object:
-    """Return the part of the window that belongs to an aggregate's identity."""
+def _pane_identity(family: str, unit: int) -> object:
+    """Return the pane as a part of an aggregate's fingerprint."""
     return unit if family == RuleKind.WINDOW else [family, unit]
 
 
 def grouping_for(rule: Rule, schema: StreamSchema) -> tuple[tuple[str, ...], int]:
-    """Return the columns of ``group_by`` in the order of the stream, and the route of their events."""
+    """Return the columns of ``group_by`` in the order of the stream's fields, and the route of the rule's events."""
     route = route_for(schema, rule.group_by, "group_by")
     check_suppress(rule, schema, route)
     return tuple(name for name in schema.names if name in rule.group_by), route
 
 
 def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int:
-    """Return the route under which all events with the same values of these columns come to one shard."""
+    """Return the route under which all events with equal values of these columns reach one shard.
+
+    ``field``: the field of the rule that names the columns, for the ``RuleSetError`` if there is no such route.
+    """
     if unknown := [name for name in columns if schema.get(name) is None]:
         raise RuleSetError(f"{field}: stream {schema.name} has no {', '.join(unknown)}; it has {schema.names}")
     route = schema.route_for(columns)
@@ -430,16 +430,17 @@ def route_for(schema: StreamSchema, columns: tuple[str, ...], field: str) -> int
     return route
 
 
-def _having(rule: Rule, groups: Mapping[str, Type], names: NameScope) -> Expr:
+def _parse_having(rule: Rule, groups: Mapping[str, Type], names: NameScope) -> Expr:
+    """Return the parsed ``having``. ``groups``: the columns of ``group_by`` with their types."""
     assert rule.having is not None
     scope = Scope(groups, aggregates=True, arguments=names.columns, lists=names.lists)
     parsed = lang.parse(rule.having, scope, field="having", limits=names.limits)
     if not lang.aggregates(parsed):
-        raise RuleSetError("having: no aggregate in it, such as count(*); put conditions on events into `where`")
+        raise RuleSetError("having: has no aggregate, such as count(*); write conditions on events into `where`")
     return parsed
 
 
-def _spec(
+def _compile_aggregate(
     aggregate: AggregateCall, where: Expr | None, stream: str, group_by: tuple[str, ...], pane: object
 ) -> AggregateSpec:
     argument = None if aggregate.argument is None else compile_expr(aggregate.argument).expr
@@ -463,11 +464,13 @@ def _spec(
     )
 
 
-def _message(rule: Rule, placeholders: list[MessageField]) -> tuple[MessageTemplate, tuple[MessageField, ...]]:
+def _parse_message(rule: Rule, placeholders: list[MessageField]) -> tuple[MessageTemplate, tuple[MessageField, ...]]:
+    """Return the parsed message, and those of the placeholders that it uses."""
     known = {p.name: p for p in placeholders}
     text = message.parse_template(rule.then.message, known)
     return text, tuple(known[name] for name in dict.fromkeys(text.names))
 
 
 def _digest(rule: Rule) -> str:
+    """Return the hash of the rule's canonical JSON."""
     return hashlib.blake2b(canonical_json(rule), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""The properties that rules of one kind need to share state, and the interface of such a group for the kernel."""
+"""The identity of a group (rules that share state), and the protocol by which the kernel drives a group."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from streamcore.state import KeyValueTable, StateTable
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupId:
-    """``unit`` distinguishes the groups of a kind: pane or gap in milliseconds, 0 where there is nothing.
+    """The identity of a group: rules with an equal ``GroupId`` share state.
 
-    ``kind`` is a ``model.Kind`` or a narrower name, such as ``session``. ``born`` counts how often the group was given
-    up before: rows of an earlier life in the state log have another name.
+    ``kind`` is a ``RuleKind``, or ``session`` or ``count`` for these kinds of windows. ``unit`` is the length of a pane
+    or the gap of a session, in milliseconds; the events per pane of a count window; 0 for other kinds. ``generation``
+    counts how often the group was deleted before, so that rows of a deleted group have another name in the state log.
     """
 
     kind: str
@@ -31,35 +32,37 @@ class GroupId:
 
     @classmethod
     def for_rule(cls, rule: CompiledRule) -> GroupId | None:
-        """Return the group of a rule; None for a rule per event, which has no state."""
+        """Return the group of a rule, in generation 0; None for an event rule, which has no state."""
         if rule.kind is RuleKind.EVENT:
             return None
         return cls(rule.family, rule.rule.on, rule.group_by, rule.unit)
 
     def __str__(self) -> str:
+        """Return ``kind/stream/columns/unit/generation``, the name of the group in the names of its tables."""
         return f"{self.kind}/{self.stream}/{','.join(self.group_by)}/{self.unit}/{self.generation}"
 
     @classmethod
     def parse(cls, text: str) -> GroupId:
         """Parse the result of ``str``."""
-        kind, stream, columns, unit, born = text.split("/")
-        return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit), int(born))
+        kind, stream, columns, unit, generation = text.split("/")
+        return cls(kind, stream, tuple(columns.split(",")) if columns else (), int(unit), int(generation))
 
 
 class ListValues(Protocol):
-    """The content of a list at a cut: a value, so other content is another object."""
+    """The content of a list in a cut. Immutable: a list with changed content is another object."""
 
     @property
     def values(self) -> Collection[Value]:
-        """Physical values, each once."""
+        """The physical values of the entries, without duplicates."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CutContext:
-    """The cut that a group is stepped in. ``topic``: where the stream's events come from. Times in milliseconds.
+    """The facts of a cut that a group needs besides the events. Times are in epoch milliseconds.
 
-    ``shard`` of ``shards`` owns the keys by their hash (``streamcore.hashing.shard_for``). ``lists``: by name.
+    ``topic``: the topic of the group's stream. ``shard`` is one of ``shards``; ``streamcore.hashing.shard_for`` tells
+    which keys it owns. ``lists``: the contents of the lists, by name.
     """
 
     shard: int
@@ -72,31 +75,35 @@ class CutContext:
 
 
 class RuleGroup(Protocol):
-    """Rules that share state, with that state. All of it is in ``tables``."""
+    """Rules that share state, and this state in one shard. ``tables`` holds all of the state."""
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
-        """Evaluate these rules from now on (paused ones among them keep their state).
+        """Evaluate exactly these rules from now on. Paused rules among them keep their state and are not evaluated.
 
-        Facts to remember about the rules themselves go into ``memory``, under the group's name.
-        ``now_ms``: the latest
-        event time seen before, for state that starts empty. Called again after each change and, with the memory as it
-        was, after a restart.
+        Called after each change of the rules and after a restart. ``memory``: a stored table in which the group keeps
+        facts about its rules, under its own name; after a restart its content is unchanged. ``now_ms``: the latest
+        event time before this cut, from which on new state is complete.
         """
         ...
 
     def add(self, frame: pl.DataFrame, context: CutContext, /) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Take the events in: on time, in order of arrival, routed by a key of which ``group_by`` has all columns.
+        """Add the events of a cut to the state, and return the firings and the rules that failed.
 
-        With failures nothing was applied and there are no firings: the call is repeated without the failed rules.
+        ``frame``: events that are not late, in order of arrival, routed by a key whose columns are all in ``group_by``.
+        If a rule failed, the state is unchanged and there are no firings; the kernel puts the rule into quarantine and
+        repeats the call.
         """
         ...
 
     def close(self, context: CutContext, /) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Advance the watermark to ``context.next_watermark_ms``: fire the windows that end, drop expired state."""
+        """Advance the watermark to ``context.next_watermark_ms``: fire the windows that end, and drop expired state.
+
+        Failures are as in ``add``.
+        """
         ...
 
     def metrics(self) -> Mapping[str, int]:
-        """Return the amount of state kept now, and the number of entries dropped since the last call, by name."""
+        """Return the current sizes of the state and the numbers of entries dropped since the last call, by name."""
         ...
 
     def tables(self) -> Mapping[str, StateTable]:
@@ -104,5 +111,5 @@ class RuleGroup(Protocol):
         ...
 
     def table(self, name: str) -> StateTable:
-        """Return the table of that name; create it if stored rows are loaded before the rules are known."""
+        """Return the table of that name; create it if needed, since rows are loaded before the rules are set."""
         ...

@@ -90,7 +90,7 @@ class SubgroupedWindows:
         grown = panes > metadata.panes > 0
         metadata.since_ms = {n: now_ms if grown else metadata.since_ms.get(n, now_ms) for n in sorted(names)}
         metadata.panes = panes
-        freed = metadata.give_bits(rules)
+        freed = metadata.assign_bits(rules)
         memory.put(str(self.group), metadata.to_json())
         self.specs = {_name(spec, metadata): spec for spec in subgroup_specs(rules, metadata).values()}
         self.subgroups = {name: self._lane(name) for name in self.specs}

@@ -1,7 +1,7 @@
-"""Control records, applied to a copy of a rule set's tables.
+"""Applies control records to a copy of a rule set's tables.
 
-Promises: a record that is refused has changed nothing; a release that is refused at one of its changes has changed
-nothing. Refuses to know the events and the state of rules.
+A rejected record changes nothing. If one change of a release is rejected, the release changes nothing. The module knows
+neither events nor the state of rules.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from rulecore.errors import ExpressionError, RuleError, RuleSetError
 from rulecore.ruleset.versions import VersionTable
 from streamcore.kernel import ControlRecord
 
-_REASONS: Final = 20  # refused changes of a release that a status lists
+_REASONS: Final = 20  # most rejected changes of a release that its status lists
 
 
 @dataclass(slots=True)
 class RuleSetUpdate:
-    """The next set while records are applied to it. ``restaged``: whether staged parts were added or removed."""
+    """The tables of the next rule set, while records are applied. ``restaged``: whether staged parts have changed."""
 
     versions: VersionTable
     staged: dict[str, bytes]
@@ -37,35 +37,37 @@ class RuleSetUpdate:
 
     @property
     def touched(self) -> bool:
-        """Return whether there is something to store."""
+        """Return whether anything has changed that must be stored."""
         return self.versions.touched or self.restaged or bool(self.backfills)
 
     @property
     def _limits(self) -> RuleLimits:
         return self.versions.context.limits
 
-    def record(self, record: ControlRecord) -> list[RuleStatus]:
+    def apply_record(self, record: ControlRecord) -> list[RuleStatus]:
         """Apply one record and return its statuses, without the epoch."""
         name = (record.key or b"").decode("utf-8", "replace")
         try:
-            answers = list(self._apply(name, record.value))
+            statuses = list(self._apply(name, record.value))
         except RuleError as error:
-            answers = [_rejected_status(name, error_text(error))]
-        except Exception as error:  # a fault of ours in one record must not stop the stream
-            answers = [_rejected_status(name, f"internal error: {type(error).__name__}: {error}")]
-        return [as_reply(answer, record) for answer in answers]
+            statuses = [_rejected_status(name, error_text(error))]
+        except Exception as error:  # a program error at one record must not stop the app
+            statuses = [_rejected_status(name, f"internal error: {type(error).__name__}: {error}")]
+        return [as_reply(status, record) for status in statuses]
 
     def _apply(self, key: str, value: bytes | None) -> Iterator[RuleStatus]:
+        """Apply a record by the kind of its key; raise ``RuleError`` if it is rejected."""
         if key.startswith(BACKFILL_KEY):
-            yield self._backfill(key.removeprefix(BACKFILL_KEY), value)
+            yield self._apply_backfill(key.removeprefix(BACKFILL_KEY), value)
         elif key.startswith(STAGED_KEY):
             yield self._stage_part(key.removeprefix(STAGED_KEY), value)
         elif key.startswith(RELEASE_KEY):
-            yield from self._release(key.removeprefix(RELEASE_KEY), value)
+            yield from self._apply_release(key.removeprefix(RELEASE_KEY), value)
         else:
-            yield self._rule(key, value)
+            yield self._apply_rule(key, value)
 
-    def _rule(self, name: str, value: bytes | None) -> RuleStatus:
+    def _apply_rule(self, name: str, value: bytes | None) -> RuleStatus:
+        """Publish a version of a rule, or delete the rule if ``value`` is None."""
         if value is None:
             return self.versions.delete(name)
         rule: Rule | None = None
@@ -79,41 +81,49 @@ class RuleSetUpdate:
             return RuleStatus(name, version, StatusKind.REJECTED, error_text(error), 0, 0, 0, mode=mode)
 
     def _stage_part(self, digest: str, value: bytes | None) -> RuleStatus:
+        """Store a part of a later release or backfill, or delete it if ``value`` is None."""
         if value is None:
             self._drop_part(digest)
             return RuleStatus(digest, None, StatusKind.DELETED, None, 0, 0, 0, Subject.PART)
         if digest_part(value) != digest:
             raise RuleSetError(f"the part's bytes have the digest {digest_part(value)}, its key has {digest[:40]}")
-        kept = sum(map(len, self.staged.values())) + len(value)
-        if digest not in self.staged and kept > self._limits.staged_bytes:
+        staged_bytes = sum(map(len, self.staged.values())) + len(value)
+        if digest not in self.staged and staged_bytes > self._limits.staged_bytes:
             raise RuleSetError(
-                f"parts of releases that did not come have {kept} bytes, at most {self._limits.staged_bytes} are kept; "
+                f"staged parts of unpublished releases have {staged_bytes} bytes, at most {self._limits.staged_bytes}; "
                 "publish the release, or delete parts"
             )
-        warning = self._prepare(value)
+        warning = self._precompile(value)
         self.staged[digest] = value
         self.restaged = True
         return RuleStatus(digest, None, StatusKind.STAGED, warning, 0, 0, 0, Subject.PART)
 
-    def _prepare(self, value: bytes) -> str | None:
-        """Compile the versions of the part now, before the cut of the release, and return their errors."""
+    def _precompile(self, value: bytes) -> str | None:
+        """Compile the versions of a part before the cut of its release, and return their errors as a warning."""
         if not value.startswith(b"["):
-            decode_part(value)  # of a backfill
+            decode_part(value)  # a part of a backfill: only check its form
             return None
-        refused: list[str] = []
+        rejected: list[str] = []
         for change, version in decode_part_cached(value):
             if change.rule is not None:
                 try:
                     compile_version(version, self.versions.context)
                 except RuleError as error:
-                    refused.append(f"{change.rule.id}: {error_text(error)}")
-        return None if not refused else "will be refused:\n" + "\n".join(refused[:_REASONS])
+                    rejected.append(f"{change.rule.id}: {error_text(error)}")
+        return None if not rejected else "will be rejected:\n" + "\n".join(rejected[:_REASONS])
 
-    def _backfill(self, name: str, value: bytes | None) -> RuleStatus:
-        """Add a backfill to the update. Its parts are removed even if they do not fit the rule."""
+    def _apply_backfill(self, name: str, value: bytes | None) -> RuleStatus:
+        """Add a backfill to the update, and delete its parts, even if the backfill is rejected."""
         if value is None:
             return RuleStatus(
-                name, None, StatusKind.DELETED, "a backfill is not state; nothing changed", 0, 0, 0, Subject.BACKFILL
+                name,
+                None,
+                StatusKind.DELETED,
+                "nothing changed: a backfill cannot be deleted",
+                0,
+                0,
+                0,
+                Subject.BACKFILL,
             )
         backfill = decode_backfill(value)
         try:
@@ -124,35 +134,39 @@ class RuleSetUpdate:
         return RuleStatus(name, backfill.version, StatusKind.ACCEPTED, None, 0, 0, 0, Subject.BACKFILL)
 
     def _decode_backfill(self, name: str, backfill: Backfill) -> BackfillRows:
+        """Return the rows of the backfill; raise ``RuleSetError`` if they do not fit an evaluated version."""
         slots = [VersionSlot(name, slot) for slot in (Slot.LIVE, Slot.CANDIDATE)]
         known = self.versions.rules
         rules = [known[p] for p in slots if p in known and known[p].rule.version == backfill.version]
         if name != backfill.rule or not rules:
-            raise RuleSetError(f"version {backfill.version} of {name!r} does not count; a backfill needs one that does")
+            raise RuleSetError(
+                f"version {backfill.version} of {name!r} is neither live nor on trial, so it takes no backfill"
+            )
         schemas = {schema.name: schema for schema in self.versions.context.streams}
         return decode_parts(backfill, rules[0], schemas[rules[0].rule.on], self.staged)
 
-    def _release(self, name: str, value: bytes | None) -> Iterator[RuleStatus]:
-        """Apply all changes to a copy of the versions, then replace the versions by the copy."""
+    def _apply_release(self, name: str, value: bytes | None) -> Iterator[RuleStatus]:
+        """Apply all changes to a copy of the versions; replace the versions by the copy if no change is rejected."""
         if value is None:
-            yield _release_status(name, StatusKind.DELETED, "a release is not state; nothing changed")
+            yield _release_status(name, StatusKind.DELETED, "nothing changed: a release cannot be deleted")
             return
         release = decode_release(value)
         if release.release != name:
             raise RuleSetError(f"the record's key names release {name!r} and its value {release.release!r}")
         draft = self.versions.copy()
-        answers, refused = _apply_changes(draft, self._changes(release))
+        statuses, rejected = _apply_changes(draft, self._changes(release))
         self._drop_parts(release)
-        if refused:
-            more = f"\nand {len(refused) - _REASONS} more" if len(refused) > _REASONS else ""
-            reason = f"{len(refused)} of {len(answers) + len(refused)} changes are refused, so nothing changed:\n"
-            yield _release_status(name, StatusKind.REJECTED, reason + "\n".join(refused[:_REASONS]) + more)
+        if rejected:
+            more = f"\nand {len(rejected) - _REASONS} more" if len(rejected) > _REASONS else ""
+            reason = f"{len(rejected)} of {len(statuses) + len(rejected)} changes are rejected, so nothing changed:\n"
+            yield _release_status(name, StatusKind.REJECTED, reason + "\n".join(rejected[:_REASONS]) + more)
             return
         self.versions = draft
         yield _release_status(name, StatusKind.ACCEPTED, None)
-        yield from (replace(answer, release=name) for answer in answers)
+        yield from (replace(status, release=name) for status in statuses)
 
     def _changes(self, release: RuleRelease) -> Iterator[ChangeBytes]:
+        """Yield the changes of the release's parts and of its record; raise ``RuleSetError`` if a part is missing."""
         missing = [digest for digest in release.parts if digest not in self.staged]
         if missing:
             raise RuleSetError(f"part {missing[0]} is missing; publish the parts of a release before the release")
@@ -169,28 +183,30 @@ class RuleSetUpdate:
 
 
 def _apply_changes(versions: VersionTable, changes: Iterable[ChangeBytes]) -> tuple[list[RuleStatus], list[str]]:
-    """Apply the changes that are valid; return their statuses, and the errors of the others."""
-    answers: list[RuleStatus] = []
-    refused: list[str] = []
+    """Apply the valid changes; return their statuses, and the errors of the others."""
+    statuses: list[RuleStatus] = []
+    rejected: list[str] = []
     for change, version in changes:
         try:
-            answers.append(
+            statuses.append(
                 versions.delete(change.delete) if change.rule is None else versions.put(change.rule, version)
             )
         except RuleError as error:
-            refused.append(f"{change.delete or (change.rule and change.rule.id)}: {error_text(error)}")
-    return answers, refused
+            rejected.append(f"{change.delete or (change.rule and change.rule.id)}: {error_text(error)}")
+    return statuses, rejected
 
 
 def error_text(error: RuleError) -> str:
-    """Return the error as its author reads it."""
+    """Return the message for the rule's author: with the marked source line if the error is in an expression."""
     return error.render() if isinstance(error, ExpressionError) else str(error)
 
 
 def _release_status(name: str, kind: StatusKind, reason: str | None) -> RuleStatus:
+    """Return the status of a release."""
     return RuleStatus(name, None, kind, reason, 0, 0, 0, Subject.RELEASE)
 
 
 def _rejected_status(key: str, reason: str) -> RuleStatus:
+    """Return the status of a rejected record with this key."""
     subject, name = parse_key(key)
     return RuleStatus(name, None, StatusKind.REJECTED, reason, 0, 0, 0, subject)

@@ -1,9 +1,8 @@
-"""All rules at one epoch, as a value: control records and time make a new one out of an old one.
+"""The rule set: all versions of all rules, immutable; control records and the passing of time create the next set.
 
-Promises: ``apply`` is a pure function of the set, the records and the clock, never raises, whatever the bytes, and
-returns a status for each record; a rejected version leaves the previous one live, a release takes effect whole or not
-at all. Equal sets behave alike, and a set restored from ``records`` equals the one that gave them. Only the part that
-one record changes is compiled.
+``RuleSet.apply`` is a pure function of the set, the records and the clock. It raises for no record, whatever its bytes,
+and returns a status for each. If a version is rejected, the previous version stays live. A release takes effect as a
+whole or not at all. A set restored from ``records()`` equals the original. ``apply`` compiles only the changed rules.
 """
 
 from __future__ import annotations
@@ -38,12 +37,14 @@ _NEVER: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """``epoch`` counts the calls that changed which rules count, ``revision`` those that changed anything.
+    """All versions of the rules in their slots. Immutable, except for caches.
 
-    ``stored`` holds the canonical JSON of every version in a slot; ``rules`` those of them that compile (all, unless a
-    stream's schema or a limit changed between two starts: the others are in quarantine and wait for a new version).
-    ``quarantined`` gives the reason by version, ``expired`` names versions whose time is over, ``staged`` holds parts
-    of releases that have not come yet, by digest. ``backfills`` came with the last change.
+    ``epoch`` counts the changes of live and candidate versions; ``revision`` counts all changes. ``stored``: the
+    canonical JSON of every version in a slot. ``rules``: the compiled versions; if a stream's schema or a limit changed
+    between two starts, a stored version may no longer compile, and is in quarantine until a new version comes.
+    ``quarantined``: the reason, by ``id@version``. ``expired``: the ``id@version`` of versions past their ``effective``
+    end. ``staged``: the parts of releases and backfills that are not yet published, by digest. ``lists``: the types of
+    the lists that rules may use. ``backfills``: the backfills of the last change.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -78,7 +79,7 @@ class RuleSet:
         records: Iterable[tuple[str, bytes]],
         lists: Mapping[str, ListType] | None = None,
     ) -> RuleSet:
-        """Return the set that gave these ``records()``; its rules may use these lists."""
+        """Return the set whose ``records()`` these are. ``lists``: the types of the lists that its rules may use."""
         context = CompileContext.of(streams, limits, lists or {})
         values = dict(records)
         header = orjson.loads(values.pop(_SET, b'{"epoch":0,"revision":0,"quarantined":{},"expired":[]}'))
@@ -106,7 +107,7 @@ class RuleSet:
         )
 
     def with_lists(self, lists: Mapping[str, ListType]) -> RuleSet:
-        """Return the set whose next rules may use these lists. No rule is compiled again: lists keep their types."""
+        """Return the set with these lists for later rules. No rule is compiled again: a used list keeps its type."""
         return self if lists == self.lists else replace(self, lists=MappingProxyType(dict(lists)))
 
     def rules_using_list(self, name: str) -> tuple[str, ...]:
@@ -115,11 +116,11 @@ class RuleSet:
 
     def list_columns(self, stream: str) -> tuple[ListColumn, ...]:
         """Return the list columns that the evaluated and paused rules of a stream need."""
-        asking = [rule for rule in self.with_state() if rule.list_columns and rule.rule.on == stream]
-        return distinct(column for rule in asking for column in rule.list_columns)
+        using_lists = [rule for rule in self.with_state() if rule.list_columns and rule.rule.on == stream]
+        return distinct(column for rule in using_lists for column in rule.list_columns)
 
     def records(self) -> tuple[tuple[str, bytes], ...]:
-        """Return everything that ``restore`` needs, as pairs of a name and bytes, by name."""
+        """Return the input of ``restore``: names and values, sorted by name, the header last."""
         header = {
             "epoch": self.epoch,
             "revision": self.revision,
@@ -133,37 +134,38 @@ class RuleSet:
     # --- change -------------------------------------------------------------------------------------------------
 
     def apply(self, records: Sequence[ControlRecord], clock_ms: int) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
-        """Return the set after these records, in their order, at this time, and the status of each.
+        """Apply the records in their order, then the time; return the next set and the statuses of all changes.
 
-        The last result is kept: all shards of a worker apply the same records to equal sets in each cut, and then share
-        the next set with its caches.
+        The last result is cached: in each cut all shards of a worker apply equal records to equal sets, and thus share
+        the next set and its caches.
         """
         arguments = (self, self.lists, tuple(records), clock_ms)
         if not _LAST or _LAST[0][0] != arguments:
-            change = self._update(clock_ms)
-            answers = [answer for record in records for answer in change.record(record)]
-            _LAST.append((arguments, self._result(change, [*answers, *change.versions.advance_time()])))
+            update = self._start_update(clock_ms)
+            statuses = [status for record in records for status in update.apply_record(record)]
+            _LAST.append((arguments, self._result(update, [*statuses, *update.versions.advance_time()])))
         return _LAST[0][1]
 
-    def _update(self, clock_ms: int) -> RuleSetUpdate:
-        """Return an update that begins with copies of the tables of this set."""
+    def _start_update(self, clock_ms: int) -> RuleSetUpdate:
+        """Return an update that starts from copies of this set's tables."""
         context = CompileContext.of(self.streams, self.limits, self.lists)
         versions = VersionTable.copy_from(context, clock_ms, self.stored, self.rules, self.quarantined, self.expired)
         return RuleSetUpdate(versions, dict(self.staged))
 
     def at_time(self, clock_ms: int) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
-        """Return the set at this time: versions whose time has come or is over change slots."""
+        """Return the set at this time, and the statuses of the versions that became effective or expired."""
         return self.apply((), clock_ms) if clock_ms >= self.boundary_ms() else (self, ())
 
     def boundary_ms(self) -> int:
-        """Return the next time at which the clock alone changes the set, epoch milliseconds."""
+        """Return the next time at which a version becomes effective or expires, in epoch milliseconds."""
         if not self._boundary_cache:
             self._boundary_cache.append(
-                min((at for p, c in self.rules.items() for at in self._times(p, c)), default=_NEVER)
+                min((ms for p, c in self.rules.items() for ms in self._effective_times(p, c)), default=_NEVER)
             )
         return self._boundary_cache[0]
 
-    def _times(self, position: VersionSlot, rule: CompiledRule) -> Iterable[int]:
+    def _effective_times(self, position: VersionSlot, rule: CompiledRule) -> Iterable[int]:
+        """Yield the start or end of ``effective`` at which the version in this slot changes."""
         effective = rule.rule.effective
         if effective is None:
             return
@@ -174,30 +176,32 @@ class RuleSet:
         ):
             yield effective.end
 
-    def _result(self, change: RuleSetUpdate, answers: Sequence[RuleStatus]) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
-        after = self if not change.touched else self._changed_set(change)
-        return after, tuple(replace(answer, rules_epoch=after.epoch) for answer in answers)
+    def _result(self, update: RuleSetUpdate, statuses: Sequence[RuleStatus]) -> tuple[RuleSet, tuple[RuleStatus, ...]]:
+        """Return the set after the update, and the statuses with its epoch."""
+        after = self if not update.touched else self._updated_set(update)
+        return after, tuple(replace(status, rules_epoch=after.epoch) for status in statuses)
 
-    def _changed_set(self, change: RuleSetUpdate) -> RuleSet:
+    def _updated_set(self, update: RuleSetUpdate) -> RuleSet:
+        """Return the set with the tables of the update."""
         return replace(
             self,
-            epoch=self.epoch + change.versions.changed,
+            epoch=self.epoch + update.versions.changed,
             revision=self.revision + 1,
-            stored=MappingProxyType(change.versions.stored),
-            quarantined=MappingProxyType(change.versions.quarantined),
-            expired=frozenset(change.versions.expired),
-            staged=MappingProxyType(change.staged),
-            rules=MappingProxyType(change.versions.rules),
-            backfills=tuple(change.backfills),
-            _matchers={key: m for key, m in self._matchers.items() if key[0] not in change.versions.streams},
+            stored=MappingProxyType(update.versions.stored),
+            quarantined=MappingProxyType(update.versions.quarantined),
+            expired=frozenset(update.versions.expired),
+            staged=MappingProxyType(update.staged),
+            rules=MappingProxyType(update.versions.rules),
+            backfills=tuple(update.backfills),
+            _matchers={key: m for key, m in self._matchers.items() if key[0] not in update.versions.streams},
             _boundary_cache=[],
             _with_state_cache=[],
         )
 
     def quarantine(self, rule: CompiledRule, reason: str) -> RuleSet:
-        """Return the set without this version being evaluated. The epoch stays: no version changed.
+        """Return the set with this version in quarantine, where it is not evaluated. The epoch does not change.
 
-        A version that is not there, or is in quarantine already, changes nothing.
+        Return this set if it does not hold the version, or if the version is in quarantine already.
         """
         name = version_key(rule.rule)
         if name in self.quarantined or all(c.rule != rule.rule for c in self.rules.values()):
@@ -213,23 +217,21 @@ class RuleSet:
         return self.rules.get(VersionSlot(rule_id, Slot.LIVE))
 
     def candidate(self, rule_id: str) -> CompiledRule | None:
-        """Return the version on trial beside the live one."""
+        """Return the version on trial (shadow or canary)."""
         return self.rules.get(VersionSlot(rule_id, Slot.CANDIDATE))
 
     def evaluated_rules(self) -> tuple[CompiledRule, ...]:
-        """Return the versions that are evaluated.
-
-        In a mode for it, within their time, not in quarantine; by id and slot.
-        """
+        """Return the versions that are evaluated, by id and slot: not paused, expired or in quarantine."""
         return tuple(c for c in self.with_state() if c.rule.status in EVALUATED)
 
     def with_state(self) -> tuple[CompiledRule, ...]:
-        """Return the versions whose state is kept: those that are evaluated, and paused ones; by id and slot."""
+        """Return the versions whose state is kept, by id and slot: evaluated ones and paused ones."""
         if not self._with_state_cache:
             self._with_state_cache.append(self._find_with_state())
         return self._with_state_cache[0]
 
     def _find_with_state(self) -> tuple[CompiledRule, ...]:
+        """Compute ``with_state``."""
         modes = EVALUATED | {RuleMode.PAUSED}
         slots = (Slot.LIVE, Slot.CANDIDATE)
         return tuple(
@@ -239,25 +241,23 @@ class RuleSet:
         )
 
     def _is_active(self, rule: CompiledRule) -> bool:
+        """Return whether the version is neither in quarantine nor expired."""
         name = version_key(rule.rule)
         return name not in self.quarantined and name not in self.expired
 
     def on_trial(self) -> tuple[CompiledRule, ...]:
-        """Return the candidates that are evaluated beside a live version."""
+        """Return the candidates that are evaluated."""
         return tuple(
             c for p, c in self.rules.items() if p.slot is Slot.CANDIDATE and c in self.evaluated_versions(p.rule)
         )
 
     def evaluated_versions(self, rule_id: str) -> tuple[CompiledRule, ...]:
-        """Return the versions of a rule that are evaluated."""
+        """Return the evaluated versions of a rule: at most the live one and the candidate."""
         both = (self.live(rule_id), self.candidate(rule_id))
         return tuple(c for c in both if c is not None and c.rule.status in EVALUATED and self._is_active(c))
 
     def matcher(self, stream: str, route: int) -> EventMatcher[CompiledRule]:
-        """Return the matcher of the evaluated rules per event of a stream and route, by id.
-
-        Built on first use and kept.
-        """
+        """Return the matcher of the evaluated event rules of a stream and route; it is built once and cached."""
         if (stream, route) not in self._matchers:
             event_rules = [c for c in self.evaluated_rules() if c.kind is RuleKind.EVENT]
             matching = [c for c in event_rules if c.rule.on == stream and c.route == route]
@@ -265,6 +265,7 @@ class RuleSet:
         return self._matchers[stream, route]
 
 
-#: Arguments and result of the last ``RuleSet.apply`` of the process. ``lists`` are apart: sets are compared without.
+#: The arguments and result of the last ``RuleSet.apply`` of the process. ``lists`` are a separate argument because sets
+#: are compared without them.
 _Arguments = tuple[RuleSet, Mapping[str, ListType], tuple[ControlRecord, ...], int]
 _LAST: deque[tuple[_Arguments, tuple[RuleSet, tuple[RuleStatus, ...]]]] = deque(maxlen=1)

@@ -1,7 +1,7 @@
-"""The versions of all rules in their slots, while they change: published, deleted, or moved by the passing of time.
+"""The table of all rule versions by slot, while an update changes it: publish, delete, become effective, expire.
 
-Promises: a version that is refused has changed nothing; which slot it takes follows from its mode, its time and the
-versions that are there. Refuses to know control records, releases and the state of rules.
+A rejected version changes nothing. The slot of a version follows from its mode, its ``effective`` dates and the other
+versions of the rule. The module knows neither control records nor releases nor the state of rules.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from rulecore.errors import RuleSetError
 
 @dataclass(slots=True)
 class VersionTable:
-    """``stored`` and ``rules``.
+    """The versions of all rules by slot, mutable.
 
-    Canonical bytes and compiled version of each slot; ``slots``: the slots that each rule uses.
-
-    ``streams``: those whose rules changed. ``changed``: which rules count is different; ``touched``: something is to be
-    stored.
+    ``stored``: the canonical JSON of each version; ``rules``: the compiled versions. ``quarantined`` and ``expired``
+    are as in ``RuleSet``. ``slots``: the used slots of each rule. ``streams``: the streams whose rules have changed.
+    ``changed``: whether live or candidate versions have changed; ``touched``: whether anything has changed.
     """
 
     context: CompileContext
@@ -49,14 +48,14 @@ class VersionTable:
         quarantined: Mapping[str, str],
         expired: Iterable[str],
     ) -> VersionTable:
-        """Return a table with copies of these mappings, which may be changed."""
+        """Return a table with copies of these mappings."""
         slots: dict[str, set[Slot]] = {}
         for position in stored:
             slots.setdefault(position.rule, set()).add(position.slot)
         return cls(context, clock_ms, dict(stored), dict(rules), dict(quarantined), set(expired), slots)
 
     def copy(self) -> VersionTable:
-        """Return a copy; changes to it are not seen here."""
+        """Return an independent copy."""
         return replace(
             self,
             stored=dict(self.stored),
@@ -68,7 +67,7 @@ class VersionTable:
         )
 
     def delete(self, name: str | None) -> RuleStatus:
-        """Remove a rule with all its versions; deleting an unknown rule is accepted."""
+        """Remove a rule with all its versions. Deleting an unknown rule is accepted, and says so in the status."""
         assert name is not None, "a change without a version has an id"
         slots = sorted(self.slots.get(name, ()))
         if not slots:
@@ -79,30 +78,32 @@ class VersionTable:
         return RuleStatus(name, version, StatusKind.DELETED, None, 0, 0, 0)
 
     def put(self, rule: Rule, value: bytes) -> RuleStatus:
-        """Put this version, whose canonical bytes are ``value``, into its slot; on ``RuleError`` nothing changes."""
+        """Put a version, whose canonical JSON is ``value``, into its slot. Raise ``RuleError`` if it is rejected."""
         if value in [self.stored[VersionSlot(rule.id, slot)] for slot in self.slots.get(rule.id, ())]:
-            why = self.quarantined.get(version_key(rule))
-            return accepted_status(rule, None if why is None else f"no change; in quarantine: {why}")
+            reason = self.quarantined.get(version_key(rule))
+            return accepted_status(rule, None if reason is None else f"no change; in quarantine: {reason}")
         newest = self._newest(rule.id)
         if newest is not None and rule.version <= newest:
             raise RuleSetError(f"version {rule.version} is not above version {newest}, the newest; raise it")
         if not self.slots.get(rule.id) and len(self.slots) >= self.context.limits.rules:
             raise RuleSetError(f"there are {len(self.slots)} rules, which is the limit; delete one first")
         if len(value) > self.context.limits.record_bytes:
-            most = self.context.limits.record_bytes
-            raise RuleSetError(f"the rule has {len(value)} bytes, at most {most}; shorten its tests")
+            limit = self.context.limits.record_bytes
+            raise RuleSetError(f"the rule has {len(value)} bytes, at most {limit}; shorten its tests")
         compiled = compile_version(value, self.context)
         if compiled.kind is RuleKind.SCORE:
             check_compatible(compiled, {p.rule: c for p, c in self.rules.items() if p.slot is Slot.LIVE})
         self._fill_slot(rule, value, compiled)
-        return accepted_status(rule, self._note_for(rule))
+        return accepted_status(rule, self._acceptance_note(rule))
 
-    def _note_for(self, rule: Rule) -> str | None:
+    def _acceptance_note(self, rule: Rule) -> str | None:
+        """Return a note for the status of an accepted version that waits for its ``effective`` start."""
         if VersionSlot(rule.id, Slot.SCHEDULED) in self.rules and rule.effective is not None:
             return "waits for its time" if self.rules[VersionSlot(rule.id, Slot.SCHEDULED)].rule == rule else None
         return None
 
     def _fill_slot(self, rule: Rule, value: bytes, compiled: CompiledRule) -> None:
+        """Put the version into the slot that it takes now, and drop the versions that it displaces."""
         live = self.rules.get(VersionSlot(rule.id, Slot.LIVE))
         slot = slot_for(rule, None if live is None or self._is_over(live) else live.rule, self.clock_ms)
         others = {
@@ -119,10 +120,12 @@ class VersionTable:
         self.changed |= slot not in (Slot.DRAFT, Slot.SCHEDULED)
 
     def _is_over(self, rule: CompiledRule) -> bool:
+        """Return whether the version is expired or in quarantine."""
         name = version_key(rule.rule)
         return name in self.expired or name in self.quarantined
 
     def _drop(self, position: VersionSlot) -> None:
+        """Remove the version from a slot, if there is one."""
         if self.stored.pop(position, None) is None:
             return
         self.touched = True
@@ -139,14 +142,17 @@ class VersionTable:
                 del self.quarantined[name]
 
     def _newest(self, name: str) -> int | None:
-        """Return the highest version in any slot."""
+        """Return the highest version of a rule in any slot, None without one."""
         known = [
             self.rules[p].rule.version for s in self.slots.get(name, ()) if (p := VersionSlot(name, s)) in self.rules
         ]
         return max(known, default=None)
 
     def advance_time(self) -> Iterator[RuleStatus]:
-        """Expire versions whose time is over, then move those whose time has come into their slots; by id."""
+        """Expire versions at their ``effective`` end, then move waiting versions at their start into their slots.
+
+        Yield the statuses of both, by rule id.
+        """
         for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
             effective, name = compiled.rule.effective, version_key(compiled.rule)
             if effective is None or effective.end is None or position.slot is Slot.DRAFT or name in self.expired:
@@ -155,7 +161,7 @@ class VersionTable:
                 self.expired.add(name)
                 self.streams.add(compiled.rule.on)
                 self.touched = self.changed = True
-                yield _by_time(compiled.rule, StatusKind.EXPIRED)
+                yield _time_status(compiled.rule, StatusKind.EXPIRED)
         for position, compiled in sorted(self.rules.items(), key=lambda pair: pair[0]):
             effective = compiled.rule.effective
             if position.slot is not Slot.SCHEDULED or effective is None or effective.start is None:
@@ -165,12 +171,14 @@ class VersionTable:
                 del self.rules[position]
                 self.slots[position.rule].discard(Slot.SCHEDULED)
                 self._fill_slot(compiled.rule, value, compiled)
-                yield _by_time(compiled.rule, StatusKind.EFFECTIVE)
+                yield _time_status(compiled.rule, StatusKind.EFFECTIVE)
 
 
 def accepted_status(rule: Rule, reason: str | None) -> RuleStatus:
+    """Return the status of an accepted version. ``reason``: a note, None for none."""
     return RuleStatus(rule.id, rule.version, StatusKind.ACCEPTED, reason, 0, 0, 0, mode=rule.mode_text)
 
 
-def _by_time(rule: Rule, kind: StatusKind) -> RuleStatus:
+def _time_status(rule: Rule, kind: StatusKind) -> RuleStatus:
+    """Return the status of a version that the clock changed, not a record: its offset is -1."""
     return RuleStatus(rule.id, rule.version, kind, None, 0, 0, -1, mode=rule.mode_text)

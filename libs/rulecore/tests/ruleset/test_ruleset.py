@@ -120,7 +120,7 @@ def test_the_epoch_is_raised_once_for_all_records_of_a_call() -> None:
         (record("r", 2, then={"severity": "low", "message": "{colour}"}), "nothing is called {colour}"),
         (window("r", 2, group_by=["card"]), "must contain one of the keys that pay is routed by: [user_id]"),
         (window("r", 2, group_by=["user_id", "colour"]), "has no colour"),
-        (window("r", 2, having="user_id = 'a'"), "no aggregate in it"),
+        (window("r", 2, having="user_id = 'a'"), "has no aggregate"),
         (window("r", 2, having="amount > 1"), "having:1:1"),
         (window("r", 2, having="count(*) > 1", then={"severity": "low", "message": "{sum}"}), "{count}"),
         (window("r", 2, within={"sliding": "1d", "every": "1s"}), "86400 panes a window, at most 2000"),

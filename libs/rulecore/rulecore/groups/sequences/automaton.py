@@ -1,11 +1,11 @@
-"""The partial matches of one sequence and one key: a few numbers each over events that they share.
+"""The automaton of one sequence and one key: its partial matches (partials), over events that they share.
 
-A partial is the place of its first event, how many events it has taken, and until when it lives; which events it has
-taken follows from those and is worked out for a match only: every event that a partial waits for is taken by it, so it
-is among the shared ones. That keeps a rule with ``times: 1000`` from holding a thousand lists of a thousand events.
+A partial is three numbers: the index of its first event, how many events it has taken, and its deadline. The events
+that it has taken are computed from these for a match only: a partial takes every event that it waits for, so those are
+among the shared events. Otherwise a rule with ``times: 1000`` would hold a thousand lists of a thousand events.
 
-Promises: the result of events that are given in order, one call or many, with any ``settle`` between whose time is true
-(no event before it will come), is the same. Knows nothing of rules, frames and tables.
+The result for events in order does not depend on how they are divided into calls, nor on calls of ``advance_to`` in
+between, provided that no event before its time follows. The module knows no rules, frames and tables.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ _NEVER = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """``events`` in order; ``end_ms``: time of the last, or end of the time without an event after it."""
+    """A match: its events in order, and its time ``end_ms``: that of the last event, or the end of the quiet time."""
 
     events: Sequence[Event]
     end_ms: int
 
 
 class MatchSet:
-    """``partials``: [place of the first event, events taken, last time at which it lives], in order of beginning.
+    """The partials of one sequence and key, in order of their first events.
 
-    A pending partial lives until the end of its quiet time.
+    A partial is a list: the index of its first event in ``events``, the number of events taken, and its deadline in
+    epoch milliseconds. A *pending* partial has taken all events, and matches at its deadline, the end of its quiet time
+    (``without`` after the last step), unless an event ends it before. ``dropped``: partials dropped by the limit.
     """
 
     def __init__(self, program: SequenceProgram, limit: int, stored: bytes | None = None) -> None:
-        """``limit``: the number of partials kept. ``stored``: the result of an earlier ``stored``."""
+        """``limit``: most partials kept. ``stored``: the result of an earlier ``to_bytes``."""
         events, partials = orjson.loads(stored) if stored else ((), [])
         self.program = program
         self.limit = limit
         self.events: list[Event] = list(map(tuple, events))
         self.partials: list[list[int]] = partials
         self.dropped = 0
-        self._soonest = _NEVER  # nothing is over before this time, or it is not known
+        self._soonest = _NEVER  # no deadline is before this time; _NEVER: not computed yet
 
     def to_bytes(self) -> bytes | None:
         """Return the state as bytes, None if there is none."""
@@ -59,17 +61,17 @@ class MatchSet:
 
     @property
     def wake_ms(self) -> int:
-        """When ``settle`` has something to do: something pending may match then, or nothing is alive after it."""
-        whole = self.program.length
-        pending = [p[_UNTIL] for p in self.partials if p[_TAKEN] == whole]
+        """The time to which ``advance_to`` must go even without an event: a pending partial matches or all expire."""
+        length = self.program.length
+        pending = [p[_UNTIL] for p in self.partials if p[_TAKEN] == length]
         return min(pending) if pending else max(p[_UNTIL] for p in self.partials)
 
     def take(self, event: Event) -> list[Match]:
-        """Look at the next event: the matches that are certain by now, in order."""
+        """Take the next event, and return the matches that are certain then, in order."""
         matches = self.advance_to(event[0])
-        done = self._advance(event)
-        if done:
-            matches += self._complete(done)
+        completed = self._advance(event)
+        if completed:
+            matches += self._complete(completed)
             if self.program.skip is Skip.PAST_LAST:
                 self.partials = []
                 return matches
@@ -78,29 +80,32 @@ class MatchSet:
         return matches
 
     def advance_to(self, before_ms: int) -> list[Match]:
-        """Drop expired partials and match those pending until before this time; no event before it will come."""
+        """Return the matches of partials whose quiet time ends before this time, and drop expired partials.
+
+        No event before this time may follow.
+        """
         if before_ms <= self._soonest or not self.partials:
             return []
-        whole = self.program.length
-        self.partials = [p for p in self.partials if p[_UNTIL] >= before_ms or p[_TAKEN] == whole]
+        length = self.program.length
+        self.partials = [p for p in self.partials if p[_UNTIL] >= before_ms or p[_TAKEN] == length]
         matches = []
         while due := [p for p in self.partials if p[_UNTIL] < before_ms]:
-            matches.append(self._quiet(due))
+            matches.append(self._complete_pending(due))
         self._soonest = min((p[_UNTIL] for p in self.partials), default=before_ms)
         return matches
 
-    def _quiet(self, due: Sequence[list[int]]) -> Match:
-        """Return the first match of pending partials after their quiet time, and drop the partials that it discards."""
-        until_ms, last, _, one = min((p[_UNTIL], self._event_indexes(p)[-1], p[_FIRST], p) for p in due)
-        match = Match([self.events[i] for i in self._event_indexes(one)], until_ms)
+    def _complete_pending(self, due: Sequence[list[int]]) -> Match:
+        """Return the first match of the pending partials ``due``, and drop the partials that this match discards."""
+        until_ms, last, _, matched = min((p[_UNTIL], self._event_indexes(p)[-1], p[_FIRST], p) for p in due)
+        match = Match([self.events[i] for i in self._event_indexes(matched)], until_ms)
         past_last = self.program.skip is Skip.PAST_LAST
-        self.partials = [p for p in self.partials if p is not one and not (past_last and p[_FIRST] <= last)]
+        self.partials = [p for p in self.partials if p is not matched and not (past_last and p[_FIRST] <= last)]
         return match
 
     def _advance(self, event: Event) -> list[list[int]]:
-        """Show the event to every partial; remove and return those that it completes."""
+        """Let every partial take the event or be ended by it; remove and return the partials that it completes."""
         ms, roles, program = event[0], event[3], self.program
-        done, kept, taken_by = [], [], 0
+        completed, kept, taken_by = [], [], 0
         for partial in self.partials:
             taken = partial[_TAKEN]
             if roles & program.ends[taken]:
@@ -108,16 +113,16 @@ class MatchSet:
             if taken < program.length and roles & program.awaits[taken]:
                 taken_by += 1
                 if self._take(partial, ms):
-                    done.append(partial)
+                    completed.append(partial)
                     continue
             kept.append(partial)
         self.partials = kept
         if taken_by:
             self.events.append(event)
-        return done
+        return completed
 
     def _take(self, partial: list[int], ms: int) -> bool:
-        """Take one more event; return whether that completes the match."""
+        """Count one more event of a partial; return whether that completes a match."""
         program = self.program
         partial[_TAKEN] += 1
         taken = partial[_TAKEN]
@@ -134,15 +139,17 @@ class MatchSet:
         partial[_UNTIL] = until_ms
         self._soonest = min(self._soonest, until_ms)
 
-    def _complete(self, done: Sequence[list[int]]) -> list[Match]:
-        """Return the matches of partials that the last event completed."""
+    def _complete(self, completed: Sequence[list[int]]) -> list[Match]:
+        """Return the matches of the partials that the last event completed."""
         if self.program.skip is Skip.PAST_LAST:
-            done = done[:1]
+            completed = completed[:1]
         return [
-            Match(events, events[-1][0]) for events in ([self.events[i] for i in self._event_indexes(p)] for p in done)
+            Match(events, events[-1][0])
+            for events in ([self.events[i] for i in self._event_indexes(p)] for p in completed)
         ]
 
     def _begin(self, event: Event) -> None:
+        """Begin a partial with this event; at the limit, drop the oldest partial."""
         if len(self.partials) >= self.limit:
             del self.partials[0]
             self.dropped += 1
@@ -152,31 +159,31 @@ class MatchSet:
             self.events.append(event)
         ms, program = event[0], self.program
         wait_ms = min(program.span_ms, program.limit_ms[1]) if program.length > 1 else program.quiet_ms
-        assert wait_ms is not None, "one event without anything after it is no sequence"
+        assert wait_ms is not None, "a sequence of one event has a quiet time"
         partial = [len(self.events) - 1, 1, 0]
         self._set_deadline(partial, ms + wait_ms)
         self.partials.append(partial)
 
     def _event_indexes(self, partial: Sequence[int]) -> list[int]:
-        """Return the places of a partial's events."""
+        """Return the indexes in ``events`` of a partial's events."""
         awaits, taken = self.program.awaits, partial[_TAKEN]
-        place = partial[_FIRST]
-        places = [place]
-        while len(places) < taken:
-            place += 1
-            if self.events[place][3] & awaits[len(places)]:
-                places.append(place)
-        return places
+        index = partial[_FIRST]
+        indexes = [index]
+        while len(indexes) < taken:
+            index += 1
+            if self.events[index][3] & awaits[len(indexes)]:
+                indexes.append(index)
+        return indexes
 
     def _drop_unused_events(self) -> None:
-        """Forget events that no partial holds: those before the first one, and the others where they may be many."""
+        """Drop the events that no partial holds: those before the first one, and the others if there may be many."""
         if len(self.events) > sum(p[_TAKEN] for p in self.partials):
-            used = sorted({place for p in self.partials for place in self._event_indexes(p)})
+            used = sorted({index for p in self.partials for index in self._event_indexes(p)})
         elif first := min(p[_FIRST] for p in self.partials):
             used = list(range(first, len(self.events)))
         else:
             return
-        now = {place: i for i, place in enumerate(used)}
-        self.events = [self.events[place] for place in used]
+        new_indexes = {index: i for i, index in enumerate(used)}
+        self.events = [self.events[index] for index in used]
         for partial in self.partials:
-            partial[_FIRST] = now[partial[_FIRST]]
+            partial[_FIRST] = new_indexes[partial[_FIRST]]

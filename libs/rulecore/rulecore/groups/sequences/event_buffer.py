@@ -1,10 +1,9 @@
-"""Events that wait for the watermark: those that satisfy a condition of some sequence, one row an event.
+"""The buffer of events that satisfy a condition of a sequence, until the watermark passes them: one row per event.
 
-A row holds the key, the place, the event time, the numbers of the conditions that the event satisfied when it came, and
-the values that messages name. Rows leave when the watermark passes them, so their deletion follows from their event
-time: ``forget`` repeats it after a load. Rows that come and leave within one cut are never written.
-
-Promises: who waits stays; ``refuse`` only ever touches events of the current cut. Knows no rules.
+A row holds the key, partition and offset, the event time, the numbers of the conditions that the event satisfied when
+it arrived, and the values that messages show. The watermark removes rows by their event time, so that deletions need
+not be stored: ``drop_before`` repeats them after a load. Rows that arrive and leave within one cut are never stored.
+``limit_fresh`` drops only events of the current cut. The module knows no rules.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _BEFORE: Final = "__before"
 
 
 def value_column(column: str) -> str:
-    """Return the name of the column that holds the value of a stream's column."""
+    """Return the name of the buffer's column for the values of a stream's column."""
     return f"value:{column}"
 
 
 class EventBuffer:
-    """A ``StateTable`` of events. ``keys``: the types of the key's columns."""
+    """A ``StateTable`` of events. ``keys``: the types of the key columns."""
 
     def __init__(self, keys: Mapping[str, pl.DataType]) -> None:
         self.keys = list(keys)
@@ -49,22 +48,25 @@ class EventBuffer:
         return self._kept.height + self._fresh.height
 
     def keep(self, conditions: Collection[int], values: Mapping[str, pl.DataType]) -> None:
-        """Keep events by these conditions from now on, with the values of these columns of the stream.
+        """Keep from now on events of these conditions only, with the values of these columns of the stream.
 
-        Events that satisfy none of them are forgotten; those that stay may lack a value that was not needed before.
+        Other events are dropped. In the remaining ones a column that was not kept before is null.
         """
         schema = {n: t for n, t in self._schema.items() if not n.startswith("value:")}
         self._schema = schema | {value_column(n): values[n] for n in sorted(values)}
         wanted = pl.Series(sorted(conditions), dtype=pl.Int32).implode()
-        some = pl.col(CONDITIONS).list.eval(pl.element().is_in(wanted)).list.any()
-        self._kept, self._fresh = self._conform(self._kept.filter(some)), self._conform(self._fresh.filter(some))
+        satisfies_one = pl.col(CONDITIONS).list.eval(pl.element().is_in(wanted)).list.any()
+        self._kept, self._fresh = (
+            self._conform(self._kept.filter(satisfies_one)),
+            self._conform(self._fresh.filter(satisfies_one)),
+        )
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Add the events of this cut; the columns are those of the table."""
+        """Add events of this cut, with the columns of the table."""
         self._fresh = pl.concat([self._fresh, rows.select(*self._schema)])
 
-    def forget(self, before_ms: int) -> None:
-        """Drop stored events before this time: an earlier cut took them out, perhaps in another process."""
+    def drop_before(self, before_ms: int) -> None:
+        """Drop loaded events before this time, which a cut before the load released."""
         if self._loaded:
             self._kept = self._kept.unique(subset=[PARTITION, OFFSET], keep="last", maintain_order=True)
             self._kept = self._conform(self._kept)
@@ -72,26 +74,26 @@ class EventBuffer:
         _, self._kept = _split(self._kept, before_ms)
 
     def release(self, before_ms: int) -> pl.DataFrame:
-        """Take out all events before this time."""
+        """Remove and return the events before this time."""
         kept, self._kept = _split(self._kept, before_ms)
         fresh, self._fresh = _split(self._fresh, before_ms)
         return pl.concat([kept, fresh])
 
-    def refuse(self, limit: int) -> int:
-        """Drop events of this cut where more than ``limit`` of a key wait, the latest first; how many were dropped."""
+    def limit_fresh(self, limit: int) -> int:
+        """Drop the latest events of this cut of each key with more than ``limit`` events; return how many."""
         if len(self) <= limit or not self._fresh.height:
             return 0
         keys = pl.concat([self._kept.select(self.keys), self._fresh.select(self.keys)])
         if not (keys.group_by(self.keys).len()["len"] > limit).any():
             return 0
         before = self._kept.group_by(self.keys).len(_BEFORE)
-        place = pl.int_range(1, pl.len() + 1).over(self.keys)
+        position = pl.int_range(1, pl.len() + 1).over(self.keys)
         ordered = self._fresh.sort(_ORDER)
         known = ordered.join(before, on=self.keys, how="left", nulls_equal=True, maintain_order="left")
-        some = ordered.filter(known.select(place + pl.col(_BEFORE).fill_null(0) <= limit).to_series())
-        refused = self._fresh.height - some.height
-        self._fresh = some
-        return refused
+        within_limit = ordered.filter(known.select(position + pl.col(_BEFORE).fill_null(0) <= limit).to_series())
+        dropped = self._fresh.height - within_limit.height
+        self._fresh = within_limit
+        return dropped
 
     def changes(self) -> pl.DataFrame:
         fresh = self._fresh
@@ -106,7 +108,7 @@ class EventBuffer:
         self._loaded = True
 
     def _conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the frame with the table's columns: others dropped, missing ones null."""
+        """Return the frame with exactly the table's columns; missing ones are null."""
         missing = [pl.lit(None, t).alias(n) for n, t in self._schema.items() if n not in frame.columns]
         return frame.with_columns(missing).select(*self._schema)
 

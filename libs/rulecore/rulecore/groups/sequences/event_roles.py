@@ -1,7 +1,7 @@
-"""From the conditions that events satisfy to the roles that they have in sequences: joins of whole numbers.
+"""Computes the roles of events in sequences from the conditions that they satisfy, by joins of integers.
 
-Promises: the cost follows the events, the conditions that they satisfy and the sequences that use those, never the
-number of sequences there are.
+A role is a bit set: whether the event begins a sequence, satisfies a step, or ends partials (see ``sequence_program``).
+The cost grows with the events, their conditions and the sequences that use these, not with the number of sequences.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RoleTable:
-    """Which roles a condition gives in which sequences, all by number; conditions ascend, each has a run of rows."""
+    """The roles that each condition gives in each sequence, by their numbers. Each condition has a run of rows."""
 
     conditions: Ints
-    starts: Ints  # of the run of each condition, and the end of the last
+    starts: Ints  # the first row of each condition's run, and the end of the last run
     sequences: Ints
     roles: Ints
 
     @classmethod
     def build(cls, rows: Iterable[tuple[int, int, int]]) -> RoleTable:
-        """Build the roles from (condition, sequence, roles)."""
+        """Return the table of these rows (condition, sequence, roles)."""
         table = np.array(sorted(rows), np.int64).reshape(-1, 3)
         conditions, starts = np.unique(table[:, 0], return_index=True)
         return cls(conditions, np.append(starts, len(table)), table[:, 1], table[:, 2])
 
     def roles_for_events(self, events: Ints, conditions: Ints) -> EventRoles:
-        """Turn pairs of an event and a condition that it satisfies into roles; skip unknown conditions.
+        """Return the roles of events. Event ``events[i]`` (an index) satisfies condition ``conditions[i]`` (a number).
 
-        ``events``: places in an order of the caller's, at least 0.
+        Unknown conditions are skipped.
         """
-        place = np.searchsorted(self.conditions, conditions)
-        known = np.flatnonzero(place < len(self.conditions))
-        known = known[self.conditions[place[known]] == conditions[known]]
-        place, events = place[known], events[known]
-        counts = self.starts[place + 1] - self.starts[place]
-        rows = expand_counts(self.starts[place], counts)
+        index = np.searchsorted(self.conditions, conditions)
+        known = np.flatnonzero(index < len(self.conditions))
+        known = known[self.conditions[index[known]] == conditions[known]]
+        index, events = index[known], events[known]
+        counts = self.starts[index + 1] - self.starts[index]
+        rows = expand_counts(self.starts[index], counts)
         events = np.repeat(events, counts)
         order = np.lexsort((events, self.sequences[rows]))
         return EventRoles(self.sequences[rows][order], events[order], self.roles[rows][order]).merge_duplicates()
@@ -51,7 +51,7 @@ class RoleTable:
 
 @dataclass(frozen=True, slots=True)
 class EventRoles:
-    """The roles of events in sequences, by (sequence, event)."""
+    """The roles of events in sequences, in order of (sequence, event)."""
 
     sequences: Ints
     events: Ints
@@ -61,7 +61,7 @@ class EventRoles:
         return len(self.events)
 
     def merge_duplicates(self) -> EventRoles:
-        """Return one row for each sequence and event: an event may satisfy several of its conditions."""
+        """Return one row per sequence and event, with all roles of an event that satisfies several conditions."""
         new = np.ones(len(self), bool)
         new[1:] = (np.diff(self.sequences) != 0) | (np.diff(self.events) != 0)
         first = np.flatnonzero(new)
@@ -70,12 +70,13 @@ class EventRoles:
         return EventRoles(self.sequences[first], self.events[first], np.bitwise_or.reduceat(self.roles, first))
 
     def runs(self, slots: Ints) -> tuple[Ints, Ints]:
-        """Return where the rows of each sequence and key begin, and the end; and the roles that occur in each run.
+        """Divide the rows into runs of one sequence and key.
 
-        ``slots``: of the key of each event; events are ordered by it.
+        Return the first row of each run, with the end of the last; and the roles that occur in each run. ``slots``: the
+        key slot of each event, ascending.
         """
         new = np.ones(len(self), bool)
         new[1:] = (np.diff(self.sequences) != 0) | (np.diff(slots[self.events]) != 0)
         first = np.flatnonzero(new)
-        some = np.bitwise_or.reduceat(self.roles, first) if len(first) else first
-        return np.append(first, len(self)), some
+        run_roles = np.bitwise_or.reduceat(self.roles, first) if len(first) else first
+        return np.append(first, len(self)), run_roles

@@ -1,4 +1,4 @@
-"""From a match to the firings of its rules."""
+"""Turns a match of a sequence into the firings of its rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamcore.offsets import PARTITIONS_PER_TOPIC
 
 @dataclass(frozen=True, slots=True)
 class SequenceMatch:
-    """A match of a sequence for a key. ``sequence``: its number; ``slot``: the key's."""
+    """A match of the sequence with this number, for the key in this slot."""
 
     sequence: int
     slot: int
@@ -26,8 +26,8 @@ class SequenceMatch:
 def to_firing(rule: CompiledRule, key: Mapping[str, Value], match: Match, topic: str, since_ms: int) -> RuleFiring:
     """Return the firing of a rule for a match. ``since_ms``: the latest event time before the sequence was known.
 
-    No two matches of a rule version and key have the same first event, so the places of the first and last events and
-    their number are a mark.
+    Two matches of a rule version and key never have an equal first event, so partition and offset of the first and the
+    last event, with the number of events, identify the firing (``mark``).
     """
     origins = tuple(Origin(topic, e[1] % PARTITIONS_PER_TOPIC, e[2], e[0]) for e in match.events)
     first, last = origins[0], origins[-1]
@@ -48,6 +48,7 @@ def to_firing(rule: CompiledRule, key: Mapping[str, Value], match: Match, topic:
 
 
 def _values(rule: CompiledRule, match: Match) -> dict[str, Value]:
+    """Return the values of the alert: count, times and captured values."""
     sequence = required_sequence(rule)
     started, ended = match.events[0][0], match.events[-1][0]
     values: dict[str, Value] = {

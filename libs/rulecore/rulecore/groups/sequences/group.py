@@ -1,9 +1,9 @@
-"""The sequences of one stream and key, evaluated together: conditions once, each key's events in order of event time.
+"""The group of sequence rules of one stream and ``group_by``: evaluates their conditions once for all rules.
 
-A cut goes through four steps: all distinct conditions of all rules are matched with the events through one index, and
-an event that satisfies any of them waits; an event that the watermark passes is sorted by key and time and given its
-roles in sequences; the automaton of each sequence and key that has partials, or a beginning among those events, takes
-them; and a partial that is pending until before the watermark matches. See the package for the exact meaning.
+A cut has four steps. One index matches the events with all distinct conditions; an event that satisfies one of them is
+buffered. The events that the watermark passes are sorted by key and time, and get their roles in the sequences. For
+each sequence and key, an automaton (``MatchSet``) takes these events and extends its partial matches (partials). A
+pending partial whose quiet time ends before the watermark matches. The package docstring has the exact semantics.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _SequenceRules:
-    """A sequence that is looked for.
+    """A distinct sequence, and the rules that fire when it matches.
 
-    ``rules``: that fire; ``captured``: columns whose values its messages name.
+    ``since_ms``: the latest event time before the sequence was known. ``captured``: the columns that messages show.
     """
 
     program: SequenceProgram
@@ -53,7 +53,7 @@ class _SequenceRules:
 
 
 class SequenceGroup:
-    """The waiting events and the partials of one group, and the rules over them."""
+    """The ``RuleGroup`` of sequence rules: its buffered events, its partials and its rules."""
 
     def __init__(self, group: GroupId, schema: StreamSchema, settings: GroupSettings) -> None:
         self.group = group
@@ -64,8 +64,8 @@ class SequenceGroup:
         self.partials = PartialMatchTable(keys)
         self._rules: tuple[CompiledRule, ...] = ()
         self._sequences: dict[int, _SequenceRules] = {}
-        self._conditions: tuple[str, ...] = ()  # fingerprints, as the matcher numbers them
-        self._numbers = np.empty(0, np.int32)  # of the conditions, in the same order
+        self._conditions: tuple[str, ...] = ()  # fingerprints, in the order of the matcher
+        self._condition_numbers = np.empty(0, np.int32)  # of ``_conditions``, from ``SequenceIds``
         self._matcher: EventMatcher[SequenceCondition] = EventMatcher(())
         self._roles = RoleTable.build(())
         self._captured: tuple[str, ...] = ()
@@ -74,23 +74,23 @@ class SequenceGroup:
     # --- rules --------------------------------------------------------------------------------------------------
 
     def set_rules(self, rules: Sequence[CompiledRule], memory: KeyValueTable, now_ms: int, watermark_ms: int) -> None:
-        """Evaluate these rules from now on. ``now_ms``: the latest event time so far, for state that starts empty."""
-        del watermark_ms  # a sequence is complete from its first event on: there is no window that was half seen
-        kept = SequenceIds.read(memory, str(self.group))
-        kept.keep(map(required_sequence, rules), now_ms)
-        kept.write(memory, str(self.group))
+        """Evaluate exactly these rules from now on (see ``RuleGroup``)."""
+        del watermark_ms  # a sequence has no window that may have begun before the rule
+        ids = SequenceIds.read(memory, str(self.group))
+        ids.keep(map(required_sequence, rules), now_ms)
+        ids.write(memory, str(self.group))
         self._rules = tuple(rules)
-        self._sequences = _rules_by_sequence(rules, kept)
+        self._sequences = _rules_by_sequence(rules, ids)
         self.partials.keep(self._sequences.keys())
-        self._captured = tuple(sorted({c for one in self._sequences.values() for c in one.captured}))
-        self.buffer.keep(kept.conditions.values(), {name: self._dtypes[name] for name in self._captured})
+        self._captured = tuple(sorted({c for sequence in self._sequences.values() for c in sequence.captured}))
+        self.buffer.keep(ids.conditions.values(), {name: self._dtypes[name] for name in self._captured})
         conditions = {c.fingerprint: c for rule in rules for c in required_sequence(rule).conditions}
         self._conditions = tuple(conditions)
-        self._numbers = np.array([kept.conditions[f] for f in conditions], np.int32)
+        self._condition_numbers = np.array([ids.conditions[f] for f in conditions], np.int32)
         self._matcher = EventMatcher([*conditions.values()])
         distinct = {s.fingerprint: s for s in map(required_sequence, rules)}
         self._roles = RoleTable.build(
-            (kept.conditions[c.fingerprint], kept.sequences[s.fingerprint], c.roles)
+            (ids.conditions[c.fingerprint], ids.sequences[s.fingerprint], c.roles)
             for s in distinct.values()
             for c in s.conditions
         )
@@ -98,89 +98,92 @@ class SequenceGroup:
     # --- a cut --------------------------------------------------------------------------------------------------
 
     def add(self, frame: pl.DataFrame, _context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Let the events that satisfy a condition wait. Nothing fires here."""
+        """Buffer the events that satisfy a condition. Nothing fires before ``close``."""
         matches = self._matcher.match(frame)
         if matches.failed:
             reasons = {self._conditions[number]: reason for number, reason in matches.failed}
             return [], list(self._failures(reasons))
         if len(matches.row):
-            self.buffer.add(self._candidates(frame, matches))
+            self.buffer.add(self._buffer_rows(frame, matches))
         return [], []
 
     def _failures(self, reasons: Mapping[str, str]) -> Iterable[RuleFailure]:
-        """Yield one failure for each rule that uses a condition that could not be evaluated."""
+        """Yield a failure for each rule that uses a failed condition. ``reasons``: by the condition's fingerprint."""
         for rule in self._rules:
-            found = [reasons[c.fingerprint] for c in required_sequence(rule).conditions if c.fingerprint in reasons]
-            if found:
-                yield RuleFailure(rule, found[0])
+            own_reasons = [
+                reasons[c.fingerprint] for c in required_sequence(rule).conditions if c.fingerprint in reasons
+            ]
+            if own_reasons:
+                yield RuleFailure(rule, own_reasons[0])
 
-    def _candidates(self, frame: pl.DataFrame, matches: EventMatches) -> pl.DataFrame:
-        """Return the rows for the waiting table: matches come by row."""
+    def _buffer_rows(self, frame: pl.DataFrame, matches: EventMatches) -> pl.DataFrame:
+        """Return the rows for the buffer, one per matching event. The matches are ordered by row."""
         rows, first = np.unique(matches.row, return_index=True)
-        some = frame[rows]
+        events = frame[rows]
         offsets = pa.array(np.append(first, len(matches.row)), pa.int64())
-        conditions = pa.LargeListArray.from_arrays(offsets, pa.array(self._numbers[matches.rule]))
-        keys = some.select(self.buffer.keys)
+        conditions = pa.LargeListArray.from_arrays(offsets, pa.array(self._condition_numbers[matches.rule]))
+        keys = events.select(self.buffer.keys)
         return keys.hstack(
             [
                 pl.Series(HASH, hash_columns(keys.get_columns(), keys.height)),
-                some[EVENT_MS],
-                some[PARTITION].cast(pl.Int64),
-                some[OFFSET],
+                events[EVENT_MS],
+                events[PARTITION].cast(pl.Int64),
+                events[OFFSET],
                 pl.Series(CONDITIONS, conditions),
-                *(some[name].alias(value_column(name)) for name in self._captured),
+                *(events[name].alias(value_column(name)) for name in self._captured),
             ]
         )
 
     def close(self, context: CutContext) -> tuple[list[RuleFiring], list[RuleFailure]]:
-        """Process the events that the watermark passes, then the partials that are over by then."""
+        """Process the events that the watermark passes, then the partials whose time ends before it."""
         before_ms = context.next_watermark_ms
-        self.buffer.forget(context.watermark_ms)
-        found: list[SequenceMatch] = []
+        self.buffer.drop_before(context.watermark_ms)
+        matches: list[SequenceMatch] = []
         passed = self.buffer.release(before_ms)
         if passed.height:
-            found += self._take(passed, before_ms)
+            matches += self._process(passed, before_ms)
         for code, row in self.partials.due(before_ms):
-            found += self._advance_without_event(code, row, before_ms)
-        self._dropped["events_dropped"] += self.buffer.refuse(self.settings.events)
-        return self._firings(found, context.topic), []
+            matches += self._advance_without_event(code, row, before_ms)
+        self._dropped["events_dropped"] += self.buffer.limit_fresh(self.settings.events)
+        return self._firings(matches, context.topic), []
 
-    def _take(self, passed: pl.DataFrame, before_ms: int) -> list[SequenceMatch]:
-        """Give events to the automata of their sequences and keys."""
+    def _process(self, passed: pl.DataFrame, before_ms: int) -> list[SequenceMatch]:
+        """Pass events to the automata of their sequences and keys, and return the matches."""
         events = _Events.of(passed, self.partials.keys.assign(passed), self._captured)
-        roles = self._roles.roles_for_events(events.places, events.conditions)
-        runs, some = roles.runs(events.slots)
-        if not len(some):
+        roles = self._roles.roles_for_events(events.event_indexes, events.conditions)
+        runs, run_roles = roles.runs(events.slots)
+        if not len(run_roles):
             return []
         first = runs[:-1]
         codes = sequence_key_code(roles.sequences[first], events.slots[roles.events[first]])
         rows = self.partials.find(codes)
-        active = np.flatnonzero((rows >= 0) | (some & BEGINS > 0))
-        found: list[SequenceMatch] = []
-        places, of = roles.events.tolist(), roles.roles.tolist()
+        active = np.flatnonzero((rows >= 0) | (run_roles & BEGINS > 0))
+        all_matches: list[SequenceMatch] = []
+        event_indexes, event_roles = roles.events.tolist(), roles.roles.tolist()
         bounds = runs.tolist()
         sequences = roles.sequences[first].tolist()
-        listed = codes.tolist(), rows.tolist()
+        code_list, row_list = codes.tolist(), rows.tolist()
         for run in active.tolist():
             sequence_rules = self._sequences[sequences[run]]
-            code, row = listed[0][run], listed[1][run]
+            code, row = code_list[run], row_list[run]
             partials = MatchSet(sequence_rules.program, self.settings.partials, self.partials.get(row))
             matches: list[Match] = []
             for i in range(bounds[run], bounds[run + 1]):
-                matches += partials.take(events.event(places[i], of[i], sequence_rules.captured))
-            found += self._put(code, partials, matches, before_ms)
-        return found
+                matches += partials.take(events.event(event_indexes[i], event_roles[i], sequence_rules.captured))
+            all_matches += self._store(code, partials, matches, before_ms)
+        return all_matches
 
-    def _put(self, code: int, partials: MatchSet, matches: list[Match], before_ms: int) -> list[SequenceMatch]:
+    def _store(self, code: int, partials: MatchSet, matches: list[Match], before_ms: int) -> list[SequenceMatch]:
+        """Advance the partials to the watermark, store them, and return all matches with their sequence and key."""
         matches += partials.advance_to(before_ms)
         self.partials.put(code, partials)
         self._dropped["partials_dropped"] += partials.dropped
         return [SequenceMatch(code >> 32, code & 0xFFFFFFFF, match) for match in matches]
 
     def _advance_without_event(self, code: int, row: int, before_ms: int) -> list[SequenceMatch]:
-        """Advance without an event: pending partials match, expired ones are dropped."""
+        """Advance the partials of a row to the watermark: pending ones match, expired ones are dropped."""
         program = self._sequences[code >> 32].program
-        if program.quiet_ms is None:  # nothing is ever pending
+        if program.quiet_ms is None:  # no partial is ever pending
             self.partials.drop(code)
             return []
         partials = MatchSet(program, self.settings.partials, self.partials.get(row))
@@ -188,27 +191,30 @@ class SequenceGroup:
         if not matches and not partials.partials:
             self.partials.drop(code)
             return []
-        return self._put(code, partials, matches, before_ms)
+        return self._store(code, partials, matches, before_ms)
 
-    def _firings(self, found: Sequence[SequenceMatch], topic: str) -> list[RuleFiring]:
-        """Return firings in order of time, key and rule. Slots are no order: another process numbers keys anew."""
-        if not found:
+    def _firings(self, matches: Sequence[SequenceMatch], topic: str) -> list[RuleFiring]:
+        """Return the firings in order of time, key hash and rule.
+
+        Key slots must not decide: another process that replays the cut assigns other slots.
+        """
+        if not matches:
             return []
-        slots = np.array([one.slot for one in found])
+        slots = np.array([match.slot for match in matches])
         keys = self.partials.keys.frame(slots).to_dicts()
         hashes = self.partials.keys.hashes[slots].tolist()
         fired: list[tuple[tuple[object, ...], RuleFiring]] = []
-        for one, key, hashed in zip(found, keys, hashes, strict=True):
-            sequence_rules = self._sequences[one.sequence]
+        for match, key, key_hash in zip(matches, keys, hashes, strict=True):
+            sequence_rules = self._sequences[match.sequence]
             for rule in sequence_rules.rules:
-                rule_firing = to_firing(rule, key, one.match, topic, sequence_rules.since_ms)
-                fired.append(((rule_firing.time_ms, hashed, rule.rule.id, rule_firing.mark), rule_firing))
+                rule_firing = to_firing(rule, key, match.match, topic, sequence_rules.since_ms)
+                fired.append(((rule_firing.time_ms, key_hash, rule.rule.id, rule_firing.mark), rule_firing))
         return [rule_firing for _, rule_firing in sorted(fired, key=lambda pair: pair[0])]
 
     # --- state --------------------------------------------------------------------------------------------------
 
     def metrics(self) -> Mapping[str, int]:
-        """Return how much the limits dropped since the last call, and the number of ``events`` and ``partials``."""
+        """Return the events and partials that limits dropped since the last call, and the current number of each."""
         counts, self._dropped = self._dropped, dict.fromkeys(self._dropped, 0)
         return counts | {"events": len(self.buffer), "partials": len(self.partials)}
 
@@ -221,46 +227,51 @@ class SequenceGroup:
         return self.buffer if name.startswith("waiting:") else self.partials
 
 
-def _rules_by_sequence(rules: Sequence[CompiledRule], kept: SequenceIds) -> dict[int, _SequenceRules]:
-    """Return the rules by the number of the sequence: rules of one structure are looked for together."""
-    alike: dict[str, list[CompiledRule]] = {}
+def _rules_by_sequence(rules: Sequence[CompiledRule], ids: SequenceIds) -> dict[int, _SequenceRules]:
+    """Return the rules by the number of their sequence, which rules of equal structure share."""
+    by_fingerprint: dict[str, list[CompiledRule]] = {}
     for rule in rules:
-        alike.setdefault(required_sequence(rule).fingerprint, []).append(rule)
+        by_fingerprint.setdefault(required_sequence(rule).fingerprint, []).append(rule)
     return {
-        kept.sequences[fingerprint]: _SequenceRules(
-            program=required_sequence(mine[0]).program,
-            since_ms=kept.since_ms[fingerprint],
-            rules=tuple(rule for rule in mine if rule.rule.status is not RuleMode.PAUSED),
-            captured=tuple(sorted({c.column for rule in mine for c in required_sequence(rule).captures})),
+        ids.sequences[fingerprint]: _SequenceRules(
+            program=required_sequence(alike[0]).program,
+            since_ms=ids.since_ms[fingerprint],
+            rules=tuple(rule for rule in alike if rule.rule.status is not RuleMode.PAUSED),
+            captured=tuple(sorted({c.column for rule in alike for c in required_sequence(rule).captures})),
         )
-        for fingerprint, mine in alike.items()
+        for fingerprint, alike in by_fingerprint.items()
     }
 
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """Events by (slot, time, partition, offset). ``conditions``: pairs with ``places``, the places of their events."""
+    """Events in order of (key slot, time, partition, offset).
+
+    ``conditions[i]`` is the number of a condition that the event at index ``event_indexes[i]`` satisfies.
+    ``origins``: event time, partition and offset of each event. ``values``: by captured column.
+    """
 
     slots: Ints
-    places: Ints
+    event_indexes: Ints
     conditions: Ints
     origins: Sequence[tuple[int, int, int]]
     values: Mapping[str, Sequence[Value]]
 
     @classmethod
     def of(cls, frame: pl.DataFrame, slots: Ints, captured: Sequence[str]) -> _Events:
+        """Return the events of rows of the buffer. ``slots``: the key slot of each."""
         times, partitions, offsets = (frame[n].to_numpy() for n in (EVENT_MS, PARTITION, OFFSET))
         order = np.lexsort((offsets, partitions, times, slots))
         conditions = frame[CONDITIONS].gather(order)
         counts = conditions.list.len().to_numpy()
         return cls(
             slots=slots[order],
-            places=np.repeat(np.arange(len(order)), counts),
+            event_indexes=np.repeat(np.arange(len(order)), counts),
             conditions=conditions.explode().to_numpy().astype(np.int64),
             origins=list(zip(*(v[order].tolist() for v in (times, partitions, offsets)), strict=True)),
             values={name: frame[value_column(name)].gather(order).to_list() for name in captured},
         )
 
-    def event(self, place: int, roles: int, captured: Sequence[str]) -> Event:
-        """Return the event in the form that an automaton takes."""
-        return (*self.origins[place], roles, {name: self.values[name][place] for name in captured})
+    def event(self, index: int, roles: int, captured: Sequence[str]) -> Event:
+        """Return the event at an index as the input of an automaton."""
+        return (*self.origins[index], roles, {name: self.values[name][index] for name in captured})

@@ -1,7 +1,7 @@
-"""The record that a group of sequences keeps of its rules: numbers of conditions and structures, and its start time.
+"""The numbers that a group of sequence rules assigns to conditions and sequences, and since when it knows a sequence.
 
-A number is given out once and never again, so a stored row that names one which is gone differs from all others.
-That holds even when the group itself was gone for a while: the state log may hold its rows for many cuts after that.
+A number is never assigned twice, so that a stored row with a removed number cannot be mistaken for a row of a later
+sequence. This holds even if the group was deleted and created again, while the state log still has its old rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rulecore.compile.rule import CompiledRule
 from rulecore.compile.sequence import CompiledSequence
 from streamcore.state import KeyValueTable
 
-#: Ends the key of the next number.
+#: The suffix of the key under which the next number is stored.
 _NEXT: Final = "#next"
 
 
 @dataclass(slots=True)
 class SequenceIds:
-    """By fingerprint: numbers of ``conditions`` and ``sequences``, and ``since_ms``, the latest event time that was
-    seen before a sequence began to be looked for. ``next``: the next number."""
+    """By fingerprint: the numbers of ``conditions`` and ``sequences``, and ``since_ms``, the latest event time before
+    a sequence was known. ``next``: the next number to assign."""
 
     conditions: dict[str, int] = field(default_factory=dict)
     sequences: dict[str, int] = field(default_factory=dict)
@@ -32,20 +32,20 @@ class SequenceIds:
 
     @classmethod
     def read(cls, memory: KeyValueTable, group: str) -> SequenceIds:
-        """Read the ids stored under the group's name, or an empty registry with the next number."""
-        stored, following = memory.get(group), memory.get(f"{group}{_NEXT}")
-        kept = cls() if stored is None else cls(**orjson.loads(stored))
-        kept.next = 0 if following is None else int(following)
-        return kept
+        """Read the numbers stored under the group's name; none if there is nothing but the next number."""
+        stored, next_number = memory.get(group), memory.get(f"{group}{_NEXT}")
+        ids = cls() if stored is None else cls(**orjson.loads(stored))
+        ids.next = 0 if next_number is None else int(next_number)
+        return ids
 
     def write(self, memory: KeyValueTable, group: str) -> None:
-        """Write the record under the group's name, and beside it the next number, which outlives the group."""
+        """Write the numbers under the group's name, and under another key the next number, which outlives the group."""
         document = {"conditions": self.conditions, "sequences": self.sequences, "since_ms": self.since_ms}
         memory.put(group, orjson.dumps(document, option=orjson.OPT_SORT_KEYS))
         memory.put(f"{group}{_NEXT}", str(self.next).encode())
 
     def keep(self, sequences: Iterable[CompiledSequence], now_ms: int) -> None:
-        """Assign numbers to new sequences, drop removed ones. ``now_ms``: the latest event time so far."""
+        """Assign numbers to new sequences and drop the removed ones. ``now_ms``: the latest event time so far."""
         wanted = {s.fingerprint: s for s in sequences}
         conditions = {c.fingerprint for s in wanted.values() for c in s.conditions}
         self.sequences = self._assign_numbers(self.sequences, wanted)
@@ -53,6 +53,7 @@ class SequenceIds:
         self.since_ms = {f: self.since_ms.get(f, now_ms) for f in wanted}
 
     def _assign_numbers(self, known: dict[str, int], wanted: Iterable[str]) -> dict[str, int]:
+        """Return the numbers of the wanted fingerprints: the known ones, and next numbers for the others."""
         numbers = {}
         for fingerprint in sorted(wanted):
             if fingerprint in known:
@@ -63,6 +64,6 @@ class SequenceIds:
 
 
 def required_sequence(rule: CompiledRule) -> CompiledSequence:
-    """Return the sequence of a rule of that kind."""
+    """Return the sequence of a sequence rule."""
     assert rule.sequence is not None
     return rule.sequence

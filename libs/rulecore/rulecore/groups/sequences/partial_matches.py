@@ -1,11 +1,11 @@
-"""The partial matches of all sequences and keys of a group: one row a sequence and key that has any.
+"""The partial matches of a group: one row per sequence and key that has partials.
 
-A row holds bytes (``automaton.MatchSet.stored``), when it is to be looked at again without an event, and how
-many partials it holds. Between cuts nothing else is kept of a key, so that a hundred thousand of them are a hundred
-thousand short strings, which no garbage collector has to look into.
+A row holds the bytes of a ``MatchSet`` (``to_bytes``), the time at which it must be advanced even without an event
+(``wake_ms``), and the number of its partials. Between cuts nothing else is kept of a key: a hundred thousand keys are a
+hundred thousand short byte strings, which the garbage collector does not traverse.
 
-A row that became empty is written once with null for its bytes, which ``load`` takes for a deletion. Rows in which
-nothing was alive after ``wake_ms`` are dropped without that: the next ``due`` after a load finds them again.
+A row that becomes empty is stored once with null bytes, which ``load`` reads as a deletion. A row whose partials all
+expired is dropped without being stored: after a load, the next ``due`` returns it again.
 """
 
 from __future__ import annotations
@@ -35,22 +35,19 @@ _NEVER: Final = 2**62
 
 
 def sequence_key_code(sequences: Ints, slots: Ints) -> Ints:
-    """Return one number for a sequence and a key, ascending by sequence, then by slot."""
+    """Return the code of a sequence (its number) and a key (its slot), ascending by sequence, then by slot."""
     return sequences << _SLOT_BITS | slots
 
 
 class PartialMatchTable:
-    """A ``StateTable``.
-
-    A sequence goes by its number, a key by its slot in ``keys``, both together by ``sequence_key_code``.
-    """
+    """A ``StateTable`` of the partials of all sequences and keys. A row is found by its ``sequence_key_code``."""
 
     def __init__(self, dtypes: dict[str, pl.DataType]) -> None:
         self.keys = KeySlots(dtypes)
         self._rows: dict[int, int] = {}  # code -> row
         self._free: list[int] = []
         self._codes = np.empty(0, np.int64)
-        self._wake = np.empty(0, np.int64)  # _NEVER for a row that is free
+        self._wake = np.empty(0, np.int64)  # in ms; _NEVER for a free row
         self._counts = np.empty(0, np.int64)
         self._stored: list[bytes | None] = []
         self._dirty: dict[int, bool] = {}  # code -> whether an earlier cut may have written it
@@ -60,7 +57,7 @@ class PartialMatchTable:
         return int(self._counts.sum())
 
     def find(self, codes: Ints) -> Ints:
-        """Return the row of each code, -1 where there is none."""
+        """Return the row of each code, -1 for a code without a row."""
         return np.fromiter(map(self._rows.get, codes.tolist(), repeat(-1)), np.int64, len(codes))
 
     def get(self, row: int) -> bytes | None:
@@ -68,7 +65,7 @@ class PartialMatchTable:
         return self._stored[row] if row >= 0 else None
 
     def put(self, code: int, partials: MatchSet) -> None:
-        """Replace a row, or delete it when nothing is left."""
+        """Replace the row of a code; delete it if no partials are left."""
         known = code in self._rows
         written = self._dirty.setdefault(code, known)
         stored = partials.to_bytes()
@@ -80,19 +77,16 @@ class PartialMatchTable:
             del self._dirty[code]
 
     def drop(self, code: int) -> None:
-        """Delete a row in which nothing is alive and nothing matched since it was written.
-
-        Nothing has to be written.
-        """
+        """Delete a row whose partials have all expired without a match. The deletion is not stored."""
         self._delete(code)
 
     def due(self, before_ms: int) -> list[tuple[int, int]]:
-        """Return the codes and rows that are to be looked at if no event before this time will come."""
+        """Return the codes and rows that must be advanced to this time even without an event."""
         rows = np.flatnonzero(self._wake < before_ms)
         return list(zip(self._codes[rows].tolist(), rows.tolist(), strict=True))
 
     def keep(self, sequences: Collection[int]) -> None:
-        """Forget all sequences but these. Their numbers are not used again, so nothing needs to be written."""
+        """Drop the rows of all other sequences. Sequence numbers are not reused, so the deletion need not be stored."""
         for code in [c for c in self._rows if c >> _SLOT_BITS not in sequences]:
             self._delete(code)
             self._dirty.pop(code, None)
@@ -105,8 +99,8 @@ class PartialMatchTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         live = self._codes[self._wake < _NEVER]
-        mine = live[self.keys.in_bucket(live & _SLOT, bucket, buckets)]
-        return self._frame(np.sort(mine).tolist())
+        in_bucket = live[self.keys.in_bucket(live & _SLOT, bucket, buckets)]
+        return self._frame(np.sort(in_bucket).tolist())
 
     def load(self, rows: pl.DataFrame) -> None:
         codes = sequence_key_code(rows[SEQUENCE].to_numpy(), self.keys.assign(rows))
@@ -130,6 +124,7 @@ class PartialMatchTable:
         self._free.append(row)
 
     def _grow(self) -> int:
+        """Append a row and return its number."""
         row = len(self._stored)
         self._stored.append(None)
         if row >= len(self._codes):
@@ -140,12 +135,13 @@ class PartialMatchTable:
         return row
 
     def _frame(self, codes: Iterable[int]) -> pl.DataFrame:
-        listed = np.fromiter(codes, np.int64)
-        rows, slots = self.find(listed), listed & _SLOT
+        """Return the rows of these codes as stored; a code without a row has null bytes."""
+        code_array = np.fromiter(codes, np.int64)
+        rows, slots = self.find(code_array), code_array & _SLOT
         live = rows >= 0
         columns = [
             pl.Series(HASH, self.keys.hashes[slots]),
-            pl.Series(SEQUENCE, listed >> _SLOT_BITS),
+            pl.Series(SEQUENCE, code_array >> _SLOT_BITS),
             pl.Series(WAKE_MS, np.where(live, self._wake[rows], 0) if len(rows) else rows),
             pl.Series(COUNT, np.where(live, self._counts[rows], 0) if len(rows) else rows),
             pl.Series(PARTIALS, [self.get(row) for row in rows.tolist()], dtype=pl.Binary),

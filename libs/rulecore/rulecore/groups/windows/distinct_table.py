@@ -1,7 +1,7 @@
-"""Exact distinct values per pane: the one aggregate whose partial is a set, not a number.
+"""The distinct values of each pane, exact: the state of ``count_distinct``, whose partial is a set, not a number.
 
-Sets do not vectorise, so this is plain Python per event. The number of values that a pane keeps is bounded; above the
-bound a pane counts no further values, so the count is then a lower bound.
+Sets cannot be vectorized, so this is plain Python for each event. A pane keeps at most ``max_values`` values and counts
+no further ones, so that its count is then a lower bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VALUE = "__value"
 
 
 class DistinctTable:
-    """The distinct values of one aggregate. A ``StateTable`` that shares its keys with a pane table."""
+    """A ``StateTable`` of the distinct values of one aggregate. It shares its key slots with a ``PaneTable``."""
 
     def __init__(self, keys: KeySlots, dtype: pl.DataType, max_values: int) -> None:
         self.keys = keys
@@ -29,7 +29,10 @@ class DistinctTable:
         self._dirty: list[tuple[int, object]] = []
 
     def trail(self, layout: WindowLayout, panes: int, values: Sequence[object]) -> Ints:
-        """Count the values for each row of an unmasked layout. ``values``: by event, None where it does not count."""
+        """Return the number of distinct values for each row of the layout, also those that are not ``there``.
+
+        ``values``: the value of each event, None if the event does not count.
+        """
         counts = np.zeros(len(layout.event), dtype=np.int64)
         current, seen = -1, set[object]()
         for i, (event, segment) in enumerate(zip(layout.event.tolist(), layout.segment.tolist(), strict=True)):
@@ -41,7 +44,7 @@ class DistinctTable:
         return counts
 
     def totals(self, windows: Ints, panes: int) -> Ints:
-        """Return the count of each window that ends at these codes."""
+        """Return the number of distinct values of each window of ``panes`` panes that ends at these codes."""
         return np.fromiter((len(self._window(w, panes)) for w in windows.tolist()), np.int64, len(windows))
 
     def values(self, code: int) -> Set[object]:
@@ -49,11 +52,11 @@ class DistinctTable:
         return self._sets.get(code, frozenset())
 
     def retain(self, codes: Ints) -> None:
-        """Forget the panes that are not among these, which are sorted. Call before slots are given out again."""
-        mine = np.fromiter(self._sets, np.int64, len(self._sets))
-        place = np.minimum(np.searchsorted(codes, mine), max(len(codes) - 1, 0))
-        gone = mine[codes[place] != mine] if len(codes) else mine
-        for code in gone.tolist():
+        """Drop the panes whose codes are not among these, which are sorted. Call before key slots are reused."""
+        own = np.fromiter(self._sets, np.int64, len(self._sets))
+        index = np.minimum(np.searchsorted(codes, own), max(len(codes) - 1, 0))
+        dropped = own[codes[index] != own] if len(codes) else own
+        for code in dropped.tolist():
             del self._sets[code]
 
     def add(self, codes: Ints, values: Sequence[object]) -> None:
@@ -63,7 +66,7 @@ class DistinctTable:
                 self._dirty.append((code, value))
 
     def expire(self, first_pane: int) -> None:
-        """Forget the panes before this one. Call before the pane table gives slots out again."""
+        """Drop the panes before this one. Call before the pane table reuses key slots."""
         for code in [c for c in self._sets if (c & PANE_MASK) < first_pane]:
             del self._sets[code]
 
@@ -73,8 +76,8 @@ class DistinctTable:
 
     def rows(self, bucket: int, buckets: int) -> pl.DataFrame:
         codes = np.fromiter(sorted(self._sets), np.int64, len(self._sets))
-        mine = codes[self.keys.in_bucket(codes >> SHIFT, bucket, buckets)]
-        return self._frame((c, v) for c in mine.tolist() for v in sorted(self._sets[c], key=repr))
+        in_bucket = codes[self.keys.in_bucket(codes >> SHIFT, bucket, buckets)]
+        return self._frame((c, v) for c in in_bucket.tolist() for v in sorted(self._sets[c], key=repr))
 
     def load(self, rows: pl.DataFrame) -> None:
         codes = (self.keys.assign(rows) << SHIFT) | rows[PANE].to_numpy()
@@ -82,6 +85,7 @@ class DistinctTable:
             self._put(code, value)
 
     def _put(self, code: int, value: object) -> bool:
+        """Add a value to a pane; return whether it is new and within the limit."""
         values = self._sets.setdefault(code, set())
         if value in values or len(values) >= self.max_values:
             return False
@@ -89,15 +93,17 @@ class DistinctTable:
         return True
 
     def _window(self, code: int, panes: int) -> set[object]:
+        """Return the values of the window of ``panes`` panes that ends at this code."""
         start = max(code - panes + 1, (code >> SHIFT) << SHIFT)
         return set[object]().union(*(self._sets[c] for c in range(start, code + 1) if c in self._sets))
 
     def _frame(self, pairs: Iterable[tuple[int, object]]) -> pl.DataFrame:
-        listed = list(pairs)
-        codes = np.fromiter((c for c, _ in listed), np.int64, len(listed))
+        """Return pairs of a code and a value as rows of the table."""
+        pairs = list(pairs)
+        codes = np.fromiter((c for c, _ in pairs), np.int64, len(pairs))
         columns = [
             pl.Series(HASH, self.keys.hashes[codes >> SHIFT]),
             pl.Series(PANE, codes & PANE_MASK),
-            pl.Series(VALUE, [v for _, v in listed], dtype=self.dtype),
+            pl.Series(VALUE, [v for _, v in pairs], dtype=self.dtype),
         ]
         return pl.DataFrame([*self.keys.frame(codes >> SHIFT).get_columns(), *columns])

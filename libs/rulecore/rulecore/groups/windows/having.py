@@ -1,9 +1,9 @@
-"""``having`` of many rules at once, over rows that are windows as they stood at some context.
+"""Evaluates ``having`` of many rules at once, on a frame with one row per window.
 
-The conditions are looked up by the index that finds rules per event (``rulecore.matching.matcher``): thresholds of one
-aggregate
-are bounds of one column, so the cost follows the rows, the aggregates and the matches, not the number of rules.
-Promises: the pairs are those of evaluating every rule on every row; a rule that raises is named, alone.
+It uses the index that also evaluates event rules (``rulecore.matching.matcher``). Thresholds of one aggregate are
+bounds of one column, so the cost grows with the rows, the aggregates and the matches, not with the number of rules. The
+result is that of evaluating every rule on every row. A rule that raises is returned as a failure; other rules are not
+affected.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class RuleHits:
     member: Ints
 
     def select(self, mask: Mask | Ints) -> RuleHits:
-        """Return some of the pairs."""
+        """Return the pairs at this mask or these indexes."""
         return RuleHits(self.row[mask], self.member[mask])
 
 
 class Having:
-    """The conditions of these members, ready to be evaluated. ``bits`` and ``owners`` are by member.
+    """The ``having`` conditions of some members, as an index. ``bits`` and ``owners`` hold one number per member.
 
-    ``needs``: the columns that the conditions read. ``counters``: the members' columns of own rows, and ``owners`` the
-    number of each member's among them.
+    ``needs``: the columns that the conditions read. ``counters``: the distinct ``rows`` columns of the members;
+    ``owners``: the index in ``counters`` of each member's column.
     """
 
     def __init__(self, members: Sequence[GroupMember]) -> None:
@@ -51,11 +51,14 @@ class Having:
         self._matcher = EventMatcher(self.members)
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to evaluate."""
+        """Return whether there are members."""
         return bool(self.members)
 
     def evaluate(self, frame: pl.DataFrame) -> tuple[RuleHits, list[RuleFailure]]:
-        """Return where which condition is true. ``frame``: at least the columns of ``needs``, in physical form."""
-        found = self._matcher.match(frame)
-        failures = [RuleFailure(self.members[number].rule, reason) for number, reason in found.failed]
-        return RuleHits(found.row.astype(np.int64), found.rule.astype(np.int64)), failures
+        """Return the pairs of a row and a member whose condition is true, and the rules that failed.
+
+        ``frame``: at least the columns of ``needs``, with physical values.
+        """
+        matches = self._matcher.match(frame)
+        failures = [RuleFailure(self.members[number].rule, reason) for number, reason in matches.failed]
+        return RuleHits(matches.row.astype(np.int64), matches.rule.astype(np.int64)), failures

@@ -1,4 +1,4 @@
-"""Windowed rules as members of a group: the shared part, and the needs of each."""
+"""Window rules as members of a group: the stored record of the group, and the data to evaluate each rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rulecore.documents.slots import version_key
 from rulecore.matching.access_plan import AccessPlan
 from streamcore.schema import Kind, Type
 
-#: What evaluation may raise. A panic inside Polars is no ``Exception``.
+#: The errors that evaluation may raise. A panic inside Polars is not an ``Exception``.
 EVALUATION_ERRORS = (Exception, pl.exceptions.PanicException)
 
 DTYPES: Mapping[Kind, pl.DataType] = {
@@ -29,7 +29,11 @@ DTYPES: Mapping[Kind, pl.DataType] = {
 
 @dataclass(slots=True)
 class GroupMetadata:
-    """The record of a group besides its panes: bits of rule versions, and since when aggregates are complete."""
+    """The facts that a group stores about its rules.
+
+    ``bits``: the number of the fired bit of each rule version. ``since_ms``: by column, the event time from which an
+    aggregate is complete. ``panes``: the panes of the longest window, 0 before the first ``set_rules``.
+    """
 
     bits: dict[str, int] = field(default_factory=dict)
     since_ms: dict[str, int] = field(default_factory=dict)
@@ -39,8 +43,8 @@ class GroupMetadata:
         document = {"bits": self.bits, "since_ms": self.since_ms, "panes": self.panes}
         return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
-    def give_bits(self, rules: Sequence[CompiledRule]) -> list[int]:
-        """Give every version a bit of its own; return those that no version has any more, or another one has now."""
+    def assign_bits(self, rules: Sequence[CompiledRule]) -> list[int]:
+        """Assign a bit to each rule version; return the bits of removed versions, which new versions may reuse."""
         wanted = [version_name(r) for r in rules]
         freed = [self.bits.pop(version) for version in [*self.bits] if version not in wanted]
         used = set(self.bits.values())
@@ -57,7 +61,7 @@ class GroupMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A rule in the group, with the data that its evaluation needs."""
+    """A rule of the group. ``panes``: panes per window. ``bit``: its fired bit. ``needs``: columns in ``having``."""
 
     rule: CompiledRule
     panes: int
@@ -67,11 +71,12 @@ class GroupMember:
 
     @property
     def plan(self) -> AccessPlan | None:
-        """How ``having`` is looked up."""
+        """The access plan of ``having``."""
         return self.rule.having_plan
 
 
 def evaluation_error(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str | None:
+    """Return the error that the expressions raise on the frame, None if they raise none."""
     try:
         frame.select(list(expressions))
     except EVALUATION_ERRORS as error:
@@ -80,20 +85,24 @@ def evaluation_error(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> str
 
 
 def to_member(rule: CompiledRule, bit: int) -> GroupMember:
+    """Return the rule as a member whose fired bit is ``bit``."""
     assert rule.having_on_columns is not None
     return GroupMember(rule, window_panes(rule), bit, rows_column(rule), lang.columns(rule.having_on_columns))
 
 
 def window_panes(rule: CompiledRule) -> int:
+    """Return the number of panes in a window of the rule."""
     assert rule.window is not None
     return rule.window.panes
 
 
 def version_name(rule: CompiledRule) -> str:
+    """Return ``id@version``."""
     return version_key(rule.rule)
 
 
 def rows_column(rule: CompiledRule) -> str:
+    """Return the column that counts the events which satisfy the rule's ``where``."""
     return f"rows_{lang.fingerprint(rule.where)}"
 
 

@@ -1,7 +1,7 @@
-"""Two sorted runs of entries, each a set of columns of equal length: the storage of a pane table.
+"""The storage of a pane table: two runs of entries sorted by code, each a set of columns of equal length.
 
-``large`` is updated in place, ``small`` takes new entries. A merge copies everything, so it happens when ``small``
-has grown to a quarter of ``large``: each entry is copied a bounded number of times on average.
+In ``large``, entries are updated in place; new entries go to ``small``. A merge copies all entries, so it happens only
+when ``small`` has a quarter of the entries of ``large``: on average each entry is copied a bounded number of times.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ _EMPTY = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class EntryLocations:
-    """Where some codes are: for each run the indices of those that it holds, and the place of each.
+    """The locations of a list of ``length`` codes: for each run, the indexes of the codes in it, and their rows there.
 
-    Good until entries are added or removed; so are ``EntryRanges``.
+    Valid until entries are inserted or removed (``generation``).
     """
 
     length: int
     generation: int
-    found: list[tuple[Ints, Ints]]
+    by_run: list[tuple[Ints, Ints]]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRanges:
-    """EntryRanges of codes as the runs hold them: looked up once, read for every column."""
+    """The entries of ``length`` ranges of codes, for each run: found once, then read for every column.
+
+    Valid until entries are inserted or removed (``generation``).
+    """
 
     length: int
     generation: int
@@ -46,7 +49,11 @@ class EntryRanges:
 
 @dataclass(frozen=True, slots=True)
 class _RunRanges:
-    """One run's share: the ranges with entries, how many each has, all their places, and where each begins there."""
+    """The entries of ranges in one run.
+
+    ``rows``: the ranges that have entries; ``counts``: how many each has; ``members``: the rows in the run of all these
+    entries; ``first``: the index in ``members`` of the first entry of each range.
+    """
 
     rows: Ints
     counts: Ints
@@ -55,6 +62,7 @@ class _RunRanges:
 
     @classmethod
     def between(cls, run: _Run, start: Ints, stop: Ints) -> _RunRanges:
+        """Return the entries with ``start[i] <= code < stop[i]``."""
         low, high = np.searchsorted(run.codes, start), np.searchsorted(run.codes, stop)
         rows = np.flatnonzero(high > low)
         counts = (high - low)[rows]
@@ -62,23 +70,23 @@ class _RunRanges:
 
 
 class _Run:
-    """One sorted run."""
+    """Entries in order of their codes, and their columns."""
 
     def __init__(self, codes: Ints, columns: dict[str, Array]) -> None:
         self.codes = codes
         self.columns = columns
 
     def find(self, codes: Ints) -> tuple[Ints, Ints]:
-        """Find the codes that this run holds: their indices, and the location of each."""
+        """Return the indexes of the codes that this run holds, and the row of each."""
         if not len(self.codes):
             return _EMPTY, _EMPTY
-        place = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
-        rows = np.flatnonzero(self.codes[place] == codes)
-        return rows, place[rows]
+        rows = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        indexes = np.flatnonzero(self.codes[rows] == codes)
+        return indexes, rows[indexes]
 
 
 class Runs:
-    """Entries by sorted code, with named columns."""
+    """Entries by code, with named columns. ``kinds``: the dtype and identity of each column."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, ColumnKind] = {}
@@ -90,7 +98,7 @@ class Runs:
         return len(self.large.codes) + len(self.small.codes)
 
     def set_columns(self, kinds: Mapping[str, ColumnKind]) -> None:
-        """Keep exactly these columns; a new one holds its identity everywhere."""
+        """Keep exactly these columns; a new column holds its identity in every entry."""
         for run in self._both():
             run.columns = {
                 name: run.columns[name] if name in run.columns else np.full(len(run.codes), identity, dtype=dtype)
@@ -99,7 +107,7 @@ class Runs:
         self.kinds = dict(kinds)
 
     def reset(self, name: str, counter: str, value: int | float) -> None:
-        """Set a column to this value wherever another one is 0."""
+        """Set a column to ``value`` in all entries where the column ``counter`` is 0."""
         for run in self._both():
             run.columns[name][run.columns[counter] == 0] = value
 
@@ -118,52 +126,53 @@ class Runs:
         return result
 
     def insert(self, codes: Ints) -> None:
-        """Add entries with identity values. ``codes``: sorted, distinct, and not there yet."""
+        """Insert entries with identity values. ``codes``: sorted, distinct, and not yet present."""
         if not codes.size:
             return
         self._generation += 1
-        place = np.searchsorted(self.small.codes, codes)
+        rows = np.searchsorted(self.small.codes, codes)
         for name, (_, identity) in self.kinds.items():
-            self.small.columns[name] = np.insert(self.small.columns[name], place, identity)
-        self.small.codes = np.insert(self.small.codes, place, codes)
+            self.small.columns[name] = np.insert(self.small.columns[name], rows, identity)
+        self.small.codes = np.insert(self.small.codes, rows, codes)
         if len(self.small.codes) > max(_SMALL, len(self.large.codes) // 4):
             self._merge()
 
     def _merge(self) -> None:
+        """Move the entries of ``small`` into ``large``."""
         self._generation += 1
         codes = np.concatenate([self.large.codes, self.small.codes])
         order = np.argsort(codes, kind="stable")
-        # One column after the other: at no time is there a second copy of them all.
+        # Column by column, so that there is never a second copy of all columns in memory.
         large, small = self.large.columns, self.small.columns
         columns = {name: np.concatenate([large.pop(name), small.pop(name)])[order] for name in self.kinds}
         self.large = _Run(codes[order], columns)
         self.small = _Run(_EMPTY, {n: np.empty(0, dtype=dtype) for n, (dtype, _) in self.kinds.items()})
 
     def retain(self, live: Mask) -> None:
-        """Keep the entries of ``codes()`` where the mask is true."""
+        """Keep the entries where the mask is true, one bit per entry of ``codes()``; drop the others."""
         codes = self.codes()
         self._generation += 1
         columns = self.large.columns
         self.large = _Run(codes[live], {name: columns.pop(name)[live] for name in self.kinds})
 
     def members(self, start: Ints, stop: Ints) -> tuple[Ints, Ints]:
-        """Return the entries with ``start[i] <= code < stop[i]``: the i (ascending) and the code of each."""
-        which, found = [], []
+        """Return the entries with ``start[i] <= code < stop[i]``: the index i (ascending) and the code of each."""
+        indexes, codes = [], []
         for run in self._both():
             part = _RunRanges.between(run, start, stop)
-            which.append(np.repeat(part.rows, part.counts))
-            found.append(run.codes[part.members])
-        index = np.concatenate(which)
+            indexes.append(np.repeat(part.rows, part.counts))
+            codes.append(run.codes[part.members])
+        index = np.concatenate(indexes)
         order = np.argsort(index, kind="stable")
-        return index[order], np.concatenate(found)[order]
+        return index[order], np.concatenate(codes)[order]
 
     def ranges(self, start: Ints, stop: Ints) -> EntryRanges:
         """Return the entries with ``start[i] <= code < stop[i]``, for ``combine``."""
         return EntryRanges(len(start), self._generation, [_RunRanges.between(run, start, stop) for run in self._both()])
 
     def combine(self, name: str, combine: Combine, ranges: EntryRanges) -> Array:
-        """Return the combined values of the entries in each range; the identity where there is none."""
-        assert ranges.generation == self._generation, "entries have moved since"
+        """Return the combined values of the entries in each range; the identity for a range without entries."""
+        assert ranges.generation == self._generation, "stale: entries were inserted or removed"
         dtype, identity = self.kinds[name]
         result = np.full(ranges.length, identity, dtype=dtype)
         operation = combine.operation
@@ -174,34 +183,35 @@ class Runs:
         return result
 
     def locate(self, codes: Ints) -> EntryLocations:
-        """Return where these codes are, for ``merge``, ``read`` and ``write``; missing ones are left out."""
+        """Return the locations of these codes, for ``merge``, ``read`` and ``write``; missing codes have none."""
         return EntryLocations(len(codes), self._generation, [run.find(codes) for run in self._both()])
 
-    def merge(self, name: str, combine: Combine, places: EntryLocations, values: Array) -> None:
-        """Combine a value into each of these entries, which must be distinct."""
+    def merge(self, name: str, combine: Combine, locations: EntryLocations, values: Array) -> None:
+        """Combine ``values[i]`` into the entry of code ``i``. The codes must be distinct."""
         operation = combine.operation
-        for run, rows, place in self._at(places):
+        for run, indexes, rows in self._by_run(locations):
             column = run.columns[name]
-            column[place] = operation(column[place], values[rows])
+            column[rows] = operation(column[rows], values[indexes])
 
-    def read(self, name: str, places: EntryLocations, default: int | float) -> Array:
-        """Return the value at each place; ``default`` where there is no entry or no such column."""
-        result = np.full(places.length, default, dtype=self.kinds[name][0] if name in self.kinds else np.int64)
-        for run, rows, place in self._at(places):
+    def read(self, name: str, locations: EntryLocations, default: int | float) -> Array:
+        """Return the value of each code; ``default`` if there is no such entry or no such column."""
+        result = np.full(locations.length, default, dtype=self.kinds[name][0] if name in self.kinds else np.int64)
+        for run, indexes, rows in self._by_run(locations):
             if name in run.columns:
-                result[rows] = run.columns[name][place]
+                result[indexes] = run.columns[name][rows]
         return result
 
-    def write(self, name: str, places: EntryLocations, values: Array) -> None:
-        """Set the value at each place."""
-        for run, rows, place in self._at(places):
-            run.columns[name][place] = values[rows]
+    def write(self, name: str, locations: EntryLocations, values: Array) -> None:
+        """Set the entry of code ``i`` to ``values[i]``."""
+        for run, indexes, rows in self._by_run(locations):
+            run.columns[name][rows] = values[indexes]
 
     def _both(self) -> tuple[_Run, _Run]:
         return self.large, self.small
 
-    def _at(self, places: EntryLocations) -> Iterator[tuple[_Run, Ints, Ints]]:
-        assert places.generation == self._generation, "entries have moved since"
-        for run, (rows, place) in zip(self._both(), places.found, strict=True):
-            if rows.size:
-                yield run, rows, place
+    def _by_run(self, locations: EntryLocations) -> Iterator[tuple[_Run, Ints, Ints]]:
+        """Yield each run with the indexes of the codes in it and their rows there."""
+        assert locations.generation == self._generation, "stale: entries were inserted or removed"
+        for run, (indexes, rows) in zip(self._both(), locations.by_run, strict=True):
+            if indexes.size:
+                yield run, indexes, rows

@@ -1,12 +1,12 @@
-"""Panes: event time in equal pieces, each with the partials of every aggregate, shared by all windows over them.
+"""The panes of window rules: event time in equal pieces, each with the partials of every aggregate for each key.
 
-A window of ``size`` that slides by ``slide`` is a run of ``size / slide`` panes; a tumbling one is a single pane. An
-event is added once, whatever the number of windows it belongs to (the paned windows of Li, Maier, Tufte, Papadimos,
+A window of ``size`` that slides by ``slide`` is a run of ``size / slide`` panes; a tumbling window is a single pane. An
+event is added once, however many windows it belongs to (the paned windows of Li, Maier, Tufte, Papadimos,
 Tucker: "No pane, no gain", 2005).
 
-Entries are sorted by ``slot << 32 | pane``, so the panes of a key's window are neighbours: reading a window is two
-binary searches and a short run. There are two sorted runs: a large one that is only updated in place, and a small
-one that takes new entries and is merged into the large one when it has grown to a part of it.
+An entry is a pane of a key. Its code is ``slot << 32 | pane``, where ``slot`` is the key's number in ``KeySlots``.
+Entries are sorted by code, so the panes of a window of a key are neighbours, found by two binary searches
+(``pane_runs``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PANE_MASK = (1 << SHIFT) - 1
 
 @dataclass(frozen=True, slots=True)
 class PaneRows:
-    """Events in order of arrival: key slot, pane number, and a contribution for every partial column."""
+    """Events in order of arrival: key slot, pane number, and the value that each adds to every partial column."""
 
     slots: Ints
     panes: Ints
@@ -45,13 +45,16 @@ class PaneRows:
 
     @property
     def codes(self) -> Ints:
-        """Slot and pane in one number."""
+        """The code of each event's entry."""
         return (self.slots << SHIFT) | self.panes
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows and the combined partials of each. ``row``: the event after which they stand so, -1 for none."""
+    """Windows with their combined partials (``totals``).
+
+    ``row``: the event just after which the totals hold, -1 for a closed window.
+    """
 
     row: Ints
     slots: Ints
@@ -60,14 +63,14 @@ class Windows:
 
     @property
     def codes(self) -> Ints:
-        """Slot and last pane in one number."""
+        """The code of each window: that of its last pane."""
         return (self.slots << SHIFT) | self.end_panes
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The entries that a cut's events fall into. ``entry``: the place in ``codes`` for each event; ``born``: for each
-    entry the first event of the cut that fell into it, -1 where it held data before."""
+    """The entries of a cut's events. ``entry``: for each event, the index of its entry in ``codes``; ``born``: for each
+    entry, the first event of the cut in it, -1 if it held data before."""
 
     codes: Ints
     entry: Ints
@@ -75,16 +78,17 @@ class Arrivals:
 
     def born_at(self, codes: Ints) -> Ints:
         """Return ``born`` of any codes: -1 for an entry without events in this cut."""
-        place = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
-        return np.where(self.codes[place] == codes, self.born[place], -1)
+        index = np.minimum(np.searchsorted(self.codes, codes), max(len(self.codes) - 1, 0))
+        return np.where(self.codes[index] == codes, self.born[index], -1)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLayout:
-    """Events by the windows they fall into, in order of window and then arrival.
+    """Pairs of an event and a window that contains it, one per row, ordered by window and then by arrival.
 
-    ``segments``: the code of each window; ``segment``: the window of each row; ``event``: the event of each row;
-    ``there``: whether the window's last pane held data by then. Rows that are not there still count in later ones.
+    ``event``: the event of each row. ``segment``: the window of each row, as an index of ``segments``, the codes of the
+    windows. ``there``: whether the window's last pane holds data at the time of the event. Rows where it does not still
+    add to the totals of later rows.
     """
 
     event: Ints
@@ -94,12 +98,12 @@ class WindowLayout:
 
     @property
     def codes(self) -> Ints:
-        """The window code of each row that is there."""
+        """The window code of each row where ``there`` is true."""
         return self.segments[self.segment[self.there]]
 
 
 class PaneTable:
-    """The panes of one stream under one grouping and pane length. A ``StateTable``."""
+    """A ``StateTable`` of the panes of one group. ``partials``: the stored columns, by name."""
 
     def __init__(self, dtypes: Mapping[str, pl.DataType], pane_ms: int) -> None:
         self.keys = KeySlots(dtypes)
@@ -108,7 +112,7 @@ class PaneTable:
         self.partials: dict[str, Partial] = {}
         self._dirty: list[Ints] = []
 
-    # --- what is kept -------------------------------------------------------------------------------------------
+    # --- columns ------------------------------------------------------------------------------------------------
 
     def keep_columns(
         self,
@@ -116,11 +120,14 @@ class PaneTable:
         fired_words: int,
         others: Mapping[str, Partial] = MappingProxyType({}),
     ) -> None:
-        """Keep exactly these aggregates, bits and other partials; a new one starts empty in all panes."""
+        """Keep exactly the columns of these aggregates, ``fired_words`` columns of 64 fired bits, and ``others``.
+
+        A new column starts empty in all panes.
+        """
         wanted = {a.column(p): p for a in aggregations for p in a.partials} | dict(others)
         wanted |= {f"{FIRED}.{n}": Partial("fired", Combine.SUM, whole=True) for n in range(fired_words)}
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in wanted.items()})
-        for aggregation in aggregations:  # a pane that was stored without it and loaded does not know its identity
+        for aggregation in aggregations:  # a pane that was stored without the column was loaded with 0 in it
             counter, *numbers = aggregation.partials
             for partial in numbers:
                 self.runs.reset(aggregation.column(partial), aggregation.column(counter), partial.identity)
@@ -133,16 +140,16 @@ class PaneTable:
     # --- reading windows ----------------------------------------------------------------------------------------
 
     def arrive(self, rows: PaneRows) -> Arrivals:
-        """Make room for the events of a cut. Once a cut, before every ``layout`` and before ``add``."""
+        """Insert the missing entries of a cut's events. Called once per cut, before ``layout`` and ``add``."""
         codes, first_row, entry = np.unique(rows.codes, return_index=True, return_inverse=True)
         known = self.runs.contains(codes)
         self.runs.insert(codes[~known])
         return Arrivals(codes, entry, np.where(known, -1, first_row))
 
     def layout(self, arrivals: Arrivals, panes: int) -> WindowLayout:
-        """Return for each event the windows of so many panes that contain it and end at a pane that holds data by then.
+        """Return the windows of ``panes`` panes that contain each event (see ``WindowLayout.there``).
 
-        For events in order that is one window each.
+        For events in order of time that is one window per event.
         """
         pair_code, pair_window = self.runs.members(arrivals.codes, arrivals.codes + panes)
         segments, pair_segment = np.unique(pair_window, return_inverse=True)
@@ -152,32 +159,35 @@ class PaneTable:
         return WindowLayout(event, segment, segments, arrivals.born_at(segments)[segment] <= event)
 
     def own_arrivals(self, name: str, rows: PaneRows) -> Arrivals:
-        """Return ``arrive`` of only those events that count in column ``name``; ``entry`` is left out."""
+        """Return the arrivals of those events that count in column ``name``, with an empty ``entry``."""
         counted = np.flatnonzero(rows.values[name] > 0)
         codes, first = np.unique(rows.codes[counted], return_index=True)
         return Arrivals(codes, counted[:0], counted[first])
 
     def holds_own(self, name: str, own: Arrivals, codes: Ints, event: Ints) -> Mask:
-        """Return whether each entry holds an event that counts in column ``name``, as of each event of the cut."""
+        """Return whether each entry holds an event that counts in column ``name``, just after the event given for it.
+
+        ``own``: the result of ``own_arrivals``.
+        """
         stored: Mask = self.runs.read(name, self.runs.locate(codes), 0) > 0
         if not len(own.codes):
             return stored
-        place = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
-        here: Mask = (own.codes[place] == codes) & (own.born[place] <= event)
-        return here | stored
+        index = np.minimum(np.searchsorted(own.codes, codes), len(own.codes) - 1)
+        arrived: Mask = (own.codes[index] == codes) & (own.born[index] <= event)
+        return arrived | stored
 
     def trail(self, rows: PaneRows, layout: WindowLayout, panes: int) -> Windows:
-        """Return the windows of the layout's rows that are there, as they stand just after the event."""
+        """Return the windows of the layout's rows where ``there`` is true, with their totals just after the event."""
         base = self._totals(layout.segments, panes)
         totals = {}
         for name, values in rows.values.items():
-            seen = running(self.partials[name], values[layout.event], layout.segment, base[name])
-            totals[name] = seen[layout.there]
+            after_event = running(self.partials[name], values[layout.event], layout.segment, base[name])
+            totals[name] = after_event[layout.there]
         windows = layout.codes
         return Windows(layout.event[layout.there], windows >> SHIFT, windows & PANE_MASK, totals)
 
     def closing(self, after_pane: int, last_pane: int, panes: int) -> Windows:
-        """Return all windows of so many panes with any data that end at a pane in ``(after_pane, last_pane]``."""
+        """Return the windows of ``panes`` panes that hold data and end at a pane in ``(after_pane, last_pane]``."""
         after_pane = max(after_pane, -1)
         codes = self.runs.codes()
         pane = codes & PANE_MASK
@@ -185,11 +195,11 @@ class PaneTable:
         first = np.maximum(near, ((near >> SHIFT) << SHIFT) | (after_pane + 1)) if near.size else near
         last = np.minimum(near + panes - 1, ((near >> SHIFT) << SHIFT) | last_pane)
         windows = np.unique(expand_counts(first, last - first + 1))
-        none = np.full(len(windows), -1, dtype=np.int64)
-        return Windows(none, windows >> SHIFT, windows & PANE_MASK, self._totals(windows, panes))
+        no_event = np.full(len(windows), -1, dtype=np.int64)
+        return Windows(no_event, windows >> SHIFT, windows & PANE_MASK, self._totals(windows, panes))
 
     def _totals(self, windows: Ints, panes: int) -> dict[str, Array]:
-        """Return combined partials of the windows that end at these codes, as stored."""
+        """Return the combined stored partials of the windows with these codes."""
         ranges = self.runs.ranges(np.maximum(windows - panes + 1, (windows >> SHIFT) << SHIFT), windows + 1)
         return {
             name: self.runs.combine(name, partial.combine, ranges)
@@ -200,48 +210,50 @@ class PaneTable:
     # --- writing ------------------------------------------------------------------------------------------------
 
     def add(self, rows: PaneRows, arrivals: Arrivals) -> None:
-        """Add the events' contributions to their panes, which ``arrive`` has made."""
+        """Add the events' values to their panes, which ``arrive`` has inserted."""
         codes = arrivals.codes
-        places = self.runs.locate(codes)
+        locations = self.runs.locate(codes)
         for name, values in rows.values.items():
             partial = self.partials[name]
-            self.runs.merge(name, partial.combine, places, _gather(partial, values, arrivals.entry, len(codes)))
+            self.runs.merge(
+                name, partial.combine, locations, _combine_groups(partial, values, arrivals.entry, len(codes))
+            )
         self._dirty.append(codes)
 
     def has_fired(self, codes: Ints, bits: Ints) -> Mask:
-        """Return whether the bit of each pair is set at its entry; an entry that is not there has no bits."""
+        """Return whether bit ``bits[i]`` is set in entry ``codes[i]``; a missing entry has no bits set."""
         result = np.zeros(len(codes), dtype=bool)
-        places = self.runs.locate(codes)
-        for word, some in _by_word(bits):
-            held = self.runs.read(f"{FIRED}.{word}", places, 0)[some]
-            result[some] = (held >> (bits[some] & 63)) & 1 == 1
+        locations = self.runs.locate(codes)
+        for word, rows in _by_word(bits):
+            masks = self.runs.read(f"{FIRED}.{word}", locations, 0)[rows]
+            result[rows] = (masks >> (bits[rows] & 63)) & 1 == 1
         return result
 
     def set_fired(self, codes: Ints, bits: Ints) -> None:
-        """Set the bit of each pair at its entry, which is there."""
-        for word, some in _by_word(bits):
+        """Set bit ``bits[i]`` in entry ``codes[i]``, which must exist."""
+        for word, rows in _by_word(bits):
             name = f"{FIRED}.{word}"
-            touched, entry = np.unique(codes[some], return_inverse=True)
+            touched, entry = np.unique(codes[rows], return_inverse=True)
             mask = np.zeros(len(touched), np.int64)
-            np.bitwise_or.at(mask, entry, np.int64(1) << (bits[some] & 63))
-            places = self.runs.locate(touched)
-            self.runs.write(name, places, self.runs.read(name, places, 0) | mask)
+            np.bitwise_or.at(mask, entry, np.int64(1) << (bits[rows] & 63))
+            locations = self.runs.locate(touched)
+            self.runs.write(name, locations, self.runs.read(name, locations, 0) | mask)
             self._dirty.append(touched)
 
     def clear_fired(self, bit: int) -> None:
-        """Clear a bit everywhere, before it is given to something else."""
+        """Clear a bit in all entries, before it is assigned to another rule version."""
         codes = self.runs.codes()
         known = f"{FIRED}.{bit >> 6}" in self.partials
         touched = codes[self.has_fired(codes, np.full(len(codes), bit))] if known else codes[:0]
         name = f"{FIRED}.{bit >> 6}"
         if touched.size:
             mask = np.uint64(~(1 << (bit & 63)) & 0xFFFFFFFFFFFFFFFF).view(np.int64)
-            places = self.runs.locate(touched)
-            self.runs.write(name, places, self.runs.read(name, places, 0) & mask)
+            locations = self.runs.locate(touched)
+            self.runs.write(name, locations, self.runs.read(name, locations, 0) & mask)
             self._dirty.append(touched)
 
     def expire(self, first_pane: int) -> None:
-        """Forget the panes before this one, and the keys that have none left."""
+        """Drop the panes before this one, and the keys without panes."""
         codes = self.runs.codes()
         live = (codes & PANE_MASK) >= first_pane
         if live.all():
@@ -271,41 +283,46 @@ class PaneTable:
                 self.partials[name] = _stored_partial(name, rows[name])
         self.runs.set_columns({n: (p.dtype, p.identity) for n, p in self.partials.items()})
         self.runs.insert(codes[~self.runs.contains(codes)])
-        places = self.runs.locate(codes)
+        locations = self.runs.locate(codes)
         for name in names:
-            self.runs.write(name, places, rows[name].to_numpy()[order])
+            self.runs.write(name, locations, rows[name].to_numpy()[order])
 
     def _frame(self, codes: Ints) -> pl.DataFrame:
+        """Return the entries with these codes as rows of the table."""
         slots = codes >> SHIFT
         columns = [pl.Series(HASH, self.keys.hashes[slots]), pl.Series(PANE, codes & PANE_MASK)]
-        places = self.runs.locate(codes)
-        columns += [pl.Series(n, self.runs.read(n, places, p.identity)) for n, p in self.partials.items()]
+        locations = self.runs.locate(codes)
+        columns += [pl.Series(n, self.runs.read(n, locations, p.identity)) for n, p in self.partials.items()]
         return pl.DataFrame([*self.keys.frame(slots).get_columns(), *columns])
 
 
 def _by_word(bits: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield the words that hold these bits, each with the places of its bits."""
+    """Yield the 64-bit words that hold these bits, each with the indexes of its bits in ``bits``."""
     words = bits >> 6
     for word in np.unique(words).tolist():
         yield word, np.flatnonzero(words == word)
 
 
 def _stored_partial(name: str, column: pl.Series) -> Partial:
-    """Return a partial for a stored column of an unknown aggregate, until ``keep_columns`` decides about it."""
+    """Return a partial for a stored column that is loaded before ``keep_columns`` names its aggregate."""
     suffix = name.rsplit(".", 1)[1]
     return Partial(suffix, Combine.SUM, whole=column.dtype == pl.Int64)
 
 
 def _join(inverse: Ints, pair_code: Ints, codes: int) -> tuple[Ints, Ints]:
-    """Join events with the pairs of their entry: ``pair_code`` is sorted, ``inverse`` gives each event's entry."""
+    """Return the joined indexes of events and of pairs of an entry and a window.
+
+    ``inverse``: the entry of each event. ``pair_code``: the entry of each pair, ascending. ``codes``: the number of
+    entries.
+    """
     counts = np.bincount(pair_code, minlength=codes)
     starts = np.cumsum(counts) - counts
     event = np.repeat(np.arange(len(inverse)), counts[inverse])
     return event, expand_counts(starts[inverse], counts[inverse])
 
 
-def _gather(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
-    """Combine the values of each group."""
+def _combine_groups(partial: Partial, values: Array, group: Ints, groups: int) -> Array:
+    """Return the combined values of each group. ``group``: the group of each value."""
     result = np.full(groups, partial.identity, dtype=partial.dtype)
     partial.combine.operation.at(result, group, values)
     return result

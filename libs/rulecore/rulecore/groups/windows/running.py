@@ -1,4 +1,4 @@
-"""Running combinations: for each event of a segment, the combination of all events up to and including it."""
+"""Running totals: for each event of a segment, the combined value of all events up to and including it."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ Ints = npt.NDArray[np.int64]
 
 
 def running(partial: Partial, values: Array, segment: Ints, base: Array) -> Array:
-    """Combine the base of the segment with all its values up to each row. ``segment`` is sorted.
+    """Return, for each row, the base of its segment combined with the segment's values up to this row.
 
-    Doubles are added one after the other from the base on, so the sums do not depend on where a cut ended.
+    ``segment``: the segment of each row, ascending. ``base``: the start value of each segment. Doubles are added one
+    after the other, so the sums do not depend on how the events are divided into cuts.
     """
     if not len(values):
         return values
     first = np.flatnonzero(np.diff(segment, prepend=-1))
-    begun = values.copy()
-    begun[first] = partial.combine.operation(base[segment[first]], values[first])
+    combined = values.copy()
+    combined[first] = partial.combine.operation(base[segment[first]], values[first])
     if partial.combine is not Combine.SUM:
-        return _scan(partial.combine, begun, segment)
+        return _scan(partial.combine, combined, segment)
     if not partial.whole:
-        frame = pl.DataFrame([pl.Series("v", begun), pl.Series("g", segment)])
+        frame = pl.DataFrame([pl.Series("v", combined), pl.Series("g", segment)])
         return frame.select(pl.col("v").cum_sum().over("g")).to_series().to_numpy()
-    sums = np.cumsum(begun)
+    sums = np.cumsum(combined)
     before = np.where(first > 0, sums[first - 1], 0)
     result: Array = sums - np.repeat(before, np.diff(np.append(first, len(values))))
     return result
 
 
 def _scan(combine: Combine, values: Array, segment: Ints) -> Array:
-    """Compute the running minimum or maximum of each segment.
+    """Return the running minimum or maximum of each segment.
 
-    It doubles distances (Hillis, Steele: "Data parallel algorithms", 1986): as many passes as the longest segment has
-    bits, and most have few rows.
+    The algorithm doubles distances (Hillis, Steele: "Data parallel algorithms", 1986). The number of passes is the
+    logarithm of the longest segment, and most passes have few rows.
     """
     result = values.copy()
     step = 1
