@@ -29,9 +29,9 @@ from headgate_operator.reconcile.rollback import rolling_back
 from headgate_operator.reconcile.savepoints import fail_abandoned_savepoints
 from headgate_operator.reconcile.steady_state import (
     await_human,
+    begin_instead_of_restart,
     reconcile_running,
     reconcile_suspended,
-    restart_or_else,
 )
 from headgate_operator.reconcile.suspend import continue_suspend
 from headgate_operator.reconcile.upgrade import awaiting_exit, preflight, promoting, starting, stopping, verifying
@@ -99,7 +99,7 @@ def _stopping(context: Context, status: Status) -> ReconcileResult:
 
 
 def _restarting(context: Context, status: Status) -> ReconcileResult:
-    return restart_or_else(context, status) or continue_restart(context, status)
+    return begin_instead_of_restart(context, status) or continue_restart(context, status)
 
 
 _PHASES: dict[Phase, Callable[[Context, Status], ReconcileResult]] = {

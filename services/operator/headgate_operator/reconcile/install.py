@@ -1,7 +1,7 @@
-"""Phases without a version to go back to: the first start, and a restore that a person requested.
+"""Upgrades without a version to roll back to: the first start, and a restore that a person requested.
 
-A first start is retried for ever, each time with the current spec. A failed restore ends with a person: its checkpoint
-is behind an epoch that was promoted since.
+A first start is retried for ever, each time with the current spec. A restore that keeps failing is left to a person,
+because it has no checkpoint to return to: the one of before is behind the epoch of the restore.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST_EPOCH = 1
 
 
 def pending(context: Context, status: Status) -> ReconcileResult:
-    """Begin the first start of a new app."""
+    """Begin the first start of a new app, unless it is suspended or its spec is invalid."""
     if not context.desired.finalized:
         return ReconcileResult(status, (AddFinalizer(),))
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
@@ -53,23 +53,25 @@ def pending(context: Context, status: Status) -> ReconcileResult:
 
 
 def _first_epoch(context: Context, savepoint: str) -> int:
-    """Return an epoch above that of the savepoint, whose batches would otherwise count as written."""
-    line = context.observed.savepoint(savepoint) if savepoint else None
-    return FIRST_EPOCH if line is None else max(FIRST_EPOCH, line.status.epoch + 1)
+    """Return an epoch above that of the savepoint: under the same epoch, the next batches would count as written."""
+    resource = context.observed.savepoint(savepoint) if savepoint else None
+    return FIRST_EPOCH if resource is None else max(FIRST_EPOCH, resource.status.epoch + 1)
 
 
 def should_restore(context: Context, status: Status) -> bool:
-    """Return true for a new nonce and a savepoint that can be restored: no other request may stop an app."""
+    """Return true if the spec has a new ``restore.nonce`` and a savepoint that can be restored. A request that cannot
+    be fulfilled must not stop the app.
+    """
     restore = context.desired.spec.restore
     if context.desired.problem or not restore.from_ or restore.nonce == status.restore_nonce:
         return False
-    going = status.garbage_collection.names if status.garbage_collection else ()
-    line = context.observed.savepoint(restore.from_)
-    return line is not None and line.complete and restore.from_ not in going
+    being_removed = status.garbage_collection.names if status.garbage_collection else ()
+    resource = context.observed.savepoint(restore.from_)
+    return resource is not None and resource.complete and restore.from_ not in being_removed
 
 
 def begin_restore(context: Context, status: Status) -> ReconcileResult:
-    """Stop the owner, with a savepoint as a restore point, and restore the requested one."""
+    """Begin a restore: drain the owner, with a savepoint as a restore point, unless the app is stateless."""
     restore = context.desired.spec.restore
     number = status.upgrade.number + 1 if status.upgrade else 1
     claim = Checkpoint(status.epochs + 1, restore=restore.from_, discard_newer=True)
@@ -94,15 +96,16 @@ def begin_restore(context: Context, status: Status) -> ReconcileResult:
     event = app_event(EventReason.RESTORING, f"from savepoint {restore.from_}, under epoch {claim.epoch}")
     if not context.owner_alive(status):
         return ReconcileResult(enter_phase(context, replace(status, owner=None), Phase.STARTING), (event,))
-    within = upgrade.to.spec.upgrade.stop_deadline
+    within_ms = upgrade.to.spec.upgrade.stop_deadline
     stateless = upgrade.to.spec.upgrade.mode is UpgradeMode.STATELESS
     name = "" if stateless else f"{context.desired.stem}-u{number}"
-    status = replace(enter_phase(context, status, Phase.STOPPING, within), pending_command=None)
-    return ReconcileResult(record_command(context, status, "drain", name, within), (event,))
+    status = replace(enter_phase(context, status, Phase.STOPPING, within_ms), pending_command=None)
+    return ReconcileResult(record_command(context, status, "drain", name, within_ms), (event,))
 
 
 def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
-    """Stop the owner, however it ends: a person chose the point to continue from."""
+    """Wait for the drain of the owner. Its result does not matter: the app continues from the savepoint of the
+    restore."""
     state, actions, _ = advance_command(context, status, SavepointReason.UPGRADE)
     if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
@@ -111,7 +114,7 @@ def stop_for_restore(context: Context, status: Status) -> ReconcileResult:
 
 
 def start_or_restore(context: Context, status: Status) -> ReconcileResult:
-    """Wait until the app runs, then begin to prove it."""
+    """Bring up the driver of a first start or a restore; when it runs, begin its proof."""
     status = _with_current_release(context, status)
     upgrade = open_upgrade(status)
     assert upgrade.claim is not None
@@ -127,14 +130,14 @@ def start_or_restore(context: Context, status: Status) -> ReconcileResult:
 
 def _start_failed(context: Context, result: BringUpResult) -> ReconcileResult:
     status = result.step.status
-    restoring = open_upgrade(status).kind is UpgradeKind.RESTORE
-    if result.newer is not None or (restoring and (result.refused or status.restarts >= RESTORE_ATTEMPTS)):
+    is_restore = open_upgrade(status).kind is UpgradeKind.RESTORE
+    if result.newer is not None or (is_restore and (result.refused or status.restarts >= RESTORE_ATTEMPTS)):
         return needs_human(context, status, result.reason, result.message)
     return on_failure(context, status, result.reason, result.message)
 
 
 def _with_current_release(context: Context, status: Status) -> Status:
-    """Give a first start the current spec, while no pod owns the checkpoint."""
+    """Replace the release of a first start by that of the current spec, while no pod owns the checkpoint."""
     upgrade = open_upgrade(status)
     if upgrade.kind is not UpgradeKind.INSTALL or status.owner is not None:
         return status
@@ -145,8 +148,12 @@ def _with_current_release(context: Context, status: Status) -> Status:
 
 
 def cancel_install(context: Context, status: Status) -> Status:
-    """Suspend an app that has never run."""
+    """Close the first start of an app that is to be suspended before it ever ran."""
     status = close_upgrade(
-        context, status, UpgradeOutcome.SUPERSEDED, "Suspended", "suspended before the first start was done"
+        context,
+        status,
+        UpgradeOutcome.SUPERSEDED,
+        "Suspended",
+        "the app was suspended before its first start was finished",
     )
     return enter_phase(context, replace(status, standby=None), Phase.SUSPENDING)

@@ -1,7 +1,7 @@
-"""Input of the reconciler: the desired and the observed state, as values from the process that watches the cluster.
+"""Input of the reconciler: the desired state and the observed state, as values.
 
-An observation may be old. Nothing here proves the present, so every step that must not happen twice is written down
-first, under the resource version that was read.
+An observation may be out of date. So every step that must not happen twice is first written to the status, onto the
+resource version that was read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from streamcore.control.status import CommandResult, DriverStatus
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """A ``StreamApp`` as a person wrote it. ``problem``: why its newest edit is invalid; ``spec`` is the last valid
-    one.
+    """A ``StreamApp`` as people wrote it.
+
+    ``spec`` is the last valid one; ``problem``: why the newest edit is invalid, or empty. ``finalized``: the resource
+    has the operator's finalizer. ``deleting_since_ms``: milliseconds since 1970; None if the app is not being deleted.
     """
 
     namespace: str
@@ -32,18 +34,20 @@ class Desired:
 
     @classmethod
     def of(cls, namespace: str, name: str, uid: str, generation: int, spec: StreamAppSpec) -> Desired:
-        """Return the value for a valid spec."""
+        """Return an app with a valid spec that is not being deleted."""
         return cls(namespace, name, uid, generation, spec, release_for(spec, generation))
 
     @property
     def stem(self) -> str:
-        """Return the prefix of its pods' and savepoints' names: not shared with an earlier app of the same name."""
+        """Return the prefix of the names of pods and savepoints. An earlier app of the same name had another one."""
         return f"{self.name}-{self.uid[:5]}"
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A driver pod. ``finished``: the kubelet reported that its containers have ended, so nothing of it runs."""
+    """A driver pod. ``finished``: the kubelet reported that all its containers have ended. ``command_id``: of the
+    command that the pod has. ``message``: why the pod ended or waits.
+    """
 
     name: str
     uid: str
@@ -56,7 +60,7 @@ class PodView:
 
     @property
     def alive(self) -> bool:
-        """Return true when the pod runs, or will, and has received no command to end."""
+        """Return true if the pod has not ended and is not being deleted."""
         return not self.finished and not self.deleting
 
     def result(self, command_id: str) -> CommandResult | None:
@@ -77,7 +81,7 @@ class SavepointView:
 
     @property
     def complete(self) -> bool:
-        """Return true when the savepoint can be restored."""
+        """Return true if the savepoint can be restored."""
         return self.status.phase is SavepointPhase.COMPLETE and not self.deleting
 
     @property
@@ -88,7 +92,7 @@ class SavepointView:
 
 @dataclass(frozen=True, slots=True)
 class CollectorView:
-    """A pod that removes data."""
+    """A collector: a pod that removes the data of savepoints."""
 
     name: str
     uid: str
@@ -98,8 +102,10 @@ class CollectorView:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """``pods``: every driver pod with the app's label, from any creator. ``references``: savepoints that other apps
-    name.
+    """The observed state of an app.
+
+    ``pods``: every driver pod with the app's label, whoever created it. ``references``: names of savepoints that other
+    apps restore.
     """
 
     pods: tuple[PodView, ...] = ()
@@ -108,13 +114,13 @@ class Observed:
     references: frozenset[str] = frozenset()
 
     def pod(self, name: str) -> PodView | None:
-        """Return the pod with this name."""
+        """Return the driver pod with this name, or None."""
         return next((pod for pod in self.pods if pod.name == name), None)
 
     def savepoint(self, name: str) -> SavepointView | None:
-        """Return the savepoint with this name."""
+        """Return the ``Savepoint`` resource with this name, or None."""
         return next((savepoint for savepoint in self.savepoints if savepoint.name == name), None)
 
     def unfinished_pods(self, *except_names: str) -> tuple[PodView, ...]:
-        """Return the pods, except these, of which a container may run."""
+        """Return the driver pods of which a container may still run, without ``except_names``."""
         return tuple(pod for pod in self.pods if pod.name not in except_names and not pod.finished)

@@ -1,4 +1,4 @@
-"""Prove a new version: it is stable after so many committed batches, in time, without a restart or growing lag."""
+"""Proves a new version: it must commit enough batches in time, without a restart and without a growing lag."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headgate_operator.reconcile.upgrade import begin_rollback
 from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.status import Phase, Status, Upgrade, UpgradeKind, UpgradeOutcome
 
-#: Of a restore that a person asked for, before a person is asked again.
+#: Attempts of a restore before the operator leaves the decision to a person.
 RESTORE_ATTEMPTS = 3
 
 
 def proving(context: Context, status: Status) -> ReconcileResult:
-    """Wait for the proof."""
+    """Wait until the version is proven or has failed."""
     upgrade, pod = open_upgrade(status), context.owner(status)
     if pod is None or not pod.alive:
         return on_failure(context, status, FailureReason.DRIVER_FAILED, pod.message if pod else "the pod is gone")
     if _is_proven(pod, status, upgrade):
-        return _stable(context, status, upgrade)
+        return _declare_stable(context, status, upgrade)
     if context.has_passed(status.deadline):
         return on_failure(context, status, FailureReason.NO_PROOF, _describe_proof(pod, upgrade))
     return ReconcileResult(status)
@@ -48,11 +48,12 @@ def _describe_proof(pod: PodView, upgrade: Upgrade) -> str:
     committed, lag_rows = (report.committed, report.lag_rows) if report else (0, 0)
     return (
         f"{committed} of {upgrade.to.spec.upgrade.proof.batches} batches committed, lag {lag_rows} rows "
-        f"(at first {upgrade.lag_rows})"
+        f"({upgrade.lag_rows} at the start of the proof)"
     )
 
 
-def _stable(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+def _declare_stable(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    """Close the upgrade with success: its release is the stable one."""
     status = replace(
         close_upgrade(context, enter_phase(context, status, Phase.STABLE), UpgradeOutcome.SUCCEEDED),
         stable=upgrade.to,
@@ -63,7 +64,7 @@ def _stable(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResu
 
 
 def on_failure(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
-    """Retry a first start; roll back any other change."""
+    """Roll back an upgrade; retry a first start, and a restore up to ``RESTORE_ATTEMPTS`` times."""
     kind = open_upgrade(status).kind
     if kind is UpgradeKind.UPGRADE:
         return begin_rollback(
@@ -71,5 +72,5 @@ def on_failure(context: Context, status: Status, reason: str, message: str) -> R
         )
     if kind is UpgradeKind.RESTORE and status.restarts >= RESTORE_ATTEMPTS:
         return needs_human(context, status, reason, message)
-    again = restart(context, status, reason, message)
-    return replace(again, status=enter_phase(context, again.status, Phase.STARTING))
+    retry = restart(context, status, reason, message)
+    return replace(retry, status=enter_phase(context, retry.status, Phase.STARTING))

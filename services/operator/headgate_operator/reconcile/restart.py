@@ -1,7 +1,7 @@
-"""Restart an owner that ended without a request, or hangs: another pod of the same release continues the checkpoint.
+"""Restarts an app whose driver ended by itself or hangs: another pod of the same release continues the checkpoint.
 
-The standby is made at once, beside a pod that is still ending or whose node does not answer; it gets the checkpoint
-when nothing of the old pod runs. After each failure it waits longer.
+The operator creates the new standby even while the old pod is ending or its node does not answer, and promotes it when
+no container of the old pod runs. The delay before a restart grows with the number of restarts in a row.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from headgate_operator.reconcile.restore_points import needs_human
 from headgate_operator.resources.reasons import EventReason, FailureReason
 from headgate_operator.resources.status import Phase, Status
 
+#: Delay before the first, second, ... restart in a row, in milliseconds; the last one repeats.
 _BACK_OFF_MS = (0, 5_000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000)
-#: An app that ran for so long is not in a crash loop.
+#: Milliseconds that an app must run for its next restart to count as the first one.
 HEALTHY_AFTER_MS = 600_000
 
 
 def restart(context: Context, status: Status, reason: str, message: str = "") -> ReconcileResult:
     """Begin a restart. The first one after a healthy time is immediate."""
-    since = status.running_since
-    healthy = since is not None and context.now_ms - since >= HEALTHY_AFTER_MS
-    restarts = 1 if healthy else status.restarts + 1
+    since_ms = status.running_since
+    was_healthy = since_ms is not None and context.now_ms - since_ms >= HEALTHY_AFTER_MS
+    restarts = 1 if was_healthy else status.restarts + 1
     status = replace(
         status,
         owner=None,
@@ -51,6 +52,7 @@ def continue_restart(context: Context, status: Status) -> ReconcileResult:
 
 
 def _retry(context: Context, result: BringUpResult) -> ReconcileResult:
+    """Restart once more, unless the storage has a newer epoch: that needs a person."""
     if result.newer is not None:
         return needs_human(context, result.step.status, FailureReason.NEWER_EPOCH_EXISTS, result.message)
     return restart(context, result.step.status, result.reason, result.message)

@@ -1,4 +1,4 @@
-"""Restore points for a person who has to decide: the existing savepoints, their meaning, and the commands."""
+"""Leaves a decision to a person, with the savepoints to choose from and the commands that carry out the decision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate_operator.resources.status import Phase, RestorePoint, Status, Upgr
 
 
 def needs_human(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
-    """Stop and leave the decision to a person. Close the upgrade, if one is open."""
+    """Leave the decision to a person: close the open upgrade, if any, and enter the phase NeedsHuman."""
     if status.upgrade is not None and status.upgrade.outcome is UpgradeOutcome.OPEN:
         status = close_upgrade(context, status, UpgradeOutcome.NEEDS_HUMAN, reason, message)
     status = replace(status, pending_command=None, standby=None, owner=None)
@@ -23,23 +23,25 @@ def needs_human(context: Context, status: Status, reason: str, message: str) -> 
 
 def restore_points(context: Context) -> tuple[RestorePoint, ...]:
     """Return every complete savepoint, newest first."""
-    there = [savepoint for savepoint in context.observed.savepoints if savepoint.complete]
-    there.sort(key=lambda s: (s.status.epoch, s.status.batch), reverse=True)
-    return tuple(RestorePoint(s.name, s.status.epoch, s.status.batch, restore_command(context, s.name)) for s in there)
+    complete = [savepoint for savepoint in context.observed.savepoints if savepoint.complete]
+    complete.sort(key=lambda s: (s.status.epoch, s.status.batch), reverse=True)
+    return tuple(
+        RestorePoint(s.name, s.status.epoch, s.status.batch, restore_command(context, s.name)) for s in complete
+    )
 
 
 def restore_command(context: Context, savepoint: str) -> str:
-    """Return the command that goes back to the savepoint. The app writes all later output again."""
+    """Return the command that restores the savepoint. The app then writes all output after that savepoint again."""
     nonce = f"{savepoint}-{context.desired.generation}"[:63]
-    return _patch(context, {"spec": {"restore": {"from": savepoint, "nonce": nonce}}})
+    return _patch_command(context, {"spec": {"restore": {"from": savepoint, "nonce": nonce}}})
 
 
 def in_place_command(context: Context) -> str:
-    """Return the command that continues from the checkpoint as it is, with the currently wanted version."""
+    """Return the command that runs the version of the current spec on the existing checkpoint."""
     nonce = f"in-place-{context.desired.generation}"
-    return _patch(context, {"spec": {"upgrade": {"mode": "in-place", "nonce": nonce}}})
+    return _patch_command(context, {"spec": {"upgrade": {"mode": "in-place", "nonce": nonce}}})
 
 
-def _patch(context: Context, change: dict[str, object]) -> str:
+def _patch_command(context: Context, change: dict[str, object]) -> str:
     name, namespace = context.desired.name, context.desired.namespace
     return f"kubectl patch streamapp {name} -n {namespace} --type merge -p '{json.dumps(change)}'"

@@ -1,16 +1,16 @@
-"""Roll back to the version before, from a checkpoint that certainly loses nothing and writes nothing twice.
+"""Rolls back to the previous version, from a checkpoint that neither loses records nor writes output twice.
 
-The checkpoints to go back to, in this order:
+The old version continues from the first of these checkpoints that it accepts:
 
-- the new version never got a checkpoint: the old one continues where it stopped, same checkpoint, same epoch;
-- the new version could still be drained: its own savepoint, under a new epoch;
-- it is not known to have committed anything: the savepoint of before the upgrade, under a new epoch. The driver refuses
-  it when the root holds anything newer, so rows that the new version did commit are never written again;
-- its checkpoint, in place. The driver refuses it when its code cannot read that state.
+- if the new version never owned a checkpoint: the old checkpoint, under the same epoch, where the old version stopped;
+- if the new version could be drained: the savepoint of that drain, under a new epoch;
+- if the new version has not reported a commit: the savepoint of the old version, under a new epoch. The driver refuses
+  it if the storage holds anything newer, so output that the new version did commit is never written again;
+- the checkpoint of the new version, in place. The driver refuses it if its code cannot read that state.
 
-After a refusal the operator tries the next checkpoint, and after the last refusal it leaves the decision to a person. A
-crash, or a refusal because a dependency was away or a lease held, does not rule a checkpoint out: the operator tries it
-again, with growing delays, and in the end leaves it to a person.
+After a refusal the operator tries the next checkpoint, and after the last one it leaves the decision to a person. After
+a crash, or a refusal with a temporary cause (a dependency is unreachable, a lease is held), it tries the same
+checkpoint again, with growing delays; after ``_ATTEMPTS`` attempts it leaves the decision to a person.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ from headgate_operator.resources.spec import UpgradeMode
 from headgate_operator.resources.status import Checkpoint, Phase, Status, Upgrade, UpgradeOutcome
 
 _ATTEMPTS = 6
+#: The delay before attempt n is n times this, in milliseconds.
 _BACK_OFF_MS = 5_000
 
 
 def rolling_back(context: Context, status: Status) -> ReconcileResult:
-    """Stop the new version, then bring the old one back."""
+    """Stop the new version, then bring up the old one."""
     if open_upgrade(status).undo_step == 0:
-        return _stop(context, status)
-    return _bring_back(context, status)
+        return _stop_new_version(context, status)
+    return _bring_up_old_version(context, status)
 
 
-def _stop(context: Context, status: Status) -> ReconcileResult:
+def _stop_new_version(context: Context, status: Status) -> ReconcileResult:
+    """Drain the new version if that is possible, and end its ownership of the checkpoint."""
     upgrade = open_upgrade(status)
     if not upgrade.promoted:
         return _after_stop(status)
@@ -66,7 +68,7 @@ def _stop(context: Context, status: Status) -> ReconcileResult:
 
 
 def _can_drain(context: Context, status: Status, upgrade: Upgrade) -> bool:
-    """Return true when the driver can still be drained: it has committed state of its own to save, and is alive."""
+    """Return true if the new version is alive, has committed, and was not asked to drain before."""
     checkpoint = status.checkpoint
     committed = checkpoint is not None and checkpoint.established
     return bool(upgrade.savepoint) and committed and context.owner_alive(status) and not upgrade.undo_savepoint
@@ -82,7 +84,7 @@ def _after_stop(status: Status) -> ReconcileResult:
 
 
 def rollback_checkpoints(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints to go back to, best first."""
+    """Return the checkpoints that the old version may continue from, in the order in which they are tried."""
     assert upgrade.base is not None
     target = upgrade.target
     if not upgrade.promoted or target is None:
@@ -95,26 +97,28 @@ def rollback_checkpoints(status: Status, upgrade: Upgrade) -> tuple[Checkpoint, 
     return (*drained, *before, replace(target, restore="", allow_empty=False))
 
 
-def _bring_back(context: Context, status: Status) -> ReconcileResult:
+def _bring_up_old_version(context: Context, status: Status) -> ReconcileResult:
+    """Bring up the old version from the checkpoint that ``undo_step`` selects, counted from 1."""
     stable, upgrade = status.stable, open_upgrade(status)
     assert stable is not None
     claim = upgrade.claim
     if claim is None:
-        ways = rollback_checkpoints(status, upgrade)
-        if upgrade.undo_step > len(ways):
+        checkpoints = rollback_checkpoints(status, upgrade)
+        if upgrade.undo_step > len(checkpoints):
             return needs_human(context, status, FailureReason.NO_WAY_BACK, upgrade.message)
-        claim = ways[upgrade.undo_step - 1]
+        claim = checkpoints[upgrade.undo_step - 1]
         status = with_upgrade(status, replace(upgrade, claim=claim))
     if status.owner is not None and status.checkpoint is not None:
         claim = status.checkpoint
     result = bring_up(context, status, stable, claim)
     if result.state is BringUpState.FAILED:
-        return _next_way(context, result)
-    return result.step if result.state is BringUpState.WAITING else _back(context, result.step.status)
+        return _next_attempt(context, result)
+    return result.step if result.state is BringUpState.WAITING else _close_rolled_back(context, result.step.status)
 
 
-def _next_way(context: Context, result: BringUpResult) -> ReconcileResult:
-    """Take the next checkpoint after a refusal; after a crash, retry the same one; in the end leave it to a person."""
+def _next_attempt(context: Context, result: BringUpResult) -> ReconcileResult:
+    """Select the next checkpoint after a refusal, and the same one after any other failure, up to ``_ATTEMPTS``
+    times."""
     status = result.step.status
     upgrade, attempts = open_upgrade(status), status.restarts + 1
     owner = context.owner(status)
@@ -130,9 +134,9 @@ def _next_way(context: Context, result: BringUpResult) -> ReconcileResult:
     return ReconcileResult(replace(with_upgrade(status, changed), restarts=0, retry_after=context.now_ms), actions)
 
 
-def _back(context: Context, status: Status) -> ReconcileResult:
+def _close_rolled_back(context: Context, status: Status) -> ReconcileResult:
     upgrade = open_upgrade(status)
     status = close_upgrade(context, enter_phase(context, status, Phase.ROLLED_BACK), UpgradeOutcome.ROLLED_BACK)
     status = replace(status, restarts=0, running_since=context.now_ms)
-    words = f"{upgrade.to.version} was rolled back: {upgrade.reason}: {upgrade.message}"
-    return ReconcileResult(status, (app_event(EventReason.ROLLED_BACK, words, warning=True),))
+    message = f"{upgrade.to.version} was rolled back: {upgrade.reason}: {upgrade.message}"
+    return ReconcileResult(status, (app_event(EventReason.ROLLED_BACK, message, warning=True),))

@@ -1,4 +1,4 @@
-"""Next steps of an app that runs, is suspended, or waits for a person, the most urgent first."""
+"""Decides the next step of an app that runs, is suspended, or waits for a person; the most urgent step first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from headgate_operator.resources.savepoint import SavepointReason
 from headgate_operator.resources.spec import RunState, UpgradeMode
 from headgate_operator.resources.status import Status, UpgradeOutcome
 
-_TRIED = (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
+#: Outcomes after which the same release is not tried again.
+_FAILED = (UpgradeOutcome.REFUSED, UpgradeOutcome.ROLLED_BACK, UpgradeOutcome.NEEDS_HUMAN)
 
 
 def reconcile_running(context: Context, status: Status) -> ReconcileResult:
@@ -36,7 +37,7 @@ def reconcile_running(context: Context, status: Status) -> ReconcileResult:
     if _hangs(context, pod):
         return restart(context, status, FailureReason.DRIVER_HANGS, f"pod {pod.name} has not reported for too long")
     if status.pending_command is not None:
-        return _answering(context, status, pod)
+        return _advance_pending_command(context, status, pod)
     status = absorb_config_result(status, pod)
     if should_restore(context, status):
         return begin_restore(context, status)
@@ -57,20 +58,21 @@ def _hangs(context: Context, pod: PodView) -> bool:
 
 
 def should_upgrade(context: Context, status: Status) -> bool:
-    """Return true when the spec wants another release than the running one, and not one that has already failed."""
-    wanted, upgrade = context.desired.release.revision, status.upgrade
-    if context.desired.problem or status.stable is None or wanted == status.stable.revision:
+    """Return true if the spec has another release than the running one, and its upgrade has not failed already."""
+    revision, upgrade = context.desired.release.revision, status.upgrade
+    if context.desired.problem or status.stable is None or revision == status.stable.revision:
         return False
-    return not (upgrade is not None and upgrade.outcome in _TRIED and upgrade.to.revision == wanted)
+    return not (upgrade is not None and upgrade.outcome in _FAILED and upgrade.to.revision == revision)
 
 
-def _answering(context: Context, status: Status, pod: PodView) -> ReconcileResult:
+def _advance_pending_command(context: Context, status: Status, pod: PodView) -> ReconcileResult:
+    """Execute the next step of the pending command: a configure, or a savepoint."""
     pending = status.pending_command
     assert pending is not None
     if pending.kind == "configure":
         return advance_configure(context, status, pod)
-    line = context.observed.savepoint(pending.savepoint)
-    reason = line.reason if line else SavepointReason.SCHEDULED
+    resource = context.observed.savepoint(pending.savepoint)
+    reason = resource.reason if resource else SavepointReason.SCHEDULED
     state, actions, _ = advance_command(context, status, reason)
     if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
@@ -78,28 +80,29 @@ def _answering(context: Context, status: Status, pod: PodView) -> ReconcileResul
 
 
 def reconcile_suspended(context: Context, status: Status) -> ReconcileResult:
-    """Decide the next step of an app without pods."""
+    """Decide the next step of a suspended app."""
     if context.desired.spec.state is RunState.SUSPENDED or context.desired.problem:
         return ReconcileResult(status)
     return begin_restore(context, status) if should_restore(context, status) else resume(context, status)
 
 
-def restart_or_else(context: Context, status: Status) -> ReconcileResult | None:
-    """Begin the action that replaces a restart: a restore, a suspension, or a version that a person chose to run in
-    place.
+def begin_instead_of_restart(context: Context, status: Status) -> ReconcileResult | None:
+    """Begin what the spec requests instead of the restart: a restore, a suspension, or an upgrade without a savepoint
+    if restarts fail. None if the restart goes on.
     """
     if should_restore(context, status):
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
-    in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
-    if in_place and status.restarts > 1 and should_upgrade(context, status):
+    needs_no_savepoint = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
+    if needs_no_savepoint and status.restarts > 1 and should_upgrade(context, status):
         return begin_upgrade(context, replace(status, owner=None))
     return None
 
 
 def await_human(context: Context, status: Status) -> ReconcileResult:
-    """Wait for a person. Continue when the awaited state is there, or when a person decides how."""
+    """Wait for a person. Continue when the old pods are gone, if that was the problem, or when the spec has a
+    decision."""
     if status.resume is not None:
         if wait_for_exclusive(context, replace(status, terminate_by=None)) is None:
             return ReconcileResult(replace(enter_phase(context, status, status.resume), resume=None))
@@ -108,7 +111,12 @@ def await_human(context: Context, status: Status) -> ReconcileResult:
         return begin_restore(context, status)
     if context.desired.spec.state is RunState.SUSPENDED:
         return suspend(context, status)
-    in_place = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
-    if in_place and status.stable is not None and should_upgrade(context, status) and status.checkpoint is not None:
+    needs_no_savepoint = context.desired.spec.upgrade.mode is not UpgradeMode.SAVEPOINT
+    if (
+        needs_no_savepoint
+        and status.stable is not None
+        and should_upgrade(context, status)
+        and status.checkpoint is not None
+    ):
         return begin_upgrade(context, replace(status, owner=None))
     return ReconcileResult(status)

@@ -1,4 +1,4 @@
-"""Suspend and resume an app. A suspended app has no pods, its checkpoint as it is, and a savepoint of it."""
+"""Suspends and resumes an app. A suspended app has no driver pods; its checkpoint and a last savepoint stay."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from headgate_operator.resources.status import Phase, Status
 
 
 def suspend(context: Context, status: Status) -> ReconcileResult:
-    """Begin to suspend: drain the owner if one runs."""
+    """Begin the suspension: drain the owner, if one runs, with a savepoint unless the app is stateless."""
     spec = context.desired.spec
-    within = spec.upgrade.stop_deadline
-    status = replace(enter_phase(context, status, Phase.SUSPENDING, within), standby=None)
+    within_ms = spec.upgrade.stop_deadline
+    status = replace(enter_phase(context, status, Phase.SUSPENDING, within_ms), standby=None)
     if not context.owner_alive(status) or status.pending_command is not None:
         return ReconcileResult(replace(status, owner=None, pending_command=None))
     stateless = spec.upgrade.mode is UpgradeMode.STATELESS
     name = "" if stateless else f"{context.desired.stem}-s{status.requests + 1}"
-    return ReconcileResult(record_command(context, status, "drain", name, within))
+    return ReconcileResult(record_command(context, status, "drain", name, within_ms))
 
 
 def continue_suspend(context: Context, status: Status) -> ReconcileResult:
-    """Continue to suspend, however the owner ended: the checkpoint holds everything that it committed."""
+    """Continue the suspension. A failed drain does not stop it: the checkpoint holds everything that was committed."""
     if status.pending_command is not None:
         state, actions, _ = advance_command(context, status, SavepointReason.SUSPEND)
         if state is CommandState.WAITING:
@@ -36,7 +36,7 @@ def continue_suspend(context: Context, status: Status) -> ReconcileResult:
 
 
 def resume(context: Context, status: Status) -> ReconcileResult:
-    """Resume the version that ran before, from the checkpoint; if another version is wanted, an upgrade follows."""
+    """Resume the stable release from the checkpoint; if the spec has another release, an upgrade follows."""
     status = replace(status, restarts=0, retry_after=None, owner=None)
     if status.stable is None:
         return ReconcileResult(enter_phase(context, replace(status, upgrade=None), Phase.PENDING))

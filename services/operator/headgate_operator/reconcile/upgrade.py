@@ -1,9 +1,10 @@
-"""Bring a changed spec to run: Preflight, Stopping, Verifying, AwaitingExit, Promoting, Starting, Proving, Stable.
+"""Upgrades an app to the release of its spec.
 
-Until *Stopping* the operator does not touch the old version; until *Promoting* the old version can continue as if
-nothing had happened; from then on ``rolling_back`` brings it back. A failure has one of four ends: refused (the old
-version runs on), interrupted (the old version ended by itself: it is restarted, and the upgrade begins again), rolled
-back, or a person's decision.
+The phases are Preflight, Stopping, Verifying, AwaitingExit, Promoting, Starting, Proving and Stable. The old version
+runs until *Stopping*. Until *Promoting* it can continue from its own checkpoint; after that ``rolling_back`` decides
+which checkpoint it continues from. An upgrade that fails ends in one of four ways: refused (the old version runs on),
+interrupted (the old version ended by itself; it is restarted, and the upgrade begins again), rolled back, or left to a
+person.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from streamcore.control.status import CompatibilityInfo
 
 
 def begin_upgrade(context: Context, status: Status) -> ReconcileResult:
-    """Begin the preflight of the wanted release."""
+    """Begin the upgrade to the release of the spec."""
     number = status.upgrade.number + 1 if status.upgrade else 1
     upgrade = Upgrade(
         number,
@@ -61,10 +62,14 @@ def begin_upgrade(context: Context, status: Status) -> ReconcileResult:
     status = replace(status, upgrade=upgrade, standby=None, retry_after=None)
     if _changes_fixed_settings(status, upgrade):
         return refuse(
-            context, status, FailureReason.NEEDS_SAVEPOINT, "another number of partitions needs upgrade.mode: savepoint"
+            context,
+            status,
+            FailureReason.NEEDS_SAVEPOINT,
+            "another value of shufflePartitions needs upgrade.mode: savepoint",
         )
-    alive = context.owner_alive(status)
-    return ReconcileResult(enter_phase(context, status, Phase.PREFLIGHT if alive else Phase.VERIFYING))
+    # Without a running old version there is nothing to stop.
+    phase = Phase.PREFLIGHT if context.owner_alive(status) else Phase.VERIFYING
+    return ReconcileResult(enter_phase(context, status, phase))
 
 
 def _changes_fixed_settings(status: Status, upgrade: Upgrade) -> bool:
@@ -74,7 +79,8 @@ def _changes_fixed_settings(status: Status, upgrade: Upgrade) -> bool:
 
 
 def preflight(context: Context, status: Status) -> ReconcileResult:
-    """Plan the new version against the newest savepoint, beside the old version."""
+    """Start a standby of the new version beside the old version; it checks its compatibility with the newest
+    savepoint."""
     upgrade = open_upgrade(status)
     if not context.owner_alive(status):
         return interrupt(context, status)
@@ -96,27 +102,28 @@ def preflight(context: Context, status: Status) -> ReconcileResult:
 
 
 def _is_still_wanted(context: Context, upgrade: Upgrade) -> bool:
-    wanted = context.desired
-    return wanted.release.revision == upgrade.to.revision and wanted.spec.state is RunState.RUNNING
+    desired = context.desired
+    return desired.release.revision == upgrade.to.revision and desired.spec.state is RunState.RUNNING
 
 
 def _stop_or_refuse(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    """Drain the old version if the standby found the state compatible; refuse the upgrade otherwise."""
     assert status.standby is not None
     pod = context.observed.pod(status.standby.name)
-    plan = pod.driver_status.compatibility if pod and pod.driver_status else None
-    if plan is not None and plan.verdict in ("incompatible", "decision"):
-        reason = FailureReason.INCOMPATIBLE if plan.verdict == "incompatible" else FailureReason.NEEDS_DECISION
-        return refuse(context, status, reason, _reasons(plan))
-    named = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
-    within = upgrade.to.spec.upgrade.stop_deadline
-    status = with_upgrade(status, replace(upgrade, savepoint=named, base=status.checkpoint))
+    compatibility = pod.driver_status.compatibility if pod and pod.driver_status else None
+    if compatibility is not None and compatibility.verdict in ("incompatible", "decision"):
+        reason = FailureReason.INCOMPATIBLE if compatibility.verdict == "incompatible" else FailureReason.NEEDS_DECISION
+        return refuse(context, status, reason, _reasons(compatibility))
+    savepoint = f"{context.desired.stem}-u{upgrade.number}" if _mode(upgrade) is UpgradeMode.SAVEPOINT else ""
+    within_ms = upgrade.to.spec.upgrade.stop_deadline
+    status = with_upgrade(status, replace(upgrade, savepoint=savepoint, base=status.checkpoint))
     return ReconcileResult(
-        record_command(context, enter_phase(context, status, Phase.STOPPING, within), "drain", named, within)
+        record_command(context, enter_phase(context, status, Phase.STOPPING, within_ms), "drain", savepoint, within_ms)
     )
 
 
-def _reasons(plan: CompatibilityInfo) -> str:
-    return "; ".join(plan.reasons) or plan.verdict
+def _reasons(compatibility: CompatibilityInfo) -> str:
+    return "; ".join(compatibility.reasons) or compatibility.verdict
 
 
 def _mode(upgrade: Upgrade) -> UpgradeMode:
@@ -125,19 +132,20 @@ def _mode(upgrade: Upgrade) -> UpgradeMode:
 
 def stopping(context: Context, status: Status) -> ReconcileResult:
     """Wait until the old version has written its savepoint and ended."""
-    if status.pending_command is None:  # answered, recorded, and ending by itself
+    if status.pending_command is None:  # the drain succeeded, and the driver ends by itself
         return _await_old_exit(context, status)
-    state, actions, words = advance_command(context, status, SavepointReason.UPGRADE)
+    state, actions, message = advance_command(context, status, SavepointReason.UPGRADE)
     if state is CommandState.WAITING:
         return ReconcileResult(status, actions)
     if state is CommandState.DONE:
         return ReconcileResult(clear_command(status, saved=True))
     if state is CommandState.LOST:
         return interrupt(context, clear_command(status)).with_actions(*actions)
-    return _on_stop_timeout(context, status, state, words).with_actions(*actions)
+    return _on_stop_timeout(context, status, state, message).with_actions(*actions)
 
 
 def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
+    """Wait until the drained pod has ended; delete it after the deadline."""
     pod = context.owner(status)
     if pod is None or pod.finished:
         return ReconcileResult(
@@ -145,26 +153,29 @@ def _await_old_exit(context: Context, status: Status) -> ReconcileResult:
                 context, replace(status, owner=None), Phase.VERIFYING, context.desired.spec.upgrade.start_deadline
             )
         )
-    over = context.has_passed(status.deadline) and not pod.deleting
-    return ReconcileResult(status, (DeletePod(pod.name, pod.uid),) if over else ())
+    is_late = context.has_passed(status.deadline) and not pod.deleting
+    return ReconcileResult(status, (DeletePod(pod.name, pod.uid),) if is_late else ())
 
 
-def _on_stop_timeout(context: Context, status: Status, state: CommandState, words: str) -> ReconcileResult:
+def _on_stop_timeout(context: Context, status: Status, state: CommandState, message: str) -> ReconcileResult:
+    """Refuse the upgrade, because the old version did not drain; if the spec demands it, restart and drain it once
+    more."""
     upgrade = open_upgrade(status)
     revision = upgrade.to.revision
-    settle = (
+    may_retry = (
         upgrade.to.spec.upgrade.on_stop_timeout is StopTimeout.FINISH_BATCH and status.drain_retried_for != revision
     )
     pod = context.owner(status)
-    if state is CommandState.LATE and settle and pod is not None:
+    if state is CommandState.LATE and may_retry and pod is not None:
         step = interrupt(context, replace(clear_command(status), drain_retried_for=revision))
         return step.with_actions(DeletePod(pod.name, pod.uid))
     reason = FailureReason.STOP_TIMEOUT if state is CommandState.LATE else FailureReason.STOP_REFUSED
-    return refuse(context, clear_command(status), reason, words or "the old version did not stop")
+    return refuse(context, clear_command(status), reason, message or "the old version did not stop")
 
 
 def verifying(context: Context, status: Status) -> ReconcileResult:
-    """Let the new version read the savepoint back: digests, plan, state. An in-place upgrade has nothing to read."""
+    """Let the standby verify the savepoint of the old version, if there is one: its digests, compatibility and
+    state."""
     upgrade = open_upgrade(status)
     prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
     status = prepared.step.status
@@ -178,31 +189,32 @@ def verifying(context: Context, status: Status) -> ReconcileResult:
 
 
 def _verify(context: Context, status: Status, upgrade: Upgrade) -> ReconcileResult:
+    """Send ``verify`` to the standby and wait for its result. An older image that does not know the command passes."""
     assert status.standby is not None
     pod = context.observed.pod(status.standby.name)
     assert pod is not None
     pending = status.pending_command
     if pending is None or pending.pod != pod.name:
-        by = context.now_ms + upgrade.to.spec.upgrade.start_deadline
+        deadline_ms = context.now_ms + upgrade.to.spec.upgrade.start_deadline
         number = status.requests + 1
-        pending = PendingCommand(f"verify-{number}", "verify", pod.name, by, upgrade.savepoint)
+        pending = PendingCommand(f"verify-{number}", "verify", pod.name, deadline_ms, upgrade.savepoint)
         status = replace(status, requests=number, pending_command=pending)
     result = pod.result(pending.id)
     if result is not None and (result.ok or result.message.startswith(UNKNOWN_COMMAND)):
         return ReconcileResult(enter_phase(context, clear_command(status), Phase.AWAITING_EXIT))
     if result is not None or context.has_passed(pending.deadline):
-        words = result.message if result else "the new version did not verify the savepoint in time"
+        message = result.message if result else "the new version did not verify the savepoint in time"
         return begin_rollback(
             context,
             clear_command(status),
-            BringUpResult(BringUpState.FAILED, ReconcileResult(status), FailureReason.VERIFY_FAILED, words),
+            BringUpResult(BringUpState.FAILED, ReconcileResult(status), FailureReason.VERIFY_FAILED, message),
         )
     command = Verify(pending.id, upgrade.savepoint)
     return ReconcileResult(status, () if pod.command_id == pending.id else (SendCommand(pod.name, pod.uid, command),))
 
 
 def awaiting_exit(context: Context, status: Status) -> ReconcileResult:
-    """Wait until the old pod is gone; then give the new pod the checkpoint."""
+    """Wait until the old pod is gone; then promote the standby."""
     upgrade = open_upgrade(status)
     prepared = ensure_standby(context, status, upgrade.to, upgrade.savepoint)
     status = prepared.step.status
@@ -217,15 +229,16 @@ def awaiting_exit(context: Context, status: Status) -> ReconcileResult:
 
 
 def _claim(status: Status, upgrade: Upgrade) -> Checkpoint:
+    """Return the checkpoint of the new version: a new one from the savepoint, or that of the old version in place."""
     if upgrade.savepoint:
         return Checkpoint(status.epochs + 1, restore=upgrade.savepoint)
     assert upgrade.base is not None
-    begin_anew = _mode(upgrade) is UpgradeMode.STATELESS
-    return replace(upgrade.base, allow_empty=upgrade.base.allow_empty or begin_anew)
+    may_start_empty = _mode(upgrade) is UpgradeMode.STATELESS
+    return replace(upgrade.base, allow_empty=upgrade.base.allow_empty or may_start_empty)
 
 
 def promoting(context: Context, status: Status) -> ReconcileResult:
-    """Wait until the new version has received the command to start."""
+    """Wait until the pod of the new version has the command ``promote``."""
     result = await_running(context, status)
     if result.state is BringUpState.FAILED:
         return begin_rollback(context, result.step.status, result)
@@ -243,7 +256,7 @@ def starting(context: Context, status: Status) -> ReconcileResult:
 
 
 def prove(context: Context, status: Status) -> ReconcileResult:
-    """Begin to prove the version: the present lag is the limit at the end."""
+    """Begin the proof of the version that runs. Its current lag is acceptable at the end of the proof too."""
     upgrade = open_upgrade(status)
     pod = context.owner(status)
     lag_rows = pod.driver_status.lag_rows if pod and pod.driver_status else 0
@@ -252,7 +265,8 @@ def prove(context: Context, status: Status) -> ReconcileResult:
 
 
 def begin_rollback(context: Context, status: Status, failed: BringUpResult) -> ReconcileResult:
-    """Roll back after a failure that followed the stop of the old version, unless a person has reserved that."""
+    """Roll back after a failure that followed the stop of the old version; with ``rollback: manual`` leave it to a
+    person."""
     upgrade = replace(open_upgrade(status), reason=failed.reason, message=failed.message)
     status = replace(with_upgrade(status, upgrade), pending_command=None)
     event = app_event(
@@ -265,7 +279,7 @@ def begin_rollback(context: Context, status: Status, failed: BringUpResult) -> R
 
 
 def refuse(context: Context, status: Status, reason: str, message: str) -> ReconcileResult:
-    """Close the upgrade before it began: the old version runs on."""
+    """Close the upgrade before the old version stops; the old version runs on."""
     version = open_upgrade(status).to.version
     status = close_upgrade(context, status, UpgradeOutcome.REFUSED, reason, message)
     event = app_event(EventReason.UPGRADE_REFUSED, f"{version}: {reason}: {message}", warning=True)
@@ -273,7 +287,8 @@ def refuse(context: Context, status: Status, reason: str, message: str) -> Recon
 
 
 def interrupt(context: Context, status: Status) -> ReconcileResult:
-    """Bring the old version back first, as it ended by itself. From there the upgrade begins anew."""
+    """Close the upgrade because the old version ended by itself, and restart the old version; then the upgrade begins
+    again."""
     status = close_upgrade(
         context,
         status,
