@@ -32,6 +32,7 @@ def views(database: ExternalDatabase) -> int:
     return 0 if rows is None else int(str(rows[0]))
 
 
+@pytest.mark.slow
 def test_the_services_statements_may_run_again_and_a_new_shop_deletes_what_an_old_one_left(
     database: ExternalDatabase, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_place_that_is_none_is_refused(place: str) -> None:
         PostgresAddress.parse(place, "u")
 
 
+@pytest.mark.slow
 def test_our_own_goes_on_with_its_data_and_says_when_it_is_gone(tmp_path: Path) -> None:
     own = LocalDatabase(tmp_path / "postgres", TABLES, LEDGER)
     schema = Schema(own, "sessions", tmp_path)

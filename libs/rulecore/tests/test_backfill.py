@@ -96,6 +96,7 @@ def end(offset: int) -> RawRecord:
     return pay(offset, 600, "end", 1, None)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(EVENTS, st.integers(1, 20), st.integers(0, 5), st.booleans())
 def test_a_filled_aggregate_is_what_it_would_be_had_it_always_counted(

@@ -259,6 +259,7 @@ def test_an_upgrade_whose_end_is_written_is_sent_as_one_trace() -> None:
     assert counters.read() == {("traces", "sent"): 1}
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_is_away_keeps_nobody_waiting_and_what_is_too_much_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

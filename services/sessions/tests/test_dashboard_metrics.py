@@ -59,6 +59,7 @@ def test_activity_counts_events_and_users_by_the_minute(result: SimulationResult
         assert users == pytest.approx(len({*by_minute[minute]} - {None}), rel=0.05)
 
 
+@pytest.mark.slow
 def test_revenue_is_exact_by_minute_and_currency_and_said_early(result: SimulationResult, taken: pl.DataFrame) -> None:
     every = result["revenue"]
     found = recent(last(every, "minute", "currency"), "minute", taken)

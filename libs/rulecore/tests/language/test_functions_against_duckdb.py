@@ -91,6 +91,7 @@ def test_one_function_gives_what_duckdb_gives(kind: str, name: str, database: du
     assert check(database, chosen, [row(random) for _ in range(3 * ROWS)]) >= 3 * ROWS
 
 
+@pytest.mark.slow
 def test_nested_expressions_give_what_duckdb_gives(database: duckdb.DuckDBPyConnection) -> None:
     made = compared = 0
     seed = 0

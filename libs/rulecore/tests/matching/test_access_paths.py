@@ -120,6 +120,7 @@ def differences(one: Case, have: Sequence[tuple[int, int]], want: Sequence[tuple
     ]
 
 
+@pytest.mark.slow
 def test_the_index_finds_what_one_function_says_of_one_event() -> None:
     pairs, matched, by_shape = 0, Counter[str](), Counter[str]()
     for one in cases():
@@ -139,6 +140,7 @@ def test_the_index_finds_what_one_function_says_of_one_event() -> None:
     assert {s: share for s, share in shares.items() if not least[s] < share < 1 - LEAST_SHARE} == {}
 
 
+@pytest.mark.slow
 def test_the_naive_evaluator_says_what_the_function_says() -> None:
     one = case(3, 1, 40)
     scope = Scope(TYPES)

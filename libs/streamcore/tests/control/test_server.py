@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import orjson
+import pytest
 
 from streamcore.control.channel import FileChannel
 from streamcore.control.commands import Command, Drain, Verify
@@ -125,6 +126,7 @@ def test_an_answer_may_come_later_and_from_another_thread(tmp_path: Path) -> Non
         eventually(lambda: "1" in said(tmp_path).results)
 
 
+@pytest.mark.slow
 def test_what_takes_long_keeps_neither_other_requests_nor_the_report_waiting(tmp_path: Path) -> None:
     done = threading.Event()
 

@@ -172,6 +172,7 @@ def collector() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow
 def test_what_an_upgrade_asks_of_a_driver_is_in_the_trace_of_the_upgrade(
     collector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -209,6 +209,7 @@ def test_whatever_becomes_of_the_folder_the_lease_is_given_back(shop: Shop, monk
     shop.standby().go(2, "one")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("restore", "allow_empty"), [("one", False), (None, True)])
 def test_whatever_write_it_dies_after_the_next_one_makes_the_same_checkpoint(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, restore: str | None, *, allow_empty: bool

@@ -147,6 +147,7 @@ def test_what_was_asked_is_a_span_of_whoever_asked(collector: str) -> None:
     assert began_ns == span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "nonsense",
     [None, "", "7", "\x00", "00-xyz", f"ff-{PARENT[0]}-{PARENT[1]}-01", f"00-{'0' * 32}-{PARENT[1]}-01", "00" * 9_999],

@@ -198,6 +198,7 @@ def test_bounds_can_be_left_out() -> None:
     assert [row[3] for row in run.ports[MAIN]] == list(range(1, 10))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(JoinKind))
 def test_duckdb_joins_a_long_stream_alike_and_state_stays_as_small_as_the_interval(kind: JoinKind) -> None:
     random = np.random.default_rng(5)

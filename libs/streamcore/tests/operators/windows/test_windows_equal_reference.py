@@ -162,6 +162,7 @@ def test_with_two_workers_that_take_turns_it_still_does(
     check(spec, given_cuts, function, turns=turns)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(specs(), cuts(), aggregates)
 def test_with_a_restart_after_every_cut_it_still_does(

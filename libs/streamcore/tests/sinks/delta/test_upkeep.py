@@ -169,6 +169,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
+@pytest.mark.slow
 def test_the_ledger_survives_a_checkpoint_and_a_retention_of_transactions(tmp_path: Path) -> None:
     sink = _filled(tmp_path)
     table = DeltaTable(tmp_path)
