@@ -71,7 +71,7 @@ class Probes:
         viewed = {"bool": {"filter": [{"terms": {"id": [*self.viewed]}}, {"range": {"views_1d": {"gt": 0}}}]}}
         query = {"bool": {"should": [{"terms": {"id": [*self.sent]}}, viewed]}}
         body = {"size": 1_000, "_source": False, "query": query}
-        hits = self.http.ask("POST", f"/{alias_for(self.stack.workspace.names)}/_search", body)["hits"]["hits"]
+        hits = self.http.request("POST", f"/{alias_for(self.stack.workspace.names)}/_search", body)["hits"]["hits"]
         now = time.monotonic()
         for name in (hit["_id"] for hit in hits):
             (self._came if name in self.sent else self._seen)(name, now)

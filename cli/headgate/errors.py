@@ -1,4 +1,4 @@
-"""Every error that the command raises on purpose.
+"""The errors that the ``headgate`` command raises itself.
 
 ::
 
@@ -7,7 +7,7 @@
     ├── BrokerError        the local broker cannot be started, stopped or reached
     ├── DatabaseError      the local PostgreSQL cannot be started or stopped
     ├── OpenSearchError    the local OpenSearch cannot be started, stopped or reached
-    └── InputError         a file, an option or a topic that the user named does not fit
+    └── InputError         a file, option or topic that the user named cannot be used
 
 They extend ``StreamError``, so that ``main`` prints one line for any error of any package.
 """

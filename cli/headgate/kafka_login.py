@@ -1,4 +1,4 @@
-"""The address of Kafka and the login, as options of a command: ``--bootstrap`` and ``--kafka``, or their variables.
+"""The options ``--bootstrap`` and ``--kafka`` of a command: the address of Kafka and the login.
 
 The file of ``--kafka`` has the form of ``kafka:`` in a service's settings, read by the same model: it names the files
 and variables that hold the passwords, and holds none itself.
@@ -43,7 +43,7 @@ class KafkaLogin:
 
 
 def login_option(command: Callable[..., R]) -> Callable[..., R]:
-    """``--bootstrap --kafka``, as the parameter ``login``."""
+    """Add ``--bootstrap`` and ``--kafka`` to a command, as its parameter ``login``."""
 
     @wraps(command)
     def with_login(*args: object, bootstrap: str | None, kafka: Path | None, **rest: object) -> R:

@@ -1,4 +1,4 @@
-"""The ``headgate`` command: finds the group, runs it, and turns every error into one line and an exit code.
+"""The ``headgate`` command: runs a subcommand, and turns every expected error into one line and an exit code.
 
 Results go to stdout, messages to stderr. ``CommandExit`` lists the exit codes. A traceback is a bug in Headgate and is
 shown as one.
@@ -36,12 +36,14 @@ class CommandExit(ExitCode):
 
 
 #: The modules of ``headgate.commands``; each holds one click command called ``command``.
-_PLACES = {one.name: f"{commands.__name__}.{one.name}:command" for one in pkgutil.iter_modules(commands.__path__)}
+_IMPORT_PATHS = {
+    module.name: f"{commands.__name__}.{module.name}:command" for module in pkgutil.iter_modules(commands.__path__)
+}
 
 
 @click.command(
     cls=LazyGroup,
-    import_paths=_PLACES,
+    import_paths=_IMPORT_PATHS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="headgate")
@@ -62,7 +64,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         to_stderr("interrupted")
         return CommandExit.INTERRUPTED
-    except BrokenPipeError:  # the reader of stdout has seen enough
+    except BrokenPipeError:  # the reader of stdout has closed the pipe
         sys.stderr.close()
         return CommandExit.DONE
     except StreamError as error:
@@ -74,7 +76,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def main() -> None:
     """Run the command and exit.
 
-    Loaded modules live as long as the command, so garbage collection runs rarely: at Python's default threshold it
+    Loaded modules live as long as the process, so garbage collection runs rarely: at Python's default threshold it
     takes a twelfth of the time of a short command, and at exit another tenth. NumPy would start one thread per core
     for linear algebra, which the command does not use. Pydantic would search all installed packages for plugins, of
     which there are none.

@@ -1,4 +1,4 @@
-"""Times and offsets as people write them on a command line."""
+"""Parses times and offsets of command-line options, and renders times."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import datetime
 from headgate.errors import InputError
 from rulecore.documents.scalars import parse_duration_ms, parse_time_ms
 
-_MAX_OFFSET = 10**12  # what is larger is a time in milliseconds
+_MAX_OFFSET = 10**12  # a larger number is a time in milliseconds
 
 
 def parse_time(text: str, now_ms: int, option: str) -> int:
-    """``2026-12-01T08:00:00Z``, ``2h`` (so long ago), ``now`` or epoch milliseconds; ``InputError`` for others."""
+    """Return epoch milliseconds for a time with its zone, ``2h`` (so long ago), ``now`` or epoch milliseconds.
+
+    Raises ``InputError`` for another form. ``option``: the name of the option, for the error.
+    """
     if text == "now":
         return now_ms
     if text.isdecimal() and int(text) >= _MAX_OFFSET:
@@ -30,7 +33,8 @@ def parse_offset(text: str) -> int | None:
 
 
 def show_time(time_ms: int | None) -> str:
-    """``2026-12-01 08:00:00``, UTC; with milliseconds where there are any."""
+    """Render epoch milliseconds as ``2026-12-01 08:00:00`` in UTC, with milliseconds unless they are 0; None as
+    ``-``."""
     if time_ms is None:
         return "-"
     time = datetime.datetime.fromtimestamp(time_ms // 1000, datetime.UTC)
@@ -39,5 +43,5 @@ def show_time(time_ms: int | None) -> str:
 
 
 def show_minute(time_ms: int | None) -> str:
-    """``2026-12-01 08:00``, UTC."""
+    """Render epoch milliseconds as ``2026-12-01 08:00`` in UTC; None as ``-``."""
     return show_time(time_ms)[:16]

@@ -77,7 +77,7 @@ def test_a_service_in_a_bucket_is_killed_goes_on_and_is_restored_and_its_alerts_
     app.settings = {**app.settings, "checkpoint": f"{place.url}/shop/e2", "parallelism": 1}
     (app.folder / "settings.json").write_text(json.dumps(app.settings))
     assert run(["savepoint", "restore", "stopped", *settings]) == 0
-    assert "epoch 2, goes on after batch" in capsys.readouterr().out
+    assert "epoch 2, continues after batch" in capsys.readouterr().out
     app.start()
     scene.send(orders.orders(COUNT, seed=42, start_ms=scene.next_day()))
     scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)

@@ -71,7 +71,7 @@ def test_a_service_goes_on_from_a_savepoint_as_if_it_had_never_stopped(
     (app.folder / "settings.json").write_text(json.dumps(app.settings))
     assert savepoint(app, "plan", "settled") == 0
     assert savepoint(app, "restore", "settled") == 0
-    assert "epoch 2, goes on after batch" in capsys.readouterr().out
+    assert "epoch 2, continues after batch" in capsys.readouterr().out
     app.start()
     scene.send(orders.orders(COUNT, seed=32, start_ms=scene.next_day()))
     scene.tick(scene.sent[-1].order.ts + orders.HOUR_MS)

@@ -95,7 +95,8 @@ def show(
     limit: int,
     output: Output,
 ) -> None:
-    """Show whole dead letters. With -o json: one JSON object a line; change its value and pass it to replay --edit."""
+    """Show whole dead letters. With -o json: one JSON object per line; change its value and pass it to replay
+    --edit."""
     import itertools
     import json
 
@@ -121,7 +122,7 @@ def show(
 @click.option(
     "--edit",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with new values, one JSON object a line.",
+    help="File with new values, one JSON object per line.",
 )
 @click.option("--set", "fields", multiple=True, metavar="FIELD=VALUE", help="Set a field of each JSON value.")
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
@@ -158,20 +159,20 @@ def replay(
     done = sending.read_sent_positions(kafka, name)
     new = [record for record in records if record.dedup_key not in done]
     for position in sorted(set(edits) - {dead_letter.position for dead_letter in dead_letters}):
-        to_stderr(f"{position}: there is no such letter")
+        to_stderr(f"{position}: no dead letter has this position")
     if not dry_run:
         with progress(f"{name} to their topics", len(new)) as on_progress:
             sent = sending.replay(kafka, name, new, on_progress)
     else:
         sent = len(new)
-    homeless = len(dead_letters) - len(records)
+    without_source = len(dead_letters) - len(records)
     before = len(records) - sent
     data: dict[str, Json] = {
         "dead_letters": len(dead_letters),
         "sent": sent,
         "sent_before": before,
-        "without_source": homeless,
+        "without_source": without_source,
     }
     verb = "would be sent" if dry_run else "sent"
-    text = f"{sent} dead letters {verb}, {before} were sent before, {homeless} have no source"
+    text = f"{sent} dead letters {verb}, {before} were sent before, {without_source} have no source"
     emit(output, {**data, "dry_run": dry_run}, text)

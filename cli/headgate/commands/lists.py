@@ -1,4 +1,4 @@
-"""``headgate lists``: check and publish lists, show those of an app."""
+"""``headgate lists``: check and publish lists, and show the lists of an app."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def command() -> None:
 @click.option(
     "--wait", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds to wait for a response."
 )
-@click.option("--why", default=None, help="Reason of the change, kept in the history.")
+@click.option("--why", default=None, help="Reason for the change, kept in the history.")
 @output_option
 def publish(paths: Sequence[Path], login: KafkaLogin, app: str, wait: float, why: str | None, output: Output) -> int:
     """Check and publish lists, and show the app's responses. Exit code 1 if a list is rejected."""
@@ -38,34 +38,34 @@ def publish(paths: Sequence[Path], login: KafkaLogin, app: str, wait: float, why
     from headgate.rules.publish import AppTopics, ControlChange, note_for_user, publish_in_steps, read_log, require_app
     from headgate.rules.publish import publish as send
 
-    found = [read_lists(path) for path in paths]
-    if problems := [problem for _, some in found for problem in some]:
+    files = [read_lists(path) for path in paths]
+    if problems := [problem for _, file_problems in files for problem in file_problems]:
         raise InputError("lists: nothing was published\n" + "\n".join(p.render() for p in problems))
     kafka, topics = login.settings("headgate-lists"), AppTopics(app)
     require_app(kafka, topics)
     known = {w.control.key for w in read_log(kafka, topics) if w.control.value is not None}
     note = note_for_user(why)
     responses: list[tuple[str, int, str | None, str | None]] = []
-    for one in [one for some, _ in found for one in some]:
-        *parts, (key, value) = one.records()
+    for list_file in [list_file for list_files, _ in files for list_file in list_files]:
+        *parts, (key, value) = list_file.records()
         missing = [ControlChange(k, v, k) for k, v in parts if k.encode() not in known]
         send(kafka, topics, missing, note, round(wait * 1000))
-        head = [ControlChange(key, value, one.head.list)]
-        (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
-        if done.response is not None and not done.response.accepted and len(missing) < len(parts):
+        head = [ControlChange(key, value, list_file.head.list)]
+        (published,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
+        if published.response is not None and not published.response.accepted and len(missing) < len(parts):
             send(
                 kafka, topics, [ControlChange(k, v, k) for k, v in parts], note, round(wait * 1000)
-            )  # the app dropped some
-            (done,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
-        response = done.response
+            )  # the app has dropped parts that were sent before
+            (published,) = publish_in_steps(kafka, topics, head, note, round(wait * 1000))
+        response = published.response
         result = (None, None) if response is None else (response.status, response.reason)
-        responses.append((one.head.list, one.head.version, *result))
+        responses.append((list_file.head.list, list_file.head.version, *result))
     data: Json = [dict(zip(("list", "version", "status", "reason"), a, strict=True)) for a in responses]
-    emit(output, data, "\n".join(_line(*response) for response in responses))
+    emit(output, data, "\n".join(_render_response(*response) for response in responses))
     return 0 if all(status == "accepted" for _, _, status, _ in responses) else 1
 
 
-def _line(name: str, version: int, status: str | None, reason: str | None) -> str:
+def _render_response(name: str, version: int, status: str | None, reason: str | None) -> str:
     line = f"{status or 'no response':10} {name} version {version}"
     return line if reason is None else f"{line}: {reason}"
 
@@ -74,7 +74,7 @@ def _line(name: str, version: int, status: str | None, reason: str | None) -> st
 @target_option
 @output_option
 def list_(login: KafkaLogin, app: str, output: Output) -> None:
-    """Show the lists that were published to an app; reads its control topic only."""
+    """Show the lists that were published to an app; reads only its control topic."""
     from headgate.rules.history import read_history
     from headgate.rules.publish import AppTopics, require_app
     from headgate.rules.render import as_json, as_table

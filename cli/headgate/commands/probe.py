@@ -1,4 +1,4 @@
-"""``headgate probe``: does a running rules app work, from an event to its alert?"""
+"""``headgate probe``: sends a test event through a running rules app and waits for its alert."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(
     now_ms = time.time_ns() // 1_000_000
     schema, at_ms = load_stream(stream, streams), parse_time(at, now_ms, "--at")
     kafka = login.settings("headgate-probe")
-    found = probe(kafka, app, schema, topic or schema.name, at_ms, round(wait * 1000))
-    taken, seen = f"rule taken after {found.rule_ms} ms", f"alert {found.alert_ms} ms after its event"
-    text = f"app {app} works: {taken}, {seen} ({found.alert_id})"
-    emit(output, asdict(found), text)
+    result = probe(kafka, app, schema, topic or schema.name, at_ms, round(wait * 1000))
+    rule_text, alert_text = f"rule accepted after {result.rule_ms} ms", f"alert {result.alert_ms} ms after its event"
+    text = f"app {app} works: {rule_text}, {alert_text} ({result.alert_id})"
+    emit(output, asdict(result), text)

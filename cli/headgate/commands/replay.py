@@ -1,4 +1,4 @@
-"""``headgate replay``: a file into a topic."""
+"""``headgate replay``: sends the rows of a file to a topic."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def command(
     from headgate.records.replay import KafkaSink, Speed, SystemClock, ensure_topic, replay
     from headgate.records.stream_files import load_stream
 
-    pace = Speed.parse(speed)
+    replay_speed = Speed.parse(speed)
     schema = load_stream(stream, streams)
     target = topic or schema.name
     fields = None if key is None else tuple(part.strip() for part in key.split(","))
     rows = itertools.islice(read_rows(file, schema, fields), limit)
-    known = count_rows(file)
-    total = limit if known is None else min(known, limit or known)
+    row_count = count_rows(file)
+    total = limit if row_count is None else min(row_count, limit or row_count)
     settings = login.settings("headgate-replay")
     ensure_topic(settings, target, partitions)
     with _progress(f"{file.name} to {target}", total) as on_progress:
-        sent = replay(rows, KafkaSink(settings, target), pace, SystemClock(), on_progress)
+        sent = replay(rows, KafkaSink(settings, target), replay_speed, SystemClock(), on_progress)
     data: Json = {"topic": target, "rows": sent.rows, "bytes": sent.bytes, "seconds": round(sent.seconds, 3)}
     emit(output, data, f"{sent.rows} rows, {sent.bytes} bytes to topic {target} in {sent.seconds:.1f} s")
 

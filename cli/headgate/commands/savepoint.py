@@ -50,8 +50,8 @@ def create(
 
     loaded = load_app(service, file)
     savepoints = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name)
-    made = take(loaded, savepoints, name, accept_unsettled=accept_unsettled, limit_s=limit_s).manifest
-    emit(output, summary(made), list_text([made]))
+    manifest = take(loaded, savepoints, name, accept_unsettled=accept_unsettled, limit_s=limit_s).manifest
+    emit(output, summary(manifest), list_text([manifest]))
 
 
 @command.command(name="list")
@@ -59,9 +59,9 @@ def create(
 @output_option
 def list_(place: str, app: str, output: Output) -> None:
     """List the savepoints of an app, the oldest first."""
-    found = [one.manifest for one in savepoints_at(place, app)]
-    data: list[Json] = [summary(one) for one in found]
-    emit(output, data, list_text(found))
+    manifests = [savepoint.manifest for savepoint in savepoints_at(place, app)]
+    data: list[Json] = [summary(manifest) for manifest in manifests]
+    emit(output, data, list_text(manifests))
 
 
 @command.command()
@@ -70,13 +70,13 @@ def list_(place: str, app: str, output: Output) -> None:
 @output_option
 def show(name: str, place: str, app: str, output: Output) -> None:
     """Show a savepoint: offsets, watermarks, size of the state. To see its rows: headgate state show."""
-    one = savepoints_at(place, app).get(name).manifest
+    manifest = savepoints_at(place, app).get(name).manifest
     tables: list[Json] = [
         {"table": t.name, "stage": t.stage, "rows": t.rows, "bytes": t.bytes, "columns": dict(t.columns)}
-        for t in one.tables
+        for t in manifest.tables
     ]
-    topics: dict[str, Json] = {topic: dict(places) for topic, places in one.next_position.by_topic().items()}
-    emit(output, {**summary(one), "topics": topics, "tables": tables}, manifest_text(one))
+    topics: dict[str, Json] = {topic: dict(offsets) for topic, offsets in manifest.next_position.by_topic().items()}
+    emit(output, {**summary(manifest), "topics": topics, "tables": tables}, manifest_text(manifest))
 
 
 @command.command()
@@ -118,7 +118,7 @@ def plan(
     return 0 if found.possible else 1
 
 
-@command.command(short_help="Make a new checkpoint from a savepoint.")
+@command.command(short_help="Create a new checkpoint from a savepoint.")
 @click.argument("name")
 @service_option
 @decisions_option
@@ -140,7 +140,7 @@ def restore(
     epoch: int | None,
     output: Output,
 ) -> None:
-    """Make a new checkpoint from a savepoint; a service that starts with it continues from the savepoint."""
+    """Create a new checkpoint from a savepoint; a service that starts with it continues from the savepoint."""
     from headgate.savepoints.create import new_checkpoint
     from headgate.savepoints.create import restore as make
     from headgate.savepoints.service_app import load_app
@@ -148,9 +148,16 @@ def restore(
     loaded = load_app(service, file)
     found = savepoints_at(place or loaded.settings.savepoints_root, loaded.app.name).get(name)
     to = location(checkpoint) if checkpoint else new_checkpoint(loaded.settings.checkpoint)
-    done = make(loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept))
-    text = f"{to}: epoch {done.epoch}, goes on after batch {found.manifest.batch}\n{compatibility_text(done.plan)}"
-    emit(output, {"name": name, "checkpoint": str(to), "epoch": done.epoch, **compatibility_json(done.plan)}, text)
+    restored = make(
+        loaded, found, to, found.manifest.epoch + 1 if epoch is None else epoch, parse_decisions(drop, accept)
+    )
+    headline = f"{to}: epoch {restored.epoch}, continues after batch {found.manifest.batch}"
+    text = f"{headline}\n{compatibility_text(restored.plan)}"
+    emit(
+        output,
+        {"name": name, "checkpoint": str(to), "epoch": restored.epoch, **compatibility_json(restored.plan)},
+        text,
+    )
 
 
 @command.command()
@@ -185,12 +192,14 @@ def purge(place: str, app: str, checkpoint: str, output: Output) -> int:
     """
     from headgate.savepoints.purge import purge as remove
 
-    done = remove(savepoints_at(place, app), location(checkpoint))
-    data: dict[str, Json] = {"app": app, "savepoints": done.savepoints, "checkpoints": done.checkpoints}
-    text = f"{app}: {done.savepoints} savepoints and {done.checkpoints} checkpoints are removed"
-    if done.begun:
-        text += f"; begun meanwhile and left in {checkpoint}: {', '.join(done.begun)}; stop the app, then purge again"
-    elif done.left:
-        text += f"; left in {checkpoint}: {', '.join(done.left)}"
-    emit(output, data | {"begun": [*done.begun]}, text)
-    return 1 if done.begun else 0
+    result = remove(savepoints_at(place, app), location(checkpoint))
+    data: dict[str, Json] = {"app": app, "savepoints": result.savepoints, "checkpoints": result.checkpoints}
+    text = f"{app}: {result.savepoints} savepoints and {result.checkpoints} checkpoints are removed"
+    if result.begun:
+        text += (
+            f"; started meanwhile and left in {checkpoint}: {', '.join(result.begun)}; stop the app, then purge again"
+        )
+    elif result.left:
+        text += f"; left in {checkpoint}: {', '.join(result.left)}"
+    emit(output, data | {"begun": [*result.begun]}, text)
+    return 1 if result.begun else 0

@@ -22,8 +22,8 @@ _HEAD = ("INDEX", "APP", "LANE", "SEARCHED", "LIVE", "DOCUMENTS", "MB", "TEMPLAT
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-def _server(command: _Command) -> _Command:
-    """``--url`` and the login, as parameters of the same names."""
+def _server_options(command: _Command) -> _Command:
+    """Add ``--url`` and the login options to a command."""
     options = [
         click.option(
             "--url",
@@ -71,7 +71,7 @@ def command() -> None:
 
 
 @command.command()
-@_server
+@_server_options
 @click.option("--alias", default=None, help="Only this alias (default: all that apps write to).")
 @output_option
 def status(
@@ -88,38 +88,43 @@ def status(
     from streamcore.sinks.opensearch.status import aliases, read_statuses
 
     with _client(urls, user, password_file, password_env, ca_file) as client:
-        found = [(name, *read_statuses(client, name)) for name in ([alias] if alias else aliases(client))]
+        statuses = [(name, *read_statuses(client, name)) for name in ([alias] if alias else aliases(client))]
     data: Json = [
-        {"alias": name, "stage": state.stage.value, "indexes": [asdict(one) for one in indexes]}
-        for name, state, indexes in found
+        {"alias": name, "stage": state.stage.value, "indexes": [asdict(index) for index in indexes]}
+        for name, state, indexes in statuses
     ]
     lines = []
-    for name, state, indexes in found:
-        lines += [f"{name}: {_STAGES[state.stage.value]}", *table(_HEAD, [_row(one) for one in indexes]), ""]
-    emit(output, data, "\n".join(lines[:-1]) if lines else "no index of an app's sink here")
+    for name, state, indexes in statuses:
+        lines += [f"{name}: {_STAGE_TEXTS[state.stage.value]}", *table(_HEAD, [_row(index) for index in indexes]), ""]
+    emit(output, data, "\n".join(lines[:-1]) if lines else "no index that an app's sink writes to")
 
 
-_STAGES = {
-    "idle": "no rebuild under way",
-    "created": "a rebuild made a new index and ended; `headgate search rebuild` goes on",
-    "live": "a rebuild is under way, or ended: both indexes get updates; `headgate search rebuild` goes on",
-    "swapped": "the new index is searched, both get updates; `headgate search rebuild` goes on",
+_STAGE_TEXTS = {
+    "idle": "no rebuild is running",
+    "created": "a rebuild created a new index and ended; `headgate search rebuild` continues it",
+    "live": "a rebuild is running, or ended: both indexes get updates; `headgate search rebuild` continues it",
+    "swapped": "the new index is searched, both get updates; `headgate search rebuild` continues it",
 }
 
 
-def _row(one: IndexStatus) -> tuple[str, ...]:
-    following = ""
-    if not one.live and not one.searched:
-        following = "headgate search drop"
-    elif one.searched and one.current_version is not None and one.current_version != one.template_version:
-        following = f"template is {one.current_version}: headgate search rebuild"
-    flags = ("yes" if one.searched else "-", "yes" if one.live else "-")
-    sizes = (str(one.documents), f"{one.size_bytes / 1e6:.1f}", str(one.template_version or "-"), one.gc_deletes)
-    return (one.index, one.app, one.lane, *flags, *sizes, following)
+def _row(index: IndexStatus) -> tuple[str, ...]:
+    next_command = ""
+    if not index.live and not index.searched:
+        next_command = "headgate search drop"
+    elif index.searched and index.current_version is not None and index.current_version != index.template_version:
+        next_command = f"template is {index.current_version}: headgate search rebuild"
+    flags = ("yes" if index.searched else "-", "yes" if index.live else "-")
+    sizes = (
+        str(index.documents),
+        f"{index.size_bytes / 1e6:.1f}",
+        str(index.template_version or "-"),
+        index.gc_deletes,
+    )
+    return (index.index, index.app, index.lane, *flags, *sizes, next_command)
 
 
 @command.command()
-@_server
+@_server_options
 @click.option("--alias", required=True, help="The alias that readers search.")
 @click.option("--sink", default="opensearch", show_default=True, help="Name of the app's sink.")
 @click.option(
@@ -146,13 +151,13 @@ def rebuild(
 
     limits = RebuildLimits(follow_ms=round(wait * 1000), samples=samples)
     with _client(urls, user, password_file, password_env, ca_file) as client:
-        done = Rebuild(client, alias, sink, limits, report=to_stderr).run()
-    text = f"{alias} is {done.now} now, {done.documents} documents; {done.before} is kept: headgate search drop"
-    emit(output, {"alias": alias, **asdict(done)}, text)
+        result = Rebuild(client, alias, sink, limits, report=to_stderr).run()
+    text = f"{alias} is {result.now} now, {result.documents} documents; {result.before} is kept: headgate search drop"
+    emit(output, {"alias": alias, **asdict(result)}, text)
 
 
 @command.command()
-@_server
+@_server_options
 @click.option("--alias", required=True, help="The alias that readers search.")
 @click.option("--sink", default="opensearch", show_default=True, help="Name of the app's sink.")
 @click.option(

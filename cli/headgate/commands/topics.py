@@ -1,4 +1,4 @@
-"""``headgate topics``: event topics made, and records shown, where no other tool of Kafka is at hand."""
+"""``headgate topics``: creates topics and shows records, for machines without Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _POLL_MS = 200
 
 
 class _Topic(click.ParamType["tuple[str, int]"]):
-    """``NAME`` or ``NAME:PARTITIONS``."""
+    """An argument ``NAME`` or ``NAME:PARTITIONS``, as a pair of name and number of partitions."""
 
     name = "name[:partitions]"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
         name, _, partitions = str(value).partition(":")
         if not name or (partitions and not (partitions.isdigit() and int(partitions))):
-            self.fail(f"{value!r}: a name, or a name and its number of partitions, as in shop:4", param, ctx)
+            self.fail(f"{value!r}: write a name, or a name and its number of partitions, such as shop:4", param, ctx)
         return name, int(partitions or 4)
 
 
@@ -49,8 +49,8 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, login: KafkaLogin, 
 
     kafka = login.settings("headgate-topics")
     wait_for_broker(kafka, round(wait * 1000))
-    made = {name: ensure_topic(kafka, name, partitions) for name, partitions in topics}
-    emit(output, made, "\n".join(f"{name}: {count} partitions" for name, count in made.items()))
+    partition_counts = {name: ensure_topic(kafka, name, partitions) for name, partitions in topics}
+    emit(output, partition_counts, "\n".join(f"{name}: {count} partitions" for name, count in partition_counts.items()))
 
 
 @command.command()
@@ -61,7 +61,7 @@ def create(topics: tuple[tuple[str, int], ...], wait: float, login: KafkaLogin, 
 )
 @login_option
 def show(topic: str, count: int, wait: float, login: KafkaLogin) -> int:
-    """Print the values of committed records of TOPIC, from its beginning, one a line.
+    """Print the values of committed records of TOPIC, from its beginning, one per line.
 
     Exit code 1 if no record arrives in time.
     """
@@ -77,7 +77,7 @@ def show(topic: str, count: int, wait: float, login: KafkaLogin) -> int:
 
 
 def _records(kafka: KafkaSettings, topic: str, wait_s: float) -> Iterator[Record]:
-    """Until nothing has come for so long."""
+    """Yield the topic's records until none arrives for ``wait_s`` seconds."""
     from streamcore.kafka.readers import Follower
 
     with Follower(kafka, [topic]) as follower:

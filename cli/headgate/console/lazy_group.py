@@ -1,4 +1,4 @@
-"""A group of commands that are imported when they are used, so no command waits for the imports of the others."""
+"""A group of commands that imports a command only when it is used, so that no command waits for another's imports."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import click
 
 
 class LazyGroup(click.Group):
-    """``import_paths``: by name of a command, ``module:name`` of it."""
+    """A click group. ``import_paths``: for each command, the path ``module:name`` of its click command."""
 
     def __init__(self, *args: Any, import_paths: Mapping[str, str], **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.import_paths = import_paths
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Their names, sorted."""
+        """Return the sorted names of the commands."""
         return sorted(self.import_paths)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Return the command of a name, or None."""
+        """Import and return a command; None if there is none of this name."""
         if cmd_name not in self.import_paths:
             return None
         module, _, name = self.import_paths[cmd_name].partition(":")
-        found = getattr(importlib.import_module(module), name)
-        assert isinstance(found, click.Command)
-        return found
+        loaded = getattr(importlib.import_module(module), name)
+        assert isinstance(loaded, click.Command)
+        return loaded

@@ -1,6 +1,6 @@
 """The messages of the command to the user, on stderr. stdout is for data.
 
-Library code takes a ``Print`` and does not know whether a terminal, a log or a test listens.
+Library code takes a ``Print`` and does not know whether a terminal, a log or a test receives its messages.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ Print = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
-    """Print for a person."""
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the one place that prints for a person
+    """Print a line to stderr."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - all messages to the user go through here
 
 
 def silent(_: str) -> None:

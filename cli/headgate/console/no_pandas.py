@@ -1,4 +1,4 @@
-"""Keeps pandas from being loaded where nothing needs it: pyarrow would, for a second, only to know its types.
+"""Prevents the import of pandas: pyarrow would import it, for about a second, only to recognize its types.
 
 Code that starts Spark, or builds an app for it, unblocks pandas first.
 """
@@ -10,17 +10,19 @@ from collections.abc import Sequence
 from types import ModuleType
 
 
-class _Ban:
+class _PandasBlocker:
+    """An import finder that raises ``ModuleNotFoundError`` for pandas."""
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         if name == "pandas":
-            raise ModuleNotFoundError("the command does without pandas", name=name)
+            raise ModuleNotFoundError("the headgate command runs without pandas", name=name)
 
 
 def block() -> None:
-    """For this process."""
-    sys.meta_path.insert(0, _Ban())
+    """Prevent the import of pandas in this process."""
+    sys.meta_path.insert(0, _PandasBlocker())
 
 
 def unblock() -> None:
-    """From here on it may be loaded."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Ban)]
+    """Allow the import of pandas again."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _PandasBlocker)]

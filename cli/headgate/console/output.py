@@ -23,7 +23,7 @@ class Output(enum.StrEnum):
 
 
 def output_option(command: _Command) -> _Command:
-    """Give a command ``-o text|json`` as its parameter ``output``."""
+    """Add ``-o text|json`` to a command, as its parameter ``output``."""
     form = click.Choice([o.value for o in Output])
     return click.option(
         "-o",

@@ -1,4 +1,4 @@
-"""The problems of a file, for programs."""
+"""The JSON form of a problem in a file."""
 
 from __future__ import annotations
 

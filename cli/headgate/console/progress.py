@@ -1,4 +1,4 @@
-"""A progress bar on stderr: percent, events a second, time left. It is shown only when stderr is a terminal."""
+"""A progress bar on stderr: percent, events per second, time left. It is shown only when stderr is a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for people and for ``awk``: columns as wide as their longest entry, numbers to the right."""
+"""Text tables: each column is as wide as its longest entry."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Collection, Sequence
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> list[str]:
-    """Return the lines. ``right``: heads of columns that are aligned to the right."""
-    everything = [head, *rows]
-    widths = [max(len(row[i]) for row in everything) for i in range(len(head))]
+    """Return the lines of a table. ``right``: the heads of the columns that are aligned to the right."""
+    all_rows = [head, *rows]
+    widths = [max(len(row[i]) for row in all_rows) for i in range(len(head))]
     sides = [">" if name in right else "<" for name in head]
     return [
-        "  ".join(f"{v:{side}{w}}" for v, side, w in zip(row, sides, widths, strict=True)).rstrip()
-        for row in everything
+        "  ".join(f"{v:{side}{w}}" for v, side, w in zip(row, sides, widths, strict=True)).rstrip() for row in all_rows
     ]

@@ -1,4 +1,4 @@
-"""The times of events since the command began, for users who want to know where the seconds go."""
+"""The time of each step of a command, for users who want to know which steps are slow."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from headgate.console.messages import Print, silent
 
 @dataclass(slots=True)
 class Timeline:
-    """Prints each mark once, with the seconds since ``began_s`` (of ``time.monotonic``)."""
+    """Prints the first time of each step, in seconds since ``began_s`` (by ``time.monotonic``). ``marks``: the times so
+    far, by the name of the step."""
 
     print_message: Print = silent
     began_s: float = field(default_factory=time.monotonic)
     marks: dict[str, float] = field(default_factory=dict)
 
-    def mark(self, what: str) -> None:
-        """Note the first time that it happens."""
-        if what not in self.marks:
-            self.marks[what] = self.elapsed_s
-            self.print_message(f"{self.elapsed_s:6.1f} s  {what}")
+    def mark(self, step: str) -> None:
+        """Record and print the time of a step, unless that is done."""
+        if step not in self.marks:
+            self.marks[step] = self.elapsed_s
+            self.print_message(f"{self.elapsed_s:6.1f} s  {step}")
 
     @contextmanager
     def redirect(self, print_message: Print) -> Iterator[None]:
-        """Print the marks elsewhere for a while, if they are printed at all."""
+        """Print the times with another function inside this context, if they are printed at all."""
         before, self.print_message = self.print_message, silent if self.print_message is silent else print_message
         try:
             yield
@@ -35,5 +36,5 @@ class Timeline:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the beginning."""
+        """The seconds since the beginning."""
         return time.monotonic() - self.began_s

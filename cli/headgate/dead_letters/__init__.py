@@ -1,5 +1,4 @@
-"""Records that an app rejected: read, selected, repaired and sent again.
+"""Dead letters of an app: reads, selects and repairs them, and sends them again.
 
-Promises: each record is sent again at most once, also after a crash. Does not know why the app rejected it beyond the
-reason that the record carries.
+Promises: each dead letter is sent again at most once, also after a crash.
 """

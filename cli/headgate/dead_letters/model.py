@@ -1,7 +1,7 @@
-"""Rejected records as values: the content of a dead-letter record, the selection of records, and their repair.
+"""Dead letters: their content, their selection and their repair.
 
-A record's position in its topic (``partition/offset``) is its name: users refer to it, edits are keyed by it, and a
-replay stores it. Does not know how rejected records are read and sent.
+A dead letter is identified by its position in its topic, ``partition/offset``: users refer to it, edits are keyed by
+it, and a replay stores it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """The position from which the rejected record was read."""
+    """The position from which the app read the rejected record."""
 
     topic: str
     partition: int
@@ -35,7 +35,8 @@ class SourcePosition:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One rejected record. ``source`` None: the record does not name its source, so it cannot be sent again."""
+    """One dead letter. ``code`` and ``reason``: why the app rejected the record; ``key`` and ``value``: its original
+    bytes. ``source``: its position; None if it is not known, so that the record cannot be sent again."""
 
     partition: int
     offset: int
@@ -48,20 +49,24 @@ class DeadLetter:
 
     @property
     def position(self) -> str:
-        """The position of the record, which is its name."""
+        """The position in the dead-letter topic, ``partition/offset``."""
         return f"{self.partition}/{self.offset}"
 
     def json(self) -> dict[str, Json]:
-        """Return the record for programs. A value or key that is not text is under ``..._base64``."""
+        """Return the JSON of the dead letter. A key or value that is not text is in ``key_base64`` or
+        ``value_base64``."""
         source = None if self.source is None else {n: getattr(self.source, n) for n in ("topic", "partition", "offset")}
         entries: dict[str, Json] = {"at": self.position, "timestamp_ms": self.timestamp_ms, "code": self.code}
         return (
-            entries | {"reason": self.reason, "source": source} | _bytes("key", self.key) | _bytes("value", self.value)
+            entries
+            | {"reason": self.reason, "source": source}
+            | _bytes_json("key", self.key)
+            | _bytes_json("value", self.value)
         )
 
     @property
     def text_line(self) -> str:
-        """The value in one line, shortened."""
+        """The value as one line of at most ``_SHOWN_CHARACTERS`` characters."""
         text = "" if self.value is None else self.value.decode(errors="backslashreplace")
         line = "".join(c if c.isprintable() else " " for c in text)
         return line if len(line) <= _SHOWN_CHARACTERS else line[: _SHOWN_CHARACTERS - 3] + "..."
@@ -88,7 +93,8 @@ def to_dead_letter(record: Record) -> DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Selects rejected records that match all given criteria. ``positions``: partition, first and last offset."""
+    """Selects the dead letters that match all criteria; an empty criterion matches all. ``positions``: partition, first
+    and last offset. ``reason``: a part of the reason. ``topics``: source topics."""
 
     positions: Sequence[tuple[int, int, int]] = ()
     codes: Sequence[str] = ()
@@ -100,24 +106,24 @@ class DeadLetterFilter:
         cls, positions: Sequence[str], codes: Sequence[str], reason: str | None, topics: Sequence[str]
     ) -> DeadLetterFilter:
         """Parse the criteria; ``positions`` are ``0``, ``0/17`` or ``0/17-42``; ``InputError`` for anything else."""
-        return cls([_span(position) for position in positions], codes, reason, topics)
+        return cls([_parse_position(position) for position in positions], codes, reason, topics)
 
     def matches(self, dead_letter: DeadLetter) -> bool:
         """Return whether the filter selects this record."""
-        placed = not self.positions or any(
+        matches_position = not self.positions or any(
             p == dead_letter.partition and a <= dead_letter.offset <= b for p, a, b in self.positions
         )
-        coded = not self.codes or dead_letter.code in self.codes
+        matches_code = not self.codes or dead_letter.code in self.codes
         matches_reason = self.reason is None or self.reason.lower() in dead_letter.reason.lower()
-        from_there = not self.topics or (dead_letter.source is not None and dead_letter.source.topic in self.topics)
-        return placed and coded and matches_reason and from_there
+        matches_topic = not self.topics or (dead_letter.source is not None and dead_letter.source.topic in self.topics)
+        return matches_position and matches_code and matches_reason and matches_topic
 
 
-def _span(text: str) -> tuple[int, int, int]:
+def _parse_position(text: str) -> tuple[int, int, int]:
     match = _SPAN.match(text)
     if match is None:
         raise InputError(
-            f"place {text!r}: write a partition, partition/offset or partition/first-last, such as 0/17-42"
+            f"position {text!r}: write a partition, partition/offset or partition/first-last, such as 0/17-42"
         )
     partition, first, last = match.groups()
     if first is None:
@@ -136,7 +142,8 @@ class Repair:
     fields: Mapping[str, Json]
 
     def value(self, dead_letter: DeadLetter) -> bytes | None:
-        """Return the repaired value; ``InputError`` if a field is to be set in a value that is not a JSON object."""
+        """Return the repaired value. Raises ``InputError`` if a field is to be set in a value that is not a JSON
+        object."""
         value = self.values.get(dead_letter.position, dead_letter.value)
         if not self.fields:
             return value
@@ -146,13 +153,15 @@ class Repair:
             document = None
         if not isinstance(document, dict):
             raise InputError(
-                f"letter {dead_letter.position}: --set works on JSON objects, and this value is none; use --edit"
+                f"dead letter {dead_letter.position}: its value is not a JSON object, so --set cannot change it;"
+                " use --edit"
             )
         return orjson.dumps(document | dict(self.fields))
 
 
 def read_edits(path: Path) -> dict[str, bytes | None]:
-    """Read lines as ``show -o json`` prints them: ``at`` and a new ``value`` (text) or ``value_base64``."""
+    """Read new values by position from lines as ``show -o json`` prints them: ``at``, and ``value`` or
+    ``value_base64``."""
     edits: dict[str, bytes | None] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -160,30 +169,30 @@ def read_edits(path: Path) -> dict[str, bytes | None]:
         raise InputError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, 1):
         if line.strip():
-            position, value = _edit(line, f"{path}:{number}")
+            position, value = _parse_edit(line, f"{path}:{number}")
             if position in edits:
-                raise InputError(f"{path}:{number}: {position} is there twice; keep one of the two")
+                raise InputError(f"{path}:{number}: {position} occurs twice; keep one of the two")
             edits[position] = value
     return edits
 
 
-def _edit(line: str, where: str) -> tuple[str, bytes | None]:
+def _parse_edit(line: str, source: str) -> tuple[str, bytes | None]:
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"{where}: no JSON: {error}") from None
+        raise InputError(f"{source}: not JSON: {error}") from None
     position = entry.get("at") if isinstance(entry, dict) else None
     if not isinstance(position, str) or "/" not in position or ("value" in entry) == ("value_base64" in entry):
-        raise InputError(f"{where}: an object with at (partition/offset) and value or value_base64 is needed")
+        raise InputError(f"{source}: write an object with at (partition/offset) and value or value_base64")
     if "value" in entry:
         value = entry["value"]
         if value is None or isinstance(value, str):
             return position, None if value is None else value.encode()
-        return position, orjson.dumps(value)  # an object that somebody unfolded
+        return position, orjson.dumps(value)  # the user wrote the object itself instead of its JSON text
     try:
         return position, base64.b64decode(str(entry["value_base64"]), validate=True)
     except binascii.Error:
-        raise InputError(f"{where}: value_base64 is no base64") from None
+        raise InputError(f"{source}: value_base64 is not base64") from None
 
 
 def read_fields(settings: Iterable[str]) -> dict[str, Json]:
@@ -200,7 +209,7 @@ def read_fields(settings: Iterable[str]) -> dict[str, Json]:
     return fields
 
 
-def _bytes(name: str, value: bytes | None) -> dict[str, Json]:
+def _bytes_json(name: str, value: bytes | None) -> dict[str, Json]:
     try:
         return {name: None if value is None else value.decode()}
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Sends repaired rejected records to the topics that they came from, each exactly once.
+"""Sends repaired dead letters to their source topics, each exactly once.
 
-The transaction that sends a record also stores its position in a compacted topic, ``<dead-letter topic>.replayed``
-(``streamcore.kafka.idempotent_sender``): neither a second run, nor two runs at the same time, nor a killed run sends a
-record twice. The record goes to the partition that it came from, with its own key, and its headers identify the
-rejected record. If it fails again, the app writes a new rejected record with its own position.
+The transaction that sends a record also stores the position of the dead letter in a compacted topic, ``<dead-letter
+topic>.replayed`` (``streamcore.kafka.idempotent_sender``): neither a second run, nor two runs at the same time, nor a
+killed run sends a record twice. The record goes to its source partition with its original key, and its headers name the
+dead letter. If the app rejects it again, it writes a new dead letter.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ REPLAYED_FROM, REPLAYED_CODE = "replayed_from", "replayed_code"
 _BATCH = 1_000
 
 
-def read_dead_letters(kafka: KafkaSettings, topic: str, wanted: DeadLetterFilter) -> Iterator[DeadLetter]:
-    """Those that are meant, in order within a partition; ``InputError`` when there is no such topic."""
+def read_dead_letters(kafka: KafkaSettings, topic: str, selection: DeadLetterFilter) -> Iterator[DeadLetter]:
+    """Yield the dead letters that the filter selects, in order within a partition. Raises ``InputError`` if the topic
+    does not exist."""
     if not describe(kafka, [topic]):
         raise InputError(f"topic {topic}: does not exist at {kafka.bootstrap}; is --app or --topic the right one?")
     for record in scan_topic(kafka, topic):
         dead_letter = to_dead_letter(record)
-        if wanted.matches(dead_letter):
+        if selection.matches(dead_letter):
             yield dead_letter
 
 
 def ledger_topic_for(topic: str) -> str:
-    """Return the topic that stores which rejected records were replayed."""
+    """Return the topic with the positions of the dead letters that were sent again."""
     return f"{topic}.replayed"
 
 
 def read_sent_positions(kafka: KafkaSettings, topic: str) -> set[str]:
-    """Read the positions of the rejected records that were sent."""
+    """Read the positions of the dead letters that were sent again."""
     ledger_topic = ledger_topic_for(topic)
     return sent_keys(kafka, ledger_topic) if describe(kafka, [ledger_topic]) else set()
 
 
 def plan(dead_letters: Sequence[DeadLetter], repair: Repair, topic: str) -> list[KeyedRecord]:
-    """List the records to send: every rejected record that names its source, with its repaired value."""
+    """Return the records to send: one for each dead letter with a known source, with its repaired value."""
     return [
         _keyed_record(dead_letter, dead_letter.source.topic, repair, topic)
         for dead_letter in dead_letters
@@ -71,7 +72,7 @@ def replay(
     records: Sequence[KeyedRecord],
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Send the records that were not sent before and return their number; report the number done to ``on_progress``."""
+    """Send the records that were not sent before, and return their number. ``on_progress`` gets the number handled."""
     sent = 0
     with IdempotentSender(kafka, _writer(topic), ledger_topic_for(topic)) as sender:
         for start in range(0, len(records), _BATCH):
@@ -81,18 +82,18 @@ def replay(
 
 
 def _writer(topic: str) -> WriterId:
-    """Return the writer for a topic's replays; two topics whose names differ in punctuation only share one and wait
-    for each other."""
+    """Return the writer for a topic's replays; topics whose names differ only in punctuation share one, and
+    wait for each other."""
     return WriterId(re.sub(r"[^A-Za-z0-9_-]", "-", topic)[:100], 1, "replay")
 
 
 def check_targets(kafka: KafkaSettings, records: Sequence[KeyedRecord]) -> None:
-    """Raise ``InputError`` when a topic or partition that a rejected record came from no longer exists."""
+    """Raise ``InputError`` if the source topic or partition of a record no longer exists."""
     names = sorted({record.topic for record in records})
-    found = describe(kafka, names)
+    existing = describe(kafka, names)
     for record in records:
-        state = found.get(record.topic)
-        if state is None or record.partition >= state.partitions:
+        topic = existing.get(record.topic)
+        if topic is None or record.partition >= topic.partitions:
             raise InputError(
-                f"letter {record.dedup_key}: topic {record.topic} partition {record.partition} is not there; make it"
+                f"dead letter {record.dedup_key}: topic {record.topic} has no partition {record.partition}; create it"
             )

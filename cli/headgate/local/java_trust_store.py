@@ -1,10 +1,10 @@
-"""The certificate authorities that this machine trusts, in the form that Java reads.
+"""Writes the certificate authorities that this machine trusts into a Java key store.
 
-A fetched Java brings its own list, which does not know the authority of a company's network. Python reads the
-machine's list (and ``SSL_CERT_FILE``), so a download by Java then trusts the same authorities as pip and Python.
+A downloaded Java has its own list, without the authority of a company's network. Python reads the machine's list (and
+the file in the variable SSL_CERT_FILE), so with this key store Java trusts the same authorities as pip and Python.
 
 The file is a Java key store, version 2 of the format (JKS): a header, one entry per certificate, and a keyed SHA-1
-over all of it, which detects damage and protects nothing; no key is stored.
+over the whole file, which only detects damage. The store holds no private key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PASSWORD = "changeit"  # noqa: S105 - Java's well-known default; the file holds
 
 
 def system_certificates() -> tuple[bytes, ...]:
-    """Return the authorities this Python trusts by default, as DER. Empty when it reads them one by one from a
+    """Return the authorities this Python trusts by default, as DER. Empty if it reads them one by one from a
     folder."""
     return tuple(ssl.create_default_context().get_ca_certs(binary_form=True))
 
@@ -32,12 +32,12 @@ def trust_store(certificates: Iterable[bytes]) -> bytes:
     for number, certificate in enumerate(trusted):
         body += struct.pack(">I", _TRUSTED_CERTIFICATE) + _text(f"ca-{number}") + struct.pack(">Q", 0)
         body += _text("X.509") + struct.pack(">I", len(certificate)) + certificate
-    seal = sha1(_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False)
-    return body + seal.digest()
+    checksum = sha1(_PASSWORD.encode("utf-16-be") + b"Mighty Aphrodite" + body, usedforsecurity=False)
+    return body + checksum.digest()
 
 
 def java_options(certificates: Iterable[bytes], folder: Path) -> list[str]:
-    """Options that make a JVM trust these and nothing else; writes the store into ``folder``."""
+    """Write the key store into ``folder`` and return the options with which a JVM trusts only these certificates."""
     store = folder / "trusted.jks"
     store.write_bytes(trust_store(certificates))
     name = "-Djavax.net.ssl.trustStore"

@@ -1,5 +1,4 @@
-"""Decodes records of a stream to its events, for commands that read some of them: keeps their positions, and counts
-rejected records by reason."""
+"""Decodes records of a stream to its events with their positions, for commands; counts rejected records by reason."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 class EventDecoder:
     """Decodes records to events with their positions. Records with a time far after ``clock_ms`` are rejected.
 
-    Fields that the stream does not declare are ignored, as an app does by default. Few records are decoded one by one:
-    the result is the same, and the columnar decoder takes 0.1 s to load.
+    Fields that the stream does not declare are ignored, as an app does by default. Up to ``SCALAR_LIMIT`` records
+    are decoded one by one, with the same result: the columnar decoder takes 0.1 s to load.
     """
 
     def __init__(self, schema: StreamSchema, clock_ms: int) -> None:
@@ -32,30 +31,30 @@ class EventDecoder:
         self.dead: Counter[str] = Counter()
 
     def __call__(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pl.DataFrame:
-        """Decode the events among some records; count the others."""
-        some = self._few if len(values) <= SCALAR_LIMIT else self._columns
-        frame = pl.from_arrow(some(values, partition, offset))
+        """Decode records; return the events, and count the rejected records in ``dead``."""
+        decode = self._decode_scalars if len(values) <= SCALAR_LIMIT else self._decode_columns
+        frame = pl.from_arrow(decode(values, partition, offset))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def _few(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Table:
-        found = decode_scalars(self.schema, values.to_pylist(), self.clock_ms)
-        self.dead.update(one.general for one in found if isinstance(one, RejectedRecord))
+    def _decode_scalars(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Table:
+        decoded = decode_scalars(self.schema, values.to_pylist(), self.clock_ms)
+        self.dead.update(row.general for row in decoded if isinstance(row, RejectedRecord))
         names = self.schema.names
         rows = [
-            {**dict(zip(names, one, strict=True)), PARTITION: place[0], OFFSET: place[1]}
-            for one, *place in zip(found, partition.to_pylist(), offset.to_pylist(), strict=True)
-            if not isinstance(one, RejectedRecord)
+            {**dict(zip(names, row, strict=True)), PARTITION: position[0], OFFSET: position[1]}
+            for row, *position in zip(decoded, partition.to_pylist(), offset.to_pylist(), strict=True)
+            if not isinstance(row, RejectedRecord)
         ]
         return pa.Table.from_pylist(
             [{**row, EVENT_MS: row[self.schema.event_time]} for row in rows], schema=self.schema.arrow
         )
 
-    def _columns(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Table:
+    def _decode_columns(self, values: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Table:
         from streamcore.decode.types import RawBatch
 
         decoded = self._decoder.decode(RawBatch(values, partition, offset, self.clock_ms))
-        self.dead.update(one.general for one in _rejections(decoded.dead))
+        self.dead.update(record.general for record in _rejections(decoded.dead))
         return decoded.events
 
     @functools.cached_property
@@ -65,9 +64,9 @@ class EventDecoder:
         return JsonDecoder(self.schema, limits=DecodeLimits(), extra_fields=ExtraFields.IGNORE)
 
     def take_dead(self) -> Mapping[str, int]:
-        """Return the counts since the last call, by reason."""
-        found, self.dead = self.dead, Counter()
-        return found
+        """Return the number of rejected records since the last call, by reason, and reset it."""
+        dead, self.dead = self.dead, Counter()
+        return dead
 
 
 def _rejections(dead: pa.Table) -> Iterator[RejectedRecord]:

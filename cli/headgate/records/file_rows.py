@@ -32,8 +32,8 @@ _UTC = datetime.UTC
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record to be. ``key`` is None when a field of the stream's first key is; ``time_ms`` paces the replay and is
-    None when the row has no readable event time."""
+    """A record to send. ``key``: the record key; None if a field of it is null. ``time_ms``: the event time in epoch
+    milliseconds, which sets the speed of a replay; None if the row has no readable event time."""
 
     value: bytes
     key: bytes | None
@@ -41,7 +41,7 @@ class Row:
 
 
 def snake_case(name: str) -> str:
-    """``InvoiceNo`` -> ``invoice_no``, ``CustomerID`` -> ``customer_id``, ``Unit Price`` -> ``unit_price``."""
+    """Convert a column name to snake case: ``InvoiceNo`` to ``invoice_no``, ``Unit Price`` to ``unit_price``."""
     return _WORDS.sub("_", name.strip()).lower()
 
 
@@ -53,7 +53,7 @@ def count_rows(path: Path) -> int | None:
 def read_rows(path: Path, schema: StreamSchema, key: Sequence[str] | None = None) -> Iterator[Row]:
     """Read the file's rows. ``key``: fields of the record key, by default those of the stream's first key.
 
-    ``InputError`` when the file cannot be read or has nothing to do with the stream.
+    Raises ``InputError`` if the file cannot be read or its columns are not those of the stream.
     """
     fields = tuple(schema.keys[0] if key is None else key)
     if unknown := [f for f in fields if schema.get(f) is None]:
@@ -67,7 +67,7 @@ def _is_parquet(path: Path) -> bool:
             return True
         case ".jsonl" | ".ndjson" | ".json":
             return False
-    raise InputError(f"{path}: neither .parquet nor .jsonl (one JSON object a line); convert it first")
+    raise InputError(f"{path}: neither .parquet nor .jsonl (one JSON object per line); convert it first")
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
@@ -121,7 +121,7 @@ def _rename(name: str, schema: StreamSchema) -> str:
 
 
 def _plain(column: pa.Array) -> list[object]:
-    """Python values; nanoseconds, which Python's datetime does not have, are cut."""
+    """Return the values of a column as Python objects; times are truncated to microseconds, as Python has them."""
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     values: list[object] = column.to_pylist()
@@ -140,17 +140,19 @@ def _json_rows(path: Path, schema: StreamSchema, key: tuple[str, ...]) -> Iterat
 
 def _json_row(text: bytes, schema: StreamSchema, key: tuple[str, ...]) -> Row:
     try:
-        found = json.loads(text, parse_float=decimal.Decimal)
+        document = json.loads(text, parse_float=decimal.Decimal)
     except (ValueError, RecursionError):
         return Row(text, None, None)
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         return Row(text, None, None)
-    renamed = {_rename(name, schema): value for name, value in found.items()}
-    fitted = {name: None if v is None else _converter(schema, name)(v) for name, v in renamed.items()}
-    row = _row(fitted, schema, key)
-    # A line that is right already goes out byte for byte; so does one whose names collide.
-    unchanged = list(fitted.items()) == list(found.items()) and all(type(fitted[n]) is type(found[n]) for n in found)
-    return Row(text, row.key, row.time_ms) if unchanged or len(renamed) < len(found) else row
+    renamed = {_rename(name, schema): value for name, value in document.items()}
+    converted = {name: None if v is None else _converter(schema, name)(v) for name, v in renamed.items()}
+    row = _row(converted, schema, key)
+    # A line that needs no conversion is sent byte for byte; so is one with two names for one field.
+    unchanged = list(converted.items()) == list(document.items()) and all(
+        type(converted[n]) is type(document[n]) for n in document
+    )
+    return Row(text, row.key, row.time_ms) if unchanged or len(renamed) < len(document) else row
 
 
 def _row(values: Mapping[str, object], schema: StreamSchema, key: tuple[str, ...]) -> Row:
@@ -166,19 +168,20 @@ def _row(values: Mapping[str, object], schema: StreamSchema, key: tuple[str, ...
 
 def _encode(value: object) -> bytes:
     try:
-        return orjson.dumps(value, default=_unusual)
+        return orjson.dumps(value, default=_encode_other)
     except TypeError:  # a whole number beyond 64 bits, a broken surrogate: the standard library writes those
         return json.dumps(value, default=str, separators=(",", ":")).encode("utf-8")
 
 
-def _unusual(value: object) -> object:
+def _encode_other(value: object) -> object:
     if isinstance(value, decimal.Decimal):
         return orjson.Fragment(format(value, "f").encode()) if value.is_finite() else None
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _time_ms(value: object) -> int | None:
-    """For pacing alone: a text without a zone is read as UTC, for only differences count."""
+    """Return the event time in epoch milliseconds, for the speed of a replay alone; a time without a zone is read as
+    UTC."""
     if isinstance(value, int):
         return value
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Sends the rows of a file into a topic, as fast as it goes or at a multiple of their own time.
+"""Sends the rows of a file to a topic, at full speed or at a multiple of the speed of their event time.
 
 Promises: every row is acknowledged by the broker when ``replay`` returns; rows of one key are in one partition in the
 file's order. Rows without a key all go to partition 0, so that they keep their order too. The clock is a parameter.
@@ -25,7 +25,7 @@ _STEP_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """``bytes`` counts values and keys."""
+    """The result of a replay. ``bytes``: the size of all keys and values."""
 
     rows: int
     bytes: int
@@ -34,13 +34,13 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """``factor`` times the rows' own time; None: as fast as it goes."""
+    """The speed of a replay. ``factor``: the multiple of event time; None: full speed."""
 
     factor: float | None
 
     @classmethod
     def parse(cls, text: str) -> Speed:
-        """Read ``max``, ``1x``, ``0.5x``, ``100x``; ``InputError`` for anything else."""
+        """Parse ``max`` or a multiple such as ``0.5x`` or ``100x``; raises ``InputError`` for another text."""
         if text == "max":
             return cls(None)
         number = re.fullmatch(r"(\d+(?:\.\d+)?)x", text)
@@ -50,39 +50,40 @@ class Speed:
 
 
 class Clock(Protocol):
-    """Time as far as a replay needs it."""
+    """The clock of a replay."""
 
     def now(self) -> float:
-        """Seconds that only go forward."""
+        """Return a monotonic time in seconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for ``seconds``."""
 
 
 class SystemClock:
-    """The machine's."""
+    """The clock of the machine."""
 
     def now(self) -> float:
-        """Seconds since some point."""
+        """Return a monotonic time in seconds."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for ``seconds``."""
         time.sleep(seconds)
 
 
 class RowSink(Protocol):
-    """Where rows go."""
+    """The target of a replay."""
 
     def send(self, row: Row) -> None:
-        """Hand over one row; it may be on its way for a while."""
+        """Send one row, without waiting for its acknowledgement."""
 
     def flush_all(self) -> None:
-        """Return when everything handed over is acknowledged."""
+        """Wait until all sent rows are acknowledged."""
 
 
 class KafkaSink:
-    """A topic. Errors of the client come out as ``streamcore.errors``, also those of rows sent long before."""
+    """Sends rows to a topic. ``send`` and ``flush_all`` raise the errors of ``streamcore.errors``, also for earlier
+    rows."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._settings = settings
@@ -105,7 +106,7 @@ class KafkaSink:
         self._producer.poll(0)
 
     def flush_all(self) -> None:
-        """Wait for all acknowledgements; the client gives a record up after its own time-out, with an error."""
+        """Wait for all acknowledgements. The client reports an error for a record after its own time-out."""
         while self._producer.flush(1):
             self._raise_failed()
         self._raise_failed()
@@ -120,9 +121,9 @@ class KafkaSink:
 
 
 def ensure_topic(settings: KafkaSettings, topic: str, partitions: int) -> int:
-    """Make the topic unless it exists, and return how many partitions it has."""
-    if found := topics.describe(settings, [topic]):
-        return found[topic].partitions
+    """Create the topic unless it exists, and return its number of partitions."""
+    if existing := topics.describe(settings, [topic]):
+        return existing[topic].partitions
     return topics.ensure_topics(settings, [topics.TopicSpec(topic, partitions)])[0].partitions
 
 

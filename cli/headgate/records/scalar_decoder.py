@@ -1,6 +1,6 @@
-"""Decodes few records one at a time.
+"""Decodes records one at a time.
 
-Below ``SCALAR_LIMIT`` records that takes less time than loading the columnar decoder.
+For up to ``SCALAR_LIMIT`` records this is faster than loading the columnar decoder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from streamcore.decode.scalar import DecodeLimits, ExtraFields, RejectedRecord, 
 from streamcore.schema import StreamSchema
 from streamcore.timestamps import load_zone
 
-SCALAR_LIMIT = 1_000  # each takes about as long as a thousandth of loading the decoder of columns
+SCALAR_LIMIT = 1_000  # loading the columnar decoder takes about as long as decoding this many
 
 
 def decode_scalars(

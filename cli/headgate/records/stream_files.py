@@ -1,4 +1,4 @@
-"""Finds the schema of a stream by its name: ``NAME.yaml`` in the folder of streams."""
+"""Loads the schema of a stream from its stream file, ``NAME.yaml`` in the folder of stream files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _SHIPPED = Path(__file__).resolve().parents[3] / "streams"
 
 
 def default_folder() -> Path:
-    """``streams/`` where the user is, else the one of this checkout."""
+    """Return ``streams/`` in the working directory, or else the shipped one."""
     here = Path("streams")
     return here if here.is_dir() else _SHIPPED
 
 
 def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
-    """Load the schema of a stream. ``InputError`` lists existing streams; ``ConfigError`` names the wrong entry of the
-    file."""
-    where = folder or default_folder()
-    path = where / f"{name}.yaml"
-    known = sorted(p.stem for p in where.glob("*.yaml"))
+    """Load the schema of a stream. Raises ``InputError`` if there is no such file or it cannot be read, and
+    ``ConfigError`` for a wrong entry."""
+    directory = folder or default_folder()
+    path = directory / f"{name}.yaml"
+    known = sorted(p.stem for p in directory.glob("*.yaml"))
     if name not in known:
         raise InputError(f"stream {name!r}: no {path}; streams here: {', '.join(known) or 'none'}; see --streams")
     try:
@@ -34,5 +34,5 @@ def load_stream(name: str, folder: Path | None = None) -> StreamSchema:
             f"stream {name}: cannot read {path}: {' '.join(str(error).split())}; correct the file"
         ) from None
     if not isinstance(document, dict):
-        raise InputError(f"stream {name}: {path} holds no mapping; it needs name, fields, event_time and keys")
+        raise InputError(f"stream {name}: {path} is not a mapping; it needs name, fields, event_time and keys")
     return StreamSchema.parse(document)

@@ -1,7 +1,7 @@
-"""The work of ``headgate savepoint create`` and ``restore``, which own the checkpoint while they run.
+"""The work of ``headgate savepoint create`` and ``restore``.
 
-A running app owns its checkpoint, so it is asked to take the savepoint itself; one that has stopped is read by a Spark
-session of this process.
+A running app owns its checkpoint, so a command asks it to take the savepoint. If the app has stopped, this process owns
+the checkpoint and reads it with its own Spark session.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from streamcore.savepoint import (
 from streamcore.storage.atomic_files import list_names
 from streamcore.storage.location import Location
 
-_LOOK_S = 0.2
+_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredCheckpoint:
-    """That a checkpoint is made."""
+    """The epoch of a new checkpoint, and the compatibility report of its restore."""
 
     epoch: int
     plan: CompatibilityReport
@@ -45,8 +45,8 @@ class RestoredCheckpoint:
 def create(
     loaded: ServiceApp, savepoints: SavepointRepository, name: str, *, accept_unsettled: bool, limit_s: float
 ) -> Savepoint:
-    """Create a savepoint of the app's current state. ``ConfigError`` when the app has no batch, or died within one;
-    ``InputError`` for a running app that is not named, or one that refuses or does not answer within ``limit_s``
+    """Create a savepoint of the app's current state. Raises ``ConfigError`` if the app has no batch, or ended within
+    one; ``InputError`` if the app runs and ``name`` is empty, or if it refuses or does not respond within ``limit_s``
     seconds."""
     root = EpochStore(loaded.settings.checkpoint).newest()
     if root is None:
@@ -54,8 +54,8 @@ def create(
     if not _is_running(root):
         return _take_from_stopped(loaded, root, savepoints, name, accept_unsettled=accept_unsettled)
     if not name:
-        raise InputError("the app runs, so the batch of the savepoint is not known yet: give it a name")
-    _ask(_channel(loaded.settings.checkpoint, root), root, check_name(name), limit_s)
+        raise InputError("the app runs, so the batch of the savepoint is not known yet: name the savepoint")
+    _request_savepoint(_channel(loaded.settings.checkpoint, root), root, check_name(name), limit_s)
     return savepoints.get(name)
 
 
@@ -73,10 +73,10 @@ def _take_from_stopped(
     from streamcore.spark.runtime import Runtime
     from streamcore.spark.savepoint_writer import take_savepoint_of_stopped
 
-    with Runtime(loaded.app.name, root.path, loaded.settings.spark_session) as start:
+    with Runtime(loaded.app.name, root.path, loaded.settings.spark_session) as runtime:
         epoch = root.initialise(AppIdentity(loaded.app.name, loaded.app.shards))
         named = check_name(name) if name else default_name(loaded.app.name, root.last_committed() or 0, epoch)
-        session = start.session()
+        session = runtime.session()
         return take_savepoint_of_stopped(
             session, loaded.app, root, savepoints, named, accept_unsettled=accept_unsettled
         )
@@ -91,14 +91,14 @@ def _channel(checkpoint: Location, root: CheckpointRoot) -> FileChannel:
     status = None if text is None else DriverStatus.from_json(text)
     if status is None or (status.phase, status.epoch) != (DriverPhase.RUNNING, read_epoch(root.epoch_path)):
         raise InputError(
-            f"checkpoint {root.path}: the app that owns it answers to its pod; there, create a Savepoint "
-            "(kubectl apply), or stop it first"
+            f"checkpoint {root.path}: the app that owns it is controlled by the operator; create a Savepoint "
+            "resource (kubectl apply), or stop the app first"
         )
     return FileChannel(folder)
 
 
-def _ask(channel: FileChannel, root: CheckpointRoot, name: str, limit_s: float) -> None:
-    """By the running app's channel; returns when it has answered."""
+def _request_savepoint(channel: FileChannel, root: CheckpointRoot, name: str, limit_s: float) -> None:
+    """Ask the running app for a savepoint on its control channel, and wait for its result."""
     identity = uuid.uuid4().hex
     channel.send(format_command(TakeSavepoint(identity, name)))
     deadline = time.monotonic() + limit_s
@@ -108,32 +108,33 @@ def _ask(channel: FileChannel, root: CheckpointRoot, name: str, limit_s: float) 
         result = None if status is None else status.results.get(identity)
         if result is not None:
             if not result.ok:
-                raise InputError(f"the app did not take it: {result.message}")
+                raise InputError(f"the app did not create the savepoint: {result.message}")
             return
-        channel.wait(_LOOK_S)
-    raise InputError(f"the app that owns checkpoint {root.path} has not answered for {limit_s:.0f} s; look at its log")
+        channel.wait(_POLL_S)
+    raise InputError(f"the app that owns checkpoint {root.path} has not responded for {limit_s:.0f} s; see its log")
 
 
 def new_checkpoint(checkpoint: Location) -> Location:
-    """Return the default target of a restore; ``ConfigError`` when it would be among the savepoints of an operator."""
-    made = EpochStore(checkpoint).existing()
-    if made:
+    """Return the default target of a restore; raises ``ConfigError`` if the folder holds one checkpoint per
+    epoch, as the operator's do."""
+    epochs = EpochStore(checkpoint).existing()
+    if epochs:
         raise ConfigError(
-            f"checkpoint {checkpoint}: it holds those of epochs {', '.join(map(str, made))}; name a folder with "
-            "--checkpoint, or have the operator restore it (spec.restore of the StreamApp)"
+            f"checkpoint {checkpoint}: it holds the checkpoints of epochs {', '.join(map(str, epochs))}; name a folder"
+            " with --checkpoint, or have the operator restore it (spec.restore of the StreamApp)"
         )
     return checkpoint
 
 
 def restore(
-    loaded: ServiceApp, savepoint: Savepoint, checkpoint: Location, epoch: int, decided: RestoreDecisions
+    loaded: ServiceApp, savepoint: Savepoint, checkpoint: Location, epoch: int, decisions: RestoreDecisions
 ) -> RestoredCheckpoint:
-    """Restore the savepoint; ``ConfigError`` when the plan does not allow it or the checkpoint is in use."""
+    """Restore the savepoint; raises ``ConfigError`` if the savepoint is not compatible or the checkpoint is in use."""
     from streamcore.savepoint.app_description import check_app_compatibility
     from streamcore.savepoint.restore import restore_checkpoint
 
-    planned = check_app_compatibility(savepoint.manifest, loaded.app, decided)
+    report = check_app_compatibility(savepoint.manifest, loaded.app, decisions)
     with lease_for(checkpoint):
-        rewinds = decided.rewinds
-        restore_checkpoint(savepoint, loaded.app, planned, CheckpointRoot(checkpoint), epoch, rewinds=rewinds)
-    return RestoredCheckpoint(epoch, planned)
+        rewinds = decisions.rewinds
+        restore_checkpoint(savepoint, loaded.app, report, CheckpointRoot(checkpoint), epoch, rewinds=rewinds)
+    return RestoredCheckpoint(epoch, report)

@@ -14,15 +14,15 @@ from streamcore.savepoint import ACCEPTABLE, RestoreDecisions, SavepointReposito
 from streamcore.storage import open_object_store
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
-DEFAULT_PLACE = "savepoints"
+DEFAULT_SAVEPOINTS = "savepoints"
 
 
 def place_option(command: _Command) -> _Command:
-    """``--savepoints --app``, as the parameters ``place`` and ``app``."""
+    """Add ``--savepoints`` and ``--app`` to a command, as its parameters ``place`` and ``app``."""
     place = click.option(
         "--savepoints",
         "place",
-        default=DEFAULT_PLACE,
+        default=DEFAULT_SAVEPOINTS,
         show_default=True,
         envvar="HEADGATE_SAVEPOINTS",
         help="Folder or s3://bucket/prefix with the savepoints of all apps.",
@@ -31,7 +31,7 @@ def place_option(command: _Command) -> _Command:
 
 
 def service_option(command: _Command) -> _Command:
-    """``--service --settings --savepoints``, for commands that build the app; its name is in the settings."""
+    """Add ``--service``, ``--settings`` (parameter ``file``) and ``--savepoints`` (``place``) to a command."""
     decorators = [
         click.option("--service", type=click.Choice(SERVICES), required=True, help="The service that runs the app."),
         click.option(
@@ -55,7 +55,7 @@ def service_option(command: _Command) -> _Command:
 
 
 def decisions_option(command: _Command) -> _Command:
-    """``--drop --accept``."""
+    """Add ``--drop`` and ``--accept`` to a command."""
     drop = click.option(
         "--drop",
         multiple=True,
@@ -63,7 +63,7 @@ def decisions_option(command: _Command) -> _Command:
         help="Drop the state of this operator or table (OPERATOR or OPERATOR/TABLE). Repeatable.",
     )
     accept = click.option(
-        "--accept", multiple=True, type=click.Choice(ACCEPTABLE), help="Restore in spite of this problem. Repeatable."
+        "--accept", multiple=True, type=click.Choice(ACCEPTABLE), help="Restore despite this problem. Repeatable."
     )
     return drop(accept(command))
 

@@ -1,10 +1,9 @@
 """The work of ``headgate savepoint purge``: removes all data that an app has stored, and no other data.
 
-1. Own every existing checkpoint; refuse when one is in use, or belongs to another app. Nothing is removed.
-2. Remove the savepoints, their manifests first. A crash leaves fewer savepoints, and parts without meaning.
-3. Remove the owned checkpoints, the oldest epoch first, each with its lease last; then the app's files in the folder
-   itself, unless an epoch was begun meanwhile, which stays. A crash leaves the newest checkpoint: the last commit is
-   known until the end.
+1. Acquire the lease of every checkpoint. If one is in use or belongs to another app, stop; nothing is removed.
+2. Remove the savepoints, their manifests first. A crash leaves fewer savepoints, and files that none refers to.
+3. Remove the checkpoints, the oldest epoch first, in each the lease last; then the app's files in the folder itself,
+   unless an epoch was started meanwhile, which stays. A crash leaves the newest checkpoint with the last commit.
 
 A repeated purge continues where the previous one ended.
 """
@@ -24,8 +23,8 @@ from streamcore.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """The counts of removed items. ``left``: files in the checkpoint's folder that belong to no app; ``begun``: epochs
-    that were begun meanwhile, which stay."""
+    """The numbers of removed savepoints and checkpoints. ``left``: files in the checkpoint's folder that belong to no
+    app; ``begun``: epochs that were started meanwhile and stay."""
 
     savepoints: int
     checkpoints: int
@@ -34,15 +33,15 @@ class PurgeResult:
 
 
 def purge(savepoints: SavepointRepository, checkpoint: Location) -> PurgeResult:
-    """Run steps 1 to 3. ``ConfigError`` when a checkpoint is owned, or belongs to another app; ``Fenced`` when one is
-    taken away meanwhile."""
+    """Run steps 1 to 3. Raises ``ConfigError`` if a checkpoint is in use or belongs to another app, and ``Fenced`` if
+    another process takes one meanwhile."""
     epochs = EpochStore(checkpoint)
     with ExitStack() as held:
-        # 1. All of them, or nothing is touched.
+        # 1. All leases, before anything is removed.
         owned = [(root, held.enter_context(_lease(root, savepoints.app))) for root in epochs.all_roots()]
-        # 2. Nobody goes on from them any more.
+        # 2. The savepoints.
         count = savepoints.discard_all()
-        # 3. The rest.
+        # 3. The checkpoints.
         removed = _remove(epochs, owned)
     begun = tuple(f"e{epoch}" for epoch in epochs.folders())
     return PurgeResult(count, removed, tuple(name for name in epochs.remaining_names() if not begun), begun)

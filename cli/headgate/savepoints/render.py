@@ -1,4 +1,4 @@
-"""Savepoints as people and programs read them: pure functions from manifests and plans to text and JSON."""
+"""Renders savepoints and compatibility reports as text and JSON: pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KILO = 1024
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """Render a number of bytes with a unit."""
     value, unit = float(count), "B"
     for larger in ("KB", "MB", "GB", "TB"):
         if value < _KILO:
@@ -29,58 +29,62 @@ def list_text(manifests: Iterable[SavepointManifest]) -> str:
     """Render one line for each savepoint."""
     rows = [
         (
-            one.name + ("" if one.settled else " (unsettled)"),
-            str(one.batch),
-            str(one.epoch),
-            render_time(one.created_ms),
-            one.version,
-            f"{one.total_rows:,}",
-            size(one.total_bytes),
+            manifest.name + ("" if manifest.settled else " (unsettled)"),
+            str(manifest.batch),
+            str(manifest.epoch),
+            render_time(manifest.created_ms),
+            manifest.version,
+            f"{manifest.total_rows:,}",
+            size(manifest.total_bytes),
         )
-        for one in manifests
+        for manifest in manifests
     ]
     return "\n".join(table(_LIST_HEAD, rows, right=("BATCH", "EPOCH", "ROWS", "SIZE")))
 
 
-def manifest_text(one: SavepointManifest) -> str:
-    """One, whole."""
-    position = one.next_position
-    settled = "" if one.settled else ", UNSETTLED: a later batch may be written in part"
+def manifest_text(manifest: SavepointManifest) -> str:
+    """Render a manifest: positions, watermarks and tables."""
+    position = manifest.next_position
+    settled = "" if manifest.settled else ", UNSETTLED: a later batch may be written in part"
     lines = [
-        f"savepoint {one.name} of app {one.app.name}: after batch {one.batch} of epoch {one.epoch}{settled}",
-        f"  taken      {render_time(one.created_ms)} by version {one.version}",
-        f"  digest     {one.digest}",
-        f"  shards     {one.app.shards} in {one.app.stages} stages, {len(one.files)} files, {size(one.total_bytes)}",
+        f"savepoint {manifest.name} of app {manifest.app.name}: "
+        f"after batch {manifest.batch} of epoch {manifest.epoch}{settled}",
+        f"  taken      {render_time(manifest.created_ms)} by version {manifest.version}",
+        f"  digest     {manifest.digest}",
+        f"  shards     {manifest.app.shards} in {manifest.app.stages} stages, {len(manifest.files)} files, "
+        f"{size(manifest.total_bytes)}",
         f"  clock      {render_time(position.clock_ms)}",
     ]
-    for topic, places in position.by_topic().items():
-        ends = ", ".join(f"{partition}: {offset}" for partition, offset in places.items())
-        lines.append(f"  goes on    {topic} at {ends}")
-    for domain in one.domains:
+    for topic, offsets in position.by_topic().items():
+        ends = ", ".join(f"{partition}: {offset}" for partition, offset in offsets.items())
+        lines.append(f"  continues  {topic} at {ends}")
+    for domain in manifest.domains:
         lines.append(f"  watermark  {_time(domain.watermark_ms)} of {', '.join(domain.topics)}")
-    rows = [(t.name, str(t.stage), f"{t.rows:,}", size(t.bytes), ", ".join(map(str, t.versions))) for t in one.tables]
+    rows = [
+        (t.name, str(t.stage), f"{t.rows:,}", size(t.bytes), ", ".join(map(str, t.versions))) for t in manifest.tables
+    ]
     return "\n".join([*lines, "", *table(_TABLE_HEAD, rows, right=("STAGE", "ROWS", "SIZE"))])
 
 
 def _time(ms: int) -> str:
     if ms <= NO_WATERMARK:
-        return "not known yet"
+        return "none yet"
     return "the end" if ms >= END_OF_TIME_MS else render_time(ms)
 
 
-def summary(one: SavepointManifest) -> dict[str, Json]:
-    """For programs."""
+def summary(manifest: SavepointManifest) -> dict[str, Json]:
+    """Return the JSON of a savepoint, without its tables."""
     return {
-        "name": one.name,
-        "app": one.app.name,
-        "batch": one.batch,
-        "epoch": one.epoch,
-        "created_ms": one.created_ms,
-        "version": one.version,
-        "settled": one.settled,
-        "rows": one.total_rows,
-        "bytes": one.total_bytes,
-        "digest": one.digest,
+        "name": manifest.name,
+        "app": manifest.app.name,
+        "batch": manifest.batch,
+        "epoch": manifest.epoch,
+        "created_ms": manifest.created_ms,
+        "version": manifest.version,
+        "settled": manifest.settled,
+        "rows": manifest.total_rows,
+        "bytes": manifest.total_bytes,
+        "digest": manifest.digest,
     }
 
 
@@ -90,6 +94,6 @@ def compatibility_text(plan: CompatibilityReport) -> str:
 
 
 def compatibility_json(plan: CompatibilityReport) -> dict[str, Json]:
-    """For programs."""
+    """Return the JSON of a compatibility report."""
     reasons: list[Json] = [{"verdict": str(reason.compatibility), "text": reason.text} for reason in plan.reasons]
     return {"verdict": str(plan.compatibility), "possible": plan.possible, "reasons": reasons}

@@ -1,4 +1,4 @@
-"""A service's settings and its app, by the service's name: the input of savepoint comparisons and restores."""
+"""A service's settings and its app, by the service's name: the input of commands that compare or restore savepoints."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SERVICES = ("etl", "rules", "search", "sessions")
 
 @dataclass(frozen=True, slots=True)
 class ServiceApp:
-    """The app to run: ``settings`` from the file, and the app that they define."""
+    """A service's settings, and the app that they define."""
 
     settings: ServiceSettings
     app: App
 
 
 def load_app(service: str, file: Path) -> ServiceApp:
-    """Read the settings and build the app; nothing is started. ``StreamError`` where that is not possible."""
+    """Read the settings and build the app; nothing is started. Raises ``StreamError`` if that is not possible."""
     if service not in SERVICES:
         raise InputError(f"there is no service {service}; there are {', '.join(SERVICES)}")
     no_pandas.unblock()  # the modules of apps load pyspark

@@ -1,4 +1,4 @@
-"""Rows of a table in a savepoint, found and made readable; no more files are read than are asked for."""
+"""Reads rows of a table in a savepoint, and renders them; reads only the files that it needs."""
 
 from __future__ import annotations
 
@@ -17,30 +17,35 @@ _HASH = "__hash"
 
 
 def read(savepoint: Savepoint, table: str, conditions: Sequence[str], shard: int | None, limit: int) -> pl.DataFrame:
-    """``InputError`` for a table or a column that is not there."""
+    """Read at most ``limit`` rows that match all conditions, of one shard (None: all).
+
+    ``conditions``: texts ``COLUMN=VALUE``. Raises ``InputError`` for an unknown table or column.
+    """
     manifest = savepoint.manifest
-    known = {one.name: one for one in manifest.tables}
-    if table not in known:
-        raise InputError(f"savepoint {manifest.name} has no table {table}; it has {', '.join(known) or 'none'}")
-    wanted = [_condition(text, known[table].columns) for text in conditions]
-    found: list[pl.DataFrame] = []
+    tables_by_name = {described.name: described for described in manifest.tables}
+    if table not in tables_by_name:
+        raise InputError(
+            f"savepoint {manifest.name} has no table {table}; it has {', '.join(tables_by_name) or 'none'}"
+        )
+    predicates = [_condition(text, tables_by_name[table].columns) for text in conditions]
+    frames: list[pl.DataFrame] = []
     height = 0
     for rows in _rows(savepoint, table, shard):
-        some = rows.filter(*wanted) if wanted else rows
-        found.append(some.head(limit - height))
-        height += found[-1].height
+        matching = rows.filter(*predicates) if predicates else rows
+        frames.append(matching.head(limit - height))
+        height += frames[-1].height
         if height >= limit:
             break
-    return pl.concat(found, how="diagonal_relaxed") if found else pl.DataFrame()
+    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame()
 
 
 def data(rows: pl.DataFrame) -> list[Json]:
-    """For programs; bytes as hexadecimal text."""
+    """Return the rows as JSON; bytes become hexadecimal text."""
     return [{name: _plain(value) for name, value in row.items()} for row in rows.iter_rows(named=True)]
 
 
 def text(rows: pl.DataFrame) -> str:
-    """For people."""
+    """Render the rows as a table."""
     lines = [[_short(value) for value in row] for row in rows.iter_rows()]
     return "\n".join(tables.table(rows.columns, lines)) if lines else "no rows"
 
@@ -57,7 +62,7 @@ def _condition(text: str, columns: object) -> pl.Expr:
     name, equals, value = text.partition("=")
     assert isinstance(columns, dict)
     if not equals or name not in columns:
-        raise InputError(f"--where {text}: give COLUMN=VALUE with one of {', '.join(columns)}")
+        raise InputError(f"--where {text}: write COLUMN=VALUE with one of {', '.join(columns)}")
     return pl.col(name).cast(pl.String) == value
 
 
@@ -65,7 +70,7 @@ def _plain(value: object) -> Json:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(name): _plain(one) for name, one in value.items()}
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -54,7 +54,7 @@ def test_all_documents_are_read_whatever_the_size_of_a_page(
 @pytest.mark.opensearch
 def test_of_somebody_elses_server_only_what_the_shop_wrote_is_deleted(opensearch: EmbeddedOpenSearch) -> None:
     mine, other = index_on(opensearch), index_on(opensearch)
-    OpenSearchHttp(ClientSettings((mine.url,))).ask("PUT", f"/{mine.alias}-0-not-ours", {})
+    OpenSearchHttp(ClientSettings((mine.url,))).request("PUT", f"/{mine.alias}-0-not-ours", {})
     client = shop(mine)
     shop(other)
     server = ExternalServer(ClientSettings((mine.url,)))
@@ -133,7 +133,7 @@ def test_the_password_is_shown_to_the_server_and_to_nobody_else(
     secret.write_text("hunter2\n", encoding="utf-8")
     client = OpenSearchHttp(ClientSettings((url,), "me", secret))
     with pytest.raises(OpenSearchError, match="401") as refused:
-        client.ask("GET", "/")
+        client.request("GET", "/")
     assert shown == ["Basic bWU6aHVudGVyMg=="]
     assert "hunter2" not in str(refused.value)
     assert "hunter2" not in repr(client)
@@ -141,4 +141,4 @@ def test_the_password_is_shown_to_the_server_and_to_nobody_else(
 
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(OpenSearchError, match=r"127\.0\.0\.1:1: .*does it run"):
-        OpenSearchHttp(ClientSettings(("http://127.0.0.1:1",))).ask("GET", "/")
+        OpenSearchHttp(ClientSettings(("http://127.0.0.1:1",))).request("GET", "/")

@@ -79,7 +79,7 @@ def test_a_port_that_another_program_holds_is_refused(new_broker: NewBroker) -> 
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(BrokerError, match=r"port \d+ is taken by another program"):
+        with pytest.raises(BrokerError, match=r"port \d+ is used by another program"):
             new_broker(port=other.getsockname()[1]).start()
 
 

@@ -46,5 +46,5 @@ def test_a_port_of_another_program_is_refused(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         settings = OpenSearchNodeSettings(tmp_path / "node", port=taken.getsockname()[1])
-        with pytest.raises(OpenSearchError, match="is taken by another program"):
+        with pytest.raises(OpenSearchError, match="is used by another program"):
             EmbeddedOpenSearch(settings).start()

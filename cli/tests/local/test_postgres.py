@@ -58,7 +58,7 @@ def test_a_port_that_another_program_holds_is_refused(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(DatabaseError, match=r"port \d+ is taken by another program"):
+        with pytest.raises(DatabaseError, match=r"port \d+ is used by another program"):
             EmbeddedPostgres(PostgresServerSettings(tmp_path, other.getsockname()[1])).start()
 
 

@@ -116,7 +116,7 @@ def test_a_rules_app_goes_on_from_a_savepoint_and_says_what_an_uninterrupted_one
         "reasons": [],
     }
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "e2")) == 0
-    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    assert "epoch 2, continues after batch 3" in capsys.readouterr().out
     after = InProcessApp(at.app, initial_of(tmp_path / "e2", stages=1))
     after.next_offsets = before.next_offsets
     assert [sorted(play(after, [cut])) for cut in range(3, CUTS)] == [sorted(one) for one in whole[3:]]
@@ -131,7 +131,7 @@ def test_savepoints_are_listed_and_shown(shop: Place, capsys: pytest.CaptureFixt
     assert shop.look("savepoint", "show", "one") == 0
     text = capsys.readouterr().out
     assert "savepoint one of app shop: after batch 3 of epoch 1" in text
-    assert "goes on    orders at 0: 120" in text
+    assert "continues  orders at 0: 120" in text
     assert shop.look("savepoint", "show", "one", "-o", "json") == 0
     manifest_text = json.loads(capsys.readouterr().out)
     assert manifest_text["topics"] == {"orders": {"0": 120}, "shop.control": {"0": 6}}
@@ -152,7 +152,7 @@ def test_rows_of_state_are_shown_and_found(shop: Place, capsys: pytest.CaptureFi
     assert run_state(shop, "one", "nothing") == 1
     assert "has no table nothing; it has " in capsys.readouterr().err
     assert run_state(shop, "one", "rules", "--where", "nothing=1") == 1
-    assert "give COLUMN=VALUE with one of" in capsys.readouterr().err
+    assert "write COLUMN=VALUE with one of" in capsys.readouterr().err
 
 
 def run_state(shop: Place, *words: str) -> int:
@@ -233,7 +233,7 @@ def test_savepoints_in_a_bucket_are_looked_at_restored_and_deleted_by_the_same_c
     service = ["--service", "rules", "--settings", str(at.file)]
     assert run(["savepoint", "plan", "one", *service]) == 0
     assert run(["savepoint", "restore", "one", *service, "--checkpoint", str(tmp_path / "e2")]) == 0
-    assert "epoch 2, goes on after batch 3" in capsys.readouterr().out
+    assert "epoch 2, continues after batch 3" in capsys.readouterr().out
     assert [*initial_of(tmp_path / "e2", stages=1)]
     assert run(["savepoint", "delete", "one", *where]) == 0
     assert bucket.files() == []
@@ -300,7 +300,9 @@ def test_an_epoch_that_is_begun_during_the_removal_stays_and_its_owner_goes_on(
         patched.setattr(SavepointRepository, "discard_all", meanwhile)
         assert at.look(*purge) == 1
     said = capsys.readouterr().out
-    assert f"1 checkpoints are removed; begun meanwhile and left in {root}: e2; stop the app, then purge again" in said
+    assert (
+        f"1 checkpoints are removed; started meanwhile and left in {root}: e2; stop the app, then purge again" in said
+    )
     begun.check()
     assert EpochStore(root).existing() == (2,)
     assert (root / "standby").exists(), "its channel"
@@ -321,7 +323,7 @@ def test_of_an_app_with_epochs_the_newest_is_meant_and_a_restore_is_not_put_amon
     with lease_for(tmp_path / "shop" / "e10"):
         assert at.run("create", "now") == 1
         said = capsys.readouterr().err
-        assert "e10: the app that owns it answers to its pod; there, create a Savepoint" in said
+        assert "e10: the app that owns it is controlled by the operator; create a Savepoint" in said
     assert at.run("restore", "one") == 1
-    assert "it holds those of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
+    assert "it holds the checkpoints of epochs 1, 10; name a folder with --checkpoint" in capsys.readouterr().err
     assert at.run("restore", "one", "--checkpoint", str(tmp_path / "elsewhere")) == 0

@@ -1,4 +1,4 @@
-"""``headgate demo``: the invented shop for apps that run elsewhere."""
+"""``headgate demo``: the demo shop for apps that run elsewhere."""
 
 import click
 
@@ -9,4 +9,4 @@ _IMPORT_PATHS = {"produce": "headgate.commands.demo.produce:command"}
 
 @click.group(name="demo", cls=LazyGroup, import_paths=_IMPORT_PATHS)
 def command() -> None:
-    """Produce the events of an invented shop, for demonstrations and trials. To run all of it locally: headgate up."""
+    """Produce the events of the demo shop, for demonstrations and trials. To run all of it locally: headgate up."""

@@ -1,10 +1,10 @@
-"""``headgate rules``: where each of its commands is."""
+"""``headgate rules``: the import paths of its commands."""
 
 import click
 
 from headgate.console.lazy_group import LazyGroup
 
-_PLACES = {
+_IMPORT_PATHS = {
     "backtest": "headgate.commands.rules.backtest:backtest",
     "check": "headgate.commands.rules.checking:check",
     "diff": "headgate.commands.rules.diff:command",
@@ -19,7 +19,7 @@ _PLACES = {
 }
 
 
-@click.group(name="rules", cls=LazyGroup, import_paths=_PLACES)
+@click.group(name="rules", cls=LazyGroup, import_paths=_IMPORT_PATHS)
 def command() -> None:
     """Check, test, publish, compare and explain rules.
 

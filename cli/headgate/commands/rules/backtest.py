@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 @files_option
 @click.option("--parquet", type=click.Path(path_type=Path), default=None, help="A file, or a folder of *.parquet.")
 @click.option("--from", "start", default=None, help="Kafka: a time, how long ago (2h), or an offset.")
-@click.option("--to", "end", default="now", show_default=True, help="Kafka: the same; the range ends before it.")
+@click.option(
+    "--to", "end", default="now", show_default=True, help="Kafka: end of the range (exclusive), in the form of --from."
+)
 @click.option("--topic", default=None, help="Kafka: the topic of the events (default: the stream's name).")
 @click.option("--stream", default=None, help="The stream of the events (default: that of the rules).")
 @click.option("--compare", default=None, help="live, none, or a file or folder with other versions of the rules.")
 @click.option("--disorder", default="10s", show_default=True, help="Allowed disorder of event times, as in the app.")
-@click.option("--limit", type=click.IntRange(1), default=None, help="Only about so many events.")
-@click.option("--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts there.")
+@click.option("--limit", type=click.IntRange(1), default=None, help="Read at most about this many events.")
+@click.option(
+    "--alerts", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the alerts to this file."
+)
 @target_option
 @output_option
 def backtest(
@@ -71,7 +75,7 @@ def backtest(
     from rulecore.documents.scalars import parse_duration_ms
 
     if (parquet is None) == (start is None):
-        raise click.UsageError("say where the events are: --parquet FILE-OR-FOLDER, or --from TIME for a Kafka range")
+        raise click.UsageError("name the events: --parquet FILE-OR-FOLDER, or --from TIME for a range of a topic")
     try:
         max_out_of_orderness_ms = parse_duration_ms(disorder)
     except ValueError as error:
@@ -101,16 +105,16 @@ def backtest(
 
 @contextmanager
 def _alert_writer(path: Path | None) -> Iterator[AlertSink | None]:
-    """Alerts as lines of a file."""
+    """Yield a function that writes alerts to the file, one per line; None without a file."""
     if path is None:
         yield None
         return
     try:
         with path.open("wb") as file:
-            yield lambda alert: _line(file.write, alert)
+            yield lambda alert: _write_line(file.write, alert)
     except OSError as error:
         raise InputError(f"--alerts {path}: {error.strerror}; name a file that you may write") from None
 
 
-def _line(write: Callable[[bytes], int], alert: bytes) -> None:
+def _write_line(write: Callable[[bytes], int], alert: bytes) -> None:
     write(alert + b"\n")

@@ -1,4 +1,4 @@
-"""``headgate rules check`` and ``test``: the commands that need no cluster."""
+"""``headgate rules check`` and ``headgate rules test``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check(paths: Sequence[Path], streams: Path | None, lists: Path | None, outpu
         "problems": [problem_json(p) for p in bundle.problems],
         "costs": [_cost_json(c) for c in bundle.costs],
     }
-    emit(output, data, "\n".join([*_check_lines(bundle), _verdict(bundle)]))
+    emit(output, data, "\n".join([*_check_lines(bundle), _check_summary(bundle)]))
     return 1 if bundle.problems else 0
 
 
@@ -48,8 +48,8 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
     rules = [rule.rule for rule in bundle.rules]
     results: list[TestResult] = []
     for rule in bundle.rules:
-        asked = [record for name in sorted(rule.lists) for record in records[name]]
-        results += run_tests(rule.rule, bundle.streams, partial(run_in_process, lists=asked), rules)
+        list_records = [record for name in sorted(rule.lists) for record in records[name]]
+        results += run_tests(rule.rule, bundle.streams, partial(run_in_process, lists=list_records), rules)
     untested = [rule.rule.id for rule in bundle.rules if not rule.rule.tests]
     failed = [r for r in results if not r.passed]
     data: Json = {
@@ -58,14 +58,14 @@ def test(paths: Sequence[Path], streams: Path | None, lists: Path | None, output
         "untested": untested,
         "problems": [problem_json(p) for p in bundle.problems],
     }
-    lines = [p.render() for p in bundle.problems] + [_failure(r) for r in failed]
+    lines = [p.render() for p in bundle.problems] + [_render_failure(r) for r in failed]
     lines += [f"{name}: has no tests" for name in untested]
     lines.append(f"{len(results)} tests of {len(bundle.rules)} rules: {len(failed)} failed")
     emit(output, data, "\n".join(lines))
     return 1 if failed or bundle.problems else 0
 
 
-# --- what the results look like ---------------------------------------------------------------------------------------
+# --- the form of the results ------------------------------------------------------------------------------------------
 
 
 def _check_lines(bundle: RuleBundle) -> list[str]:
@@ -74,12 +74,12 @@ def _check_lines(bundle: RuleBundle) -> list[str]:
     return lines + [p.render() for p in bundle.problems]
 
 
-def _verdict(bundle: RuleBundle) -> str:
-    wrong = len(bundle.problems)
-    return f"{len(bundle.rules)} rules are sound, {wrong} {'problem' if wrong == 1 else 'problems'}"
+def _check_summary(bundle: RuleBundle) -> str:
+    count = len(bundle.problems)
+    return f"{len(bundle.rules)} rules are sound, {count} {'problem' if count == 1 else 'problems'}"
 
 
-def _failure(result: TestResult) -> str:
+def _render_failure(result: TestResult) -> str:
     return "\n".join([f"FAILED {result.rule}: {result.test}", *(f"    {line}" for line in result.diff)])
 
 

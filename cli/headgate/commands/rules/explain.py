@@ -15,7 +15,9 @@ from headgate.rules.options import lists_option, streams_option, target_option
 @click.command(short_help="Explain why a rule fired, or why it did not.")
 @click.argument("target", metavar="ALERT_ID|RULE[@VERSION]")
 @click.option("--event", default=None, help="The event, as topic:partition:offset.")
-@click.option("--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event a line.")
+@click.option(
+    "--event-json", type=click.Path(path_type=Path), default=None, help="A file with one JSON event per line."
+)
 @click.option("--key", multiple=True, help="The key, as column=value; once for each column of group_by.")
 @click.option("--at", default=None, help="With --key: a time, or how long ago (2h).")
 @click.option(
@@ -26,7 +28,11 @@ from headgate.rules.options import lists_option, streams_option, target_option
 )
 @click.option("--topic", default=None, help="The topic of the events (default: the stream's name).")
 @click.option(
-    "--scan", type=click.IntRange(1), default=200_000, show_default=True, help="Most records to read from a topic."
+    "--scan",
+    type=click.IntRange(1),
+    default=200_000,
+    show_default=True,
+    help="Read at most this many records of a topic.",
 )
 @streams_option
 @lists_option
@@ -65,6 +71,6 @@ def explain(
     from headgate.explain.render_text import as_text
 
     now_ms = int(time.time() * 1000)
-    ask = ExplainQuery(target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms)
-    found = answer(ask)
-    emit(output, as_json(found), as_text(found))
+    query = ExplainQuery(target, event, event_json, key, at, rules, streams, lists, topic, login, app, scan, now_ms)
+    result = answer(query)
+    emit(output, as_json(result), as_text(result))

@@ -66,7 +66,7 @@ def command(
     from rulecore.sigma import ImportOptions, import_rules
 
     schema = load_stream(stream, streams)
-    fields, faults = _map(map_file, schema)
+    fields, faults = _read_field_map(map_file, schema)
     if fields is None:
         emit(output, {"problems": [_problem_json(p) for p in faults]}, "\n".join(p.render() for p in faults))
         return 1
@@ -79,17 +79,18 @@ def command(
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """``file`` is None when nothing was to be written; ``how``: new, raised or same."""
+    """An imported rule and its file. ``file`` is None without ``--out``. ``outcome``: whether the file is new, its
+    version was raised, or it is unchanged."""
 
     imported: ImportedRule
     file: Path | None
-    how: str
+    outcome: str
 
 
-def _map(file: Path | None, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
+def _read_field_map(file: Path | None, schema: StreamSchema) -> tuple[FieldMap | None, list[Problem]]:
     from rulecore.sigma import FieldMap, read_map
 
-    return (FieldMap(schema), []) if file is None else read_map(_content(file), str(file), schema)
+    return (FieldMap(schema), []) if file is None else read_map(_read_text(file), str(file), schema)
 
 
 def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
@@ -99,15 +100,15 @@ def _read(path: Path) -> tuple[list[YamlDocument], list[Problem]]:
     documents: list[YamlDocument] = []
     problems: list[Problem] = []
     for file in files:
-        some, faults = read_yaml(_content(file), str(file))
-        documents += [one for one in some if one.value is not None]
+        parsed, faults = read_yaml(_read_text(file), str(file))
+        documents += [document for document in parsed if document.value is not None]
         problems += faults
     if not documents and not problems:
         raise InputError(f"sigma: no document in {path}; name a file, or a folder with *.yml")
     return documents, problems
 
 
-def _content(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Read the file up to one byte above the limit; ``read_yaml`` refuses a longer one."""
     from rulecore.documents.yaml_reader import LoadLimits
 
@@ -119,27 +120,27 @@ def _content(file: Path) -> str:
 
 
 def _write(one: ImportedRule, out: Path) -> _Written:
-    """Write the rule's file. If an older import exists, keep its version when nothing changed, else raise it by
+    """Write the rule's file. If an older import exists, keep its version if the rule is unchanged, else raise it by
     one."""
     from rulecore.sigma import write_rule
 
     file = out / f"{one.rule.id}.yaml"
     before = _before(file, one.rule.id)
-    rule, how = one.rule, "new"
+    rule, outcome = one.rule, "new"
     if before is not None:
         rule = _with_additions(rule, before)
         same = before.model_copy(update={"version": rule.version}) == rule
         rule = rule.model_copy(update={"version": before.version + (not same)})
-        how = "same" if same else "raised"
+        outcome = "same" if same else "raised"
     comments = [f"Imported from the Sigma rule {one.title!r} in {Path(one.file).name}.", *one.notes]
     out.mkdir(parents=True, exist_ok=True)
     file.write_text(write_rule(rule, comments), encoding="utf-8")
-    return _Written(one, file, f"{how}, version {rule.version}")
+    return _Written(one, file, f"{outcome}, version {rule.version}")
 
 
 def _with_additions(rule: Rule, before: Rule) -> Rule:
-    """Keep entries that Sigma cannot express and that a person added to the file: tests, mode, outcome and the
-    like."""
+    """Return the new rule with the entries of the old file that Sigma does not have: tests, mode, outcome and
+    others."""
     kept = {name: getattr(before, name) for name in ("suppress", "mode", "effective", "budget", "tests")}
     then = before.then.model_copy(update={"severity": rule.then.severity, "message": rule.then.message})
     return rule.model_copy(update={**kept, "then": then})
@@ -154,7 +155,7 @@ def _before(file: Path, rule_id: str) -> Rule | None:
     return next((one.rule for one in loaded if one.rule is not None and one.rule.id == rule_id), None)
 
 
-# --- what the results look like ---------------------------------------------------------------------------------------
+# --- the form of the results ------------------------------------------------------------------------------------------
 
 
 def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
@@ -162,18 +163,18 @@ def _text(report: ImportReport, written: Sequence[_Written], problems: Sequence[
     lines = []
     for one in written:
         imported = one.imported
-        how = "" if one.file is None else f"  ({one.how})"
+        outcome = "" if one.file is None else f"  ({one.outcome})"
         lines.append(
-            f"{'noted   ' if imported.notes else 'imported'}  {imported.rule.id:{width}}  {imported.title}{how}"
+            f"{'noted   ' if imported.notes else 'imported'}  {imported.rule.id:{width}}  {imported.title}{outcome}"
         )
         lines += [f"          - {note}" for note in imported.notes]
     lines += [f"part      {one.title}: only counts in {', '.join(one.of)}" for one in report.parts]
     lines += [f"refused   {one.title}\n          {one.problem.render()}" for one in report.refused]
     lines += [f"unread    {problem.render()}" for problem in problems]
-    return "\n".join([*lines, _sum(report, written, problems)])
+    return "\n".join([*lines, _summary_line(report, written, problems)])
 
 
-def _sum(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
+def _summary_line(report: ImportReport, written: Sequence[_Written], problems: Sequence[Problem]) -> str:
     noted = sum(bool(one.notes) for one in report.imported)
     count = f"{len(report.imported)} {'rule' if len(report.imported) == 1 else 'rules'} imported, {noted} with notes"
     others = f"{len(report.parts)} parts of others, {len(report.refused) + len(problems)} refused"

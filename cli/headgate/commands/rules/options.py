@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read(paths: Sequence[Path], streams: Path | None, lists: Path | None = None) -> RuleBundle:
-    """Read the rules of these files and folders, or the shipped ones."""
+    """Read the rules of these files and folders; without any, the shipped rules."""
     from headgate.rules.bundle import read_bundle, shipped_rules
 
     return read_bundle(paths or [shipped_rules(DEFAULT_APP)], streams, lists)

@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from streamcore.kafka.settings import KafkaSettings
 
 _Command = TypeVar("_Command", bound=Callable[..., object])
-_ANSWER_S = 30.0
+_RESPONSE_WAIT_S = 30.0
 
 
-def _waiting(command: _Command) -> _Command:
-    """``--wait --why``."""
-    why = click.option("--why", default=None, help="The reason of the change, kept in the history.")
+def _response_options(command: _Command) -> _Command:
+    """Add ``--wait`` and ``--why`` to a command."""
+    why = click.option("--why", default=None, help="The reason for the change, kept in the history.")
     wait = click.option(
         "--wait",
         type=click.FloatRange(0.1),
-        default=_ANSWER_S,
+        default=_RESPONSE_WAIT_S,
         show_default=True,
         help="Longest wait for a response, in seconds.",
     )
     return why(wait(command))
 
 
-@click.command(short_help="Check rules and publish them, each on its own.")
+@click.command(short_help="Check rules and publish them, each independently.")
 @files_option
 @target_option
-@_waiting
+@_response_options
 @click.option("--mode", "mode_text", default=None, help="Publish in this mode: live, shadow, canary=10%, paused.")
 @click.option("--no-wait", is_flag=True, help="Do not wait for the app's responses.")
 @output_option
@@ -71,15 +71,15 @@ def publish(
         return _report_problems(bundle, output)
     kafka, topics = _app(login, app)
     changes = [rule_change(_in_mode(rule.rule, mode_text)) for rule in bundle.rules]
-    done = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
-    return _show(done, app, wait, output, waited=not no_wait)
+    published = send(kafka, topics, changes, note_for_user(why), None if no_wait else round(wait * 1000))
+    return _show_result(published, app, wait, output, waited=not no_wait)
 
 
 @click.command(short_help="Publish rules that take effect together.")
 @click.argument("name")
 @files_option
 @target_option
-@_waiting
+@_response_options
 @click.option("--delete", "deleted", multiple=True, metavar="RULE", help="Delete this rule in the release too.")
 @output_option
 def release(
@@ -108,7 +108,7 @@ def release(
 @click.argument("rule", required=False)
 @streams_option
 @target_option
-@_waiting
+@_response_options
 @click.option("--to", type=int, default=None, help="The version to go back to (default: the one that was live before).")
 @click.option("--release", "undone", default=None, metavar="NAME", help="Roll back a whole release.")
 @output_option
@@ -142,25 +142,25 @@ def rollback(
         name = f"undo-{undone}"[:80]
         return _release(name, rules, deleted, (login, app, wait, why or f"undo release {undone}"), output)
     assert rule is not None
-    back = roll_back(history, rule, to)
-    done = send(kafka, topics, [rule_change(back)], note_for_user(why or "roll back"), round(wait * 1000))
-    return _show(done, app, wait, output, waited=True)
+    earlier = roll_back(history, rule, to)
+    published = send(kafka, topics, [rule_change(earlier)], note_for_user(why or "roll back"), round(wait * 1000))
+    return _show_result(published, app, wait, output, waited=True)
 
 
 def _release(
     name: str,
     rules: Sequence[Rule],
     deleted: Sequence[str],
-    where: tuple[KafkaLogin, str, float, str | None],
+    target: tuple[KafkaLogin, str, float, str | None],
     output: Output,
 ) -> int:
     from headgate.rules.publish import note_for_user, publish_in_steps, release_changes
 
-    login, app, wait, why = where
+    login, app, wait, why = target
     kafka, topics = _app(login, app)
     changes = release_changes(name, rules, deleted)
-    done = publish_in_steps(kafka, topics, changes, note_for_user(why), round(wait * 1000))
-    return _show(done[-1:], app, wait, output, waited=True)
+    published = publish_in_steps(kafka, topics, changes, note_for_user(why), round(wait * 1000))
+    return _show_result(published[-1:], app, wait, output, waited=True)
 
 
 def _app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
@@ -172,7 +172,7 @@ def _app(login: KafkaLogin, app: str) -> tuple[KafkaSettings, AppTopics]:
 
 
 def _in_mode(rule: Rule, text: str | None) -> Rule:
-    """Return the rule in the mode of an option; ``InputError`` lists the modes."""
+    """Return the rule in the mode of ``--mode``. Raises ``InputError``, listing the modes, for another text."""
     from rulecore.documents.rule import parse_mode
 
     if text is None:
@@ -183,7 +183,7 @@ def _in_mode(rule: Rule, text: str | None) -> Rule:
         raise InputError(f"--mode: {error}; on the command line a canary is canary=10%") from None
 
 
-# --- what the results look like ---------------------------------------------------------------------------------------
+# --- the form of the results ------------------------------------------------------------------------------------------
 
 
 def _report_problems(bundle: RuleBundle, output: Output) -> int:
@@ -192,36 +192,36 @@ def _report_problems(bundle: RuleBundle, output: Output) -> int:
     return 1
 
 
-def _show(done: Sequence[PublishedChange], app: str, wait: float, output: Output, *, waited: bool) -> int:
-    data: Json = {"published": [_published_json(p) for p in done], "problems": []}
-    silent = [p for p in done if p.response is None and waited]
-    lines = [_published_line(p, waited=waited) for p in done]
-    if silent:
+def _show_result(published: Sequence[PublishedChange], app: str, wait: float, output: Output, *, waited: bool) -> int:
+    data: Json = {"published": [_published_json(p) for p in published], "problems": []}
+    unanswered = [p for p in published if p.response is None and waited]
+    lines = [_published_line(p, waited=waited) for p in published]
+    if unanswered:
         lines.append(
-            f"no answer of app {app} for {len(silent)} changes in {wait:g} s: is it running? "
-            "It will read them when it starts; see headgate rules list"
+            f"no response of app {app} to {len(unanswered)} changes in {wait:g} s: is the app running? "
+            "It will read the changes when it starts; see headgate rules list"
         )
     emit(output, data, "\n".join(lines))
-    return 0 if not waited or all(p.response is not None and p.response.accepted for p in done) else 1
+    return 0 if not waited or all(p.response is not None and p.response.accepted for p in published) else 1
 
 
 def _change_label(change: ControlChange) -> str:
     return f"{change.subject} {change.name}" if change.version is None else f"{change.name} version {change.version}"
 
 
-def _published_line(one: PublishedChange, *, waited: bool) -> str:
-    name = _change_label(one.change)
-    if one.response is None:
+def _published_line(change: PublishedChange, *, waited: bool) -> str:
+    name = _change_label(change.change)
+    if change.response is None:
         return f"published  {name}{': no response' if waited else ''}"
-    reason = "" if one.response.reason is None else ": " + one.response.reason.replace("\n", "\n    ")
-    return f"{one.response.status:10} {name}{reason}"
+    reason = "" if change.response.reason is None else ": " + change.response.reason.replace("\n", "\n    ")
+    return f"{change.response.status:10} {name}{reason}"
 
 
-def _published_json(one: PublishedChange) -> Json:
+def _published_json(change: PublishedChange) -> Json:
     return {
-        one.change.subject.value: one.change.name,
-        "version": one.change.version,
-        "offset": one.position.offset,
-        "status": None if one.response is None else one.response.status,
-        "reason": None if one.response is None else one.response.reason,
+        change.change.subject.value: change.change.name,
+        "version": change.change.version,
+        "offset": change.position.offset,
+        "status": None if change.response is None else change.response.status,
+        "reason": None if change.response is None else change.response.reason,
     }

@@ -1,8 +1,8 @@
 """A real server as a child process with its data in a folder: the common part of all local servers.
 
-Promises: a server of the same folder that runs already is used, no matter which process started it; it survives the
-terminal's Ctrl-C (it has its own session), and its parent's death only if configured so; a port that another program
-holds is refused. Each kind of server defines how it is launched, when it is ready and how it is asked to end.
+Promises: a running server of the same folder is used, whichever process started it; the server survives the terminal's
+Ctrl-C (it has its own session), and the death of its parent process if ``Lifetime`` says so; a port that another
+program uses raises an error. Each kind of server defines how it is launched, when it is ready and how it is stopped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from headgate.local import cache, processes
 from headgate.local.servers.files import ServerFiles, ServerProcess
 
 HOST = "127.0.0.1"
-# Ends the server when the pipe on its standard input closes, which the death of the parent does, however it dies.
+# Stops the server when the pipe on its standard input closes, as it does when the parent process ends for any reason.
 _WATCH = 'cat >/dev/null; kill -CONT "$1"; kill -"$2" "$1"'
 
 
 class Lifetime(enum.StrEnum):
-    """The lifetime of a server that is not stopped."""
+    """How long a server runs if nobody stops it."""
 
-    DETACHED = "detached"  # until the machine goes down
+    DETACHED = "detached"  # until the machine stops
     WITH_PARENT = "with_parent"  # as long as the process that started it
 
 
@@ -56,20 +56,20 @@ F = TypeVar("F", bound=ServerFiles)
 
 
 class EmbeddedServer(abc.ABC, Generic[S, F]):
-    """One server. The methods are not for several threads; several processes may use the same folder."""
+    """A local server. For one thread; several processes may use the same folder."""
 
-    #: What messages call it, and the error that they are raised as.
+    #: The name of the server in messages, and the class of its errors.
     name: ClassVar[str]
     error: ClassVar[type[HeadgateError]]
-    #: What to do when it runs on another port, and when its port is taken.
+    #: The advice in the error if the server runs on another port, and if another program uses the port.
     other_port_advice: ClassVar[str] = "use that port, or stop it first"
     taken_port_advice: ClassVar[str] = "end that program, or choose another port"
-    #: What asks it to end in order.
+    #: The signal that stops the server in order.
     quit: ClassVar[signal.Signals] = signal.SIGTERM
     poll_seconds: ClassVar[float] = 0.02
 
     def __init__(self, settings: S, files: F, mark: str, print_message: Print) -> None:
-        """``mark``: a text of its command line that no other process has."""
+        """``mark``: a text that only this server's command line contains."""
         self.settings = settings
         self.files = files
         self._mark = mark
@@ -87,85 +87,83 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
 
     @property
     def running(self) -> ServerProcess | None:
-        """The live process of this folder, started here or elsewhere."""
+        """The server process of this folder, whichever process started it; None if none runs."""
         if self._process is not None:
-            self._process.poll()  # a child that ended stays a zombie until it is asked
-        found = self.files.read_run()
-        return found if found and processes.is_running(found.pid, self._mark) else None
+            self._process.poll()  # reaps the child if it has ended
+        server = self.files.read_run()
+        return server if server and processes.is_running(server.pid, self._mark) else None
 
     def stop(self) -> None:
-        """End it in order; by force after ``stop_timeout_ms``."""
-        if found := self.running:
-            processes.send(found.pid, signal.SIGCONT)
-            processes.send(found.pid, self.quit)
-            if self._wait_for_end(found.pid):
+        """Stop the server in order; kill it after ``stop_timeout_ms``."""
+        if server := self.running:
+            processes.send(server.pid, signal.SIGCONT)
+            processes.send(server.pid, self.quit)
+            if self._wait_for_end(server.pid):
                 self._on_clean_stop()
             else:
-                self._print_message(
-                    f"{self.name}: still there after {self.settings.stop_timeout_ms} ms, ending it by force"
-                )
-                self._kill(found.pid)
+                self._print_message(f"{self.name}: not stopped after {self.settings.stop_timeout_ms} ms, killing it")
+                self._kill(server.pid)
         self._clean_up()
 
     def kill(self) -> None:
-        """End it and all its processes at once, as a power cut would."""
-        if found := self.running:
-            self._kill(found.pid)
+        """Kill the server with all its processes, without an orderly stop."""
+        if server := self.running:
+            self._kill(server.pid)
         self._clean_up()
 
     def pause(self) -> None:
-        """Freeze it: connections stay open and nothing is answered."""
+        """Freeze the server: connections stay open, requests get no response."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen one go on."""
+        """Continue a frozen server."""
         self._signal(signal.SIGCONT)
 
-    # --- what differs -------------------------------------------------------------------------------------------
+    # --- for each kind ------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def _launch(self) -> None:
-        """Prepare the folder and ``_spawn`` it, on ``_take_port``."""
+        """Prepare the folder and start the server on the port of ``_take_port``, with ``_spawn``."""
 
     @abc.abstractmethod
     def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether clients are served."""
+        """Return whether the server accepts clients."""
 
     def _on_clean_stop(self) -> None:
-        """Clean up after the server ended by itself."""
+        """Do what is left after an orderly stop."""
 
     def _kill(self, pid: int) -> None:
         processes.send(pid, signal.SIGKILL)
         self._wait_for_end(pid)
 
-    def _processes(self, found: ServerProcess) -> tuple[int, ...]:
-        """All that are frozen together."""
-        return (found.pid,)
+    def _processes(self, server: ServerProcess) -> tuple[int, ...]:
+        """Return the ids of all processes of the server, which are frozen together."""
+        return (server.pid,)
 
-    # --- what is the same ---------------------------------------------------------------------------------------
+    # --- for all kinds -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start it unless it runs, and wait until it is ready."""
+        """Start the server unless it runs, and wait until it is ready."""
         with cache.exclusive(
             f"{self.name}-{sha256(str(self.files.folder).encode()).hexdigest()[:16]}", self._print_message
         ):
-            if found := self.running:
-                self._attach(found)
+            if server := self.running:
+                self._attach(server)
             else:
                 self._launch()
 
     def _known_port(self) -> int:
         if not self._port:
-            raise self.error(f"{self.name}: not started, so it has no address; call start() first")
+            raise self.error(f"{self.name}: it has no address before the first start; call start() first")
         return self._port
 
-    def _attach(self, found: ServerProcess) -> None:
-        if self.settings.port not in (0, found.port):
+    def _attach(self, server: ServerProcess) -> None:
+        if self.settings.port not in (0, server.port):
             raise self.error(
-                f"{self.name}: the one of {self.files.folder} runs on port {found.port}, not {self.settings.port}; "
+                f"{self.name}: the server of {self.files.folder} runs on port {server.port}, not {self.settings.port}; "
                 f"{self.other_port_advice}"
             )
-        self._port = found.port
+        self._port = server.port
 
     def _take_port(self) -> int:
         self._port = self._port or free_port()
@@ -175,13 +173,13 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
                 probe.bind((HOST, self._port))
             except OSError as error:
                 raise self.error(
-                    f"{self.name}: port {self._port} is taken by another program ({error.strerror}); "
+                    f"{self.name}: port {self._port} is used by another program ({error.strerror}); "
                     f"{self.taken_port_advice}"
                 ) from error
         return self._port
 
     def _spawn(self, command: list[str], output: Path, mode: str = "wb", **more: Any) -> None:
-        """Start the process; ``more`` as of ``subprocess``."""
+        """Start the process and wait until it is ready. ``more``: arguments of ``subprocess.Popen``."""
         self._print_message(f"{self.name}: starting on {HOST}:{self._port}")
         with output.open(mode) as out:
             self._process = subprocess.Popen(
@@ -200,20 +198,20 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + self.settings.start_timeout_ms / 1000
         while not self._is_ready(process):
-            what = ""
+            problem = ""
             if process.poll() is not None:
-                what = "ended while starting"
+                problem = "ended while starting"
             elif time.monotonic() > end:
-                what = f"not ready after {self.settings.start_timeout_ms} ms"
-            if what:
-                raise self.error(f"{self.name}: {what}: {self.files.last_error()}; see {self.files.log}")
+                problem = f"not ready after {self.settings.start_timeout_ms} ms"
+            if problem:
+                raise self.error(f"{self.name}: {problem}: {self.files.last_error()}; see {self.files.log}")
             time.sleep(self.poll_seconds)
 
     def _signal(self, number: signal.Signals) -> None:
-        found = self.running
-        if found is None:
+        server = self.running
+        if server is None:
             raise self.error(f"{self.name}: it does not run; call start() first")
-        for pid in self._processes(found):
+        for pid in self._processes(server):
             processes.send(pid, number)
 
     def _wait_for_end(self, pid: int) -> bool:
@@ -227,7 +225,7 @@ class EmbeddedServer(abc.ABC, Generic[S, F]):
         return True
 
     def _clean_up(self) -> None:
-        """Clean up after an end, ours or not: the run file, the child to reap, its watch."""
+        """Remove the run file, reap the child process and end its watch."""
         self.files.run.unlink(missing_ok=True)
         if self._process is not None:
             self._process.poll()

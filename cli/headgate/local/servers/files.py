@@ -1,4 +1,4 @@
-"""The files that every local server has in its folder: its log, and a note that identifies its process.
+"""The files that every local server has in its folder: its log, and the run file with its process id and port.
 
 Does not know the kind of server; each kind adds its own settings and folders.
 """
@@ -28,7 +28,7 @@ rootLogger.appenderRef.file.ref=file
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server that was started: its process and its port."""
+    """The process id and port of a started server."""
 
     pid: int
     port: int
@@ -36,7 +36,7 @@ class ServerProcess:
 
 @dataclass(frozen=True, slots=True)
 class ServerFiles:
-    """Where everything of one server is. ``folder`` is its own and may be deleted while it does not run."""
+    """The paths of one server. ``folder`` belongs to it alone, and may be deleted while the server does not run."""
 
     folder: Path
 
@@ -47,19 +47,19 @@ class ServerFiles:
 
     @property
     def run(self) -> Path:
-        """Process and port of the latest start."""
+        """The run file: process id and port of the latest start."""
         return self.folder / "running.json"
 
     def read_run(self) -> ServerProcess | None:
-        """Read the latest start, which may have ended since."""
+        """Read the run file; None if there is none. The process may have ended since."""
         try:
-            found = json.loads(self.run.read_text(encoding="utf-8"))
-            return ServerProcess(int(found["pid"]), int(found["port"]))
+            entries = json.loads(self.run.read_text(encoding="utf-8"))
+            return ServerProcess(int(entries["pid"]), int(entries["port"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write_run(self, running: ServerProcess) -> None:
-        """Note a start, at once or not at all."""
+        """Write the run file atomically."""
         part = self.run.with_suffix(".part")
         part.write_text(json.dumps({"pid": running.pid, "port": running.port}), encoding="utf-8")
         part.replace(self.run)
@@ -71,7 +71,7 @@ class ServerFiles:
 
 @dataclass(frozen=True, slots=True)
 class JavaServerFiles(ServerFiles):
-    """Of a server in a JVM. Its log is at most three files of 10 MB."""
+    """The files of a server in a JVM. Its log is at most three files of 10 MB."""
 
     @property
     def output(self) -> Path:
@@ -84,7 +84,7 @@ class JavaServerFiles(ServerFiles):
         return self.folder / "log4j2.properties"
 
     def write_logging(self) -> None:
-        """Write Log4j's settings, by which the log rolls."""
+        """Write Log4j's settings, with a rolling log file."""
         self.logging.write_text(_LOG4J.format(log=self.log), encoding="utf-8")
 
     def last_error(self) -> str:
@@ -97,6 +97,7 @@ class JavaServerFiles(ServerFiles):
 
 
 def most_relevant_line(lines: list[str]) -> str:
-    """Return the cause that Java logs as ``SomeException: text``, the deepest one last."""
+    """Return the last line that names a Java exception, which is the deepest cause; else the last error, else the last
+    line."""
     causes = [line for line in lines if "Exception: " in line or "Error: " in line]
     return (causes or [line for line in lines if "ERROR" in line] or lines or ["it printed nothing"])[-1].strip()[:300]

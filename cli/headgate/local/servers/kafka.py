@@ -1,8 +1,8 @@
 """A real Kafka for one machine: a single KRaft node as a child process, with its data in a folder.
 
-Promises: the broker that ``start`` returns accepts clients; a running broker of the same folder is used, no matter who
-started it; it survives the terminal's Ctrl-C (it has its own session); the disk it takes is bounded. Refuses a port
-that another program holds. It knows nothing about topics.
+Promises: the broker that ``start`` returns accepts clients; a running broker of the same folder is used, whichever
+process started it; the broker survives the terminal's Ctrl-C (it has its own session); its disk space is bounded; a
+port that another program uses raises an error.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _READY = b"Kafka Server started"
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """``port`` 0: a free one, kept over restarts of the same object. ``partition_bytes`` bounds each partition on disk.
-    ``extra``: lines for Kafka's server.properties, which win over ours."""
+    """``port`` 0: a free one, kept for later starts of this object. ``partition_bytes`` bounds each partition on disk.
+    ``extra``: lines for Kafka's server.properties, which override the defaults of ``kafka_files``."""
 
     folder: Path
     port: int = 0
@@ -46,7 +46,7 @@ def default_folder() -> Path:
 
 
 class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
-    """One broker."""
+    """A local Kafka broker."""
 
     name = "broker"
     error = BrokerError
@@ -61,13 +61,13 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` for clients; known from the first start on, also while the broker is down."""
+        """``host:port`` for clients; known after the first start, also while the broker does not run."""
         return f"{HOST}:{self._known_port()}"
 
     def start(self) -> str:
-        """Start it unless it runs, wait until it is ready, and return the address for clients.
+        """Start the broker unless it runs, wait until it is ready, and return its address for clients.
 
-        ``BrokerError`` when the port is taken, when it runs on another port, or when it does not come up.
+        Raises ``BrokerError`` if another program uses the port, or the broker runs on another port or does not start.
         """
         self._start()
         return self.bootstrap
@@ -89,16 +89,17 @@ class EmbeddedBroker(EmbeddedServer[BrokerSettings, BrokerFiles]):
         self._log_before = self.files.log.stat().st_size if self.files.log.exists() else 0
         self._spawn([*java, *self._jvm_options(self._java), "kafka.Kafka", str(self.files.server)], self.files.output)
 
-    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002 - its log says it
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002 - its log is read
         if not self.files.log.exists():
             return False
         with self.files.log.open("rb") as log:
-            # A log that was rolled since begins anew.
+            # A log that has been rolled since is read from its beginning.
             log.seek(self._log_before if self.files.log.stat().st_size >= self._log_before else 0)
             return _READY in log.read()
 
     def _jvm_options(self, java: Java) -> list[str]:
-        """G1 with short pauses, for latency is measured against this broker; shared classes halve the start."""
+        """Return the JVM's options: G1 with short pauses, because benchmarks measure latency with this broker, and an
+        archive of classes, which halves the time of the start."""
         options = [f"-Xmx{self.settings.heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
         options.append(f"-Dlog4j2.configurationFile={self.files.logging}")
         archive = self._class_archive()

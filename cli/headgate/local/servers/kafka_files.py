@@ -1,8 +1,7 @@
-"""The files of a local broker: its settings, its log, its formatted data folder. Starting it is ``broker``'s job.
+"""The files of a local broker: its settings, its log, its formatted data folder. ``kafka`` starts the broker.
 
-The settings serve development: one node, everything with replication 1, no topic made by accident, and a bound on
-the disk in bytes for every partition. Nothing is deleted by age, so that an app that was stopped for a month goes on
-where it was.
+The settings serve development: one node, everything with replication 1, no automatic topics, and a bound in bytes for
+every partition. No record is deleted by its age, so that an app that was stopped for a month can continue.
 """
 
 from __future__ import annotations
@@ -54,30 +53,30 @@ num.network.threads=2
 num.io.threads=4
 {extra}
 """
-_SEGMENTS_PER_PARTITION = 8  # a partition outgrows its bound by one segment at most
+_SEGMENTS_PER_PARTITION = 8  # a partition exceeds its bound by one segment at most
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFiles(JavaServerFiles):
-    """Where everything of one broker is."""
+    """The paths of one broker."""
 
     @property
     def server(self) -> Path:
-        """Kafka's settings; the path also marks the process as ours."""
+        """Kafka's settings; the path in its command line also identifies the process."""
         return self.folder / "server.properties"
 
     @property
     def classes(self) -> Path:
-        """Where a JVM leaves its archive of classes when it ends."""
+        """The archive of classes that the JVM writes when it ends."""
         return self.folder / "classes.jsa"
 
     @property
     def formatted_marker(self) -> Path:
-        """Exists once the data folder is formatted completely."""
+        """A file that exists once the data folder is completely formatted."""
         return self.folder / "formatted"
 
     def write_settings(self, port: int, controller_port: int, partition_bytes: int, extra: str) -> None:
-        """Write both settings files."""
+        """Write Kafka's settings and Log4j's. ``extra``: further lines of server.properties."""
         self.folder.mkdir(parents=True, exist_ok=True)
         segment_bytes = max(1_048_576, partition_bytes // _SEGMENTS_PER_PARTITION)
         text = _SERVER.format(
@@ -92,13 +91,15 @@ class BrokerFiles(JavaServerFiles):
         self.write_logging()
 
     def format(self, java: list[str]) -> None:
-        """Prepare the data folder, once. ``java`` is the command up to the main class."""
+        """Format the data folder unless that is process. ``java``: the command line up to the main class."""
         if self.formatted_marker.exists():
             return
-        cluster = "H" + secrets.token_urlsafe(16)[1:]  # an identifier that is no option to the tool
+        cluster = (
+            "H" + secrets.token_urlsafe(16)[1:]
+        )  # an id that does not begin with "-", which the tool would take for an option
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", cluster, "-c", str(self.server)]
-        done = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            reason = most_relevant_line([*done.stdout.splitlines(), *done.stderr.splitlines()])
+        process = subprocess.run([*java, *tool], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            reason = most_relevant_line([*process.stdout.splitlines(), *process.stderr.splitlines()])
             raise BrokerError(f"broker: cannot prepare {self.folder}: {reason}; delete that folder and try again")
         self.formatted_marker.touch()

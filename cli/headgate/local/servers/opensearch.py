@@ -1,12 +1,12 @@
 """A real OpenSearch for one machine: a single node as a child process, with its data in a folder.
 
-Promises: the node that ``start`` returns answers requests; a running node of the same folder is used, no matter who
-started it; it survives the terminal's Ctrl-C (it has its own session). It listens on loopback only and has no security
-plugin: for development and tests. It knows nothing about indexes.
+Promises: the node that ``start`` returns answers requests; a running node of the same folder is used, whichever process
+started it; the node survives the terminal's Ctrl-C (it has its own session). It listens on loopback only and has no
+security plugin: for development and tests.
 
-The node is the server's own main class over jars of Maven Central. It refuses to run as root when it can see that,
-and it sees through JNA's native part; we leave that part unloaded (the node then cannot lock memory either, which it
-is not asked to), for containers and build machines are often root.
+The node is the server's main class with jars of Maven Central. OpenSearch refuses to run as root, but containers and
+build machines often are root. It detects root through the native part of JNA, so that part is not loaded; without it
+the node cannot lock its memory either, which its settings do not request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.local.servers.base import HOST, EmbeddedServer, Lifetime, free_por
 from headgate.local.servers.opensearch_files import MODULES, OpenSearchFiles
 
 DEFAULT_PORT = 19200
-#: Of Java, for OpenSearch 3.
+#: The oldest Java version that OpenSearch 3 supports.
 JAVA_AT_LEAST = 21
 _MAIN = "org.opensearch.bootstrap.OpenSearch"
 _HEALTH = "/_cluster/health?wait_for_status=yellow&timeout=1s"
@@ -36,8 +36,8 @@ _HEALTH = "/_cluster/health?wait_for_status=yellow&timeout=1s"
 
 @dataclass(frozen=True, slots=True)
 class OpenSearchNodeSettings:
-    """``port`` 0: a free one, kept over restarts of the same object. ``extra``: lines for opensearch.yml.
-    The first ``stop`` on a machine takes longer than later ones: the JVM writes its archive of classes."""
+    """``port`` 0: a free one, kept for later starts of this object. ``extra``: lines for opensearch.yml.
+    The first ``stop`` on a machine takes longer than later ones, because the JVM writes its archive of classes."""
 
     folder: Path
     port: int = 0
@@ -49,12 +49,12 @@ class OpenSearchNodeSettings:
 
 
 def default_folder() -> Path:
-    """Where the node of a local run keeps its data."""
+    """Return the data folder of a local run."""
     return cache.root() / "opensearch"
 
 
 class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]):
-    """One node."""
+    """A local OpenSearch node."""
 
     name = "opensearch"
     error = OpenSearchError
@@ -69,11 +69,12 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
 
     @property
     def url(self) -> str:
-        """For clients; known from the first start on, also while the node is down."""
+        """The URL for clients; known after the first start, also while the node does not run."""
         return f"http://{HOST}:{self._known_port()}"
 
     def start(self) -> str:
-        """Start it unless it runs, wait until it answers, and return its URL. ``OpenSearchError`` when it does not."""
+        """Start the node unless it runs, wait until it responds, and return its URL. Raises ``OpenSearchError`` if it
+        fails."""
         self._start()
         return self.url
 
@@ -87,8 +88,8 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
         command = [str(java.executable), *self._options(java), "-cp", _class_path(library), _MAIN]
         self._spawn(command, self.files.output)
 
-    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002 - it answers
-        return _answers(self.url)
+    def _is_ready(self, process: subprocess.Popen[bytes]) -> bool:  # noqa: ARG002 - the node is asked
+        return _is_healthy(self.url)
 
     def _options(self, java: Java) -> list[str]:
         home, heap = self.files.folder, self.settings.heap_mb
@@ -106,12 +107,12 @@ class EmbeddedOpenSearch(EmbeddedServer[OpenSearchNodeSettings, OpenSearchFiles]
 
 
 def _class_path(library: Path) -> str:
-    """Every jar but those of the modules, which have a class loader each."""
-    found = [jar for jar in sorted(library.glob("*.jar")) if not jar.name.startswith(tuple(MODULES))]
-    return os.pathsep.join(map(str, found))
+    """Return the class path: all jars but those of modules, because each module has its own class loader."""
+    server_jars = [jar for jar in sorted(library.glob("*.jar")) if not jar.name.startswith(tuple(MODULES))]
+    return os.pathsep.join(map(str, server_jars))
 
 
-def _answers(url: str) -> bool:
+def _is_healthy(url: str) -> bool:
     try:
         with urllib.request.urlopen(url + _HEALTH, timeout=3) as answer:  # noqa: S310 - our own loopback address
             return bool(answer.status == 200)

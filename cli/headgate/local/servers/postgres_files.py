@@ -40,14 +40,14 @@ _READY_LINE = 7  # of postmaster.pid, counted from 0; see PostgreSQL's pidfile.h
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who runs the server."""
+    """The account that runs the server."""
 
     uid: int
     gid: int
 
 
 class Identity(TypedDict, total=False):
-    """Arguments of ``subprocess``."""
+    """Arguments of ``subprocess`` that select the account of the child process."""
 
     user: int
     group: int
@@ -60,10 +60,10 @@ def unprivileged_account() -> Account | None:
         return None
     for name in ("postgres", "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            entry = pwd.getpwnam(name)
         except KeyError:
             continue
-        return Account(found.pw_uid, found.pw_gid)
+        return Account(entry.pw_uid, entry.pw_gid)
     raise DatabaseError("postgres: refuses to run as root, and there is no account `postgres` or `nobody`; add one")
 
 
@@ -74,20 +74,20 @@ def reachable(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PostgresFiles(ServerFiles):
-    """Where everything of one server is."""
+    """The paths of one server. ``account``: the account that runs it; None: this process's."""
 
     account: Account | None
 
     @property
     def home(self) -> Path:
-        """Where the server itself may write."""
+        """The folder that the server itself writes to."""
         if self.account is None or reachable(self.folder.parent):
             return self.folder
         return Path(tempfile.gettempdir()) / f"headgate-postgres-{sha256(str(self.folder).encode()).hexdigest()[:16]}"
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's data folder; the path also marks the process as ours."""
+        """PostgreSQL's data folder; the path in its command line also identifies the process."""
         return self.home / "data"
 
     @property
@@ -99,28 +99,28 @@ class PostgresFiles(ServerFiles):
         """Create the data folder with one user and one database, once; recreate it if a crash left it incomplete."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._create_home()
-        made = self.data / "headgate-made"
-        if made.exists():
+        complete_marker = self.data / "headgate-made"
+        if complete_marker.exists():
             return
         self.as_account(["rm", "-rf", str(self.data)])
         self._write_password()
-        handed = self.home / "initial-password"  # the account may not read the other one
-        handed.touch(mode=0o600)
-        self._give(handed)
-        handed.write_bytes(self.password.read_bytes())
-        options = ["--username", USER, "--pwfile", str(handed), "--auth", "scram-sha-256", "--encoding", "UTF8"]
+        password_copy = self.home / "initial-password"  # the account cannot read the other file
+        password_copy.touch(mode=0o600)
+        self._chown(password_copy)
+        password_copy.write_bytes(self.password.read_bytes())
+        options = ["--username", USER, "--pwfile", str(password_copy), "--auth", "scram-sha-256", "--encoding", "UTF8"]
         self.as_account([str(binaries.initdb), "--pgdata", str(self.data), "--locale", "C", *options])
-        handed.unlink()
+        password_copy.unlink()
         create = f"CREATE DATABASE {DATABASE}\n"
         self.as_account([str(binaries.postgres), "--single", "-D", str(self.data), "postgres"], create)
-        self.as_account(["touch", str(made)])
+        self.as_account(["touch", str(complete_marker)])
 
     def configure(self, port: int, extra: Sequence[tuple[str, str]]) -> None:
-        """Write the server's settings. ``extra`` wins."""
+        """Write the server's settings. ``extra`` overrides the defaults."""
         lines = "\n".join(f"{name} = '{value}'" for name, value in extra)
         path = self.data / "postgresql.conf"
         path.write_text(_CONFIGURATION.format(port=port, extra=lines), encoding="utf-8")
-        self._give(path)
+        self._chown(path)
         if self.log.exists() and self.log.stat().st_size > _LOG_BYTES:
             self.log.unlink()
 
@@ -133,13 +133,13 @@ class PostgresFiles(ServerFiles):
         return lines[0] == str(pid) and len(lines) > _READY_LINE and lines[_READY_LINE].strip() == "ready"
 
     def last_error(self) -> str:
-        """Its last words, for an error message."""
+        """Return the last lines of the log, for an error message."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:] if self.log.exists() else []
         return " | ".join(lines[-3:])[-600:] or "it printed nothing"
 
     def as_account(self, command: list[str], text: str = "") -> None:
-        """Run a program to its end; ``DatabaseError`` with its words."""
-        done = subprocess.run(
+        """Run a program under the account, with ``text`` as its input. Raises ``DatabaseError`` if it fails."""
+        process = subprocess.run(
             command,
             input=text,
             capture_output=True,
@@ -149,9 +149,9 @@ class PostgresFiles(ServerFiles):
             env=environment(),
             **self.identity,
         )
-        if done.returncode != 0:
-            words = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-            raise DatabaseError(f"postgres: cannot prepare {self.data}: {command[0]}: {words}")
+        if process.returncode != 0:
+            output = " | ".join((process.stderr or process.stdout).strip().splitlines()[-3:])
+            raise DatabaseError(f"postgres: cannot prepare {self.data}: {command[0]}: {output}")
 
     @property
     def identity(self) -> Identity:
@@ -161,17 +161,17 @@ class PostgresFiles(ServerFiles):
         return {"user": self.account.uid, "group": self.account.gid, "extra_groups": []}
 
     def _create_home(self) -> None:
-        """Create the folder, or check that this user owns it: in a shared parent, another user may have made it."""
+        """Create the folder, or check that this user owns it: in a shared folder, another user may have created it."""
         self.home.mkdir(mode=0o755, exist_ok=True)
         if self.account is None:
             return
-        found = self.home.lstat()
-        if self.home.is_symlink() or found.st_uid not in (0, self.account.uid):
-            raise DatabaseError(f"postgres: {self.home} belongs to somebody else; delete it")
-        self._give(self.home)
+        status = self.home.lstat()
+        if self.home.is_symlink() or status.st_uid not in (0, self.account.uid):
+            raise DatabaseError(f"postgres: {self.home} belongs to another user; delete it")
+        self._chown(self.home)
         self.home.chmod(0o755)
 
-    def _give(self, path: Path) -> None:
+    def _chown(self, path: Path) -> None:
         if self.account is not None:
             os.chown(path, self.account.uid, self.account.gid)
 
@@ -181,6 +181,6 @@ class PostgresFiles(ServerFiles):
 
 
 def environment() -> dict[str, str]:
-    """For the server's programs: their words in English, and nothing of the caller's PostgreSQL settings."""
+    """Return the environment of the server's programs: messages in English, and none of the caller's PG variables."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
     return kept | {"LC_ALL": "C"}

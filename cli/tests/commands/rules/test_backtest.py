@@ -93,10 +93,10 @@ def test_a_limit_is_a_number_of_events(capsys: pytest.CaptureFixture[str], tmp_p
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "say where the events are"),
+        ([], "name the events"),
         (["--parquet", "nowhere"], "no such file or folder: nowhere"),
         (["--parquet", str(ROOT / "rules")], "no *.parquet in"),
-        (["--parquet", "x", "--from", "1h"], "say where the events are"),
+        (["--parquet", "x", "--from", "1h"], "name the events"),
         (["--parquet", str(LINES)], "no column is ts"),
         (["--parquet", str(LINES), "--disorder", "soon"], "--disorder"),
         (["--parquet", str(LINES), "--stream", "nothing"], "no such stream"),
